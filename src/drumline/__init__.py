@@ -1,0 +1,54 @@
+"""
+The SDK: azure-ai-ml's names, for machines that people own.
+
+``from drumline import command, Input, MLClient`` takes the place of ``from azure.ai.ml import ...``.
+Names are loaded on first use, so that the command line stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drumline.sdk.ml_client import MLClient as MLClient
+    from drumline.spec.command import Command as Command
+    from drumline.spec.command import command as command
+    from drumline.spec.distribution import MpiDistribution as MpiDistribution
+    from drumline.spec.distribution import PyTorchDistribution as PyTorchDistribution
+    from drumline.spec.distribution import RayDistribution as RayDistribution
+    from drumline.spec.distribution import TensorFlowDistribution as TensorFlowDistribution
+    from drumline.spec.io import Input as Input
+    from drumline.spec.io import Output as Output
+    from drumline.spec.load import load_environment as load_environment
+    from drumline.spec.load import load_job as load_job
+
+_HOMES = {
+    "Command": "drumline.spec.command",
+    "Input": "drumline.spec.io",
+    "MLClient": "drumline.sdk.ml_client",
+    "MpiDistribution": "drumline.spec.distribution",
+    "Output": "drumline.spec.io",
+    "PyTorchDistribution": "drumline.spec.distribution",
+    "RayDistribution": "drumline.spec.distribution",
+    "TensorFlowDistribution": "drumline.spec.distribution",
+    "command": "drumline.spec.command",
+    "load_environment": "drumline.spec.load",
+    "load_job": "drumline.spec.load",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - computed from the one table above
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'drumline' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

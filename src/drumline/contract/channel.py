@@ -1,0 +1,61 @@
+"""
+How supervisor and agents talk: JSON objects, one a line, over TCP.
+
+The first line an agent sends is its hello with the job's secret; nothing is read from a peer that does not know it.
+End of file is how either side learns that the other died.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
+
+MESSAGE_LIMIT = 64 * 1024 * 1024
+HELLO_LIMIT = 64 * 1024
+"""Bytes that a peer may send before it has shown the secret."""
+
+
+class ChannelError(Exception):
+    """The peer sent what no agent or supervisor sends."""
+
+
+class Lines:
+    """Bytes in, messages out."""
+
+    def __init__(self, limit: int = MESSAGE_LIMIT) -> None:
+        self.limit = limit
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """The messages that ``data`` completes, in order. Raises ChannelError."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > self.limit:
+            raise ChannelError(f"a message of more than {self.limit} bytes")
+        return [self._parse(line) for line in lines]
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ChannelError("a line that is not JSON") from error
+        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+            raise ChannelError("a line that is not a message")
+        return message
+
+
+def send(peer: socket.socket, kind: str, **content: Any) -> None:
+    """Blocks until the kernel took all of it. Raises OSError when the peer is gone."""
+    peer.sendall(json.dumps({"type": kind, **content}).encode() + b"\n")
+
+
+def same_secret(ours: str, theirs: object) -> bool:
+    """Whether the two are equal, in a time that does not tell how much of it is."""
+    given = theirs.encode("utf-8", "surrogatepass") if isinstance(theirs, str) else b""
+    expected = ours.encode()
+    difference = len(given) ^ len(expected)
+    for index, byte in enumerate(expected):
+        difference |= byte ^ (given[index] if index < len(given) else 0)
+    return difference == 0

@@ -1,0 +1,119 @@
+"""
+Our exceptions: something drumline, or the request to drumline, got wrong.
+
+* DrumlineError
+  x UsageError           the command line or a call is not usable       exit 2
+  x SpecError            the job as written is not valid                exit 2
+  x PlanError            valid, but not on these nodes, or not yet      exit 2
+  x NotFoundError        no such job, output or file                    exit 3
+  x EngineError          what gives nodes refused or did not answer     exit 1
+  x NodeError            an agent or supervisor could not do its work   exit 1
+  x JobFailedError       raised by ``jobs.stream`` for a failed job     exit 1
+
+A rank that fails is not an exception. It is an event, and ends up in the job's outcome.
+Every message is lower case, without a full stop; ``hint`` is the next thing to try.
+"""
+
+from __future__ import annotations
+
+
+class DrumlineError(Exception):
+    """The root; ``main()`` prints message and hint, and returns ``exit_code``."""
+
+    exit_code = 1
+    error_category = "SystemError"
+    """Azure's word for who is to blame: ``UserError`` or ``SystemError``."""
+
+    target = "Job"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message + ("\nhint: " + self.hint if self.hint else "")
+
+
+class UsageError(DrumlineError):
+    exit_code = 2
+    error_category = "UserError"
+
+
+class Problem:
+    """
+    One mistake in a job: what, where, and the next thing to try.
+
+    ``line`` and ``column`` count from 1, 0 where there is no file; ``source_line`` is the text of that line;
+    ``width`` is the number of characters the caret underlines; ``path`` is dotted (``resources.instance_count``).
+    """
+
+    __slots__ = ("column", "file", "hint", "line", "path", "source_line", "what", "width")
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str = "",
+        file: str = "",
+        line: int = 0,
+        column: int = 0,
+        source_line: str = "",
+        width: int = 1,
+        hint: str = "",
+    ) -> None:
+        self.what = what
+        self.path = path
+        self.file = file
+        self.line = line
+        self.column = column
+        self.source_line = source_line
+        self.width = width
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """``file:line:column: what``, the line with a caret, and the hint, as the command line prints it."""
+        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        text = ": ".join(part for part in (where, self.what) if part)
+        if self.line and self.source_line:
+            gutter = f"{self.line:>5} | "
+            caret = " " * (len(gutter) - 2) + "| " + " " * (self.column - 1) + "^" * max(1, self.width)
+            text += f"\n{gutter}{self.source_line}\n{caret}"
+        if self.hint:
+            text += f"\n      hint: {self.hint}"
+        return text
+
+
+class SpecError(DrumlineError):
+    """The job as written is not valid; ``problems`` holds every mistake, in the order of the file."""
+
+    exit_code = 2
+    error_category = "UserError"
+
+    def __init__(self, problems: list[Problem] | str, hint: str = "") -> None:
+        if isinstance(problems, str):
+            problems = [Problem(problems, hint=hint)]
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class PlanError(DrumlineError):
+    exit_code = 2
+    error_category = "UserError"
+
+
+class NotFoundError(DrumlineError):
+    exit_code = 3
+    error_category = "UserError"
+
+
+class EngineError(DrumlineError):
+    pass
+
+
+class NodeError(DrumlineError):
+    pass
+
+
+class JobFailedError(DrumlineError):
+    error_category = "UserError"

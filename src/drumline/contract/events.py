@@ -1,0 +1,159 @@
+"""
+What happened to a job: appended once to ``events.jsonl``, one JSON object a line, never edited.
+
+Events are the truth; status, reason and timeline are one fold over them (``outcome.fold``).
+``time`` is seconds since 1970 by the clock of the supervisor's machine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, Optional, Union, get_args
+
+# Named tuples: a tenth of what dataclasses cost to import, and a command line imports these.
+
+
+class JobSubmitted(NamedTuple):
+    time: float
+    user: str
+
+
+class JobWaiting(NamedTuple):
+    """In line; ``reason`` says for what, and who holds it."""
+
+    time: float
+    reason: str
+
+
+class JobPreparing(NamedTuple):
+    """Nodes are there; code and inputs are being put in place."""
+
+    time: float
+
+
+class JobStarting(NamedTuple):
+    """The agents are being started."""
+
+    time: float
+
+
+class AgentJoined(NamedTuple):
+    """``who``: its identity, where it runs on the supervisor's machine."""
+
+    time: float
+    node: int
+    pid: int
+    address: str
+    who: Optional[dict[str, Any]] = None
+
+
+class RankStarted(NamedTuple):
+    time: float
+    rank: int
+    node: int
+    pid: int
+
+
+class JobRunning(NamedTuple):
+    """Every rank was started."""
+
+    time: float
+
+
+class RankExited(NamedTuple):
+    """One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127)."""
+
+    time: float
+    rank: int
+    node: int
+    code: Optional[int]
+    signal: Optional[int]
+    error: str = ""
+
+
+class NodeLost(NamedTuple):
+    """The agent of a node ended, or could not be reached."""
+
+    time: float
+    node: int
+    reason: str
+
+
+class CancelRequested(NamedTuple):
+    """``at_once``: without the grace period."""
+
+    time: float
+    by: str
+    at_once: bool = False
+
+
+class JobStopping(NamedTuple):
+    """The ranks that are left were sent SIGTERM."""
+
+    time: float
+    reason: str
+
+
+class JobFinalizing(NamedTuple):
+    """Every rank has ended; what they left behind is being ended too."""
+
+    time: float
+
+
+class JobEnded(NamedTuple):
+    """
+    The last event that counts for the status. ``status`` is one of status.TERMINAL.
+
+    ``exit_code`` is that of the rank that decided, 128 + its signal, 130 for a canceled job, 124 for one
+    that ran into its time limit; ``rank`` is the one that failed first, None when none did.
+    """
+
+    time: float
+    status: str
+    exit_code: int
+    reason: str
+    rank: Optional[int] = None
+    node: Optional[int] = None
+
+
+class JobEdited(NamedTuple):
+    """``changes``: field to new value, of display_name, description, tags, properties."""
+
+    time: float
+    changes: dict[str, Any]
+
+
+class JobArchived(NamedTuple):
+    time: float
+
+
+class JobRestored(NamedTuple):
+    time: float
+
+
+Event = Union[
+    JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, RankStarted, JobRunning, RankExited,
+    NodeLost, CancelRequested, JobStopping, JobFinalizing, JobEnded, JobEdited, JobArchived, JobRestored,
+]  # fmt: skip
+
+_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def to_line(event: Event) -> bytes:
+    """One line of ``events.jsonl``, with its end."""
+    data = {"type": type(event).__name__, **event._asdict()}
+    return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+def from_line(line: bytes) -> Event | None:
+    """
+    The event of a line; None for one that is cut short or of a type that a newer version writes.
+
+    A field that a newer version added is left out.
+    """
+    try:
+        data = json.loads(line)
+        kind = _TYPES[data.pop("type")]
+        return kind(**{name: value for name, value in data.items() if name in kind._fields})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,147 @@
+"""
+Every path of a run, and the only code that writes its events.
+
+``$DRUMLINE_HOME/jobs/<name>/``::
+
+    job.yml          the job as submitted, defaults filled in
+    plan.json        what runs
+    supervisor.json  which process looks after it
+    cancel           there when somebody asked for its end
+    scratch          the nodes' folders for temporary files, one a line
+    events.jsonl     what happened; the truth
+    code/            the working folder of the ranks
+    inputs/          copies of inputs in mode download
+    outputs/         what the job writes to ./outputs
+    named-outputs/   a folder for each named output
+    user_logs/       what the ranks print, a file each
+    system_logs/     what supervisor and agents say
+
+All of it is for its owner alone: folders 0700, our files 0600.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MARKER = "DRUMLINE_RUN_FOLDER"
+"""The variable by which a process is known to be of a run, whoever its parent is by now."""
+
+
+def home() -> str:
+    """``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet."""
+    named = os.environ.get("DRUMLINE_HOME")
+    if named:
+        return os.path.realpath(os.path.expanduser(named))
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(_users_home(), ".local", "share")
+    return os.path.realpath(os.path.join(data, "drumline"))
+
+
+def _users_home() -> str:
+    if os.environ.get("HOME"):
+        return os.path.expanduser("~")
+    # Unset or empty, which would make a folder at the root.
+    import pwd
+
+    return pwd.getpwuid(os.getuid()).pw_dir
+
+
+class RunFolder:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = os.path.basename(path)
+        self.job = os.path.join(path, "job.yml")
+        self.plan = os.path.join(path, "plan.json")
+        self.supervisor = os.path.join(path, "supervisor.json")
+        self.cancel = os.path.join(path, "cancel")
+        self.reserve = os.path.join(path, "system_logs", "reserve")
+        self.scratch = os.path.join(path, "scratch")
+        self.events = os.path.join(path, "events.jsonl")
+        self.code = os.path.join(path, "code")
+        self.inputs = os.path.join(path, "inputs")
+        self.outputs = os.path.join(path, "outputs")
+        self.named_outputs = os.path.join(path, "named-outputs")
+        self.user_logs = os.path.join(path, "user_logs")
+        self.system_logs = os.path.join(path, "system_logs")
+
+    @classmethod
+    def of(cls, name: str, root: str | None = None) -> RunFolder:
+        """The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user."""
+        return cls(os.path.join(root or home(), "jobs", name))
+
+    def create(self) -> None:
+        """Raises FileExistsError when the name is taken: exactly one of many at once wins."""
+        private_folder(os.path.dirname(self.path))
+        os.mkdir(self.path, 0o700)
+        for folder in (self.outputs, self.user_logs, self.system_logs):
+            os.mkdir(folder, 0o700)
+
+    def exists(self) -> bool:
+        return os.path.exists(self.events)
+
+    def write(self, path: str, text: str) -> None:
+        """As ``write_whole``."""
+        write_whole(path, text)
+
+    def append(self, event: e.Event) -> None:
+        """One write of one whole line, so that several processes may append. Raises OSError, as for a full disk."""
+        descriptor = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        line = e.to_line(event)
+        try:
+            written = os.write(descriptor, line)
+            if written < len(line):
+                # A disk that is full but for a few bytes. The torn line is ended, so that the next one is whole.
+                os.write(descriptor, b"\n")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.events)
+        finally:
+            os.close(descriptor)
+
+    def read_events(self) -> Iterator[e.Event]:
+        """In the order of the file; lines that are cut short are left out."""
+        try:
+            with open(self.events, "rb") as file:
+                for line in file:
+                    event = e.from_line(line)
+                    if event is not None:
+                        yield event
+        except FileNotFoundError:
+            return
+
+    def read_json(self, path: str) -> dict[str, Any] | None:
+        """None when there is no such file, or not a whole one."""
+        try:
+            with open(path) as file:
+                data = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return data if isinstance(data, dict) else None
+
+
+def private_folder(path: str) -> None:
+    """The folder and those above it, made where missing; the ones made are for their owner alone."""
+    if not os.path.isdir(path):
+        parent = os.path.dirname(path)
+        if parent and parent != path:
+            private_folder(parent)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+
+def write_whole(path: str, text: str) -> None:
+    """All of it or nothing: a reader never sees half a file. For its owner alone. Raises OSError."""
+    partial = f"{path}.{os.urandom(4).hex()}.partial"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.replace(partial, path)

@@ -1,0 +1,82 @@
+"""A process by more than its number, which the kernel gives again: boot, number and start time."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def of(pid: int) -> dict[str, Any] | None:
+    """The identity of a live process, as JSON can hold it; None when there is no such process."""
+    started = _started(pid)
+    return None if started is None else {"pid": pid, "started": started, "boot": _boot(), "space": _space()}
+
+
+def is_ours_to_judge(identity: dict[str, Any]) -> bool:
+    """False for a process of another machine or container: whether that is alive cannot be seen from here."""
+    return identity.get("space", "") in ("", _space())
+
+
+def is_alive(identity: dict[str, Any] | None) -> bool:
+    """Whether that very process still runs; a zombie does not. One that cannot be seen from here is taken to."""
+    if not identity:
+        return False
+    if not is_ours_to_judge(identity):
+        return True
+    if identity.get("boot") != _boot():
+        return False
+    return _started(int(identity["pid"])) == identity.get("started")
+
+
+def open_pidfd(identity: dict[str, Any] | None) -> int | None:
+    """A descriptor that becomes readable when that process ends; None when it is gone already. The caller closes it."""
+    if not identity:
+        return None
+    if not is_ours_to_judge(identity):
+        return None
+    try:
+        pidfd = os.pidfd_open(int(identity["pid"]))
+    except OSError:
+        return None
+    # Looked at after the descriptor was opened: from here on the number cannot pass to another process unseen.
+    if is_alive(identity):
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _started(pid: int) -> int | None:
+    """Clock ticks from boot to the start of a process; None for none, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name stands in brackets and may itself contain brackets and blanks.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def host() -> str:
+    """A name for this machine and PID namespace that can be a folder's."""
+    return "".join(character if character.isalnum() else "-" for character in _space())
+
+
+def _space() -> str:
+    """This machine and PID namespace: in another, the same number is another process."""
+    try:
+        with open("/etc/machine-id") as file:
+            machine = file.read().strip()
+    except OSError:
+        machine = os.uname().nodename
+    try:
+        return f"{machine}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return machine
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

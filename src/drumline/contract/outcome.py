@@ -1,0 +1,105 @@
+"""What became of a job, as one fold over its events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class RankOutcome:
+    def __init__(self, rank: int, node: int, pid: int | None = None, started: float | None = None) -> None:
+        self.rank = rank
+        self.node = node
+        self.pid = pid
+        self.started = started
+        self.ended: float | None = None
+        self.code: int | None = None
+        self.signal: int | None = None
+        self.error = ""
+
+    @property
+    def state(self) -> str:
+        """``running``, ``done``, or what ended it."""
+        if self.ended is None:
+            return "running"
+        if self.signal:
+            return f"signal {self.signal}"
+        return "done" if self.code == 0 else f"exit {self.code}"
+
+
+class Outcome:
+    """Times are seconds since 1970, None while that has not happened."""
+
+    def __init__(self) -> None:
+        self.status = status.NOT_STARTED
+        self.reason = ""
+        """Why it waits, or in one sentence how it ended."""
+        self.exit_code: int | None = None
+        self.failed_rank: int | None = None
+        self.failed_node: int | None = None
+        self.user = ""
+        self.created: float | None = None
+        self.started: float | None = None
+        """When the ranks were started."""
+        self.ended: float | None = None
+        self.archived = False
+        self.edits: dict[str, Any] = {}
+        self.ranks: dict[int, RankOutcome] = {}
+        self.agents: dict[int, int] = {}
+        """Node to the process id of its agent."""
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in status.TERMINAL
+
+
+_STATUS_AFTER: dict[type[e.Event], str] = {
+    e.JobSubmitted: status.NOT_STARTED,
+    e.JobWaiting: status.QUEUED,
+    e.JobPreparing: status.PREPARING,
+    e.JobStarting: status.STARTING,
+    e.JobRunning: status.RUNNING,
+    e.CancelRequested: status.CANCEL_REQUESTED,
+    e.JobFinalizing: status.FINALIZING,
+}
+
+
+def fold(events: Iterable[e.Event]) -> Outcome:
+    """The outcome after these events, which are in the order of the file. The first terminal status stays."""
+    outcome = Outcome()
+    for event in events:
+        _apply(outcome, event)
+    return outcome
+
+
+def _apply(outcome: Outcome, event: e.Event) -> None:
+    after = _STATUS_AFTER.get(type(event))
+    if after and not outcome.is_final:
+        outcome.status = after
+        outcome.reason = event.reason if isinstance(event, e.JobWaiting) else ""
+    if isinstance(event, e.JobSubmitted):
+        outcome.created, outcome.user = event.time, event.user
+    elif isinstance(event, e.AgentJoined):
+        outcome.agents[event.node] = event.pid
+    elif isinstance(event, e.RankStarted):
+        outcome.started = outcome.started or event.time
+        outcome.ranks[event.rank] = RankOutcome(event.rank, event.node, event.pid, event.time)
+    elif isinstance(event, e.RankExited):
+        _end_rank(outcome, event)
+    elif isinstance(event, e.JobEnded) and not outcome.is_final:
+        outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
+        outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
+    elif isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
+        outcome.edits.update(event.changes)
+    elif isinstance(event, (e.JobArchived, e.JobRestored)):
+        outcome.archived = isinstance(event, e.JobArchived)
+
+
+def _end_rank(outcome: Outcome, event: e.RankExited) -> None:
+    rank = outcome.ranks.setdefault(event.rank, RankOutcome(event.rank, event.node))
+    rank.ended, rank.code, rank.signal, rank.error = event.time, event.code, event.signal, event.error

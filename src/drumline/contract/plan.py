@@ -1,0 +1,179 @@
+"""
+What will run, rank by rank: the only thing an engine, a supervisor or an agent knows of a job.
+
+A plan is complete but for what only placed nodes know. Those facts have one spelling, as text inside
+environment values, and are bound by ``bind`` once every node has joined:
+
+* ``${node_0}``      the address of node 0, an IP
+* ``${interface}``   the network interface that reaches the other nodes
+* ``${gpus_0}``      the GPUs that node 0 was given, as CUDA_VISIBLE_DEVICES wants them
+* ``${master_port}`` and every other name in ``Plan.ports``: a port that was free on its node
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT = 1
+"""Raised when an older agent could misread a plan."""
+
+_LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|[a-z][a-z0-9_]*_port)\}")
+
+
+def address_of(node: int) -> str:
+    """The late-bound address of a node, as it stands in a plan."""
+    return f"${{node_{node}}}"
+
+
+def gpus_of(node: int) -> str:
+    """The late-bound GPU list of a node, as it stands in a plan."""
+    return f"${{gpus_{node}}}"
+
+
+def late(name: str) -> str:
+    """A late-bound port or interface, as it stands in a plan."""
+    return f"${{{name}}}"
+
+
+def bind(text: str, facts: Mapping[str, str]) -> str:
+    """
+    The text with every late-bound name replaced, once; what a fact contains is not scanned again.
+
+    Raises KeyError for a late-bound name that ``facts`` lacks.
+    """
+    return _LATE.sub(lambda match: facts[match.group(1)], text)
+
+
+class NodeShape(NamedTuple):
+    """What an engine says a node will have; ``cores`` are processor numbers on that node."""
+
+    cores: tuple[int, ...]
+    gpu_count: int
+
+
+class RankTask(NamedTuple):
+    """One rank: a process that the agent of its node starts and watches."""
+
+    rank: int
+    """Global, 0 to world size - 1; parameter servers come after the workers."""
+
+    local_rank: int
+    label: str
+    """What a person calls it: ``3``, or ``ps0`` for a parameter server."""
+
+    log: str
+    """Its log file, relative to the run folder."""
+
+    env: Mapping[str, str]
+    """What differs from rank to rank; may hold late-bound names."""
+
+    awaited: bool = True
+    """False for a parameter server, which never ends by itself: it is ended when all others are done."""
+
+
+class NodeTask(NamedTuple):
+    """One node: its share of the cores and GPUs, and its ranks."""
+
+    node: int
+    cores: tuple[int, ...]
+    """Processor numbers that its ranks may use; empty: all that there are."""
+
+    gpu_count: int
+    env: Mapping[str, str]
+    ranks: tuple[RankTask, ...]
+
+
+class InputCopy(NamedTuple):
+    """A local input in mode ``download``: copied before the ranks start. Both paths are absolute."""
+
+    name: str
+    source: str
+    target: str
+
+
+class Plan(NamedTuple):
+    job: str
+    engine: str
+    distribution: str
+    argv: tuple[str, ...]
+    """The program of every rank and its arguments; a job's command is ``bash -c COMMAND``."""
+
+    cwd: str
+    env: Mapping[str, str]
+    """Common to all ranks; may hold late-bound names. A rank's value wins over its node's, that over this."""
+
+    unset: tuple[str, ...]
+    """Variables of the surroundings that must not reach a rank, such as another launcher's; ``OMPI_*`` is a prefix."""
+
+    nodes: tuple[NodeTask, ...]
+    user_env: Mapping[str, str]
+    """
+    Taken as they are, nothing in them is late-bound: paths of inputs and outputs, PATH, and the user's own variables,
+    which win over all but the ranks' coordinates (the planner left those out).
+    """
+
+    ports: Mapping[str, int]
+    """Late-bound port name to the node on which it must be free."""
+
+    grace_s: float
+    """Between SIGTERM and SIGKILL."""
+
+    timeout_s: float | None = None
+    """From the start of the ranks; None: no limit."""
+
+    snapshot: str = ""
+    """Content hash of the code; empty: the ranks run in ``cwd`` as it is."""
+
+    copies: tuple[InputCopy, ...] = ()
+    folders: tuple[str, ...] = ()
+    """Absolute paths that exist before the ranks start: the folders of named outputs."""
+
+    cores_wanted: int = 0
+    """Cores that the job holds on a machine shared with others; at most all of them."""
+
+    warnings: tuple[str, ...] = ()
+    format: int = FORMAT
+
+    @property
+    def ranks(self) -> tuple[RankTask, ...]:
+        """Every rank, in the order of the ranks."""
+        return tuple(sorted((task for node in self.nodes for task in node.ranks), key=lambda task: task.rank))
+
+    def environment(self, node: NodeTask, task: RankTask, facts: Mapping[str, str]) -> dict[str, str]:
+        """The variables that a rank starts with, on top of its surroundings. Raises KeyError as ``bind``."""
+        merged = {**self.env, **node.env, **task.env}
+        bound = {name: bind(value, facts) for name, value in merged.items()}
+        return {**bound, **self.user_env}
+
+    def to_json(self) -> str:
+        nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
+        copies = [copy._asdict() for copy in self.copies]
+        return json.dumps({**self._asdict(), "nodes": nodes, "copies": copies}, indent=1)
+
+    @classmethod
+    def read(cls, path: str) -> Plan:
+        """The plan in a file. Raises OSError, and ValueError as ``from_json``."""
+        with open(path) as file:
+            return cls.from_json(file.read())
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """Raises ValueError for a plan of a newer format."""
+        data: dict[str, Any] = json.loads(text)
+        if data.get("format", 0) > FORMAT:
+            raise ValueError(f"this plan has format {data['format']}, and {FORMAT} is the newest known here")
+        data["nodes"] = tuple(_node_from(node) for node in data["nodes"])
+        data["copies"] = tuple(InputCopy(**copy) for copy in data["copies"])
+        for name in ("argv", "unset", "folders", "warnings"):
+            data[name] = tuple(data[name])
+        return cls(**data)
+
+
+def _node_from(data: dict[str, Any]) -> NodeTask:
+    ranks = tuple(RankTask(**task) for task in data["ranks"])
+    return NodeTask(**{**data, "cores": tuple(data["cores"]), "ranks": ranks})

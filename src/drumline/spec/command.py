@@ -1,0 +1,215 @@
+"""A command job: one command line, run as one process per rank."""
+
+from __future__ import annotations
+
+from drumline.contract.errors import SpecError
+from drumline.spec.distribution import to_distribution
+from drumline.spec.entity import text_path
+from drumline.spec.environment import to_environment
+from drumline.spec.identity import to_identity
+from drumline.spec.io import Inputs, Outputs, fill
+from drumline.spec.job import Job, ignored, to_services
+from drumline.spec.resources import (
+    CommandJobLimits,
+    JobResourceConfiguration,
+    QueueSettings,
+    to_limits,
+    to_queue_settings,
+    to_resources,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Command(Job):
+    """
+    A job as YAML or ``command()`` describes it; azure-ai-ml's ``Command`` and ``CommandJob`` in
+    one.
+
+    Setting ``distribution``, ``resources``, ``limits``, ``environment``... to a dictionary turns it
+    into the object.
+    """
+
+    type = "command"
+    _fields = (
+        "type",
+        "name",
+        "display_name",
+        "experiment_name",
+        "description",
+        "tags",
+        "properties",
+        "command",
+        "code",
+        "environment",
+        "environment_variables",
+        "compute",
+        "inputs",
+        "outputs",
+        "distribution",
+        "resources",
+        "limits",
+        "queue_settings",
+        "identity",
+        "services",
+        "parent_job_name",
+        "drumline",
+    )
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        command: str | None = None,
+        code: Any = None,
+        environment: Any = None,
+        environment_variables: dict[str, Any] | None = None,
+        inputs: dict[str, Any] | None = None,
+        outputs: dict[str, Any] | None = None,
+        distribution: Any = None,
+        resources: Any = None,
+        limits: Any = None,
+        queue_settings: Any = None,
+        identity: Any = None,
+        parent_job_name: str | None = None,
+        drumline: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.command = command
+        self.code = code
+        self.environment = environment
+        self.environment_variables: dict[str, Any] = dict(environment_variables or {})
+        self.inputs: Inputs = inputs  # type: ignore[assignment]
+        self.outputs: Outputs = outputs  # type: ignore[assignment]
+        self.distribution = distribution
+        self.resources = resources
+        self.limits = limits
+        self.queue_settings = queue_settings
+        self.identity = identity
+        self.parent_job_name = parent_job_name
+        self.drumline: dict[str, Any] = dict(drumline or {})
+        """Our own settings: ``grace``, the seconds between asking ranks to end and killing them."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "distribution" and isinstance(value, dict):
+            known = self.distribution._fields
+            self._warnings += [f"distribution.{ignored(key, known)}" for key in value if key not in known]
+
+    @staticmethod
+    def _converters() -> dict[str, Any]:
+        return _CONVERTERS
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """azure-ai-ml's MLflow parameters of a stored job; none here."""
+        return {}
+
+    def set_resources(
+        self,
+        *,
+        instance_type: str | list[str] | None = None,
+        instance_count: int | None = None,
+        locations: list[str] | None = None,
+        properties: dict[str, Any] | None = None,
+        docker_args: str | list[str] | None = None,
+        shm_size: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Set those given, and leave the others as they are."""
+        given = {
+            "instance_type": instance_type,
+            "instance_count": instance_count,
+            "locations": locations,
+            "properties": properties,
+            "docker_args": docker_args,
+            "shm_size": shm_size,
+        }
+        _set(self, "resources", JobResourceConfiguration, given)
+
+    def set_limits(self, *, timeout: int, **kwargs: Any) -> None:
+        """timeout: seconds."""
+        _set(self, "limits", CommandJobLimits, {"timeout": timeout})
+
+    def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
+        _set(self, "queue_settings", QueueSettings, {"job_tier": job_tier, "priority": priority})
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Command:
+        """
+        A copy of the job with some inputs replaced.
+
+        Raises SpecError for an input that it does not have.
+        """
+        from copy import deepcopy
+
+        if args:
+            raise SpecError("a job takes inputs by name", "write job(lr=0.1)")
+        unknown = next((name for name in kwargs if name not in self.inputs), None)
+        if unknown is not None:
+            known = ", ".join(map(repr, self.inputs)) or "none"
+            raise SpecError(f"the job has no input {unknown!r}", f"valid keywords: {known}")
+        copied: Command = deepcopy(self)
+        copied.name = None
+        fill(copied.inputs, kwargs)
+        return copied
+
+
+def _set(job: Command, attribute: str, make: type[Any], given: dict[str, Any]) -> None:
+    target = getattr(job, attribute) or make()
+    for name, value in given.items():
+        if value is not None:
+            setattr(target, name, value)
+    setattr(job, attribute, target)
+
+
+_CONVERTERS: dict[str, Any] = {
+    "code": text_path,
+    "environment": to_environment,
+    "inputs": lambda value: fill(Inputs(), value),
+    "outputs": lambda value: fill(Outputs(), value),
+    "distribution": to_distribution,
+    "resources": to_resources,
+    "limits": to_limits,
+    "queue_settings": to_queue_settings,
+    "identity": to_identity,
+    "services": to_services,
+}
+
+CommandJob = Command
+
+
+def command(
+    *,
+    instance_count: int | None = None,
+    instance_type: str | list[str] | None = None,
+    locations: list[str] | None = None,
+    docker_args: str | list[str] | None = None,
+    shm_size: str | None = None,
+    timeout: int | None = None,
+    job_tier: str | None = None,
+    priority: str | None = None,
+    **kwargs: Any,
+) -> Command:
+    """
+    A command job from flat keywords; those of ``Command`` are taken too, and others are ignored.
+
+    timeout: seconds. A whole ``resources=``, ``limits=`` or ``queue_settings=`` gives way to the
+    flat ones.
+    """
+    job = Command(**kwargs)
+    flat = (instance_count, instance_type, locations, docker_args, shm_size)
+    if any(value is not None for value in flat):
+        job.set_resources(
+            instance_count=instance_count,
+            instance_type=instance_type,
+            locations=locations,
+            docker_args=docker_args,
+            shm_size=shm_size,
+        )
+    if timeout is not None:
+        job.set_limits(timeout=timeout)
+    if job_tier is not None or priority is not None:
+        job.set_queue_settings(job_tier=job_tier, priority=priority)
+    return job

@@ -1,0 +1,120 @@
+"""A job as plain data with the keys of YAML, and as YAML that loads back to the same job."""
+
+from __future__ import annotations
+
+import os
+
+from drumline.spec.entity import Entity
+from drumline.spec.environment import Environment
+from drumline.spec.io import Input, Output
+from drumline.spec.paths import is_remote, resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any
+
+    from drumline.spec.job import Job
+
+_INPUT_KEYS = ("type", "path", "mode", "path_on_compute", "datastore")
+_NOT_IN_YAML = {"Output": ("description",), "Environment": ("properties",)}
+
+
+def to_dict(job: Job, *, absolute: bool = False) -> dict[str, Any]:
+    """
+    The job as a mapping that JSON can hold, without what is not set.
+
+    absolute: write local paths in full, for a file that is to lie elsewhere.
+    """
+    values = _plain(job)
+    assert isinstance(values, dict)
+    environment = getattr(job, "environment", None)
+    if isinstance(environment, Environment):
+        is_elsewhere = bool(environment._base_path) and environment._base_path != job._base_path
+        _pin_environment(values["environment"], environment, always=absolute or is_elsewhere)
+    elif isinstance(environment, str):
+        values["environment"] = _reference(environment)
+    if absolute:
+        _pin_paths(values, job)
+    return values
+
+
+def to_yaml(job: Job, *, absolute: bool = False) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Text of several lines as a block, as people write commands."""
+
+    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.ignore_aliases = lambda self, data: True  # type: ignore[method-assign]
+    Dumper.add_representer(str, represent_text)
+    values = to_dict(job, absolute=absolute)
+    return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def write(job: Job, dest: str | os.PathLike[str] | IO[str], *, overwrite: bool = True) -> None:
+    """
+    Write the job as YAML; local paths in full when the file lies in another folder than the
+    job's.
+    """
+    if not isinstance(dest, (str, os.PathLike)):
+        dest.write(to_yaml(job))
+        return
+    folder = os.path.dirname(os.path.abspath(dest))
+    text = to_yaml(job, absolute=folder != job.base_path)
+    with open(dest, "w" if overwrite else "x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Input):
+        return _plain_input(value)
+    if isinstance(value, Entity):
+        hidden = _NOT_IN_YAML.get(type(value).__name__, ())
+        fields = {key: _plain(item) for key, item in value._values().items() if key not in hidden}
+        return {key: item for key, item in fields.items() if not _is_unset(value, key, item)}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return str(value)
+
+
+def _plain_input(value: Input) -> dict[str, Any]:
+    values = value._values()
+    if isinstance(value.type, str) and value.type in ("string", "integer", "number", "boolean"):
+        return values
+    return {key: values[key] for key in _INPUT_KEYS if key in values}
+
+
+def _is_unset(owner: Entity, key: str, value: Any) -> bool:
+    return value == {} and not isinstance(owner, (Output, Environment)) and key != "environment"
+
+
+def _reference(environment: str) -> str:
+    is_written_out = environment.startswith(("azureml:", "file:"))
+    return environment if is_written_out else f"azureml:{environment}"
+
+
+def _pin_environment(values: dict[str, Any], environment: Environment, *, always: bool) -> None:
+    if not always:
+        return
+    if isinstance(values.get("conda_file"), str):
+        values["conda_file"] = resolve(environment, values["conda_file"])
+    build = values.get("build") or {}
+    if isinstance(build.get("path"), str):
+        build["path"] = resolve(environment, build["path"])
+
+
+def _pin_paths(values: dict[str, Any], job: Job) -> None:
+    code = values.get("code")
+    if isinstance(code, str) and not is_remote(code):
+        values["code"] = resolve(job, code)
+    for group in ("inputs", "outputs"):
+        for item in (values.get(group) or {}).values():
+            if isinstance(item, dict) and isinstance(item.get("path"), str):
+                item["path"] = resolve(job, item["path"])

@@ -1,0 +1,75 @@
+"""On whose behalf a job runs in Azure; read and kept, without effect on machines of your own."""
+
+from __future__ import annotations
+
+from drumline.contract.errors import SpecError
+from drumline.spec.entity import Entity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class _Identity(Entity):
+    type = ""
+
+
+class UserIdentityConfiguration(_Identity):
+    _fields = ("type",)
+    type = "user_identity"
+
+
+class AmlTokenConfiguration(_Identity):
+    _fields = ("type",)
+    type = "aml_token"
+
+
+class ManagedIdentityConfiguration(_Identity):
+    _fields = ("type", "client_id", "object_id", "msi_resource_id")
+    type = "managed"
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        resource_id: str | None = None,
+        object_id: str | None = None,
+        principal_id: str | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.resource_id = resource_id
+        self.object_id = object_id
+        self.principal_id = principal_id
+
+    @property
+    def msi_resource_id(self) -> str | None:
+        """What YAML calls ``resource_id``."""
+        return self.resource_id
+
+
+def to_identity(value: Any) -> _Identity | None:
+    """An identity from a dictionary. Raises SpecError when it is none."""
+    if value is None or isinstance(value, _Identity):
+        return value
+    from drumline.spec.nodes import wrap
+    from drumline.spec.schema.command import IDENTITY
+    from drumline.spec.schema.report import Report
+
+    report = Report("")
+    checked = IDENTITY.check(wrap(value), "identity", report)
+    if report.count:
+        raise SpecError(report.problems)
+    return from_checked(checked)
+
+
+def from_checked(values: dict[str, Any]) -> _Identity:
+    """An identity from a mapping that a schema has accepted."""
+    if values["type"] == "user_identity":
+        return UserIdentityConfiguration()
+    if values["type"] == "aml_token":
+        return AmlTokenConfiguration()
+    return ManagedIdentityConfiguration(
+        client_id=values.get("client_id"),
+        object_id=values.get("object_id"),
+        resource_id=values.get("msi_resource_id"),
+    )

@@ -1,0 +1,3 @@
+"""
+What may stand in a job file, as tables: one module per part, built from the kinds in ``kinds``.
+"""

@@ -1,0 +1,145 @@
+"""The tables of an environment: inline, by reference, or in a file of its own."""
+
+from __future__ import annotations
+
+import os
+
+from drumline.spec.nodes import Mapping, Scalar
+from drumline.spec.schema.kinds import (
+    Anything,
+    Choice,
+    Integer,
+    Kind,
+    MapOf,
+    Text,
+    VersionText,
+    join,
+    shown,
+)
+from drumline.spec.schema.locations import BuildPath, exists
+from drumline.spec.schema.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.nodes import Node
+    from drumline.spec.schema.report import Report
+
+_TEXT = Text()
+
+
+class CondaFile(Kind):
+    """The path of a conda environment file, which must be readable YAML, or its content."""
+
+    word = "a path or a mapping of conda dependencies"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return Anything().check(node, path, report)
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            self.refuse(node, path, report)
+            return None
+        full = os.path.normpath(os.path.join(report.base_path, value.removeprefix("file:")))
+        if os.path.isfile(full):
+            self._read(full, node, path, report)
+            return value
+        report.add(f"{path}: no such file: {full!r}", node, path)
+        return None
+
+    def _read(self, full: str, node: Node, path: str, report: Report) -> None:
+        from drumline.contract.errors import SpecError
+        from drumline.spec.files import read
+
+        before = report.enter(node, full, os.path.dirname(full))
+        try:
+            read(full)
+        except SpecError as error:
+            for problem in error.problems:
+                report.put(problem)
+        report.leave(before)
+
+
+_ROUTE = Record("route", {"port": Integer(), "path": _TEXT}, required=("port", "path"))
+_ROUTES = ("liveness_route", "readiness_route", "scoring_route")
+_FIELDS: dict[str, Kind] = {
+    "name": _TEXT,
+    "version": VersionText(),
+    "description": _TEXT,
+    "tags": MapOf(Anything()),
+    "image": _TEXT,
+    "build": Record("build", {"path": BuildPath(), "dockerfile_path": _TEXT}),
+    "conda_file": CondaFile(),
+    "inference_config": Record("inference_config", dict.fromkeys(_ROUTES, _ROUTE), required=_ROUTES),
+    "os_type": Choice("linux", "windows"),
+    "datastore": _TEXT,
+    "auto_delete_setting": Anything(),
+}
+_IGNORED = ("$schema", "id", "creation_context", "latest_version", "intellectual_property")
+INLINE = Record("environment", _FIELDS, ignored=_IGNORED)
+NAMED = Record("an environment", _FIELDS, required=("name",), ignored=_IGNORED)
+
+
+def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) -> None:
+    """
+    An environment is an image or a build context, never both; conda packages go on top of an
+    image.
+    """
+    image, build = values.get("image"), values.get("build")
+    if image and build:
+        what = f"{path or 'the environment'} has both 'image' and 'build'"
+        report.add(what, node.key or node, path, "keep one of the two")
+    elif image is None and build is None:
+        what = f"{path or 'the environment'} needs 'image' or 'build'"
+        report.add(what, node.key or node, path)
+
+
+class Environment(Kind):
+    """Inline, ``azureml:name[:version|@label]``, ``azureml://registries/...`` or ``file:...``."""
+
+    word = "a mapping, 'azureml:<name>', 'azureml://registries/...' or 'file:<path>'"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            if not self._looks_like_conda(node, path, report):
+                return INLINE.check(node, path, report)
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            self.refuse(node, path, report)
+            return None
+        if value.startswith("file:"):
+            return self._from_file(value, node, path, report)
+        if value.startswith("azureml:"):
+            return self._reference(value, node, path, report)
+        hint = f"write 'azureml:{value}'"
+        if exists(value, report.base_path):
+            hint = f"write 'file:{value}'"
+        report.add(f"{path}: {shown(node)} is not a reference to an environment", node, path, hint)
+        return None
+
+    def _looks_like_conda(self, node: Mapping, path: str, report: Report) -> bool:
+        if not {"channels", "dependencies"} & node.entries.keys():
+            return False
+        hint = f"put them under `{join(path, 'conda_file')}`, next to an `image`"
+        report.add(f"{path} holds conda dependencies", node.key or node, path, hint)
+        return True
+
+    def _reference(self, value: str, node: Node, path: str, report: Report) -> Any:
+        name = value.removeprefix("azureml:")
+        if "/" in name and not name.startswith("/"):
+            hint = "a name holds no '/'; a full resource id begins with '/'"
+            report.add(f"{path}: {value!r} is not a reference to an environment", node, path, hint)
+            return None
+        return value
+
+    def _from_file(self, value: str, node: Node, path: str, report: Report) -> Any:
+        from drumline.spec.files import check_file
+
+        values = check_file(value, self, node, path, report)
+        if values is None or isinstance(values, str):
+            return values
+        full = os.path.join(report.base_path, value.removeprefix("file:"))
+        values["_base_path"] = os.path.dirname(os.path.abspath(full))
+        return values

@@ -1,0 +1,98 @@
+"""
+Values that name a folder, a file or a URL: ``code``, build contexts, and what must exist when a
+job is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from drumline.spec.nodes import Scalar
+from drumline.spec.schema.kinds import Kind
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.nodes import Node
+    from drumline.spec.schema.report import Report
+
+_URL = (
+    r"(?:https?|ftps?)://(?:[^\s/@]*@)?"
+    r"(?:localhost|\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]|"
+    r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?\.[a-z0-9-]{2,})"
+    r"(?::\d+)?(?:[/?]\S*)?\Z"
+)
+_REGISTRY = ("azureml://registries/", "azureml://feeds/")
+
+
+def is_url(text: str) -> bool:
+    return bool(re.match(_URL, text, re.IGNORECASE))
+
+
+def is_versioned(text: str) -> bool:
+    """``azureml:name:version``, ``azureml:name@label`` or a full resource id."""
+    if not text.startswith("azureml:"):
+        return False
+    name = text.removeprefix("azureml:")
+    if name.startswith("/"):
+        return "/versions/" in name or "/labels/" in name
+    head, mark, tail = name.partition("@")
+    if not mark:
+        head, mark, tail = name.partition(":")
+    return bool(head and tail) and "/" not in head
+
+
+def exists(value: str, base_path: str) -> bool:
+    try:
+        return os.path.exists(os.path.join(base_path, value))
+    except ValueError:
+        return False
+
+
+class LocalPath(Kind):
+    """A file or folder that exists, relative to the job file."""
+
+    word = "a path"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            self.refuse(node, path, report)
+            return None
+        if self._is_elsewhere(value) or exists(value, report.base_path):
+            return value
+        full = os.path.normpath(os.path.join(report.base_path, value))
+        report.add(f"{path}: no such file or folder: {full!r}", node, path, self._hint(value, report))
+        return None
+
+    def _is_elsewhere(self, value: str) -> bool:
+        return False
+
+    def _hint(self, value: str, report: Report) -> str:
+        if value.startswith("file:") and exists(value[5:], report.base_path):
+            return f"write {value[5:]!r}"
+        return ""
+
+
+class BuildPath(LocalPath):
+    word = "a folder or URL"
+
+    def _is_elsewhere(self, value: str) -> bool:
+        return is_url(value)
+
+
+class Code(LocalPath):
+    """A folder or file that exists, a URL, ``git+...``, or a registered snapshot."""
+
+    word = "a folder, file or URL"
+
+    def _is_elsewhere(self, value: str) -> bool:
+        registered = value.startswith(_REGISTRY) or is_versioned(value)
+        return registered or is_url(value) or value.startswith("git+")
+
+    def _hint(self, value: str, report: Report) -> str:
+        if value.startswith("azureml:"):
+            return f"a registered snapshot needs its version: '{value}:1'"
+        return super()._hint(value, report)

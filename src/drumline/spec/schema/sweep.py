@@ -1,0 +1,188 @@
+"""The tables of a sweep job."""
+
+from __future__ import annotations
+
+from drumline.spec.nodes import Mapping, Scalar
+from drumline.spec.schema.command import (
+    BASE,
+    PROGRAM,
+    QUEUE_SETTINGS,
+    READ_ONLY,
+    RESOURCES,
+    snake,
+)
+from drumline.spec.schema.io import INPUTS, OUTPUTS
+from drumline.spec.schema.kinds import Choice, Integer, Kind, ListOf, MapOf, Number, Text, shown
+from drumline.spec.schema.records import ByType, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.nodes import Node
+    from drumline.spec.schema.report import Report
+
+
+class _ChoiceItem(Kind):
+    """A value of a ``choice``: text, a number, or a nested search space."""
+
+    word = "text, a number or a mapping"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return MapOf(_NestedSpace()).check(node, path, report)
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            return value
+        self.refuse(node, path, report)
+        return None
+
+
+class _NestedSpace(Kind):
+    word = "text, a number or a search space"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return SPACE.check(node, path, report)
+        return _ChoiceItem().check(node, path, report)
+
+
+class _NumberOrText(Kind):
+    word = "a number"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            return value
+        self.refuse(node, path, report)
+        return None
+
+
+def _spaces() -> dict[str, Record]:
+    number = Number()
+    between: dict[str, Kind] = {"min_value": number, "max_value": number}
+    bell: dict[str, Kind] = {"mu": number, "sigma": number}
+    step: dict[str, Kind] = {"q": number}
+    shapes: dict[tuple[str, ...], dict[str, Kind]] = {
+        ("uniform", "loguniform"): between,
+        ("quniform", "qloguniform"): {**between, **step},
+        ("normal", "lognormal"): bell,
+        ("qnormal", "qlognormal"): {**bell, **step},
+        ("randint",): {"upper": Integer()},
+    }
+    records = {"choice": Record("search space", {"type": Text(), "values": ListOf(_ChoiceItem())})}
+    for names, fields in shapes.items():
+        record = Record("search space", {"type": Text(), **fields}, required=tuple(fields))
+        records.update(dict.fromkeys(names, record))
+    return records
+
+
+SPACE = ByType(_spaces())
+
+_INTEGER = Integer()
+_WAIT: dict[str, Kind] = {
+    "type": Text(),
+    "evaluation_interval": Integer(nullable=True),
+    "delay_evaluation": Integer(nullable=True),
+}
+_SLACK: dict[str, Kind] = {
+    "slack_factor": Number(nullable=True),
+    "slack_amount": Number(nullable=True),
+}
+_TRUNCATION = Record(
+    "early_termination",
+    {**_WAIT, "truncation_percentage": _INTEGER},
+    required=("truncation_percentage",),
+)
+EARLY_TERMINATION = ByType(
+    {
+        "bandit": Record("early_termination", {**_WAIT, **_SLACK}),
+        "median_stopping": Record("early_termination", _WAIT),
+        "truncation_selection": _TRUNCATION,
+    },
+    fold=snake,
+)
+
+_RANDOM: dict[str, Kind] = {
+    "type": Text(),
+    "seed": _INTEGER,
+    "rule": Choice("random", "sobol"),
+    "logbase": _NumberOrText(),
+}
+_ALGORITHMS = {
+    "random": Record("sampling_algorithm", _RANDOM),
+    "grid": Record("sampling_algorithm", {"type": Text()}),
+    "bayesian": Record("sampling_algorithm", {"type": Text()}),
+}
+
+
+class SamplingAlgorithm(Kind):
+    """Its name, or a mapping with its name as ``type``."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return ByType(_ALGORITHMS).check(node, path, report)
+        return Choice(*_ALGORITHMS).check(node, path, report)
+
+
+class Trial(Kind):
+    """What every trial runs: written out, or a component by reference."""
+
+    word = "a mapping with 'command'"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return _TRIAL.check(node, path, report)
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, str) and value.startswith("azureml:"):
+            return value
+        if isinstance(value, str) and value.startswith("file:"):
+            from drumline.spec.files import check_file
+            from drumline.spec.schema.component import COMPONENT
+
+            check_file(value, COMPONENT, node, path, report)
+            return value
+        report.add(f"{path} must be {self.word}, got {shown(node)}", node, path)
+        return None
+
+
+_TRIAL = Record("trial", PROGRAM, required=("command",), ignored=("$schema",))
+LIMITS = Record(
+    "limits",
+    {
+        "max_total_trials": _INTEGER,
+        "max_concurrent_trials": _INTEGER,
+        "timeout": _INTEGER,
+        "trial_timeout": _INTEGER,
+    },
+    required=("max_total_trials",),
+)
+OBJECTIVE = Record(
+    "objective",
+    {"goal": Choice("minimize", "maximize"), "primary_metric": Text()},
+    required=("goal", "primary_metric"),
+)
+SEARCH: dict[str, Kind] = {
+    "sampling_algorithm": SamplingAlgorithm(),
+    "search_space": MapOf(SPACE),
+    "objective": OBJECTIVE,
+    "early_termination": EARLY_TERMINATION,
+    "limits": LIMITS,
+    "queue_settings": QUEUE_SETTINGS,
+    "resources": RESOURCES,
+}
+"""What a sweep job and a sweep node of a pipeline share."""
+
+SWEEP_JOB = Record(
+    "a sweep job",
+    {
+        "type": Choice("sweep", fold=str),
+        **BASE,
+        **SEARCH,
+        "trial": Trial(),
+        "inputs": INPUTS,
+        "outputs": OUTPUTS,
+    },
+    required=("trial", "objective", "limits"),
+    ignored=READ_ONLY,
+)

@@ -1,0 +1,1 @@
+"""One launch contract a file; ``table`` says which distribution has which."""

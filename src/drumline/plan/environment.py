@@ -1,0 +1,104 @@
+"""
+The variables that every job sees, whatever its distribution: the product's heart, frozen by tests.
+
+Source of the names: docs/environment-variables.md, which says who reads each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract.folder import MARKER
+from drumline.contract.plan import NodeShape, address_of, gpus_of, late
+from drumline.plan.layout import distributed_config, host_list
+
+if TYPE_CHECKING:
+    from drumline.plan.layout import Layout, Process
+
+UNSET = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TF_CONFIG",
+    "TORCHELASTIC_*",
+    "PET_*",
+    "OMPI_*",
+    "PMI_*",
+    "PMIX_*",
+    "PRTE_*",
+    "SLURM_*",
+    "AZ_BATCH*",
+    "AZUREML_*",
+    "AZURE_ML_*",
+    "MLFLOW_RUN_ID",
+)
+"""What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
+
+
+def of_job(name: str, folder: str, experiment: str, mlflow_uri: str) -> dict[str, str]:
+    """Common to all ranks; the user's own words and paths, nothing in them is late-bound."""
+    return {
+        MARKER: folder,
+        "AZUREML_RUN_ID": name,
+        "AZUREML_ROOT_RUN_ID": name,
+        "AZUREML_EXPERIMENT_ID": experiment,
+        "AZUREML_ARM_PROJECT_NAME": experiment,
+        "MLFLOW_TRACKING_URI": mlflow_uri,
+        # MLflow's own pattern for the id of a run has no dot.
+        "MLFLOW_RUN_ID": name.replace(".", "-"),
+        # The run is in MLflow's file store, which MLflow 3.7 and later refuse unless told so.
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+    }
+
+
+def of_nodes(node_count: int) -> dict[str, str]:
+    """Common to all ranks."""
+    variables = {
+        "AZUREML_NODE_COUNT": str(node_count),
+        "PYTHONUNBUFFERED": "1",
+        "NCCL_SOCKET_IFNAME": late("interface"),
+        "GLOO_SOCKET_IFNAME": late("interface"),
+    }
+    if node_count > 1:
+        variables["AZ_BATCHAI_MPI_MASTER_NODE"] = address_of(0)
+        variables["AZ_BATCH_HOST_LIST"] = ",".join(host_list(node_count))
+        variables["AZ_BATCH_NODE_LIST"] = ";".join(host_list(node_count))
+    return variables
+
+
+def master_node(layout: Layout) -> dict[str, str]:
+    """
+    AZ_BATCH_MASTER_NODE, ``ip:port``. Scripts take the part before the colon, and choose a port of their own.
+
+    Not there on a single node: Lightning and DeepSpeed tell by it that there are several.
+    """
+    port = "master_port" if "master_port" in layout.ports else next(iter(layout.ports))
+    return {"AZ_BATCH_MASTER_NODE": f"{address_of(0)}:{late(port)}"}
+
+
+def of_node(node: int, shape: NodeShape, rank_count: int) -> dict[str, str]:
+    """Common to the ranks of a node, which share its cores evenly."""
+    variables = {
+        "AZUREML_CR_NODE_RANK": str(node),
+        "OMP_NUM_THREADS": str(max(1, len(shape.cores) // max(1, rank_count))),
+    }
+    if shape.gpu_count:
+        variables["CUDA_VISIBLE_DEVICES"] = gpus_of(node)
+    return variables
+
+
+def of_rank(process: Process, node_count: int) -> dict[str, str]:
+    return {
+        "AZUREML_PROCESS_NAME": process.name,
+        "AZUREML_CR_DISTRIBUTED_CONFIG": distributed_config(process.rank, node_count),
+    }

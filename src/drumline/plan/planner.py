@@ -1,0 +1,172 @@
+"""A job and the shapes of its nodes in, a plan out."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.errors import PlanError
+from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
+from drumline.plan import environment, shell, unhonoured, values
+from drumline.plan.distributions import table
+from drumline.plan.request import check_name, distribution_of, request_of, timeout_of
+from drumline.spec import placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.plan.layout import Layout
+    from drumline.spec.command import Command
+
+GRACE_S = 30.0
+"""Between SIGTERM and SIGKILL, unless ``drumline.grace`` says otherwise. Source: Kubernetes' default."""
+
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+class Site(NamedTuple):
+    """Where a job is to run: what is known of it before it has nodes."""
+
+    engine: str
+    shapes: tuple[NodeShape, ...]
+    folder: RunFolder
+    interpreter: str
+    """Absolute path of the Python whose folder comes first on the ranks' PATH."""
+
+    search_path: str
+    """PATH of whoever submits."""
+
+    mlflow_uri: str
+    in_place: str = ""
+    """The ranks' working folder when it is not a snapshot's copy."""
+
+    argv: tuple[str, ...] = ()
+    """The program, when it was given as words and needs no shell."""
+
+
+def plan_job(job: Command, site: Site) -> Plan:
+    """Raises PlanError, SpecError: valid for Azure, but it cannot run, or not yet."""
+    name = site.folder.name
+    check_name(name)
+    request = request_of(job)
+    distribution = distribution_of(job)
+    layout = table.lay_out(distribution, request)
+    given = values.of(job, site.folder)
+    user_env, user_warnings = _user_env(job, layout)
+    nodes = _nodes(layout, site.shapes, request.node_count)
+    experiment = job.experiment_name or "Default"
+    named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri)
+    common = environment.of_nodes(request.node_count)
+    if request.node_count > 1:
+        common.update(environment.master_node(layout))
+    return Plan(
+        job=name,
+        engine=site.engine,
+        distribution=distribution,
+        argv=site.argv or _shell(_command(job, given)),
+        cwd=site.in_place or site.folder.code,
+        env={**common, **layout.env},
+        user_env={**named, **_data_env(given), **_path(site), **user_env},
+        unset=environment.UNSET,
+        nodes=nodes,
+        ports=dict(layout.ports),
+        grace_s=_grace(job),
+        timeout_s=timeout_of(job),
+        copies=given.copies,
+        folders=given.folders,
+        cores_wanted=sum(1 for process in layout.processes if process.awaited),
+        warnings=(
+            *unhonoured.warnings(job, site.interpreter),
+            *layout.warnings,
+            *user_warnings,
+        ),
+    )
+
+
+def node_count(job: Command) -> int:
+    """How many nodes to ask an engine for. Raises PlanError."""
+    return request_of(job).node_count
+
+
+def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], count: int) -> tuple[NodeTask, ...]:
+    tasks = []
+    for node in range(count):
+        mine = [process for process in layout.processes if process.node == node]
+        shape = NodeShape(shapes[node].cores, min(shapes[node].gpu_count, len(mine)))
+        ranks = tuple(
+            RankTask(
+                rank=process.rank,
+                local_rank=process.local_rank,
+                label=process.label,
+                log=process.log,
+                env={**environment.of_rank(process, count), **process.env},
+                awaited=process.awaited,
+            )
+            for process in mine
+        )
+        env = environment.of_node(node, shape, len(mine))
+        tasks.append(NodeTask(node, shape.cores, shape.gpu_count, env, ranks))
+    return tuple(tasks)
+
+
+def _command(job: Command, given: values.Values) -> str:
+    command = str(job.command or "")
+    if not command.strip():
+        raise PlanError("command: there is nothing to run")
+    odd = next((character for character in command if character in "\0\x01\x02"), None)
+    if odd is not None:
+        raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command")
+    known = {f"inputs.{name}": value for name, value in given.inputs.items()}
+    known |= {f"outputs.{name}": value for name, value in given.outputs.items()}
+    unsafe = [name for name in given.paths if not shell.is_safe(known[name])]
+    marked = known | {name: shell.mark(index) for index, name in enumerate(unsafe)}
+    expanded = placeholders.expand(command, marked, where="command")
+    return shell.put(expanded, [values.variable_of(name) for name in unsafe])
+
+
+def _shell(command: str) -> tuple[str, ...]:
+    return ("/bin/bash", "-c", command)
+
+
+def _data_env(given: values.Values) -> dict[str, str]:
+    variables = {values.variable_of(f"inputs.{name}"): value for name, value in given.inputs.items()}
+    variables |= {values.variable_of(f"outputs.{name}"): value for name, value in given.outputs.items()}
+    for name, value in variables.items():
+        if "\0" in value:
+            raise PlanError(f"{name}: a value cannot hold a zero byte")
+    return variables
+
+
+def _path(site: Site) -> dict[str, str]:
+    """``python`` in a command is the Python that drumline runs in, activated or not."""
+    folder = os.path.dirname(site.interpreter)
+    if site.search_path.split(os.pathsep)[0] == folder:
+        return {}
+    return {"PATH": os.pathsep.join(part for part in (folder, site.search_path) if part)}
+
+
+def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
+    chosen: dict[str, str] = {}
+    warnings = []
+    given: Mapping[str, object] = job.environment_variables or {}
+    for name, value in given.items():
+        if not re.fullmatch(_VARIABLE, name):
+            raise PlanError(
+                f"environment_variables: {name!r} cannot be a variable's name",
+                "letters, digits and '_', not beginning with a digit",
+            )
+        if "\0" in str(value):
+            raise PlanError(f"environment_variables.{name}: a value cannot hold a zero byte")
+        if name in layout.coordinates:
+            warnings.append(f"environment_variables.{name}: not used; it is the rank's own coordinate")
+        elif value is not None:
+            chosen[name] = str(value)
+    return chosen, warnings
+
+
+def _grace(job: Command) -> float:
+    extension = getattr(job, "drumline", None) or {}
+    grace = extension.get("grace")
+    return GRACE_S if grace is None else float(grace)

@@ -1,0 +1,100 @@
+"""
+Paths in a shell command, whatever characters they have.
+
+Azure ML puts every value in as it is, which is safe for paths because its own have no blanks. A path of this machine
+may: the shell is given the name of its variable instead, quoted as the place asks. So nothing in a path is ever read
+as shell, even where the place was misjudged. Literal inputs are put in as they are: a value may be several words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SAFE = r"[\w@%+=:,./-]*"
+_MARK = "\x01(\\d+)\x02"
+
+
+def is_safe(path: str) -> bool:
+    """Whether a shell takes it as one word, unquoted."""
+    return re.fullmatch(_SAFE, path, re.ASCII) is not None
+
+
+def mark(index: int) -> str:
+    """What stands for a path until the command is whole. Whoever uses it has refused commands with these bytes."""
+    return f"\x01{index}\x02"
+
+
+def put(command: str, variables: Sequence[str]) -> str:
+    r"""
+    The command with its marks replaced by variables, each quoted as its place asks.
+
+    >>> print(put("cat \1\x30\2 '\1\x30\2' \"\1\x30\2\"", ["IN"]))
+    cat "${IN}" ''"${IN}"'' "${IN}"
+    """
+    parts: list[str] = []
+    position = 0
+    place = _Place()
+    for match in re.finditer(_MARK, command):
+        before = command[position : match.start()]
+        place.read(before)
+        parts += (before, _quoted(variables[int(match[1])], place.quote))
+        position = match.end()
+    return "".join((*parts, command[position:]))
+
+
+def _quoted(variable: str, quote: str) -> str:
+    value = "${" + variable + "}"
+    if quote == '"':
+        return value
+    return f"'\"{value}\"'" if quote else f'"{value}"'
+
+
+class _Place:
+    """Where in a shell command we are: in which quotes, and in how many ``$(``."""
+
+    def __init__(self) -> None:
+        self._open = [""]
+        """Innermost last: a quote, or ``(`` of a command substitution; the outermost is neither."""
+
+        self._word_begins = True
+
+    @property
+    def quote(self) -> str:
+        """The quote that is open; empty for none."""
+        return self._open[-1] if self._open[-1] in ("'", '"') else ""
+
+    def read(self, text: str) -> None:
+        position = 0
+        while position < len(text):
+            position += self._step(text, position)
+
+    def _step(self, text: str, position: int) -> int:
+        character, quote = text[position], self.quote
+        begins, self._word_begins = self._word_begins, not quote and character in " \t\n;&|("
+        if quote == "'":
+            return self._close_on(character, "'")
+        if character == "\\":
+            return 2
+        if text.startswith("$(", position):
+            self._open.append("(")
+            self._word_begins = True
+            return 2
+        if quote:
+            return self._close_on(character, '"')
+        if character == "#" and begins:
+            end = text.find("\n", position)
+            return (len(text) if end < 0 else end) - position
+        if character in "'\"":
+            self._open.append(character)
+        elif character == ")" and self._open[-1] == "(":
+            self._open.pop()
+        return 1
+
+    def _close_on(self, character: str, quote: str) -> int:
+        if character == quote:
+            self._open.pop()
+        return 1

@@ -1,0 +1,77 @@
+"""Fields of a job that this version does not act upon: each is answered with a warning that names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.spec import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.spec.command import Command
+
+LOCAL_COMPUTES = (None, "", "local")
+
+
+def warnings(job: Command, interpreter: str) -> list[str]:
+    """One line a field, ``field: what happens instead``."""
+    return [
+        *_of_environment(job.environment, interpreter),
+        *_of_compute(job.compute),
+        *_of_resources(job.resources),
+        *_of_queue(job),
+        *_of_data(job),
+    ]
+
+
+def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
+    if environment is None:
+        return
+    what = environment if isinstance(environment, str) else "an environment of its own"
+    yield f"environment: {what} is not built; the command runs with {interpreter} first on its PATH"
+
+
+def _of_compute(compute: str | None) -> Iterator[str]:
+    name = (compute or "").removeprefix("azureml:")
+    if name not in LOCAL_COMPUTES:
+        yield f"compute: {name!r} is not attached; the job runs on this machine"
+
+
+def _of_resources(resources: Any) -> Iterator[str]:
+    said = {
+        "instance_type": "nodes are this machine's",
+        "shm_size": "shared memory is this machine's",
+        "docker_args": "there is no container",
+        "locations": "nodes are on this machine",
+        "max_instance_count": "the number of nodes does not change",
+        "properties": "nothing here reads them",
+    }
+    for field, instead in said.items():
+        if getattr(resources, field, None):
+            yield f"resources.{field}: not used; {instead}"
+
+
+def _of_queue(job: Command) -> Iterator[str]:
+    queue = job.queue_settings
+    for field in ("job_tier", "priority"):
+        if queue is not None and getattr(queue, field, None):
+            yield f"queue_settings.{field}: not used; jobs run in the order of their submission"
+    if job.services:
+        names = ", ".join(job.services)
+        yield f"services: {names} not started; what the job itself listens on is reached on this machine"
+    if job.identity:
+        yield "identity: not used; the job runs as you"
+
+
+def _of_data(job: Command) -> Iterator[str]:
+    for name, given in (job.inputs or {}).items():
+        for field in ("path_on_compute", "datastore"):
+            if getattr(given, field, None):
+                yield f"inputs.{name}.{field}: not used; local data is reached where it is"
+    for name, output in (job.outputs or {}).items():
+        if getattr(output, "path", None) and paths.is_remote(str(output.path)):
+            yield f"outputs.{name}.path: {output.path} is not written to; the output stays in the run folder"
+        for field in ("name", "version"):
+            if getattr(output, field, None):
+                yield f"outputs.{name}.{field}: not registered as a data asset; the output stays in the run folder"

@@ -1,0 +1,152 @@
+"""What a job becomes, and what is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from planning import plan
+
+from drumline.contract.errors import DrumlineError, PlanError
+from drumline.contract.plan import Plan
+
+GOLDEN = Path(__file__).parent / "golden"
+DISTRIBUTIONS = {
+    "plain-1": (1, None),
+    "plain-2": (2, None),
+    "pytorch-2x2": (2, {"type": "PyTorch", "process_count_per_instance": 2}),
+    "tensorflow-2+1": (2, {"type": "tensorflow", "worker_count": 2, "parameter_server_count": 1}),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_plans_are_as_they_were(name):
+    """Reviewed as text; ``UPDATE_GOLDEN=1 scripts/test tests/unit/plan`` writes them anew."""
+    nodes, distribution = DISTRIBUTIONS[name]
+    text = plan(nodes=nodes, distribution=distribution).to_json() + "\n"
+    golden = GOLDEN / f"{name}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert json.loads(text) == json.loads(golden.read_text())
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_a_plan_survives_the_way_to_disk_and_back(name):
+    nodes, distribution = DISTRIBUTIONS[name]
+    made = plan(nodes=nodes, distribution=distribution)
+    assert Plan.from_json(made.to_json()) == made
+
+
+def test_a_plan_of_a_newer_format_is_not_guessed_at():
+    text = plan(nodes=1).to_json().replace('"format": 1', '"format": 99')
+    with pytest.raises(ValueError, match="format 99"):
+        Plan.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ({"nodes": 0}, r"resources.instance_count: 0 is not between 1 and 4096"),
+        ({"nodes": -1}, r"instance_count: -1"),
+        (
+            {"distribution": {"type": "pytorch", "process_count_per_instance": 0}},
+            r"process_count_per_instance: 0",
+        ),
+        ({"distribution": {"type": "mpi"}}, r"'mpi' is not supported yet"),
+        ({"distribution": {"type": "ray"}}, r"'ray' is not supported yet"),
+        ({"timeout": 0}, r"limits.timeout: 0"),
+        ({"command": "echo \0"}, r"U\+0000 cannot be in a command"),
+        (
+            {"nodes": 4096, "distribution": {"type": "pytorch", "process_count_per_instance": 8}},
+            r"16384 ranks",
+        ),
+        ({"command": "   "}, r"command: there is nothing to run"),
+        ({"command": "echo ${{outputs.nope}}"}, r"outputs.nope"),
+        ({"command": "echo ${{inputs.nope}}"}, r"inputs.nope"),
+        ({"environment_variables": {"A=B": "1"}}, r"'A=B' cannot be a variable's name"),
+        ({"environment_variables": {"A": "x\0y"}}, r"cannot hold a zero byte"),
+        (
+            {"inputs": {"x": {"type": "uri_file", "path": "https://h/x.csv"}}},
+            r"inputs.x: .* is not on this machine",
+        ),
+        ({"inputs": {"x": {"path": "azureml://jobs/../outputs/o"}}}, r"leads out of the outputs"),
+        (
+            {"inputs": {"x": {"path": "azureml://jobs/j/outputs/o/paths/../../../x"}}},
+            r"leads out of the outputs",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(job, message):
+    with pytest.raises(DrumlineError, match=message) as caught:
+        plan(**job)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", ".hidden", "-rf", "x" * 256, "", "a\nb", "a.", "\u202ex"])
+def test_a_name_that_is_no_folders_is_refused(name):
+    from drumline.plan.request import check_name
+
+    with pytest.raises(PlanError, match="cannot be a job's name"):
+        check_name(name)
+
+
+def test_values_are_put_in_as_they_are_and_never_scanned_again():
+    made = plan(
+        nodes=1, command="echo ${{inputs.a}} ${{inputs.b}}", inputs={"a": "${{inputs.b}}", "b": "x; y"}
+    )
+    assert made.argv == ("/bin/bash", "-c", "echo ${{inputs.b}} x; y")
+
+
+def test_data_of_this_machine_is_reached_in_place():
+    made = plan(nodes=1, command="ls ${{inputs.d}}", inputs={"d": {"path": "/data/set"}})
+    assert made.argv[2] == "ls /data/set"
+    assert made.copies == ()
+
+
+def test_data_in_mode_download_is_copied():
+    made = plan(nodes=1, command="ls ${{inputs.d}}", inputs={"d": {"path": "/data/set", "mode": "download"}})
+    target = "/home/ann/jobs/calm_drum/inputs/d/set"
+    assert made.argv[2] == f"ls {target}"
+    assert [(copy.source, copy.target) for copy in made.copies] == [("/data/set", target)]
+
+
+def test_an_address_in_mode_direct_is_passed_on():
+    made = plan(nodes=1, command="cat ${{inputs.d}}", inputs={"d": {"path": "https://h/x", "mode": "direct"}})
+    assert made.argv[2] == "cat https://h/x"
+
+
+def test_every_field_that_is_not_honoured_is_answered_with_a_warning_that_names_it():
+    made = plan(
+        nodes=1,
+        environment="azureml:e:1",
+        compute="azureml:gpu-cluster",
+        instance_type="Standard_NC6",
+        shm_size="2g",
+        docker_args="--ipc=host",
+        locations=["westus"],
+        job_tier="spot",
+        priority="high",
+        services={"t": {"type": "tensor_board"}},
+        inputs={"d": {"path": "/d", "datastore": "blob"}},
+        outputs={"o": {"path": "azureml://datastores/b/paths/x", "name": "asset"}},
+    )
+    fields = [warning.split(":")[0] for warning in made.warnings]
+    assert fields == [
+        "environment",
+        "compute",
+        "resources.instance_type",
+        "resources.shm_size",
+        "resources.docker_args",
+        "resources.locations",
+        "queue_settings.job_tier",
+        "queue_settings.priority",
+        "services",
+        "inputs.d.datastore",
+        "outputs.o.path",
+        "outputs.o.name",
+    ]
+
+
+def test_grace_is_thirty_seconds_unless_the_job_says_otherwise():
+    assert plan(nodes=1).grace_s == 30.0
+    assert plan(nodes=1, drumline={"grace": 2.5}).grace_s == 2.5

@@ -1,0 +1,122 @@
+"""
+Everything below a process, and its end.
+
+The caller adopts orphans (``kernel.adopt_orphans``), so whatever its children start, daemons and new sessions
+included, stays below it; numbers cannot be given to strangers meanwhile, since it has not reaped them yet.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+
+def of(pid: int) -> list[int]:
+    """Every live or unreaped process below ``pid``, parents before children."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = _children(waiting.pop())
+        found += below
+        waiting += below
+    return found
+
+
+def signal_all(number: int) -> int:
+    """Send a signal to everything below this process; how many there were."""
+    below = of(os.getpid())
+    for pid in below:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return len(below)
+
+
+def reap() -> list[tuple[int, int]]:
+    """The children that have ended, as (pid, wait status); does not block."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def has_any() -> bool:
+    """Whether this process has a child, ended or not."""
+    try:
+        # WNOWAIT leaves an ended child to be reaped by whoever wants its status.
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[tuple[int, int]], list[int]]:
+    """
+    SIGTERM to everything below this process, SIGKILL after ``grace_s``, until nothing is left.
+
+    Returns (what ended, with its wait status; what even SIGKILL did not end within ``limit_s``). Blocks.
+    """
+    ended = reap()
+    if not has_any():
+        return ended, []
+    deadline = time.monotonic() + grace_s
+    if grace_s > 0:
+        signal_all(signal.SIGTERM)
+        ended += _reap_until(deadline)
+    deadline = time.monotonic() + limit_s
+    while has_any() and time.monotonic() < deadline:
+        # Again and again: a process may have forked between the look and the signal.
+        signal_all(signal.SIGKILL)
+        ended += _reap_until(min(deadline, time.monotonic() + 0.05))
+    return ended, of(os.getpid())
+
+
+def _reap_until(deadline: float) -> list[tuple[int, int]]:
+    ended = reap()
+    pause = 0.001
+    while has_any() and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+        ended += reap()
+    return ended
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    below: list[int] = []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                below += [int(child) for child in file.read().split()]
+        except FileNotFoundError:
+            if not os.path.exists("/proc/self/task"):
+                return []
+            return _children_by_scan(pid) if os.path.exists(f"/proc/{pid}") else below
+        except OSError:
+            continue
+    return below
+
+
+def _children_by_scan(parent: int) -> list[int]:
+    """For kernels without CONFIG_PROC_CHILDREN."""
+    below = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == parent:
+                below.append(int(name))
+    return below

@@ -1,0 +1,56 @@
+"""The few things of the kernel that Python has no name for. Each returns False where the machine cannot do it."""
+
+from __future__ import annotations
+
+import os
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with_parent(signal_number: int, parent: int) -> bool:
+    """
+    This process is sent the signal when its parent dies; True when armed.
+
+    The kernel means the *thread* that forked it: fork from a main thread only. Survives exec.
+    Ends this process at once when ``parent`` is gone already.
+    Source: prctl(2), PR_SET_PDEATHSIG.
+    """
+    armed = _prctl(_PR_SET_PDEATHSIG, signal_number)
+    if armed and os.getppid() != parent:
+        os._exit(128 + signal_number)
+    return armed
+
+
+def adopt_orphans() -> bool:
+    """Descendants whose parent died become children of this process. Source: prctl(2), PR_SET_CHILD_SUBREAPER."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_name(name: str) -> bool:
+    """What ``ps -o comm`` shows; at most 15 bytes."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def close_inherited() -> None:
+    """Every descriptor but standard input, output and error."""
+    try:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    except (OSError, ValueError):
+        highest = 1023
+    os.closerange(3, highest + 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False

@@ -1,0 +1,97 @@
+"""What is left of a run whose supervisor and agents are gone: processes, found by their marker, and scratch folders."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import identity
+from drumline.contract.events import AgentJoined
+from drumline.contract.folder import MARKER
+from drumline.node import scratch
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
+
+_LIMIT_S = 5.0
+
+
+def clear(folder: RunFolder) -> int:
+    """End what is left of a run, and remove its scratch folders; how many processes there were. Blocks a few ms."""
+    count = _end_agents(folder) + _end_marked(folder.path)
+    _remove_scratch(folder)
+    return count
+
+
+def _end_agents(folder: RunFolder) -> int:
+    """Those that were stopped, and so could not see that their supervisor is gone."""
+    count = 0
+    for event in folder.read_events():
+        pidfd = identity.open_pidfd(event.who) if isinstance(event, AgentJoined) else None
+        if pidfd is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                count += 1
+            os.close(pidfd)
+    return count
+
+
+def _end_marked(folder: str) -> int:
+    """SIGKILL to every process of that run, until there is none."""
+    marker = f"{MARKER}={folder}".encode("utf-8", "surrogateescape") + b"\0"
+    deadline = time.monotonic() + _LIMIT_S
+    first = found = _marked(marker)
+    while found and time.monotonic() < deadline:
+        for pid in found:
+            _kill(pid, marker)
+        time.sleep(0.01)
+        found = _marked(marker)
+    return len(first)
+
+
+def _remove_scratch(folder: RunFolder) -> None:
+    """The nodes' folders for temporary files, where agents did not come to remove them."""
+    try:
+        with open(folder.scratch, encoding="utf-8", errors="surrogateescape") as file:
+            paths = file.read().splitlines()
+    except OSError:
+        return
+    for path in paths:
+        # By its name too: the file is the user's, and could have been edited.
+        if re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)):
+            scratch.remove(path)
+
+
+def _marked(marker: bytes) -> list[int]:
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit() and int(name) != os.getpid() and _has(int(name), marker)
+    ]
+
+
+def _has(pid: int, marker: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return marker in file.read()
+    except OSError:
+        return False
+
+
+def _kill(pid: int, marker: bytes) -> None:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        # Looked at again with the descriptor open: the number may be another's by now.
+        if _has(pid, marker):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return
+    finally:
+        os.close(pidfd)

@@ -1,0 +1,90 @@
+"""
+Starting a rank: a session of its own, its output straight to its file, dying with its agent.
+
+Called from the agent's main thread alone (``kernel.die_with_parent`` says why).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from drumline.node import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+"""Exit codes of a program that could not be started, as shells have them."""
+
+
+class Started:
+    """A process that was forked, and may still fail to become its program."""
+
+    def __init__(self, pid: int, report: int) -> None:
+        self.pid = pid
+        self._report = report
+
+    def error(self) -> str:
+        """Why it could not start; empty when it did. Blocks until one of both is known; to be called once."""
+        with os.fdopen(self._report, "rb") as report:
+            return report.read().decode(errors="replace")
+
+
+def start(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, log: str, cores: Sequence[int]
+) -> Started:
+    """Fork, and become ``argv`` in the child. Raises OSError when not even that is possible."""
+    reader, writer = os.pipe()
+    agent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        return Started(pid, reader)
+    try:
+        _become(argv, env, cwd, log, cores, agent)
+    except (OSError, ValueError) as error:
+        code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
+        os.write(writer, _words(error, argv, cwd, log).encode())
+        os._exit(code)
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def _become(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, log: str, cores: Sequence[int], agent: int
+) -> None:
+    # A session of its own, so that no terminal and no stranger's signal reaches it.
+    os.setsid()
+    kernel.die_with_parent(signal.SIGKILL, agent)
+    _restore_signals()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    # Straight to the file: a pipe that nobody empties would block training.
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(cwd)
+    if cores:
+        # Cores that are not there, as in a smaller container, are no reason not to train.
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, cores)
+    os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
+
+
+def _restore_signals() -> None:
+    # Python ignores SIGPIPE, which a shell pipeline in a job's command must not inherit.
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _words(error: OSError | ValueError, argv: Sequence[str], cwd: str, log: str) -> str:
+    if isinstance(error, ValueError):
+        return f"could not start {argv[0]!r}: {error}"
+    if error.filename in (cwd, log):
+        return f"{error.strerror}: {error.filename}"
+    return f"could not start {argv[0]!r}: {error.strerror}"

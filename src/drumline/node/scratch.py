@@ -1,0 +1,22 @@
+"""The end of a node's folder for temporary files, whatever ranks have made of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+def remove(path: str) -> None:
+    """Never raises; folders that are too deep for Python, or closed to their owner, go too."""
+    if not path or not os.path.isdir(path):
+        return
+    import shutil
+
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(path, ignore_errors=True)
+    if os.path.isdir(path):
+        for command in (("chmod", "-R", "u+rwx", "--", path), ("rm", "-rf", "--", path)):
+            try:
+                os.spawnvp(os.P_WAIT, command[0], command)  # noqa: S606 - a path that we made
+            except OSError:
+                return

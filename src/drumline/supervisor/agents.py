@@ -1,0 +1,105 @@
+"""The supervisor's end of the channel: peers that knock, agents that have shown the job's secret."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+from drumline.contract import channel
+
+_MOST_STRANGERS = 64
+"""Connections beyond the agents' that may wait to show a secret; any process of the machine can open one."""
+
+_SEND_TIMEOUT_S = 5.0
+
+
+class Agents:
+    """Connections by descriptor; an agent is one whose hello was right."""
+
+    def __init__(self, address: str, secret: str, node_count: int) -> None:
+        self.server = socket.create_server((address, 0), backlog=1024)
+        self.server.setblocking(False)
+        self.port: int = self.server.getsockname()[1]
+        self._secret = secret
+        self._node_count = node_count
+        self._peers: dict[int, socket.socket] = {}
+        self._lines: dict[int, channel.Lines] = {}
+        self._nodes: dict[int, int] = {}
+
+    def accept(self) -> int | None:
+        """The descriptor of a new peer."""
+        strangers = [descriptor for descriptor in self._peers if descriptor not in self._nodes]
+        try:
+            peer, _ = self.server.accept()
+        except OSError:
+            return None
+        if len(strangers) >= self._node_count + _MOST_STRANGERS:
+            peer.close()
+            return None
+        # An agent that takes nothing in is as good as gone; without this it would stop us too.
+        peer.settimeout(_SEND_TIMEOUT_S)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._peers[peer.fileno()] = peer
+        self._lines[peer.fileno()] = channel.Lines(channel.HELLO_LIMIT)
+        return peer.fileno()
+
+    def knows(self, descriptor: int) -> bool:
+        """False for a connection that was closed meanwhile."""
+        return descriptor in self._peers
+
+    def node_at(self, descriptor: int) -> int | None:
+        return self._nodes.get(descriptor)
+
+    def descriptors_of(self, node: int) -> list[int]:
+        return [descriptor for descriptor, other in self._nodes.items() if other == node]
+
+    def connected(self) -> set[int]:
+        return set(self._nodes.values())
+
+    def receive(self, descriptor: int) -> list[dict[str, Any]] | None:
+        """
+        What the peer said since; None when it is gone, or was sent away because it is no agent of this job.
+
+        The first message of a stranger that turns out to be an agent is its hello.
+        """
+        try:
+            data = self._peers[descriptor].recv(1 << 16)
+            messages = self._lines[descriptor].feed(data) if data else None
+        except (OSError, channel.ChannelError):
+            messages = None
+        if messages and descriptor not in self._nodes and not self._admit(descriptor, messages[0]):
+            return None
+        return messages
+
+    def _admit(self, descriptor: int, hello: dict[str, Any]) -> bool:
+        node = hello.get("node")
+        right = hello["type"] == "hello" and channel.same_secret(self._secret, hello.get("secret"))
+        if not right or not isinstance(node, int) or not 0 <= node < self._node_count:
+            return False
+        if node in self._nodes.values():
+            return False
+        self._nodes[descriptor] = node
+        self._lines[descriptor].limit = channel.MESSAGE_LIMIT
+        return True
+
+    def drop(self, descriptor: int) -> int | None:
+        """Close a connection; the node it was of, if any."""
+        self._peers.pop(descriptor).close()
+        del self._lines[descriptor]
+        return self._nodes.pop(descriptor, None)
+
+    def send(self, node: int, kind: str, **content: Any) -> bool:
+        """False when that node has no connection, or it is broken; its loss is heard of by end of file."""
+        for descriptor in self.descriptors_of(node):
+            try:
+                channel.send(self._peers[descriptor], kind, **content)
+            except OSError:
+                return False
+            return True
+        return False
+
+    def close(self) -> None:
+        for peer in [self.server, *self._peers.values()]:
+            with contextlib.suppress(OSError):
+                peer.close()

@@ -1,0 +1,270 @@
+"""Feeds the policy with what happens, and does what it says. A screen's length of loop, the rest are its hands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import identity
+from drumline.supervisor import policy as p
+from drumline.supervisor.agents import Agents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import Nodes
+
+_LOOK_S = 1.0
+"""How often the request to cancel is looked for when no signal told of it."""
+
+_LEAVE_TIMEOUT_S = 2.0
+
+
+class Loop:
+    """``canceled``: the request for the job's end, None while there is none. ``wake``: readable when to look for it."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        nodes: Nodes,
+        wake: int,
+        canceled: Callable[[], p.Canceled | None],
+    ) -> None:
+        members = {
+            task.rank: p.Member(node.node, task.label, task.awaited)
+            for node in plan.nodes
+            for task in node.ranks
+        }
+        self._policy = p.Policy(members, len(plan.nodes), grace_s=plan.grace_s, timeout_s=plan.timeout_s)
+        self._folder = folder
+        self._plan = plan
+        self._nodes = nodes
+        self._wake = wake
+        self._canceled = canceled
+        self._cancel_seen: p.Canceled | None = None
+        self._secret = os.urandom(32).hex()
+        self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
+        self._poller = select.poll()
+        self._watched: dict[int, int] = {}
+        self._timers: dict[str, float] = {}
+        self._facts: dict[str, str] = {"interface": nodes.interface}
+        self._probe_port = 0
+        self._end: p.Finish | None = None
+
+    def run(self) -> p.Finish:
+        """From the start of the agents until nothing of the job is left. Blocks."""
+        self._nodes.start_agents(self._agents.port, self._secret)
+        for node, descriptor in self._nodes.agents().items():
+            self._watched[descriptor] = node
+            self._poller.register(descriptor, select.POLLIN)
+        self._poller.register(self._agents.server, select.POLLIN)
+        self._poller.register(self._wake, select.POLLIN)
+        for instruction in self._policy.begin():
+            self._do(instruction)
+        while self._end is None:
+            ready = [descriptor for descriptor, _ in self._poller.poll(self._patience() * 1000)]
+            self._look_for_cancel()
+            for descriptor in ready:
+                self._hear(descriptor)
+            self._fire_timers()
+        self._dismiss()
+        return self._end
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        return max(0.0, min([_LOOK_S, *(due - now for due in self._timers.values())]))
+
+    def _happen(self, happening: p.Happening) -> None:
+        for instruction in self._policy.handle(happening):
+            self._do(instruction)
+
+    def _fire_timers(self) -> None:
+        now = time.monotonic()
+        for timer in [timer for timer, due in self._timers.items() if due <= now]:
+            del self._timers[timer]
+            self._happen(p.Elapsed(timer))
+
+    def _look_for_cancel(self) -> None:
+        request = self._canceled()
+        if request is None or request == self._cancel_seen:
+            return
+        self._cancel_seen = request
+        self._record(e.CancelRequested(time.time(), request.by, request.at_once))
+        self._happen(request)
+
+    def _hear(self, descriptor: int) -> None:
+        if descriptor == self._agents.server.fileno():
+            peer = self._agents.accept()
+            if peer is not None:
+                self._poller.register(peer, select.POLLIN)
+        elif descriptor == self._wake:
+            os.read(self._wake, 512)
+        elif descriptor in self._watched:
+            self._lose_agent(descriptor)
+        elif self._agents.knows(descriptor):
+            self._hear_peer(descriptor)
+
+    def _hear_peer(self, descriptor: int) -> None:
+        messages = self._agents.receive(descriptor)
+        if messages is None:
+            self._poller.unregister(descriptor)
+            node = self._agents.drop(descriptor)
+            if node is not None and node not in self._watched.values():
+                self._lose(node, "closed its connection")
+            return
+        node = self._agents.node_at(descriptor)
+        for message in messages:
+            assert node is not None, "messages come from agents that were let in"
+            getattr(self, f"_on_{message['type']}")(node, message)
+
+    def _lose_agent(self, descriptor: int) -> None:
+        """An agent of this machine ended. What it said before is heard first: an exit may explain its end."""
+        self._poller.unregister(descriptor)
+        node = self._watched[descriptor]
+        for peer in self._agents.descriptors_of(node):
+            self._hear_peer_to_the_end(peer)
+        del self._watched[descriptor]
+        self._lose(node, self._nodes.ended(node))
+
+    def _hear_peer_to_the_end(self, descriptor: int) -> None:
+        while self._agents.node_at(descriptor) is not None:
+            self._hear_peer(descriptor)
+
+    def _lose(self, node: int, reason: str) -> None:
+        if self._end is None:
+            self._record(e.NodeLost(time.time(), node, reason))
+            self._happen(p.Lost(node, reason))
+
+    # What agents say.
+
+    def _on_hello(self, node: int, message: dict[str, Any]) -> None:
+        self._facts[f"node_{node}"] = message["address"]
+        self._facts[f"gpus_{node}"] = self._nodes.gpus(node)
+        who = identity.of(message["pid"]) if node in self._nodes.agents() else None
+        self._record(e.AgentJoined(time.time(), node, message["pid"], message["address"], who))
+        self._happen(p.Joined(node))
+
+    def _on_prepared(self, node: int, message: dict[str, Any]) -> None:
+        self._facts.update({name: str(port) for name, port in message["ports"].items()})
+        if node == 0:
+            self._probe_port = message["probe_port"]
+        self._happen(p.Prepared(node))
+
+    def _on_reached(self, node: int, message: dict[str, Any]) -> None:
+        self._happen(p.Reached(node, message["error"]))
+
+    def _on_started(self, node: int, message: dict[str, Any]) -> None:
+        self._record(e.RankStarted(_wall(message["at"]), message["rank"], node, message["pid"]))
+        self._happen(p.Started(message["rank"]))
+
+    def _on_exited(self, node: int, message: dict[str, Any]) -> None:
+        exited = e.RankExited(
+            _wall(message["at"]),
+            message["rank"],
+            node,
+            message["code"],
+            message["signal"],
+            message["error"],
+        )
+        self._record(exited)
+        self._happen(exited)
+
+    def _on_emptied(self, node: int, message: dict[str, Any]) -> None:
+        self._happen(p.Emptied(node, tuple(message["survivors"])))
+
+    def _on_leaving(self, node: int, message: dict[str, Any]) -> None:
+        self._lose(node, "left: " + message["reason"])
+
+    # What the policy says.
+
+    def _do(self, instruction: p.Instruction) -> None:
+        getattr(self, f"_do_{type(instruction).__name__.lower()}")(instruction)
+
+    def _do_prepare(self, _: p.Prepare) -> None:
+        for task in self._plan.nodes:
+            names = [name for name, node in self._plan.ports.items() if node == task.node]
+            probe = task.node == 0 and len(self._plan.nodes) > 1
+            self._agents.send(task.node, "prepare", ports=names, probe=probe)
+
+    def _do_reach(self, _: p.Reach) -> None:
+        for task in self._plan.nodes[1:]:
+            self._agents.send(task.node, "reach", address=self._facts["node_0"], port=self._probe_port)
+
+    def _do_startranks(self, _: p.StartRanks) -> None:
+        for node in self._plan.nodes:
+            ranks = [
+                {
+                    "rank": task.rank,
+                    "log": os.path.join(self._folder.path, task.log),
+                    "env": self._plan.environment(node, task, self._facts),
+                }
+                for task in node.ranks
+            ]
+            self._agents.send(
+                node.node,
+                "start",
+                ranks=ranks,
+                argv=self._plan.argv,
+                cwd=self._plan.cwd,
+                unset=self._plan.unset,
+                cores=node.cores,
+            )
+
+    def _do_allrunning(self, _: p.AllRunning) -> None:
+        self._record(e.JobRunning(time.time()))
+
+    def _do_terminate(self, instruction: p.Terminate) -> None:
+        for node in instruction.nodes:
+            self._agents.send(node, "terminate")
+        self._record(e.JobStopping(time.time(), instruction.reason))
+
+    def _do_kill(self, instruction: p.Kill) -> None:
+        for node in instruction.nodes:
+            self._agents.send(node, "kill")
+
+    def _do_empty(self, instruction: p.Empty) -> None:
+        self._record(e.JobFinalizing(time.time()))
+        for node in instruction.nodes:
+            if not self._agents.send(node, "empty", grace_s=instruction.grace_s):
+                self._nodes.end_agent(node)
+
+    def _do_settimer(self, instruction: p.SetTimer) -> None:
+        self._timers[instruction.timer] = time.monotonic() + instruction.seconds
+
+    def _do_finish(self, instruction: p.Finish) -> None:
+        self._end = instruction
+
+    def _dismiss(self) -> None:
+        """Agents leave; one that does not is ended by whoever cleans up after this loop."""
+        for node in self._agents.connected():
+            self._agents.send(node, "leave")
+        deadline = time.monotonic() + _LEAVE_TIMEOUT_S
+        poller = select.poll()
+        for descriptor in self._watched:
+            poller.register(descriptor, select.POLLIN)
+        while self._watched and (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poller.poll(left * 1000):
+                poller.unregister(descriptor)
+                self._nodes.ended(self._watched.pop(descriptor))
+        self._agents.close()
+
+    def _record(self, event: e.Event) -> None:
+        try:
+            self._folder.append(event)
+        except OSError as error:
+            # A full disk must not end a job that may yet write its result elsewhere.
+            with contextlib.suppress(OSError):
+                print(f"could not record {event}: {error}", file=sys.stderr, flush=True)
+
+
+def _wall(at: float) -> float:
+    """Seconds since 1970 of a time on this machine's monotonic clock."""
+    return time.time() - (time.monotonic() - at)

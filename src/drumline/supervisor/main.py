@@ -1,0 +1,165 @@
+"""
+The life of a supervisor: wait for nodes, put everything in place, run the ranks, leave nothing, write the end.
+
+It is nobody's child and in a session of its own: the command that submitted the job may go away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.contract import identity, status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
+from drumline.contract.user import user
+from drumline.engines.table import engine
+from drumline.node import descendants, kernel
+from drumline.supervisor import policy as p
+from drumline.supervisor.loop import Loop
+from drumline.tracking import mlflow_files
+
+_RESERVE_BYTES = 4096
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.engines.base import Nodes
+
+
+def supervise(path: str) -> int:
+    """Run the job of that run folder to its end; the exit code of this process. Never raises."""
+    folder = RunFolder(path)
+    try:
+        _stand_alone(folder)
+        kernel.set_name("drumline-job")
+        kernel.adopt_orphans()
+        wake = _readable_on_signal()
+        folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
+        if fold(folder.read_events()).is_final:
+            return 0  # So late that somebody took it for dead, and wrote so: what is written stays.
+        folder.write(folder.reserve, " " * _RESERVE_BYTES)
+        end = _run(folder, wake)
+    except DrumlineError as error:
+        end = p.Finish(status.FAILED, 1, error.message)
+    except BaseException as error:  # noqa: BLE001 - the top of a process: nothing above would say it
+        _say_traceback()
+        log = os.path.join(folder.system_logs, "supervisor.log")
+        end = p.Finish(status.FAILED, 1, f"the supervisor failed ({error!r}); see {log}")
+    _write_end(folder, end)
+    return 0
+
+
+def _write_end(folder: RunFolder, end: p.Finish) -> None:
+    """The one event that must find room: what was reserved for it is given up first."""
+    with contextlib.suppress(OSError):
+        os.unlink(folder.reserve)
+    event = e.JobEnded(time.time(), end.status, end.exit_code, end.reason, end.rank, end.node)
+    try:
+        folder.append(event)
+    except OSError as error:
+        _say(f"could not record {event}: {error}")
+
+
+def _say(text: str) -> None:
+    """To the supervisor's log, if there is room: that is on the same disk as everything else."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _say_traceback() -> None:
+    import traceback
+
+    _say(traceback.format_exc())
+
+
+def _run(folder: RunFolder, wake: int) -> p.Finish:
+    plan = Plan.read(folder.plan)
+    nodes = engine(plan.engine).nodes(plan, folder)
+
+    def canceled() -> p.Canceled | None:
+        return _cancel_request(folder)
+
+    try:
+        granted = nodes.wait(
+            lambda reason: folder.append(e.JobWaiting(time.time(), reason)),
+            lambda: canceled() is not None,
+            wake,
+        )
+        request = canceled()
+        if request is not None or not granted:
+            by = request.by if request else "its supervisor"
+            folder.append(e.CancelRequested(time.time(), by))
+            return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} before it started")
+        return _run_on(nodes, folder, plan, wake)
+    finally:
+        # What a killed agent left was adopted by this process; it goes before the cores are anybody else's.
+        descendants.end_all(0.0)
+        _quietly(nodes.release)
+
+
+def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
+    if plan.cwd == folder.code or plan.copies or plan.folders:
+        from drumline.staging import workplace
+
+        folder.append(e.JobPreparing(time.time()))
+        workplace.prepare(folder, plan)
+    folder.append(e.JobStarting(time.time()))
+    _quietly(lambda: mlflow_files.begin(plan, user()))
+    end = Loop(folder, plan, nodes, wake, lambda: _cancel_request(folder)).run()
+    _quietly(lambda: mlflow_files.end(plan, end.status))
+    return end
+
+
+def _quietly(step: Callable[[], None]) -> None:
+    """What is not worth a job: its metrics' run, its place in line. Ranks may have damaged any file meanwhile."""
+    try:
+        step()
+    except Exception:  # noqa: BLE001 - see above; it is said in the log
+        _say_traceback()
+
+
+_signaled: list[int] = []
+
+
+def _cancel_request(folder: RunFolder) -> p.Canceled | None:
+    """By the file that ``drumline job cancel`` writes, or by a plain SIGTERM to this process."""
+    if os.path.exists(folder.cancel):
+        request = folder.read_json(folder.cancel) or {}
+        return p.Canceled(str(request.get("by", "its user")), bool(request.get("at_once")))
+    if _signaled:
+        return p.Canceled(f"a {signal.Signals(_signaled[0]).name} to its supervisor", at_once=False)
+    return None
+
+
+def _readable_on_signal() -> int:
+    """A descriptor that becomes readable when this process is asked to end, or to look for a request."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda number, _: _signaled.append(number))
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Whoever started us may have blocked signals for the moment.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return reader
+
+
+def _stand_alone(folder: RunFolder) -> None:
+    """A session of its own, output to its log, nothing else inherited: a shell may wait for the end of our pipes."""
+    os.setsid()
+    log = os.path.join(folder.system_logs, "supervisor.log")
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+    kernel.close_inherited()

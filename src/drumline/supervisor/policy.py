@@ -1,0 +1,332 @@
+"""
+Events in, instructions out: how a job goes from its first agent to its end. No clock, no process, no file.
+
+    joining -> preparing -> reaching -> starting -> running -> [stopping] -> emptying -> over
+
+A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGTERM, grace, SIGKILL), or straight to
+``emptying`` when no rank is alive. ``emptying`` ends what ranks left behind; only then is the job over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from drumline.contract import status
+from drumline.contract.events import RankExited
+from drumline.supervisor import words
+
+JOIN_TIMEOUT_S = 60.0
+"""From the start of the agents until all have joined and node 0 was reached."""
+
+EMPTY_TIMEOUT_S = 5.0
+"""For an agent to say that nothing is left on its node; then it is given up."""
+
+LEFTOVER_GRACE_S = 1.0
+"""For what ranks leave behind when they end by themselves."""
+
+CANCELED_CODE = 130
+TIMEOUT_CODE = 124
+NODE_LOST_CODE = 1
+
+
+class Member(NamedTuple):
+    """What the policy needs to know of a rank."""
+
+    node: int
+    label: str
+    awaited: bool = True
+
+
+# What can happen, besides contract.events.RankExited.
+
+
+class Joined(NamedTuple):
+    node: int
+
+
+class Prepared(NamedTuple):
+    node: int
+
+
+class Reached(NamedTuple):
+    node: int
+    error: str
+
+
+class Started(NamedTuple):
+    rank: int
+
+
+class Lost(NamedTuple):
+    """``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL"."""
+
+    node: int
+    reason: str
+
+
+class Emptied(NamedTuple):
+    node: int
+    survivors: tuple[int, ...]
+
+
+class Canceled(NamedTuple):
+    by: str
+    at_once: bool
+
+
+class Elapsed(NamedTuple):
+    """A timer that was set."""
+
+    timer: str
+
+
+Happening = RankExited | Joined | Prepared | Reached | Started | Lost | Emptied | Canceled | Elapsed
+
+
+# What is to be done.
+
+
+class Prepare(NamedTuple):
+    pass
+
+
+class Reach(NamedTuple):
+    """All nodes but the first try to connect to the first."""
+
+
+class StartRanks(NamedTuple):
+    pass
+
+
+class AllRunning(NamedTuple):
+    pass
+
+
+class Terminate(NamedTuple):
+    reason: str
+    nodes: tuple[int, ...]
+
+
+class Kill(NamedTuple):
+    nodes: tuple[int, ...]
+
+
+class Empty(NamedTuple):
+    nodes: tuple[int, ...]
+    grace_s: float
+
+
+class SetTimer(NamedTuple):
+    timer: str
+    seconds: float
+
+
+class Finish(NamedTuple):
+    status: str
+    exit_code: int
+    reason: str
+    rank: int | None = None
+    node: int | None = None
+
+
+Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Empty | SetTimer | Finish
+
+
+class Policy:
+    """``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit."""
+
+    def __init__(
+        self,
+        members: dict[int, Member],
+        node_count: int,
+        *,
+        grace_s: float,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._members = members
+        self._grace_s = grace_s
+        self._timeout_s = timeout_s
+        self._phase = "joining"
+        self._expected = set(range(node_count))
+        self._nodes = set(range(node_count))
+        self._answered: set[int] = set()
+        self._started: set[int] = set()
+        self._exited: dict[int, RankExited] = {}
+        self._failures: list[RankExited] = []
+        self._end: Finish | None = None
+        self._survivors: list[int] = []
+
+    def begin(self) -> list[Instruction]:
+        return [SetTimer("join", JOIN_TIMEOUT_S)]
+
+    def handle(self, event: Happening) -> list[Instruction]:
+        """Take in one event; return what to do about it, in order."""
+        if self._phase == "over":
+            return []
+        handler = getattr(self, f"_on_{type(event).__name__.lower()}")
+        instructions: list[Instruction] = handler(event)
+        return instructions
+
+    def _on_joined(self, event: Joined) -> list[Instruction]:
+        if self._phase == "emptying":
+            # It was still starting when the others were told.
+            return [Empty((event.node,), 0.0)]
+        return [Prepare()] if self._all_answered("joining", event.node, "preparing") else []
+
+    def _on_prepared(self, event: Prepared) -> list[Instruction]:
+        if not self._all_answered("preparing", event.node, "reaching"):
+            return []
+        if len(self._expected) == 1:
+            return self._start()
+        self._answered = {0}
+        return [Reach()]
+
+    def _on_reached(self, event: Reached) -> list[Instruction]:
+        if event.error:
+            reason = f"node {event.node} cannot reach node 0: {event.error}"
+            return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
+        return self._start() if self._all_answered("reaching", event.node, "starting") else []
+
+    def _all_answered(self, phase: str, node: int, following: str) -> bool:
+        if self._phase != phase:
+            return False
+        self._answered.add(node)
+        if self._answered < self._expected:
+            return False
+        self._phase, self._answered = following, set()
+        return True
+
+    def _start(self) -> list[Instruction]:
+        self._phase = "starting"
+        timers: list[Instruction] = []
+        if self._timeout_s is not None:
+            timers.append(SetTimer("limit", self._timeout_s))
+        return [StartRanks(), *timers]
+
+    def _on_started(self, event: Started) -> list[Instruction]:
+        self._started.add(event.rank)
+        if self._phase == "starting" and len(self._started) == len(self._members):
+            self._phase = "running"
+            return [AllRunning()]
+        return []
+
+    def _on_rankexited(self, event: RankExited) -> list[Instruction]:
+        self._exited[event.rank] = event
+        if event.code != 0:
+            self._failures.append(event)
+        if self._phase in ("stopping", "emptying"):
+            return self._empty_when_still()
+        if event.code != 0:
+            self._end = self._failure()
+            return self._stop(words.failed(self._label(event), event))
+        return self._complete_when_done()
+
+    def _complete_when_done(self) -> list[Instruction]:
+        if any(member.awaited and rank not in self._exited for rank, member in self._members.items()):
+            return []
+        count = len(self._members)
+        awaited = sum(member.awaited for member in self._members.values())
+        reason = words.completed(awaited, count - awaited)
+        self._end = Finish(status.COMPLETED, 0, reason)
+        if len(self._exited) < count:
+            return self._stop("the ranks that were waited for are done")
+        return self._empty(LEFTOVER_GRACE_S)
+
+    def _on_lost(self, event: Lost) -> list[Instruction]:
+        self._nodes.discard(event.node)
+        for rank in self._ranks_left({event.node}):
+            self._exited[rank] = RankExited(0.0, rank, event.node, None, 9)
+        if self._phase in ("stopping", "emptying"):
+            self._answered.add(event.node)
+            return self._empty_when_still()
+        reason = f"the agent of node {event.node} {event.reason}"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
+
+    def _on_canceled(self, event: Canceled) -> list[Instruction]:
+        if self._phase == "stopping" and event.at_once:
+            return self._kill()
+        if self._phase in ("stopping", "emptying"):
+            return []
+        self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
+        stop = self._stop(f"canceled by {event.by}")
+        return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
+
+    def _kill(self) -> list[Instruction]:
+        return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
+
+    def _on_elapsed(self, event: Elapsed) -> list[Instruction]:
+        if event.timer == "grace" and self._phase == "stopping":
+            return self._kill()
+        if event.timer == "kill" and self._phase == "stopping":
+            return self._empty(0.0)
+        if event.timer == "empty" and self._phase == "emptying":
+            return self._over()
+        if event.timer == "join" and self._phase in ("joining", "preparing", "reaching"):
+            missing = sorted(self._expected - self._answered)
+            what = ", ".join(f"node {node}" for node in missing)
+            reason = f"{what} did not answer within {JOIN_TIMEOUT_S:.0f} s"
+            return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
+        if event.timer == "limit" and self._phase in ("starting", "running"):
+            reason = f"it ran into its time limit of {self._timeout_s:g} s"
+            self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
+            return self._stop(reason)
+        return []
+
+    def _on_emptied(self, event: Emptied) -> list[Instruction]:
+        self._answered.add(event.node)
+        self._survivors += event.survivors
+        return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
+
+    def _fail(self, end: Finish) -> list[Instruction]:
+        self._end = end
+        return self._stop(end.reason)
+
+    def _stop(self, reason: str) -> list[Instruction]:
+        """SIGTERM to what is left. A rank that is about to be started will be, and is then stopped with the others."""
+        nodes = tuple(sorted(self._nodes))
+        if not self._ranks_left(self._nodes) or self._phase in ("joining", "preparing", "reaching"):
+            return self._empty(0.0)
+        self._phase = "stopping"
+        return [Terminate(reason, nodes), SetTimer("grace", self._grace_s)]
+
+    def _empty_when_still(self) -> list[Instruction]:
+        if self._phase == "stopping":
+            return [] if self._ranks_left(self._nodes) else self._empty(LEFTOVER_GRACE_S)
+        return self._over() if self._nodes <= self._answered else []
+
+    def _empty(self, grace_s: float) -> list[Instruction]:
+        self._phase, self._answered = "emptying", set()
+        if not self._nodes:
+            return self._over()
+        grace_s = min(grace_s, self._grace_s)
+        return [Empty(tuple(sorted(self._nodes)), grace_s), SetTimer("empty", grace_s + EMPTY_TIMEOUT_S)]
+
+    def _over(self) -> list[Instruction]:
+        self._phase = "over"
+        assert self._end is not None, "a job does not end without a reason"
+        end = self._failure() if self._end.rank is not None else self._end
+        reason = end.reason
+        if self._survivors:
+            left = ", ".join(str(pid) for pid in self._survivors)
+            reason += f"; even SIGKILL did not end process {left}"
+        return [Finish(end.status, end.exit_code, reason, end.rank, end.node)]
+
+    def _failure(self) -> Finish:
+        """
+        The failure that came first, by the time of the exit and not of the message: agents may be heard out of order.
+        """
+        first = min(self._failures, key=lambda failure: failure.time)
+        others = len(self._members) - 1
+        reason = words.failed(self._label(first), first) + words.others_stopped(others)
+        code = first.code if first.code is not None else 128 + (first.signal or 0)
+        return Finish(status.FAILED, code, reason, first.rank, first.node)
+
+    def _label(self, event: RankExited) -> str:
+        return self._members[event.rank].label
+
+    def _ranks_left(self, nodes: set[int]) -> list[int]:
+        return [
+            rank
+            for rank, member in self._members.items()
+            if member.node in nodes and rank not in self._exited
+        ]

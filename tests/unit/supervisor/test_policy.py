@@ -1,0 +1,244 @@
+"""The state machine that decides, without a clock, a process or a file."""
+
+import pytest
+
+from drumline.contract.events import RankExited
+from drumline.supervisor import policy as p
+
+FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
+
+
+def said(instructions):
+    """By type and content: two named tuples of different types but equal content compare equal."""
+    return [repr(instruction) for instruction in instructions]
+
+
+def policy(members=FOUR, nodes=2, grace_s=30.0, timeout_s=None):
+    return p.Policy(members, nodes, grace_s=grace_s, timeout_s=timeout_s)
+
+
+def running(**settings):
+    """A policy whose ranks all run."""
+    job = policy(**settings)
+    members = settings.get("members", FOUR)
+    for node in range(settings.get("nodes", 2)):
+        job.handle(p.Joined(node))
+    for node in range(settings.get("nodes", 2)):
+        job.handle(p.Prepared(node))
+    for node in range(1, settings.get("nodes", 2)):
+        job.handle(p.Reached(node, ""))
+    for rank in members:
+        last = job.handle(p.Started(rank))
+    assert said(last) == said([p.AllRunning()])
+    return job
+
+
+def exit_(rank, code=0, signal=None, time=0.0, members=FOUR):
+    return RankExited(time, rank, members[rank].node, None if signal else code, signal)
+
+
+def end_of(instructions):
+    """The finish among them."""
+    return next(item for item in instructions if isinstance(item, p.Finish))
+
+
+def emptied(job, *nodes):
+    for node in nodes:
+        last = job.handle(p.Emptied(node, ()))
+    return end_of(last)
+
+
+def test_ranks_start_once_every_node_has_joined_and_reached_the_first():
+    job = policy()
+    assert said(job.begin()) == said([p.SetTimer("join", p.JOIN_TIMEOUT_S)])
+    assert job.handle(p.Joined(1)) == []
+    assert said(job.handle(p.Joined(0))) == said([p.Prepare()])
+    assert job.handle(p.Prepared(0)) == []
+    assert said(job.handle(p.Prepared(1))) == said([p.Reach()])
+    assert said(job.handle(p.Reached(1, ""))) == said([p.StartRanks()])
+
+
+def test_a_single_node_has_nobody_to_reach():
+    job = policy({0: p.Member(0, "0")}, nodes=1)
+    job.handle(p.Joined(0))
+    assert said(job.handle(p.Prepared(0))) == said([p.StartRanks()])
+
+
+def test_all_ranks_ending_with_zero_complete_the_job():
+    job = running()
+    for rank in range(3):
+        assert job.handle(exit_(rank)) == []
+    assert said(job.handle(exit_(3)))[:1] == said([p.Empty((0, 1), p.LEFTOVER_GRACE_S)])
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code, end.rank) == ("Completed", 0, None)
+
+
+def test_the_first_failure_ends_the_rest():
+    job = running()
+    first, timer = job.handle(exit_(3, code=7, time=2.0))
+    assert (first.nodes, timer) == ((0, 1), p.SetTimer("grace", 30.0))
+    assert isinstance(first, p.Terminate)
+    for rank in (0, 1):
+        assert job.handle(exit_(rank, signal=15, time=2.1)) == []
+    assert isinstance(job.handle(exit_(2, signal=15, time=2.1))[0], p.Empty)
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code, end.rank, end.node) == ("Failed", 7, 3, 1)
+    assert end.reason == "rank 3 on node 1 exited with code 7; the other 3 ranks were then stopped"
+
+
+def test_the_failure_that_came_first_decides_though_it_was_heard_of_later():
+    """Messages of two agents may overtake each other; the times of the exits do not."""
+    job = running()
+    job.handle(exit_(0, code=1, time=5.010))
+    job.handle(exit_(3, code=9, time=5.000))
+    for rank in (1, 2):
+        job.handle(exit_(rank, signal=15, time=5.1))
+    end = emptied(job, 0, 1)
+    assert (end.rank, end.exit_code) == (3, 9)
+
+
+def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_period():
+    job = running()
+    job.handle(exit_(0, code=1))
+    kill, bound = job.handle(p.Elapsed("grace"))
+    assert said([kill]) == said([p.Kill((0, 1))])
+    assert bound == p.SetTimer("kill", p.EMPTY_TIMEOUT_S)
+
+
+def test_a_signal_becomes_128_plus_its_number():
+    job = running()
+    job.handle(exit_(1, signal=9))
+    for rank in (0, 2, 3):
+        job.handle(exit_(rank, signal=15, time=1.0))
+    end = emptied(job, 0, 1)
+    assert end.exit_code == 137
+    assert end.reason.startswith("rank 1 on node 0 was ended by signal 9 (SIGKILL")
+
+
+def test_cancel_is_not_a_failure():
+    job = running()
+    assert isinstance(job.handle(p.Canceled("ann", at_once=False))[0], p.Terminate)
+    for rank in range(4):
+        job.handle(exit_(rank, signal=15))
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code, end.reason) == ("Canceled", 130, "canceled by ann")
+
+
+def test_cancel_at_once_does_not_wait_for_the_grace_period():
+    job = running()
+    kinds = [type(item).__name__ for item in job.handle(p.Canceled("ann", at_once=True))]
+    assert kinds == ["Terminate", "SetTimer", "Kill", "SetTimer"]
+
+
+def test_a_second_cancel_at_once_kills_what_the_first_only_asked():
+    job = running()
+    job.handle(p.Canceled("ann", at_once=False))
+    assert said(job.handle(p.Canceled("ann", at_once=True)))[0] == repr(p.Kill((0, 1)))
+
+
+def test_the_time_limit_runs_from_the_start_of_the_ranks_and_cancels():
+    job = policy(timeout_s=60.0)
+    for event in (p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)):
+        job.handle(event)
+    assert p.SetTimer("limit", 60.0) in job.handle(p.Reached(1, ""))
+    for rank in FOUR:
+        job.handle(p.Started(rank))
+    job.handle(p.Elapsed("limit"))
+    for rank in FOUR:
+        job.handle(exit_(rank, signal=15))
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code) == ("Canceled", 124)
+    assert "time limit of 60 s" in end.reason
+
+
+def test_a_lost_agent_fails_the_job_and_its_ranks_count_as_gone():
+    job = running()
+    assert isinstance(job.handle(p.Lost(1, "was killed by SIGKILL"))[0], p.Terminate)
+    job.handle(exit_(0, signal=15))
+    job.handle(exit_(1, signal=15))
+    end = emptied(job, 0)
+    assert (end.status, end.node) == ("Failed", 1)
+    assert end.reason == "the agent of node 1 was killed by SIGKILL"
+
+
+def test_all_agents_lost_leaves_nobody_to_wait_for():
+    job = running()
+    job.handle(p.Lost(0, "was killed by SIGKILL"))
+    end = end_of(job.handle(p.Lost(1, "was killed by SIGKILL")))
+    assert end.reason == "the agent of node 0 was killed by SIGKILL"
+
+
+def test_a_node_that_cannot_reach_the_first_fails_the_job_before_any_rank_starts():
+    job = policy()
+    for event in (p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)):
+        job.handle(event)
+    assert isinstance(job.handle(p.Reached(1, "no route to host"))[0], p.Empty)
+    assert emptied(job, 0, 1).reason == "node 1 cannot reach node 0: no route to host"
+
+
+def test_a_node_that_never_joins_is_named():
+    job = policy()
+    job.handle(p.Joined(0))
+    job.handle(p.Elapsed("join"))
+    assert emptied(job, 0, 1).reason == "node 1 did not answer within 60 s"
+
+
+WITH_SERVER = {0: p.Member(0, "0"), 1: p.Member(0, "ps0", awaited=False)}
+
+
+def test_parameter_servers_are_ended_when_the_workers_are_done_and_that_is_success():
+    job = running(members=WITH_SERVER, nodes=1)
+    assert isinstance(job.handle(exit_(0, members=WITH_SERVER))[0], p.Terminate)
+    job.handle(exit_(1, signal=15, members=WITH_SERVER))
+    assert emptied(job, 0).status == "Completed"
+
+
+def test_a_parameter_server_that_fails_fails_the_job():
+    job = running(members=WITH_SERVER, nodes=1)
+    job.handle(exit_(1, code=3, members=WITH_SERVER))
+    job.handle(exit_(0, signal=15, time=1.0, members=WITH_SERVER))
+    end = emptied(job, 0)
+    assert (end.status, end.exit_code) == ("Failed", 3)
+    assert end.reason.startswith("rank ps0 on node 0")
+
+
+def test_processes_that_even_sigkill_does_not_end_are_named():
+    job = running()
+    for rank in range(4):
+        job.handle(exit_(rank))
+    job.handle(p.Emptied(0, (4711,)))
+    end = end_of(job.handle(p.Emptied(1, ())))
+    assert end.reason.endswith("; even SIGKILL did not end process 4711")
+
+
+def test_an_agent_that_never_says_that_its_node_is_empty_is_given_up():
+    job = running()
+    for rank in range(4):
+        job.handle(exit_(rank))
+    job.handle(p.Emptied(0, ()))
+    assert end_of(job.handle(p.Elapsed("empty"))).status == "Completed"
+
+
+def test_nothing_is_decided_after_the_end():
+    job = running()
+    for rank in range(4):
+        job.handle(exit_(rank))
+    emptied(job, 0, 1)
+    assert job.handle(p.Canceled("ann", at_once=True)) == []
+
+
+@pytest.mark.parametrize("phase", range(5))
+def test_cancel_before_the_ranks_run_ends_the_job_too(phase):
+    job = policy()
+    steps = [p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)]
+    for event in steps[:phase]:
+        job.handle(event)
+    assert isinstance(job.handle(p.Canceled("ann", at_once=False))[0], p.Empty)
+    assert emptied(job, 0, 1).status == "Canceled"
+
+
+def test_an_agent_that_joins_while_the_others_leave_is_told_too():
+    job = policy()
+    job.handle(p.Joined(0))
+    assert said(job.handle(p.Canceled("ann", at_once=False)))[0] == repr(p.Empty((0, 1), 0.0))
+    assert said(job.handle(p.Joined(1))) == said([p.Empty((1,), 0.0)])

@@ -1,0 +1,1 @@
+"""Who gives nodes. Engines see plans, never specs."""

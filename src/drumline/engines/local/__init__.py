@@ -1,0 +1,1 @@
+"""The embedded engine: this machine plays a cluster. No server, no daemon, no root."""

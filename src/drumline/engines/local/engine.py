@@ -1,0 +1,50 @@
+"""The local engine: shapes of the nodes this machine plays, and the start of a job's supervisor."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import EngineError
+from drumline.contract.plan import NodeShape
+from drumline.engines.local import machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import Nodes
+
+
+class LocalEngine:
+    name = "local"
+
+    def shapes(self, node_count: int) -> list[NodeShape]:
+        gpu_numbers = tuple(range(len(machine.gpus())))
+        gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
+        core_split = machine.split(machine.cores(), node_count)
+        return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
+
+    def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
+        if start is None:
+            self._spawn(folder)
+        else:
+            start(folder.path)
+
+    def _spawn(self, folder: RunFolder) -> None:
+        """For a process that is not ours to fork: threads, CUDA, a notebook."""
+        import subprocess
+
+        argv = [sys.executable, "-P", "-m", "drumline.supervisor", folder.path]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise EngineError(f"the supervisor of job {folder.name} did not start: {done.stderr.strip()}")
+
+    def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
+        from drumline.engines.local.nodes import LocalNodes
+
+        return LocalNodes(plan, folder)
+
+
+ENGINE = LocalEngine()

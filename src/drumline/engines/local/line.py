@@ -1,0 +1,157 @@
+"""
+The line before this machine: who runs, who waits, in order, in one small file that every supervisor may change.
+
+An entry whose supervisor is gone counts for nothing and is dropped by whoever reads next, so nothing needs a daemon
+and nothing leaks. Cores are counted, not named: a rank may use all that its node has (``machine.split``).
+GPUs are named, because a GPU that two jobs share is out of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.contract import identity
+from drumline.contract.folder import private_folder, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_LOCK_TIMEOUT_S = 1.0
+
+
+class Entry:
+    """``who``: the identity of the job's supervisor."""
+
+    def __init__(
+        self,
+        job: str,
+        who: dict[str, Any],
+        cores: int,
+        gpu_count: int,
+        gpus: tuple[str, ...] = (),
+        running: bool = False,
+    ) -> None:
+        self.job = job
+        self.who = who
+        self.cores = cores
+        self.gpu_count = gpu_count
+        self.gpus = tuple(gpus)
+        self.running = running
+
+
+class Blocked(NamedTuple):
+    """Why a job waits, and the supervisors whose end may change that."""
+
+    reason: str
+    holders: tuple[dict[str, Any], ...]
+
+
+class Line:
+    """``cores``, ``gpus``: what the machine has in all."""
+
+    def __init__(self, folder: str, cores: int, gpus: tuple[str, ...]) -> None:
+        self._path = os.path.join(folder, "line.json")
+        self._lock = os.path.join(folder, "line.lock")
+        self._cores = cores
+        self._gpus = gpus
+        self.dropped: list[Entry] = []
+        """Entries of supervisors that were killed, found on the way; what they left is for the finder to clear."""
+
+        private_folder(folder)
+
+    def advance(self, entry: Entry) -> Blocked | None:
+        """Join the line if not in it, and start if it is this job's turn: None, and ``entry.gpus`` is filled in."""
+        try:
+            return self._advance(entry)
+        except BlockingIOError:
+            return Blocked("waiting for the file of the line, which another process holds", ())
+
+    def _advance(self, entry: Entry) -> Blocked | None:
+        with self._entries() as entries:
+            mine = next((other for other in entries if other.who == entry.who), None)
+            if mine is None:
+                mine = entry
+                entries.append(mine)
+            if mine.running:
+                entry.gpus = mine.gpus
+                return None
+            ahead = [other for other in entries[: entries.index(mine)] if not other.running]
+            running = [other for other in entries if other.running]
+            blocked = self._blocked(mine, ahead, running)
+            if blocked is None:
+                taken = {gpu for other in running for gpu in other.gpus}
+                free = [gpu for gpu in self._gpus if gpu not in taken]
+                mine.running, mine.gpus = True, tuple(free[: mine.gpu_count])
+                entry.gpus = mine.gpus
+            return blocked
+
+    def leave(self, who: dict[str, Any]) -> None:
+        """Give up the place, or what is held. No error when there is none."""
+        # Where that cannot be written, the entry counts for nothing as soon as this process has ended.
+        with contextlib.suppress(OSError), self._entries() as entries:
+            entries[:] = [entry for entry in entries if entry.who != who]
+
+    def _blocked(self, mine: Entry, ahead: list[Entry], running: list[Entry]) -> Blocked | None:
+        for what, want, have, held in (
+            ("cores", mine.cores, self._cores, {entry.job: entry.cores for entry in running}),
+            ("GPUs", mine.gpu_count, len(self._gpus), {entry.job: len(entry.gpus) for entry in running}),
+        ):
+            free = have - sum(held.values())
+            if want > free:
+                names = " and ".join(f"job {job}" for job, count in held.items() if count)
+                reason = f"waiting for {want - free} of {want} {what} held by {names}"
+                if ahead:
+                    reason += f"; {len(ahead)} ahead in line"
+                return Blocked(reason, tuple(entry.who for entry in running))
+        if ahead:
+            first = ahead[0]
+            return Blocked(f"waiting behind job {first.job} in line", (ahead[-1].who,))
+        return None
+
+    @contextlib.contextmanager
+    def _entries(self) -> Iterator[list[Entry]]:
+        """The live entries, in order, written back afterwards; one process at a time."""
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(lock)
+            entries: list[Entry] = []
+            for entry in self._read():
+                (entries if identity.is_alive(entry.who) else self.dropped).append(entry)
+            yield entries
+            self._write(entries)
+        finally:
+            os.close(lock)
+
+    def _read(self) -> list[Entry]:
+        try:
+            with open(self._path) as file:
+                entries = [Entry(**data) for data in json.load(file)]
+        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+            return []
+        # Somebody may have edited the file: a line that is wrong must not hold up every job.
+        return [
+            entry
+            for entry in entries
+            if isinstance(entry.who, dict) and isinstance(entry.who.get("pid"), int)
+        ]
+
+    def _write(self, entries: list[Entry]) -> None:
+        write_whole(self._path, json.dumps([vars(entry) for entry in entries]))
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError when it is still held after a second: its holder may be stopped."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)

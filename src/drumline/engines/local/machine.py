@@ -1,0 +1,40 @@
+"""What this machine has, and how it is split among nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+
+
+def cores() -> tuple[int, ...]:
+    """The processors that this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def gpus() -> tuple[str, ...]:
+    """
+    The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: what it says, else all NVIDIA devices.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1")
+    try:
+        numbers = sorted(int(name[6:]) for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name))
+    except OSError:
+        return ()
+    return tuple(str(index) for index in range(len(numbers)))
+
+
+def split(items: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
+    """
+    Neighbours stay together, shares differ by one at most; with fewer items than parts, parts share.
+
+    >>> split((0, 1, 2, 3, 4), 2)
+    [(0, 1, 2), (3, 4)]
+    >>> split((0, 1), 3)
+    [(0,), (1,), (0,)]
+    """
+    if len(items) < parts:
+        return [(items[part % len(items)],) if items else () for part in range(parts)]
+    bounds = [round(part * len(items) / parts + 1e-9) for part in range(parts + 1)]
+    return [items[bounds[part] : bounds[part + 1]] for part in range(parts)]

@@ -1,0 +1,185 @@
+"""The nodes that this machine plays for one job: an agent each, an address each, a scratch folder each."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.contract import identity
+from drumline.contract.errors import EngineError
+from drumline.contract.folder import RunFolder, home
+from drumline.engines.local import machine
+from drumline.engines.local.line import Entry, Line
+from drumline.node import agent, kernel, leftovers, scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.plan import Plan
+
+_LOOK_AGAIN_S = 0.5
+"""While in line: the holders' ends wake us at once, this is for everything else."""
+
+
+class LocalNodes:
+    listen_address = "127.0.0.1"
+    interface = "lo"
+
+    def __init__(self, plan: Plan, folder: RunFolder) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._who = identity.of(os.getpid()) or {}
+        self._gpus = machine.gpus()
+        self._line = Line(
+            os.path.join(home(), "engines", "local", identity.host()), len(machine.cores()), self._gpus
+        )
+        self._granted: tuple[str, ...] = ()
+        self._pids: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
+        self._scratch: dict[int, str] = {}
+
+    def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
+        wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
+        cores = min(self._plan.cores_wanted, len(machine.cores()))
+        entry = Entry(self._plan.job, self._who, cores, wanted_gpus)
+        told = ""
+        while (blocked := self._line.advance(entry)) is not None:
+            if blocked.reason != told:
+                told = blocked.reason
+                on_wait(told)
+            self._clear_dropped()
+            _wait_for_any(blocked.holders, wake)
+            if canceled():
+                self._line.leave(self._who)
+                return False
+        self._clear_dropped()
+        self._granted = entry.gpus
+        return True
+
+    def _clear_dropped(self) -> None:
+        for entry in self._line.dropped:
+            leftovers.clear(RunFolder.of(entry.job))
+        self._line.dropped.clear()
+
+    def address(self, node: int) -> str:
+        """127.0.0.1, 127.0.0.2, ...: on Linux all of 127.0.0.0/8 is this machine."""
+        return f"127.0.{(node + 1) // 255}.{(node + 1) % 255}"
+
+    def gpus(self, node: int) -> str:
+        count = self._plan.nodes[node].gpu_count
+        if not self._granted or not count:
+            return ""
+        before = sum(other.gpu_count for other in self._plan.nodes[:node])
+        share = [self._granted[(before + index) % len(self._granted)] for index in range(count)]
+        return ",".join(dict.fromkeys(share))
+
+    def start_agents(self, port: int, secret: str) -> None:
+        for task in self._plan.nodes:
+            self._scratch[task.node] = _scratch_path(task.node)
+        # Written down before they are made: whoever is killed in between leaves nothing unknown.
+        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in self._scratch.values()))
+        for path in self._scratch.values():
+            _make_scratch(path)
+        # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        for task in self._plan.nodes:
+            pid = os.fork()
+            if pid == 0:
+                self._be_agent(task.node, port, secret)
+            self._pids[task.node] = pid
+            self._pidfds[task.node] = os.pidfd_open(pid)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _be_agent(self, node: int, port: int, secret: str) -> None:
+        """In the child, which never returns."""
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            log = os.path.join(self._folder.system_logs, f"node-{node}.log")
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            # The supervisor's own descriptors, its listening socket above all.
+            kernel.close_inherited()
+            kernel.set_name(f"drumline-node-{node}")
+            agent.serve((self.listen_address, port), secret, node, self.address(node), self._scratch[node])
+            code = 0
+        except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def agents(self) -> dict[int, int]:
+        return dict(self._pidfds)
+
+    def ended(self, node: int) -> str:
+        os.close(self._pidfds.pop(node))
+        try:
+            _, wait_status = os.waitpid(self._pids.pop(node), 0)
+        except ChildProcessError:
+            return "is gone"
+        code = os.waitstatus_to_exitcode(wait_status)
+        if code < 0:
+            return f"was killed by {_name_of(-code)}"
+        return "ended" if code == 0 else f"crashed; see {self._folder.system_logs}/node-{node}.log"
+
+    def end_agent(self, node: int) -> None:
+        pidfd = self._pidfds.get(node)
+        if pidfd is not None:
+            signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+
+    def release(self) -> None:
+        for folder in self._scratch.values():
+            scratch.remove(folder)
+        self._line.leave(self._who)
+
+
+def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int) -> None:
+    """Until one of them ends, or ``wake`` is readable, or for a moment."""
+    pidfds = [pidfd for holder in holders if (pidfd := identity.open_pidfd(holder)) is not None]
+    if len(pidfds) < len(holders):
+        return _close(pidfds)
+    poller = select.poll()
+    poller.register(wake, select.POLLIN)
+    for pidfd in pidfds:
+        poller.register(pidfd, select.POLLIN)
+    if any(descriptor == wake for descriptor, _ in poller.poll(_LOOK_AGAIN_S * 1000)):
+        os.read(wake, 512)
+    return _close(pidfds)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _scratch_path(node: int) -> str:
+    """
+    A folder for temporary files, with a short path: Unix sockets in it have 108 bytes for theirs.
+    """
+    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - with a random name, made exclusively
+    return os.path.join(parent, f"drumline-{os.urandom(4).hex()}-n{node}")
+
+
+def _make_scratch(path: str) -> None:
+    """For this user alone. Raises EngineError."""
+    try:
+        os.mkdir(path, 0o700)
+    except OSError as error:
+        raise EngineError(f"no scratch folder {path}: {error.strerror}", "set TMPDIR") from error
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

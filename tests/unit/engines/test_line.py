@@ -1,0 +1,169 @@
+"""The line before the machine, with identities that are not processes; who lives is what the test says."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumline.contract import identity
+from drumline.engines.local.line import Entry, Line
+
+
+def who(number):
+    return {"pid": number, "started": 1, "boot": "b"}
+
+
+@pytest.fixture
+def living(monkeypatch):
+    """The numbers of the supervisors that live."""
+    numbers = set(range(1, 100))
+    monkeypatch.setattr(identity, "is_alive", lambda someone: someone["pid"] in numbers)
+    return numbers
+
+
+@pytest.fixture
+def line(tmp_path, living):
+    return Line(str(tmp_path / "line"), 4, ("0", "1", "2", "3"))
+
+
+def entry(number, cores=1, gpus=0):
+    return Entry(f"job{number}", who(number), cores, gpus)
+
+
+def starts(line, *entries):
+    """Whether each may start, asked in this order."""
+    return [line.advance(one) is None for one in entries]
+
+
+def test_jobs_that_fit_run_side_by_side(line):
+    assert starts(line, entry(1, 2), entry(2, 1), entry(3, 1)) == [True, True, True]
+
+
+def test_a_job_that_does_not_fit_says_who_holds_what_it_wants(line):
+    starts(line, entry(1, 2), entry(2, 1))
+    blocked = line.advance(entry(3, 3))
+    assert blocked.reason == "waiting for 2 of 3 cores held by job job1 and job job2"
+    assert (who(1), who(2)) == blocked.holders
+
+
+def test_asking_again_changes_nothing(line):
+    first, second = entry(1, 4), entry(2, 4)
+    assert starts(line, first, first, second, second) == [True, True, False, False]
+
+
+def test_who_came_first_goes_first(line):
+    starts(line, entry(1, 4))
+    second, third = entry(2, 4), entry(3, 1)
+    assert starts(line, second, third) == [False, False]
+    line.leave(who(1))
+    assert starts(line, third, second, third) == [False, True, False]
+
+
+def test_a_job_behind_another_says_so_and_waits_for_that_one(line):
+    starts(line, entry(1, 3), entry(2, 2))
+    blocked = line.advance(entry(3, 1))
+    assert blocked.reason == "waiting behind job job2 in line"
+    assert (who(2),) == blocked.holders
+
+
+def test_how_many_are_ahead_is_said(line):
+    starts(line, entry(1, 4), entry(2, 4), entry(3, 4))
+    assert line.advance(entry(4, 4)).reason.endswith("; 2 ahead in line")
+
+
+def test_the_dead_hold_nothing_and_wait_for_nothing(line, living):
+    starts(line, entry(1, 4), entry(2, 4))
+    third = entry(3, 4)
+    assert starts(line, third) == [False]
+    living -= {1, 2}
+    assert starts(line, third) == [True]
+
+
+def test_who_leaves_the_line_holds_up_nobody(line):
+    starts(line, entry(1, 4), entry(2, 4))
+    line.leave(who(2))
+    line.leave(who(2))
+    line.leave(who(1))
+    assert starts(line, entry(3, 4)) == [True]
+
+
+def test_gpus_are_named_and_never_shared(line):
+    first, second, third = entry(1, 1, 2), entry(2, 1, 2), entry(3, 1, 1)
+    assert starts(line, first, second, third) == [True, True, False]
+    assert (first.gpus, second.gpus) == (("0", "1"), ("2", "3"))
+    line.leave(who(1))
+    assert starts(line, third) == [True]
+    assert third.gpus == ("0",)
+
+
+def test_a_job_that_lacks_gpus_says_so(line):
+    starts(line, entry(1, 1, 3))
+    assert line.advance(entry(2, 1, 2)).reason == "waiting for 1 of 2 GPUs held by job job1"
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "null", '[{"job": 1}]', "[1]", '[{"unknown": 1}]'])
+def test_a_damaged_file_is_an_empty_line(line, tmp_path, text):
+    (tmp_path / "line" / "line.json").write_text(text)
+    assert starts(line, entry(1, 4)) == [True]
+
+
+def test_another_process_sees_the_same_line(line, tmp_path):
+    starts(line, entry(1, 4))
+    assert starts(Line(str(tmp_path / "line"), 4, ()), entry(2, 1)) == [False]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["ask", "leave"]), st.integers(1, 6), st.integers(1, 4)), max_size=25)
+)
+def test_whatever_happens_nobody_gets_what_another_has_and_order_is_kept(tmp_path_factory, steps):
+    line = Line(str(tmp_path_factory.mktemp("line")), 4, ())
+    wanted, running, waiting = {}, set(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(identity, "is_alive", lambda _: True)
+        for what, number, cores in steps:
+            if what == "leave":
+                line.leave(who(number))
+                running.discard(number)
+                waiting = [other for other in waiting if other != number]
+                continue
+            if number not in running and number not in waiting:
+                wanted[number] = cores
+                waiting.append(number)
+            started = line.advance(entry(number, wanted[number])) is None
+            if started and number not in running:
+                assert number == waiting.pop(0)
+                running.add(number)
+            assert started == (number in running)
+            assert sum(wanted[other] for other in running) <= 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[1]", '[{"job": "x"}]', '[{"job": "a", "who": "b", "cores": 1, "gpu_count": 0}]', "[" * 5000],
+)
+def test_a_damaged_file_holds_up_nobody(line, tmp_path, content):
+    starts(line, entry(1, 1))
+    (tmp_path / "line" / "line.json").write_text(content)
+    assert starts(line, entry(2, 4)) == [True]
+
+
+def test_a_lock_that_is_held_is_a_reason_to_wait_and_not_a_hang(line, tmp_path, monkeypatch):
+    import fcntl
+
+    from drumline.engines.local import line as module
+
+    monkeypatch.setattr(module, "_LOCK_TIMEOUT_S", 0.05)
+    with (tmp_path / "line" / "line.lock").open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        assert (
+            line.advance(entry(1)).reason == "waiting for the file of the line, which another process holds"
+        )
+        line.leave(who(1))
+    assert starts(line, entry(1)) == [True]
+
+
+def test_entries_of_killed_supervisors_are_handed_to_the_finder(line, living):
+    starts(line, entry(1, 4))
+    living.remove(1)
+    assert starts(line, entry(2, 4)) == [True]
+    assert [one.job for one in line.dropped] == ["job1"]

@@ -1,0 +1,106 @@
+"""What several commands' arguments have in common."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+FORMATS = ("table", "json", "jsonc", "yaml", "tsv", "none")
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are ours, with the word that was probably meant. No abbreviations: they break when options are added."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, _alike(message, self) or f"{self.prog} --help")
+
+
+def _alike(message: str, parser: Parser) -> str:
+    import difflib
+    import re
+
+    known = [option for action in parser._actions for option in action.option_strings]
+    for action in parser._actions:
+        known += [str(choice) for choice in action.choices or ()]
+    for word in re.findall(r"-{0,2}[\w-]+", message):
+        close = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+        if close and close[0] != word:
+            return f"did you mean {close[0]!r}?"
+    return ""
+
+
+def add_output(
+    parser: argparse.ArgumentParser, text: str = "default: table on a terminal, else json"
+) -> None:
+    parser.add_argument("-o", "--output", choices=FORMATS, help=text)
+    parser.add_argument("--query", help="a JMESPath expression, for what is printed")
+
+
+def add_azure(parser: argparse.ArgumentParser) -> None:
+    """What scripts of ``az ml`` pass, and has no meaning here."""
+    group = parser.add_argument_group("accepted for scripts written for az ml, without effect")
+    group.add_argument("-g", "--resource-group", help=argparse.SUPPRESS)
+    group.add_argument("-w", "--workspace-name", help=argparse.SUPPRESS)
+    group.add_argument("--subscription", help=argparse.SUPPRESS)
+    group.add_argument("--only-show-errors", action="store_true", help=argparse.SUPPRESS)
+    group.add_argument("--verbose", action="store_true", help=argparse.SUPPRESS)
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--file", required=True, help="the job file; - is standard input")
+    parser.add_argument(
+        "--set",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a field before anything is checked: resources.instance_count=4",
+    )
+
+
+def overrides(given: Sequence[str]) -> list[dict[str, Any]]:
+    """``a.b=c`` as azure-ai-ml's ``params_override``. Raises UsageError."""
+    changes: list[dict[str, Any]] = []
+    for text in given:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip(".") or ".." in path:
+            raise UsageError(
+                f"--set: {text!r} is not of the form PATH=VALUE", "--set resources.instance_count=4"
+            )
+        changes.append({path: _value(path, value)})
+    return changes
+
+
+def _value(path: str, text: str) -> Any:
+    """Text, unless it is a JSON object, list or null."""
+    if text[:1] in ("{", "[") or text == "null":
+        import json
+
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if text[:1] == "{" or isinstance(error, RecursionError):
+                raise UsageError(f"--set: the value of {path} is not JSON: {error}") from error
+    return text
+
+
+def load(file: str, given: Sequence[str]) -> Any:
+    """The job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
+    from drumline.spec.load import load_job
+
+    changes = overrides(given)
+    if file in ("-", "/dev/stdin"):
+        import os
+
+        return load_job(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=changes)
+    return load_job(file, params_override=changes)

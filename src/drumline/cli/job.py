@@ -1,0 +1,300 @@
+"""``drumline job``: the verbs of ``az ml job``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, load
+from drumline.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+_LIST_COLUMNS = ("name", "status", "display_name", "experiment_name", "created")
+_INTERRUPTED = 130
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(prog="drumline job", description="Submit and look after jobs.")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    wanted = next((word for word in argv if not word.startswith("-")), "")
+    for name, (text, arguments, _) in VERBS.items():
+        verb = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        # Only the verb that was asked for needs its arguments; help of the noun needs none.
+        if name == wanted:
+            arguments(verb)
+            add_azure(verb)
+    chosen, unknown = parser.parse_known_args(argv)
+    if unknown:
+        verbs.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
+    return VERBS[chosen.verb][2](chosen)
+
+
+def _name(parser: Parser) -> None:
+    parser.add_argument("job", nargs="?", metavar="NAME", help="the job's name, or give it with -n")
+    parser.add_argument("-n", "--name", help="the job's name")
+
+
+def _name_of(arguments: Namespace) -> str:
+    if arguments.job and arguments.name and arguments.job != arguments.name:
+        raise UsageError(f"two names: {arguments.job!r} and {arguments.name!r}")
+    name = arguments.name or arguments.job
+    if not name:
+        raise UsageError("a job's name is missing", f"drumline job {arguments.verb} -n NAME")
+    return str(name)
+
+
+# create
+
+
+def _create_arguments(parser: Parser) -> None:
+    add_file(parser)
+    parser.add_argument("-n", "--name", help="the job's name; default: the file's, or a new one")
+    parser.add_argument("-s", "--stream", action="store_true", help="show its logs until it has ended")
+    parser.add_argument("-e", "--web", action="store_true", help="print where its run folder is")
+    parser.add_argument("-a", "--save-as", metavar="FILE", help="write the submitted job as YAML")
+    parser.add_argument(
+        "--skip-validation", action="store_true", help="leave out the checks of the whole job"
+    )
+    add_output(parser)
+
+
+def _create(arguments: Namespace) -> int:
+    from drumline.cli.supervise import Standby
+    from drumline.control import jobs
+    from drumline.control.submit import submit
+
+    job = load(arguments.file, arguments.set)
+    job.name = arguments.name or job.name
+    if job.experiment_name is None:
+        import os
+
+        from drumline.spec.names import default_experiment_name
+
+        job.experiment_name = default_experiment_name(os.getcwd())
+    submitted = submit(job, start=Standby(), check=not arguments.skip_validation)
+    _warn(submitted.warnings)
+    if arguments.save_as:
+        job.dump(arguments.save_as, overwrite=True)
+    if arguments.web:
+        print(f"file://{submitted.folder.path}", file=sys.stderr)
+    explicit = arguments.output or arguments.query
+    code = 0
+    if arguments.stream:
+        code = _follow(submitted.name, sys.stderr if explicit else sys.stdout)
+    if explicit or not arguments.stream:
+        output.show(jobs.describe(submitted.name), arguments.output, arguments.query)
+    return code
+
+
+def _warn(warnings: Any) -> None:
+    from drumline.control.terminal import clean
+
+    for warning in warnings:
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+def _follow(name: str, out: Any, ranks: str = "", prefix: bool | None = None) -> int:
+    """0 when the job completed, 1 when not; Ctrl-C leaves the job running."""
+    from drumline.contract import status
+    from drumline.control import jobs, stream
+
+    folder = jobs.folder_of(name)
+    try:
+        out.write(stream.header(folder))
+        out.flush()
+        outcome = stream.follow(folder, out, stream.Show(ranks, prefix))
+    except KeyboardInterrupt:
+        print(f"\njob {name} goes on; drumline job cancel -n {name} ends it", file=sys.stderr)
+        return _INTERRUPTED
+    out.write(stream.summary(folder, outcome))
+    out.flush()
+    return 0 if outcome.status == status.COMPLETED else 1
+
+
+# show, stream, list
+
+
+def _show_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("-e", "--web", action="store_true", help="print where its run folder is")
+    add_output(parser)
+
+
+def _show(arguments: Namespace) -> int:
+    from drumline.control import jobs
+
+    described = jobs.describe(_name_of(arguments))
+    if arguments.web:
+        print(described["services"]["Studio"]["endpoint"], file=sys.stderr)
+    output.show(described, arguments.output, arguments.query)
+    return 0
+
+
+def _stream_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("--ranks", default="", help="show only these: 0,3-5")
+    parser.add_argument("--prefix", action="store_true", default=None, help="[RANK|node-N] before every line")
+    parser.add_argument("--no-prefix", action="store_false", dest="prefix")
+
+
+def _stream(arguments: Namespace) -> int:
+    return _follow(_name_of(arguments), sys.stdout, arguments.ranks, arguments.prefix)
+
+
+def _list_arguments(parser: Parser) -> None:
+    parser.add_argument("-r", "--max-results", type=int, default=50, help="default 50")
+    parser.add_argument("--all-results", action="store_true")
+    parser.add_argument("--archived-only", action="store_true")
+    parser.add_argument("--include-archived", action="store_true")
+    parser.add_argument("-p", "--parent-job-name")
+    add_output(parser)
+
+
+def _list(arguments: Namespace) -> int:
+    from drumline.control import jobs
+
+    if arguments.archived_only and arguments.include_archived:
+        raise UsageError("--archived-only and --include-archived exclude each other")
+    archived = True if arguments.archived_only else None if arguments.include_archived else False
+    limit = None if arguments.all_results else arguments.max_results
+    names = jobs.names(archived=archived, parent=arguments.parent_job_name, limit=limit)
+    described = [{**job, "created": job["creation_context"]["created_at"]} for job in jobs.described(names)]
+    output.show(described, arguments.output, arguments.query, _LIST_COLUMNS)
+    return 0
+
+
+# cancel, download, archive, restore, validate, update, show-services
+
+
+def _cancel_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("--at-once", action="store_true", help="without the grace period")
+    parser.add_argument("--no-wait", action="store_true", help="return before it has ended")
+
+
+def _cancel(arguments: Namespace) -> int:
+    from drumline.control import jobs
+    from drumline.control.cancel import cancel
+    from drumline.control.follow import wait_for_end
+    from drumline.control.terminal import clean
+
+    name = _name_of(arguments)
+    asked = cancel(name, at_once=arguments.at_once)
+    if asked and not arguments.no_wait:
+        wait_for_end(jobs.folder_of(name))
+    outcome = jobs.outcome_of(jobs.folder_of(name))
+    said = f"job {name} is {outcome.status}" + (f": {outcome.reason}" if outcome.reason else "")
+    print(clean(said), file=sys.stderr)
+    return 0
+
+
+def _download_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
+    parser.add_argument("--output-name", default="", help="one named output; default: the artifacts")
+    parser.add_argument("--all", action="store_true", help="artifacts and all named outputs")
+
+
+def _download(arguments: Namespace) -> int:
+    from drumline.control.download import download
+    from drumline.control.terminal import clean
+
+    name = _name_of(arguments)
+    target = download(name, arguments.download_path, output=arguments.output_name, everything=arguments.all)
+    print(clean(f"downloaded to {target}"), file=sys.stderr)
+    return 0
+
+
+def _archive(arguments: Namespace) -> int:
+    from drumline.control import jobs
+
+    jobs.archive(_name_of(arguments))
+    return 0
+
+
+def _restore(arguments: Namespace) -> int:
+    from drumline.control import jobs
+
+    jobs.restore(_name_of(arguments))
+    return 0
+
+
+def _validate_arguments(parser: Parser) -> None:
+    add_file(parser)
+    add_output(parser)
+
+
+def _validate(arguments: Namespace) -> int:
+    """Azure's verdict; what it accepts and no machine could run is a warning here, and refused by ``create``."""
+    from drumline.contract.errors import PlanError, SpecError
+    from drumline.control import submit
+    from drumline.spec.validate import validate
+
+    job = load(arguments.file, arguments.set)
+    result = validate(job)
+    if not result.passed:
+        raise SpecError(list(result.problems))
+    warnings = list(result.warnings)
+    try:
+        warnings += submit.plan(job, check=False).warnings if job.type == "command" else ()
+    except (PlanError, SpecError) as error:
+        warnings.append(f"create would refuse it: {error.message}")
+    _warn(warnings)
+    output.show({"result": "Succeeded", "warnings": warnings}, arguments.output, arguments.query)
+    return 0
+
+
+def _update_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
+    parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
+    parser.add_argument("--add", action="extend", nargs="+", default=[], help="no field of a job is a list")
+    parser.add_argument("--force-string", action="store_true", help="values are text in any case")
+    parser.add_argument("-e", "--web", action="store_true", help="print where its run folder is")
+    add_output(parser)
+
+
+def _update(arguments: Namespace) -> int:
+    from drumline.cli.edits import changes_of
+    from drumline.control import jobs
+
+    name = _name_of(arguments)
+    if arguments.add:
+        raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
+    changes = changes_of(jobs.describe(name), arguments.set, arguments.remove)
+    jobs.edit(name, changes)
+    return _show(arguments)
+
+
+def _services_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("-i", "--node-index", type=int, default=0)
+    add_output(parser)
+
+
+def _services(arguments: Namespace) -> int:
+    from drumline.control import jobs
+
+    jobs.folder_of(_name_of(arguments))
+    print("this version starts no services beside the ranks", file=sys.stderr)
+    output.show({}, arguments.output, arguments.query)
+    return 0
+
+
+VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
+    "create": ("submit a job file", _create_arguments, _create),
+    "show": ("everything known of a job", _show_arguments, _show),
+    "stream": ("the logs of its ranks, until it has ended", _stream_arguments, _stream),
+    "list": ("the jobs there are, newest first", _list_arguments, _list),
+    "cancel": ("end a job", _cancel_arguments, _cancel),
+    "download": ("copy what a job left", _download_arguments, _download),
+    "archive": ("hide a job from lists", _name, _archive),
+    "restore": ("show an archived job in lists again", _name, _restore),
+    "validate": ("check a job file, without submitting it", _validate_arguments, _validate),
+    "update": ("change display name, description, tags or properties", _update_arguments, _update),
+    "show-services": ("the services of a job", _services_arguments, _services),
+}

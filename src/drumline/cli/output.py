@@ -1,0 +1,128 @@
+"""Results on standard output, in the formats of ``az``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import UsageError
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def show(result: Any, form: str | None, query: str | None, columns: tuple[str, ...] = ()) -> None:
+    """
+    Print ``result``. ``form`` None: a table on a terminal, else JSON. ``columns``: of a table of a list.
+    Nothing is printed of a query that finds nothing, as ``az`` has it.
+
+    Raises UsageError for a query that is no JMESPath.
+    """
+    if query:
+        result = _search(query, result)
+        columns = ()
+        if result is None:
+            return
+    form = form or ("table" if sys.stdout.isatty() else "json")
+    writers: dict[str, Callable[[Any], str]] = {
+        "json": _json,
+        "jsonc": _jsonc,
+        "yaml": _yaml,
+        "tsv": _tsv,
+        "none": lambda _: "",
+        "table": lambda value: _table(value, columns),
+    }
+    sys.stdout.write(writers[form](result))
+
+
+def _search(query: str, result: Any) -> Any:
+    import jmespath
+
+    try:
+        return jmespath.search(query, result)
+    except jmespath.exceptions.JMESPathError as error:
+        raise UsageError(f"--query: {query!r} is not a JMESPath expression: {error}") from error
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        # JMESPath's own functions let these through, for a slice of step 0 and the like.
+        raise UsageError(f"--query: {query!r} cannot be evaluated: {error}") from error
+
+
+def _json(result: Any) -> str:
+    text = json.dumps(result, indent=2, ensure_ascii=False, default=str) + "\n"
+    return clean(text) if sys.stdout.isatty() else text
+
+
+def _jsonc(result: Any) -> str:
+    import os
+    import re
+
+    text = _json(result)
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return re.sub(r'^(\s*)("(?:[^"\\]|\\.)*")(?=: )', "\\1\x1b[34m\\2\x1b[0m", text, flags=re.MULTILINE)
+
+
+def _yaml(result: Any) -> str:
+    import yaml
+
+    text = str(yaml.safe_dump(result, sort_keys=False, allow_unicode=True))
+    return clean(text) if sys.stdout.isatty() else text
+
+
+def _tsv(result: Any) -> str:
+    """As az prints it: a line an item, tabs between its values, nothing for nested mappings."""
+    rows = result if isinstance(result, list) else [result]
+    text = "".join("\t".join(_tsv_cells(row)) + "\n" for row in rows)
+    return clean(text) if sys.stdout.isatty() else text
+
+
+def _tsv_cells(row: Any) -> list[str]:
+    if isinstance(row, dict):
+        return [_tsv_cell(value) for value in row.values()]
+    if isinstance(row, list):
+        return [_tsv_cell(value) for value in row]
+    return [_tsv_cell(row)]
+
+
+def _tsv_cell(value: Any) -> str:
+    if isinstance(value, list):
+        return str(len(value))
+    if isinstance(value, dict):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _table(result: Any, columns: tuple[str, ...]) -> str:
+    if isinstance(result, dict):
+        facts = [
+            (clean(str(key)), _cell(value))
+            for key, value in result.items()
+            if value not in (None, {}, [], "")
+        ]
+        return _aligned(facts)
+    if not isinstance(result, list):
+        return f"{_cell(result)}\n"
+    if not all(isinstance(row, dict) for row in result):
+        return "".join(f"{_cell(row)}\n" for row in result)
+    names = columns or tuple(dict.fromkeys(key for row in result for key in row))
+    rows = [tuple(_cell(row.get(name)) for name in names) for row in result]
+    heading = [tuple(clean(str(name)).upper() for name in names)]
+    return _aligned([*heading, *rows])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, (dict, list)):
+        return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean(str(value)).replace("\n", " ")
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(line.rstrip() + "\n" for line in lines)

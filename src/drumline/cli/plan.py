@@ -1,0 +1,71 @@
+"""``drumline plan``: what a job file would run, rank by rank. A dry run: nothing is created."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, load
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from drumline.contract.plan import NodeTask, Plan, RankTask
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(prog="drumline plan", description="Show what a job file would run, and create nothing.")
+    add_file(parser)
+    parser.add_argument("-n", "--name", help="the job's name, where the file has none")
+    add_output(parser, "default: a text for people")
+    add_azure(parser)
+    arguments = parser.parse_args(argv)
+    from drumline.control import submit
+
+    job = load(arguments.file, arguments.set)
+    job.name = arguments.name or job.name
+    plan = submit.plan(job)
+    for warning in (*job._warnings, *plan.warnings):
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+    form = arguments.output or ("table" if not arguments.query else None)
+    if form == "table" and not arguments.query:
+        sys.stdout.write(_for_people(plan))
+    else:
+        output.show(json.loads(plan.to_json()), form, arguments.query)
+    return 0
+
+
+def _for_people(plan: Plan) -> str:
+    ranks = len(plan.ranks)
+    nodes = len(plan.nodes)
+    text = f"{plan.distribution}: {ranks} {_many('rank', ranks)} on {nodes} {_many('node', nodes)}\n"
+    text += f"runs: {clean(' '.join(plan.argv))}\nin:   {clean(plan.cwd)}\n"
+    if plan.timeout_s is not None:
+        text += f"ends after {plan.timeout_s:g} s at the latest\n"
+    common = {**plan.env, **plan.user_env}
+    text += "every rank has\n" + _variables(common)
+    for node in plan.nodes:
+        text += _node(node, plan)
+    return text
+
+
+def _node(node: NodeTask, plan: Plan) -> str:
+    cores = ",".join(map(str, node.cores)) or "all"
+    gpus = f", {node.gpu_count} {_many('GPU', node.gpu_count)}" if node.gpu_count else ""
+    shown = {name: value for name, value in node.env.items() if name not in plan.user_env}
+    text = f"node {node.node}: cores {cores}{gpus}\n" + _variables(shown)
+    return text + "".join(_rank(task, plan) for task in node.ranks)
+
+
+def _rank(task: RankTask, plan: Plan) -> str:
+    shown = {name: value for name, value in task.env.items() if name not in plan.user_env}
+    return f"  rank {task.label} -> {task.log}\n" + _variables(shown, "    ")
+
+
+def _variables(variables: Any, indent: str = "  ") -> str:
+    return "".join(f"{indent}{name}={clean(value)}\n" for name, value in sorted(variables.items()))
+
+
+def _many(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

@@ -1,0 +1,248 @@
+"""``drumline run``: a program on several nodes, attached, without a job file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli.arguments import Parser
+from drumline.cli.supervise import Standby
+from drumline.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from drumline.contract.folder import RunFolder
+    from drumline.spec.command import Command
+
+_CLOSED_PIPE = 141
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(argv: list[str]) -> int:
+    own, program = _split(argv)
+    arguments = _parser().parse_args(own)
+    program = program or arguments.program
+    for option, count in (("--nodes", arguments.nodes), ("--procs", arguments.procs)):
+        if count is not None and count < 1:
+            raise UsageError(f"{option}: {count} is not a number of at least 1")
+    if not program:
+        raise UsageError("what is to run is missing", "drumline run --nodes 2 --procs 2 -- python train.py")
+    folder = _current_folder()
+    _check_program(program[0])
+    standby = Standby()
+    from drumline.control import stream
+    from drumline.control.cancel import cancel
+    from drumline.control.submit import Run, plan, submit
+    from drumline.control.terminal import clean
+
+    job = _job(arguments, program)
+    run = Run(in_place=folder, argv=tuple(program))
+    if arguments.ranks:
+        stream.labels_of(arguments.ranks, plan(job, run))
+    # A Ctrl-C while the job is being submitted waits until there is something to pass it on to.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    try:
+        # Not checked as a whole: it was made here, of options that were.
+        submitted = submit(job, run, start=standby, check=False)
+        if not arguments.detach:
+            _cancel_on_signals(lambda at_once: cancel(submitted.name, at_once=at_once))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for warning in submitted.warnings:
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+    if arguments.detach:
+        print(submitted.name)
+        return 0
+    return _attend(submitted.folder, stream.Show(arguments.ranks, arguments.prefix))
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder does not exist any more", "cd to one that does") from error
+
+
+def _check_program(program: str) -> None:
+    """torchrun takes a script by its name; here the program is what would be typed in a shell."""
+    if program.endswith(".py") and "/" not in program and os.path.isfile(program):
+        import shutil
+
+        if shutil.which(program) is None:
+            raise UsageError(
+                f"{program!r} is a script, not a program", f"drumline run ... -- python {program}"
+            )
+
+
+def _seconds(text: str) -> float:
+    """Raises ValueError, which argparse makes a message of, for what is no number of seconds."""
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"  # argparse: invalid number of seconds value: '-1'
+
+
+def _parser() -> Parser:
+    parser = _Parser(
+        prog="drumline run",
+        usage="drumline run [options] [--] PROGRAM [arguments]",
+        description="Run a program once per rank in the current folder, and show what all ranks print. "
+        "Ctrl-C ends the job; a second one at once. The exit code is the job's.",
+    )
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="default 1")
+    parser.add_argument("--procs", type=int, metavar="P", help="processes on each node; default 1")
+    parser.add_argument(
+        "--distribution",
+        choices=("pytorch", "tensorflow", "plain"),
+        default="pytorch",
+        help="default pytorch",
+    )
+    parser.add_argument("--workers", type=int, help="tensorflow: how many workers; default one a node")
+    parser.add_argument("--ps", type=int, help="tensorflow: how many parameter servers; default 0")
+    parser.add_argument("--name", help="the job's name; default: a new one")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
+    parser.add_argument("--timeout", type=int, metavar="S", help="seconds after which the job is ended")
+    parser.add_argument(
+        "--grace", type=_seconds, metavar="S", help="seconds between SIGTERM and SIGKILL; default 30"
+    )
+    parser.add_argument("--ranks", default="", help="show only these: 0,3-5")
+    parser.add_argument(
+        "--prefix",
+        action="store_true",
+        default=None,
+        help="[RANK|node-N] before every line, also of one rank",
+    )
+    parser.add_argument("--no-prefix", action="store_false", dest="prefix")
+    parser.add_argument("-d", "--detach", action="store_true", help="print the job's name and return")
+    parser.add_argument("program", nargs="...", help="the program and its arguments")
+    return parser
+
+
+_OF_OTHERS = {
+    "-n": "--procs, the processes on each node",
+    "-np": "--procs, the processes on each node",
+    "--nproc-per-node": "--procs",
+    "--nproc_per_node": "--procs",
+    "--num_processes": "--procs, the processes on each node",
+    "--nnodes": "--nodes",
+    "--num_machines": "--nodes",
+}
+"""Options of mpirun, torchrun and accelerate, and ours for the same."""
+
+
+class _Parser(Parser):
+    def error(self, message: str) -> NoReturn:
+        for word in message.replace("=", " ").split():
+            if word in _OF_OTHERS:
+                raise UsageError(message, f"here it is {_OF_OTHERS[word]}")
+        super().error(message)
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    if "--" in argv:
+        at = argv.index("--")
+        return argv[:at], argv[at + 1 :]
+    return argv, []
+
+
+def _job(arguments: Namespace, program: list[str]) -> Command:
+    import shlex
+
+    from drumline.spec.command import command
+    from drumline.spec.names import default_experiment_name
+
+    return command(
+        name=arguments.name,
+        display_name=arguments.name,
+        experiment_name=default_experiment_name(os.getcwd()),
+        # What is shown; what runs is the words as they are, which may be any bytes.
+        command=shlex.join(program).encode("utf-8", "backslashreplace").decode(),
+        distribution=_distribution(arguments),
+        instance_count=arguments.nodes,
+        environment_variables=_variables(arguments.env),
+        timeout=arguments.timeout,
+        drumline={} if arguments.grace is None else {"grace": arguments.grace},
+    )
+
+
+def _distribution(arguments: Namespace) -> dict[str, Any] | None:
+    kind = arguments.distribution
+    given = {
+        "--procs": (arguments.procs, "pytorch"),
+        "--workers": (arguments.workers, "tensorflow"),
+        "--ps": (arguments.ps, "tensorflow"),
+    }
+    for option, (value, of) in given.items():
+        if value is not None and kind != of:
+            raise UsageError(f"{option} is of --distribution {of}, and this is {kind}")
+    if kind == "plain":
+        return None
+    if kind == "pytorch":
+        return {"type": kind, "process_count_per_instance": 1 if arguments.procs is None else arguments.procs}
+    return {
+        "type": kind,
+        "worker_count": arguments.nodes if arguments.workers is None else arguments.workers,
+        "parameter_server_count": arguments.ps or 0,
+    }
+
+
+def _variables(given: list[str]) -> dict[str, str]:
+    variables = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--env: {text!r} is not of the form NAME=VALUE")
+        variables[name] = value
+    return variables
+
+
+def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:
+    """
+    First signal: TERM to the ranks; second: KILL; third: go away and leave the job to its supervisor.
+
+    The handler runs between any two steps of the rest, in the middle of an import or a print too: it neither
+    imports nor prints.
+    """
+    count = 0
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal count
+        count += 1
+        if count > 2:
+            raise KeyboardInterrupt
+        said = b"ending the job; again to end it at once\n" if count == 1 else b"ending it at once\n"
+        with contextlib.suppress(OSError):
+            os.write(2, said)
+        cancel(count > 1)
+
+    for number in _PASSED_ON:
+        signal.signal(number, on_signal)
+
+
+def _attend(folder: RunFolder, show: Any) -> int:
+    from drumline.control import stream
+    from drumline.control.cancel import cancel
+    from drumline.control.follow import wait_for_end
+
+    try:
+        outcome = stream.follow(folder, sys.stdout, show)
+    except OSError as error:
+        # `drumline run ... | head`: nobody reads any more, so nobody wants it to go on. A full disk likewise.
+        cancel(folder.name, by="drumline run, whose output nobody reads any more")
+        wait_for_end(folder)
+        if not isinstance(error, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _CLOSED_PIPE
+    with contextlib.suppress(BrokenPipeError):
+        print(stream.ending(folder, outcome), end="", file=sys.stderr)
+    return outcome.exit_code if outcome.exit_code is not None else 1

@@ -1,0 +1,1 @@
+"""The verbs of every surface: submit, watch, cancel, download ..."""

@@ -1,0 +1,34 @@
+"""Asking for a job's end."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from drumline.contract import identity
+from drumline.contract.user import user
+from drumline.control import jobs
+
+
+def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
+    """
+    Ask for the job's end and return; ``at_once`` is without the grace period. False when it has ended already.
+
+    ``by``: who asks, for the reason; default the user. May be called again. Raises NotFoundError.
+    """
+    folder = jobs.folder_of(name)
+    if jobs.outcome_of(folder).is_final:
+        return False
+    folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
+    # The file is looked for every second; the signal makes that at once.
+    pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
+    if pidfd is not None:
+        import os
+
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(pidfd)
+    return True

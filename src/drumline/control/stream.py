@@ -1,0 +1,152 @@
+"""A job's logs on a text stream, as ``az ml job stream`` shows them, and how it ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import status
+from drumline.contract.errors import UsageError
+from drumline.contract.outcome import fold
+from drumline.control import terminal
+from drumline.control.follow import Follower, last_lines, plan_of
+from drumline.control.jobs import outcome_of
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
+
+_LAST_LINES = 10
+_LOOK_S = 0.3
+
+
+class Show:
+    """
+    How lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
+    ``prefix`` None: where there is more than one rank.
+    """
+
+    def __init__(self, ranks: str = "", prefix: bool | None = None) -> None:
+        self.ranks = ranks
+        self.prefix = prefix
+
+
+def labels_of(ranks: str, plan: Plan) -> frozenset[str] | None:
+    """
+    The labels that ``0,3-5`` or ``ps0`` names; None for all. Raises UsageError for one that the job lacks.
+    """
+    if not ranks:
+        return None
+    known = {task.label for task in plan.ranks}
+    chosen: set[str] = set()
+    for part in ranks.replace(" ", "").split(","):
+        first, dash, last = part.partition("-")
+        if dash and _is_number(first) and _is_number(last) and int(first) <= int(last) < 1 << 20:
+            chosen.update(str(rank) for rank in range(int(first), int(last) + 1))
+        else:
+            chosen.add(part)
+    missing = sorted(chosen - known)
+    if missing:
+        raise UsageError(f"--ranks: there is no rank {missing[0]!r}", f"this job has {_span(plan)}")
+    return frozenset(chosen)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 8
+
+
+def _span(plan: Plan) -> str:
+    labels = [task.label for task in plan.ranks]
+    return f"rank {labels[0]}" if len(labels) == 1 else f"ranks {labels[0]} to {labels[-1]}"
+
+
+def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
+    """
+    Write every line until the job has ended. Blocks. Raises UsageError as ``labels_of``; BrokenPipeError.
+
+    On a terminal, control sequences are left out; elsewhere the bytes are as the ranks wrote them.
+    """
+    plan = plan_of(folder)
+    labels = labels_of(show.ranks, plan)
+    many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
+    for_person = out.isatty()
+    binary = getattr(out, "buffer", None)
+    # Bytes go past the text layer, and must not overtake what is still in there.
+    out.flush()
+    raw = not for_person and binary is not None
+    waiting = _Waiting(folder)
+    for line in Follower(folder, plan, labels, raw=raw).lines():
+        if line is None:
+            out.flush()
+            waiting.look()
+            continue
+        prefix = f"[{line.label}|node-{line.node}] " if many else ""
+        if for_person or binary is None:
+            out.write(prefix + terminal.clean(terminal.decode(line.text), colours=for_person) + "\n")
+        else:
+            binary.write(prefix.encode() + line.text + b"\n")
+    out.flush()
+    return outcome_of(folder)
+
+
+class _Waiting:
+    """Says on standard error why a job waits, each time the reason changes, until its ranks have started."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._next: float | None = time.monotonic() + _LOOK_S
+        self._said = ""
+
+    def look(self) -> None:
+        if self._next is None or time.monotonic() < self._next:
+            return
+        outcome = fold(self._folder.read_events())
+        if outcome.status not in (status.NOT_STARTED, status.QUEUED):
+            self._next = None
+            return
+        self._next = time.monotonic() + _LOOK_S
+        if outcome.reason and outcome.reason != self._said:
+            self._said = outcome.reason
+            print(f"job {self._folder.name} is in line: {terminal.clean(outcome.reason)}", file=sys.stderr)
+
+
+def header(folder: RunFolder) -> str:
+    """The first lines of a stream. Scripts look for ``RunId:`` and ``Web View:``."""
+    plan = plan_of(folder)
+    if len(plan.ranks) == 1:
+        logs = plan.ranks[0].log
+    else:
+        nodes = "1 node" if len(plan.nodes) == 1 else f"{len(plan.nodes)} nodes"
+        logs = f"user_logs of {len(plan.ranks)} ranks on {nodes}"
+    title = f"Streaming {logs}"
+    return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
+
+
+def summary(folder: RunFolder, outcome: Outcome) -> str:
+    """The last lines of a stream: status, one sentence, and of a failed rank the end of its log."""
+    return f"\nExecution Summary\n=================\n{_identity(folder)}{ending(folder, outcome)}"
+
+
+def _identity(folder: RunFolder) -> str:
+    return f"RunId: {folder.name}\nWeb View: file://{folder.path}\n"
+
+
+def ending(folder: RunFolder, outcome: Outcome) -> str:
+    """``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try."""
+    took = ""
+    if outcome.started and outcome.ended:
+        took = f" after {outcome.ended - outcome.started:.1f} s"
+    text = f"job {folder.name} {outcome.status.lower()}{took}: {terminal.clean(outcome.reason)}\n"
+    if outcome.failed_rank is None:
+        return text
+    plan = plan_of(folder)
+    lines = last_lines(folder, plan, outcome.failed_rank, _LAST_LINES)
+    label = next(task.label for task in plan.ranks if task.rank == outcome.failed_rank)
+    if lines:
+        text += f"last lines of rank {label}:\n"
+        text += "".join(f"  {terminal.clean(terminal.decode(line))}\n" for line in lines)
+    return text + f"next: drumline job show -n {folder.name}\n"

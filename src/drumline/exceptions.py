@@ -1,0 +1,62 @@
+"""The exceptions that azure-ai-ml's users catch, each one of ours under their name for it."""
+
+from __future__ import annotations
+
+from drumline.contract.errors import (
+    DrumlineError,
+    EngineError,
+    JobFailedError,
+    NodeError,
+    NotFoundError,
+    PlanError,
+    Problem,
+    SpecError,
+    UsageError,
+)
+
+MlException = DrumlineError
+ValidationException = SpecError
+ValidationError = SpecError
+UserErrorException = SpecError
+UnexpectedKeywordError = SpecError
+JobException = JobFailedError
+ResourceNotFoundError = NotFoundError
+
+
+class ErrorCategory:
+    USER_ERROR = "UserError"
+    SYSTEM_ERROR = "SystemError"
+    UNKNOWN = "Unknown"
+
+
+class ErrorTarget:
+    JOB = "Job"
+    COMMAND_JOB = "CommandJob"
+    ENVIRONMENT = "Environment"
+    COMPUTE = "Compute"
+    DATA = "Data"
+    COMPONENT = "Component"
+    PIPELINE = "Pipeline"
+    UNKNOWN = "Unknown"
+
+
+__all__ = [
+    "DrumlineError",
+    "EngineError",
+    "ErrorCategory",
+    "ErrorTarget",
+    "JobException",
+    "JobFailedError",
+    "MlException",
+    "NodeError",
+    "NotFoundError",
+    "PlanError",
+    "Problem",
+    "ResourceNotFoundError",
+    "SpecError",
+    "UnexpectedKeywordError",
+    "UsageError",
+    "UserErrorException",
+    "ValidationError",
+    "ValidationException",
+]

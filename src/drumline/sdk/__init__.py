@@ -1,0 +1,1 @@
+"""azure-ai-ml's client, for the jobs of this machine."""

@@ -1,0 +1,31 @@
+"""The part of azure-core's LROPoller that scripts use."""
+
+from __future__ import annotations
+
+import time
+
+from drumline.control import jobs
+from drumline.control.follow import wait_for_end
+
+
+class Poller:
+    """The end of one job."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def result(self, timeout: float | None = None) -> None:
+        """Block until the job has ended, or for ``timeout`` seconds."""
+        self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """As ``result``."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wait_for_end(jobs.folder_of(self._name), deadline)
+
+    def done(self) -> bool:
+        return jobs.outcome_of(jobs.folder_of(self._name)).is_final
+
+    def status(self) -> str:
+        """``InProgress`` or ``Succeeded``."""
+        return "Succeeded" if self.done() else "InProgress"

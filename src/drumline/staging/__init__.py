@@ -1,0 +1,1 @@
+"""What surrounds the ranks on a node: code, inputs, outputs."""

@@ -1,0 +1,104 @@
+"""
+Which jobs there are, newest first, without opening a thousand folders.
+
+SQLite in WAL mode, and ``BEGIN IMMEDIATE`` always: a transaction that reads first and writes then fails at once
+when another wrote in between, whatever its timeout.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import private_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS jobs (
+    name TEXT PRIMARY KEY,
+    created REAL NOT NULL,
+    experiment TEXT NOT NULL,
+    parent TEXT NOT NULL,
+    archived INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS jobs_by_created ON jobs (created DESC);
+"""
+_VERSION = 1
+_BUSY_S = 30.0
+
+
+class Row(NamedTuple):
+    """``created``: seconds since 1970. ``parent``: a job's name, or empty."""
+
+    name: str
+    created: float
+    experiment: str
+    parent: str
+    archived: bool = False
+
+
+class Index:
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._path = os.path.join(home, "index.sqlite")
+
+    def set_archived(self, name: str, archived: bool) -> None:
+        with self._transaction() as database:
+            database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
+
+    def heal(self, names: Iterable[str], row_of: Callable[[str], Row | None]) -> None:
+        """Make the index hold just these jobs; ``row_of`` is asked for those that it lacks."""
+        there = set(names)
+        with self._transaction() as database:
+            known = {name for (name,) in database.execute("SELECT name FROM jobs")}
+            gone = known - there
+            database.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in gone])
+            rows = [row for name in there - known if (row := row_of(name)) is not None]
+            database.executemany("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
+
+    def names(self, *, archived: bool | None, parent: str | None, limit: int | None) -> list[str]:
+        """Newest first. ``archived`` None: both kinds."""
+        where, values = ["1"], []
+        if archived is not None:
+            where.append("archived = ?")
+            values.append(str(int(archived)))
+        if parent is not None:
+            where.append("parent = ?")
+            values.append(parent)
+        query = f"SELECT name FROM jobs WHERE {' AND '.join(where)} ORDER BY created DESC, name LIMIT ?"  # noqa: S608
+        with self._transaction() as database:
+            return [name for (name,) in database.execute(query, [*values, -1 if limit is None else limit])]
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        private_folder(self._home)
+        try:
+            database = self._open()
+        except sqlite3.Error as error:
+            raise DrumlineError(
+                f"the index {self._path} cannot be opened: {error}", "it can be deleted; it is made again"
+            ) from error
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            yield database
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DrumlineError(f"the index {self._path} cannot be used: {error}") from error
+        finally:
+            database.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if not os.path.exists(self._path):
+            os.close(os.open(self._path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        database = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+        if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(_SCHEMA)
+            database.execute(f"PRAGMA user_version = {_VERSION}")
+        database.execute("PRAGMA synchronous = NORMAL")
+        return database

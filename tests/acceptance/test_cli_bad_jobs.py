@@ -1,0 +1,143 @@
+"""Job files that cannot be: refused with every mistake and its place, and nothing is created."""
+
+import pytest
+from cli_jobs import job_names, one_rank, write_job
+
+
+@pytest.fixture
+def refused(cli, tmp_path, drumline_home):
+    """Create is given this file, and refuses it with exit code 2: what it says."""
+
+    def create(text, *options):
+        (tmp_path / "job.yml").write_text(text)
+        result = cli("job", "create", "-f", "job.yml", *options)
+        assert (result.rc, result.out) == (2, "")
+        assert result.err.startswith("error: ")
+        assert "Traceback" not in result.err
+        assert "should not happen" not in result.err
+        assert job_names(drumline_home) == []
+        return result.err
+
+    return create
+
+
+def test_every_mistake_is_told_at_once_with_its_place(refused):
+    said = refused(
+        "command: python train.py\n"
+        "comand: x\n"
+        "distribution:\n"
+        "  type: pytorch\n"
+        "  process_count_per_instance: many\n"
+        "resources:\n"
+        "  instance_cuont: 2\n"
+        "limits:\n"
+        "  timeout: soon\n"
+    )
+    for place in ("job.yml:2:1: ", "job.yml:5:31: ", "job.yml:7:3: ", "job.yml:9:12: "):
+        assert place in said, said
+    assert "did you mean 'instance_count'?" in said
+    assert "(4 errors)" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "job.yml"),
+        ("- a\n", "job.yml:1:1"),
+        ("command: [\n", "job.yml:2:1"),
+        ("command: a\ncommand: b\n", "already set on line 1"),
+        ("type: nonsense\ncommand: a\n", "job.yml:1:7"),
+        ("command: a\nname: a b\n", "name"),
+        ("command: a\nname: a/b\n", "name"),
+        ("command: a\nname: ../../a\n", "name"),
+        ("command: a\nname: ..\n", "name"),
+        ("command: ''\n", "command"),
+        ("command: a\nresources: {instance_count: 0}\n", "resources.instance_count: 0 is not between 1 and"),
+        ("command: a\nresources: {instance_count: -3}\n", "instance_count"),
+        ("command: a\ndistribution: {type: mpi}\n", "'mpi' is not supported yet"),
+        ("command: a\ndistribution: {type: ray}\n", "'ray' is not supported yet"),
+        ("command: a ${{inputs.x}}\n", "job.yml:1:10: "),
+        ("command: a ${{outputs.x}}\n", "outputs.x"),
+        ("command: a ${{inputs.x\n", "never closed"),
+        ("command: a\ncode: not-there\n", "not-there"),
+        ("command: a\ncode: https://host/x\n", "job.yml:2:7: code"),
+        ("command: a\ninputs: {d: {path: not-there}}\n", "inputs.d: there is no "),
+        ("command: a\ninputs: {d: {path: 'azureml:data:1'}}\n", "inputs.d"),
+        ("command: a\ninputs: {d: {path: 'azureml://jobs/none/outputs/m'}}\n", "inputs.d"),
+        ("command: a\ninputs: {d: {path: 'azureml://jobs/../outputs/m'}}\n", "inputs.d"),
+        ("command: a\ninputs: {d: {type: uri_file, path: .}}\n", "is a folder, and its type is uri_file"),
+        (
+            "command: a\ninputs: {d: {type: uri_folder, path: job.yml}}\n",
+            "is a file, and its type is uri_folder",
+        ),
+        ("command: a\nenvironment_variables: {'a b': c}\n", "a b"),
+        ("command: a\nlimits: {timeout: 0}\n", "limits.timeout"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(refused, text, words):
+    assert words in refused(text)
+
+
+def test_two_inputs_that_are_missing_are_both_told(refused):
+    said = refused("command: a\ninputs: {d: {path: one}, e: {path: two}}\n")
+    assert "inputs.d" in said
+    assert "inputs.e" in said
+
+
+def test_binary_junk_is_no_traceback(cli, tmp_path):
+    (tmp_path / "job.yml").write_bytes(bytes(range(256)) * 10)
+    result = cli("job", "create", "-f", "job.yml")
+    assert result.rc == 2
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(("file", "words"), [("none.yml", "no such file"), (".", "is a folder, not a file")])
+def test_a_file_that_is_none_is_refused(cli, file, words):
+    result = cli("job", "create", "-f", file)
+    assert result.rc == 2
+    assert words in result.err
+
+
+def test_an_empty_code_folder_is_refused(refused, tmp_path):
+    (tmp_path / "src").mkdir()
+    assert "has no files to take" in refused("command: a\ncode: src\n")
+
+
+def test_a_code_folder_that_cannot_be_read_is_refused(refused, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "x").symlink_to("nowhere")
+    refused("command: a\ncode: src\n")
+
+
+def test_a_name_that_exists_is_refused_and_the_job_untouched(cli, tmp_path, drumline_home):
+    job = write_job(tmp_path, "echo first", **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "taken", "--stream").rc == 0
+    before = sorted(path.stat().st_mtime_ns for path in (drumline_home / "jobs" / "taken").rglob("*"))
+    again = cli("job", "create", "-f", job, "-n", "taken")
+    assert again.rc == 2
+    assert "there is a job 'taken' already" in again.err
+    assert before == sorted(path.stat().st_mtime_ns for path in (drumline_home / "jobs" / "taken").rglob("*"))
+
+
+def test_an_output_that_is_not_defined_is_a_warning_of_validate(cli, tmp_path):
+    job = write_job(tmp_path, "a ${{outputs.x}}")
+    result = cli("job", "validate", "-f", job)
+    assert result.rc == 0
+    assert "warning: create would refuse it" in result.err
+
+
+def test_validate_refuses_what_azure_refuses(cli, tmp_path):
+    job = write_job(tmp_path, "a ${{inputs.x}}")
+    result = cli("job", "validate", "-f", job)
+    assert (result.rc, result.out) == (2, "")
+    assert "not an input" in result.err
+
+
+def test_jobs_of_other_types_are_not_supported_yet(refused):
+    sweep = (
+        "type: sweep\ntrial: {command: 'echo ${{search_space.x}}', environment: 'azureml:a:1'}\n"
+        "search_space: {x: {type: choice, values: [1, 2]}}\nobjective: {goal: minimize, primary_metric: l}\n"
+        "sampling_algorithm: random\nlimits: {max_total_trials: 2}\n"
+    )
+    assert "not supported yet" in refused(sweep)
+    assert "not supported yet" in refused(sweep, "--skip-validation")

@@ -1,0 +1,280 @@
+"""Every verb of ``drumline job``, as scripts of ``az ml job`` use them."""
+
+import json
+
+import pytest
+from cli_jobs import WAIT_FOR_SIGNAL, job_names, one_rank, two_by_two, wait_for_status, write_job
+
+
+@pytest.fixture
+def ended(cli, tmp_path):
+    """A job that has completed: its name."""
+    job = write_job(tmp_path, "echo hello; echo result > outputs/result.txt", **one_rank())
+    done = cli("job", "create", "-f", job, "-n", "ended", "--stream")
+    assert done.rc == 0, done.err
+    return "ended"
+
+
+def test_create_prints_the_job_and_returns_before_it_has_ended(cli, tmp_path):
+    job = write_job(tmp_path, f'python -c "{WAIT_FOR_SIGNAL}"', **one_rank())
+    created = cli("job", "create", "--file", job, "--name", "waiting")
+    assert created.rc == 0, created.err
+    assert json.loads(created.out)["name"] == "waiting"
+    assert json.loads(created.out)["status"] not in ("Completed", "Failed", "Canceled")
+    wait_for_status("waiting", "Running")
+    assert cli("job", "cancel", "waiting", "--at-once").rc == 0
+
+
+def test_the_run_id_idiom_prints_exactly_one_line(cli, tmp_path):
+    job = write_job(tmp_path, "true", **two_by_two(environment="azureml:some:1", compute="azureml:cluster"))
+    created = cli("job", "create", "-f", job, "--query", "name", "-o", "tsv")
+    assert created.out == f"{job_names(tmp_path / 'drumline home')[0]}\n"
+    assert "warning: environment" in created.err
+    wait_for_status(created.out.strip(), "Completed")
+
+
+def test_create_with_stream_shows_logs_and_summary(cli, tmp_path):
+    job = write_job(tmp_path, "echo hello from $RANK", **two_by_two())
+    streamed = cli("job", "create", "-f", job, "-n", "shown", "--stream")
+    assert streamed.rc == 0
+    assert streamed.out.startswith("RunId: shown\nWeb View: file://")
+    assert {f"[{rank}|node-{rank // 2}] hello from {rank}" for rank in range(4)} <= set(
+        streamed.out.splitlines()
+    )
+    assert "Execution Summary" in streamed.out
+    assert "job shown completed" in streamed.out
+
+
+def test_create_with_stream_and_query_keeps_the_logs_off_stdout(cli, tmp_path):
+    job = write_job(tmp_path, "echo hello", **one_rank())
+    streamed = cli("job", "create", "-f", job, "--stream", "--query", "status", "-o", "tsv")
+    assert streamed.out == "Completed\n"
+    assert "hello" in streamed.err
+
+
+def test_create_with_stream_of_a_failing_job_returns_1(cli, tmp_path):
+    job = write_job(tmp_path, "exit 7", **one_rank())
+    streamed = cli("job", "create", "-f", job, "--stream")
+    assert streamed.rc == 1
+    assert "rank 0 on node 0 exited with code 7" in streamed.out
+
+
+def test_save_as_writes_a_job_file_that_can_be_submitted_again(cli, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "x.py").write_text("print('saved')")
+    job = write_job(tmp_path, "python x.py", code="src", **one_rank())
+    (tmp_path / "elsewhere").mkdir()
+    saved = tmp_path / "elsewhere" / "saved.yml"
+    assert cli("job", "create", "-f", job, "-n", "first", "--save-as", saved, "--stream").rc == 0
+    again = cli("job", "create", "-f", saved, "-n", "second", "--stream", cwd=tmp_path / "elsewhere")
+    assert again.rc == 0, again.err
+    assert "saved" in again.out
+
+
+@pytest.mark.parametrize("words", [["-n", "ended"], ["--name", "ended"], ["ended"], ["ended", "-n", "ended"]])
+def test_a_name_is_an_option_or_a_word(cli, ended, words):
+    assert json.loads(cli("job", "show", *words).out)["name"] == "ended"
+
+
+def test_two_different_names_are_refused(cli, ended):
+    assert cli("job", "show", "ended", "-n", "other").rc == 2
+
+
+@pytest.mark.parametrize(
+    "verb", ["show", "stream", "cancel", "download", "archive", "restore", "update", "show-services"]
+)
+def test_a_verb_without_a_name_says_so(cli, verb):
+    result = cli("job", verb)
+    assert result.rc == 2
+    assert "a job's name is missing" in result.err
+
+
+@pytest.mark.parametrize(
+    "verb", ["show", "stream", "cancel", "download", "archive", "restore", "update", "show-services"]
+)
+def test_a_verb_for_a_job_that_is_not_there_returns_3(cli, ended, verb):
+    result = cli("job", verb, "-n", "endet")
+    assert result.rc == 3
+    assert result.out == ""
+    assert "there is no job 'endet'" in result.err
+    assert "did you mean 'ended'?" in result.err
+
+
+def test_show_has_what_az_shows_and_each_rank(cli, tmp_path):
+    job = write_job(tmp_path, "exit $RANK", display_name="my job", tags={"a": "b"}, **one_rank())
+    cli("job", "create", "-f", job, "-n", "shown", "--stream")
+    shown = json.loads(cli("job", "show", "-n", "shown").out)
+    assert shown["display_name"] == "my job"
+    assert shown["tags"] == {"a": "b"}
+    assert shown["status"] == "Completed"
+    assert shown["services"]["Studio"]["endpoint"].startswith("file:///")
+    assert [(r["rank"], r["node"], r["state"], r["exit_code"]) for r in shown["ranks"]] == [(0, 0, "done", 0)]
+
+
+def test_stream_of_an_ended_job_shows_it_all_again(cli, ended):
+    streamed = cli("job", "stream", "-n", ended)
+    assert streamed.rc == 0
+    assert "\nhello\n" in streamed.out
+    assert "completed" in streamed.out
+
+
+def test_stream_shows_chosen_ranks_with_prefixes(cli, tmp_path):
+    job = write_job(tmp_path, "echo I am $RANK", **two_by_two())
+    cli("job", "create", "-f", job, "-n", "four", "--stream")
+    lines = cli("job", "stream", "four", "--ranks", "1-2").out.splitlines()
+    assert [line for line in lines if "I am" in line] == ["[1|node-0] I am 1", "[2|node-1] I am 2"]
+
+
+def test_list_is_newest_first_and_hides_the_archived(cli, tmp_path):
+    job = write_job(tmp_path, "true", **one_rank())
+    for name in ("one", "two", "three"):
+        assert cli("job", "create", "-f", job, "-n", name, "--stream").rc == 0
+
+    def listed(*options: str) -> list[str]:
+        return cli("job", "list", "--query", "[].name", "-o", "tsv", *options).out.split()
+
+    assert listed() == ["three", "two", "one"]
+    assert listed("--max-results", "1") == ["three"]
+    assert cli("job", "archive", "-n", "two").rc == 0
+    assert listed() == ["three", "one"]
+    assert listed("--archived-only") == ["two"]
+    assert listed("--include-archived") == ["three", "two", "one"]
+    assert cli("job", "restore", "-n", "two").rc == 0
+    assert listed() == ["three", "two", "one"]
+
+
+def test_list_without_jobs_is_an_empty_list(cli):
+    assert cli("job", "list").out == "[]\n"
+
+
+def test_the_index_is_made_again_when_it_is_lost(cli, ended, drumline_home):
+    cli("job", "archive", "-n", ended)
+    for path in drumline_home.glob("index.sqlite*"):
+        path.unlink()
+    assert cli("job", "list", "--query", "[].name", "-o", "tsv").out == ""
+    assert cli("job", "list", "--archived-only", "--query", "[].name", "-o", "tsv").out == "ended\n"
+
+
+def test_a_damaged_index_is_a_message_and_stops_no_job(cli, tmp_path, drumline_home):
+    drumline_home.mkdir(mode=0o700)
+    (drumline_home / "index.sqlite").write_bytes(b"not a database" * 100)
+    job = write_job(tmp_path, "true", **one_rank())
+    created = cli("job", "create", "-f", job, "--stream")
+    assert created.rc == 0
+    listed = cli("job", "list")
+    assert listed.rc == 1
+    assert "it can be deleted" in listed.err
+
+
+def test_cancel_ends_a_running_job_with_130(cli, tmp_path):
+    job = write_job(tmp_path, f'exec python -c "{WAIT_FOR_SIGNAL}"', **two_by_two())
+    cli("job", "create", "-f", job, "-n", "long")
+    wait_for_status("long", "Running")
+    canceled = cli("job", "cancel", "-n", "long")
+    assert canceled.rc == 0
+    assert "job long is Canceled" in canceled.err
+    assert json.loads(cli("job", "show", "long").out)["exit_code"] == 130
+
+
+def test_cancel_of_an_ended_job_changes_nothing(cli, ended):
+    canceled = cli("job", "cancel", "-n", ended)
+    assert canceled.rc == 0
+    assert "job ended is Completed" in canceled.err
+
+
+def test_download_brings_outputs_and_logs(cli, ended, tmp_path):
+    target = tmp_path / "here"
+    assert cli("job", "download", "-n", ended, "--download-path", target).rc == 0
+    assert (target / "artifacts" / "outputs" / "result.txt").read_text() == "result\n"
+    assert (target / "artifacts" / "user_logs" / "std_log.txt").read_text() == "hello\n"
+
+
+def test_download_of_all_brings_named_outputs(cli, tmp_path):
+    command = 'echo m > "${{outputs.model}}/m.txt"; echo n > "${{outputs.notes}}/n.txt"'
+    job = write_job(tmp_path, command, outputs={"model": {"type": "uri_folder"}, "notes": {}}, **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "two", "--stream").rc == 0
+    one = cli("job", "download", "two", "--output-name", "model", "-p", tmp_path / "one")
+    assert one.rc == 0, one.err
+    assert sorted(p.name for p in (tmp_path / "one").rglob("*.txt")) == ["m.txt"]
+    assert cli("job", "download", "two", "--all", "-p", tmp_path / "all").rc == 0
+    assert (tmp_path / "all" / "named-outputs" / "notes" / "n.txt").read_text() == "n\n"
+    assert (tmp_path / "all" / "artifacts" / "user_logs").is_dir()
+
+
+def test_download_twice_writes_over_files_and_links_and_leaves_pipes_out(cli, tmp_path):
+    command = "echo a > outputs/a; ln -s a outputs/link; mkfifo outputs/pipe"
+    job = write_job(tmp_path, command, **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "links", "--stream").rc == 0
+    for _ in range(2):
+        result = cli("job", "download", "links", "-p", tmp_path / "here")
+        assert result.rc == 0, result.err
+    outputs = tmp_path / "here" / "artifacts" / "outputs"
+    assert sorted(p.name for p in outputs.iterdir()) == ["a", "link"]
+    assert (outputs / "link").readlink().name == "a"
+
+
+@pytest.mark.parametrize("output", ["nothing", "model"])
+def test_download_of_an_output_that_is_not_there_returns_3(cli, tmp_path, output):
+    job = write_job(tmp_path, "true", outputs={"model": {"type": "uri_file"}}, **one_rank())
+    cli("job", "create", "-f", job, "-n", "empty", "--stream")
+    result = cli("job", "download", "empty", "--output-name", output)
+    assert result.rc == 3
+    assert repr(output) in result.err
+
+
+def test_download_to_a_path_that_is_a_file_says_so(cli, ended, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = cli("job", "download", ended, "-p", tmp_path / "file")
+    assert result.rc == 1
+    assert str(tmp_path / "file") in result.err
+
+
+def test_download_of_a_running_job_is_refused(cli, tmp_path):
+    job = write_job(tmp_path, f'exec python -c "{WAIT_FOR_SIGNAL}"', **one_rank())
+    cli("job", "create", "-f", job, "-n", "long")
+    wait_for_status("long", "Running")
+    result = cli("job", "download", "-n", "long")
+    assert result.rc == 2
+    assert "can be downloaded in Canceled, Completed, Failed" in result.err
+    cli("job", "cancel", "long", "--at-once")
+
+
+def test_update_changes_what_can_change(cli, ended):
+    changes = ["--set", "tags.a=1", "tags.b=2", "display_name=new name", "--set", 'properties={"p": "q"}']
+    updated = json.loads(cli("job", "update", "-n", ended, *changes).out)
+    assert updated["tags"] == {"a": "1", "b": "2"}
+    assert updated["display_name"] == "new name"
+    assert updated["properties"] == {"p": "q"}
+    removed = json.loads(cli("job", "update", "-n", ended, "--remove", "tags.a").out)
+    assert removed["tags"] == {"b": "2"}
+
+
+@pytest.mark.parametrize("change", ["command=false", "status=Failed", "tags=abc", "tags", "display_name.x=1"])
+def test_update_of_anything_else_is_refused_and_changes_nothing(cli, ended, change):
+    before = cli("job", "show", ended).out
+    assert cli("job", "update", "-n", ended, "--set", change).rc == 2
+    assert cli("job", "show", ended).out == before
+
+
+def test_show_services_is_empty(cli, ended):
+    assert cli("job", "show-services", "-n", ended).out == "{}\n"
+
+
+def test_validate_says_succeeded_and_creates_nothing(cli, tmp_path, drumline_home):
+    job = write_job(tmp_path, "true", **one_rank())
+    result = cli("job", "validate", "-f", job)
+    assert result.rc == 0
+    assert json.loads(result.out)["result"] == "Succeeded"
+    assert job_names(drumline_home) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-g", "group", "-w", "workspace"],
+        ["--resource-group", "group", "--workspace-name", "workspace"],
+        ["--subscription", "1", "--only-show-errors"],
+    ],
+)
+def test_the_azure_options_are_accepted_and_have_no_effect(cli, ended, words):
+    assert cli("job", "show", "-n", ended, *words).out == cli("job", "show", "-n", ended).out

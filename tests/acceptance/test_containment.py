@@ -1,0 +1,202 @@
+"""
+Nothing survives a job, whoever is killed: the ranks here start children, sessions, daemons and daemons without an
+environment, and every one of those carries a token in its command line by which it is found.
+"""
+
+import json
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from drumline.contract import identity
+
+NASTY = Path(__file__).parent.parent / "jobs" / "nasty.py"
+PROCESSES_OF_A_RANK = 5
+SUPERVISOR_AND_AGENTS = 3
+"""They are forked from the command line, whose words have the token too."""
+
+GONE_S = 5.0
+
+
+def carrying(token):
+    """The pids of live processes with that word in their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if token.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+class Job:
+    """A detached 2x2 job of nasty ranks, all of which are ready."""
+
+    def __init__(self, cli, tmp_path, then="wait", grace="0.3"):
+        self._cli = cli
+        self.token = f"token-{uuid.uuid4().hex}"
+        ready = tmp_path / "ready"
+        ready.mkdir()
+        arguments = ("--nodes", "2", "--procs", "2", "--grace", grace, "--detach")
+        program = (sys.executable, NASTY, self.token, then, ready)
+        started = cli("run", *arguments, "--", *program)
+        assert (started.rc, started.err) == (0, "")
+        self.name = started.out.strip()
+        self.folder = Path(os.environ["DRUMLINE_HOME"]) / "jobs" / self.name
+        wait_until(lambda: len(list(ready.iterdir())) == 4, 30, "all ranks ready")
+        expected = 4 * PROCESSES_OF_A_RANK + SUPERVISOR_AND_AGENTS
+        wait_until(lambda: len(carrying(self.token)) == expected, 10, "all that they start")
+
+    def show(self):
+        return json.loads(self._cli("job", "show", "-n", self.name, "-o", "json").out)
+
+    def ended(self):
+        """What is said of it once it has ended; by then nothing of it is left."""
+        wait_until(lambda: self.show()["status"] in ("Completed", "Failed", "Canceled"), 20, "the job's end")
+        wait_until(lambda: not carrying(self.token), GONE_S, "every process gone")
+        return self.show()
+
+
+def leave_only_daemons(job, count):
+    """
+    Where supervisor and agent are both killed, a daemon that cleared its environment is found by nobody: one a rank.
+    docs/running.md says so. They are ended here.
+    """
+    wait_until(
+        lambda: len(carrying(job.token)) <= count, GONE_S, "all but the daemons without an environment"
+    )
+    for pid in carrying(job.token):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_rank_ends_the_job(cli, tmp_path, number):
+    job = Job(cli, tmp_path)
+    victim = next(rank for rank in job.show()["processes"]["ranks"] if rank["rank"] == 2)
+    os.kill(victim["pid"], number)
+    ended = job.ended()
+    assert (ended["status"], ended["exit_code"]) == ("Failed", 128 + number)
+    assert ended["reason"].startswith(f"rank 2 on node 1 was ended by signal {number:d} ({number.name}")
+    assert (ended["failed_rank"], ended["failed_node"]) == (2, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_killed_agent_ends_the_job(cli, tmp_path, node, number):
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["agents"][node], number)
+    ended = job.ended()
+    assert ended["status"] == "Failed"
+    assert ended["reason"].startswith(f"the agent of node {node} ")
+    assert number.name in ended["reason"]
+
+
+def test_a_killed_supervisor_ends_the_job(cli, tmp_path):
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["supervisor"], signal.SIGKILL)
+    # Nobody looks at the job: its agents end it by themselves.
+    wait_until(lambda: not carrying(job.token), GONE_S, "every process gone")
+    ended = job.ended()
+    assert (ended["status"], ended["exit_code"]) == ("Failed", 1)
+    assert ended["reason"].startswith("its supervisor was killed")
+
+
+def test_a_supervisor_asked_to_end_cancels_the_job(cli, tmp_path):
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["supervisor"], signal.SIGTERM)
+    ended = job.ended()
+    assert (ended["status"], ended["reason"]) == ("Canceled", "canceled by a SIGTERM to its supervisor")
+
+
+def test_all_agents_killed_at_once(cli, tmp_path):
+    job = Job(cli, tmp_path)
+    for pid in job.show()["processes"]["agents"]:
+        os.kill(pid, signal.SIGKILL)
+    assert job.ended()["status"] == "Failed"
+
+
+def test_cancel_ends_ranks_that_ignore_sigterm_after_the_grace_period(cli, tmp_path):
+    job = Job(cli, tmp_path, then="ignore")
+    assert cli("job", "cancel", "-n", job.name).rc == 0
+    assert job.ended()["status"] == "Canceled"
+
+
+@pytest.mark.parametrize("code", ["0", "3"])
+def test_what_a_rank_leaves_behind_ends_with_the_job(cli, tmp_path, code):
+    token = f"token-{uuid.uuid4().hex}"
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    program = (sys.executable, NASTY, token, code, ready)
+    done = cli("run", "--nodes", "1", "--procs", "1", "--", *program)
+    assert done.rc == int(code)
+    assert carrying(token) == []
+
+
+def test_a_rank_that_stops_does_not_outlive_a_cancel(cli, tmp_path):
+    """A stopped process takes SIGTERM only when it goes on, and SIGKILL at once."""
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["ranks"][0]["pid"], signal.SIGSTOP)
+    assert cli("job", "cancel", "-n", job.name).rc == 0
+    assert job.ended()["status"] == "Canceled"
+
+
+def test_the_scratch_folders_go_with_the_job(cli, tmp_path):
+    print_it = "import os, tempfile; print(tempfile.mkstemp()[1])"
+    done = cli("run", "--nodes", "2", "--no-prefix", "--", sys.executable, "-c", print_it)
+    made = [Path(line) for line in done.out.split()]
+    assert len({path.parent for path in made}) == 2
+    assert not any(path.parent.exists() for path in made)
+
+
+def test_the_terminal_status_never_changes_again(cli, tmp_path):
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["ranks"][0]["pid"], signal.SIGKILL)
+    before = job.ended()
+    cli("job", "cancel", "-n", job.name)
+    assert job.show() == before
+
+
+def test_what_everybody_left_is_ended_by_whoever_looks_next(cli, tmp_path):
+    """Supervisor and agents killed at once: ranks die with their agents, the rest is found by its marker."""
+    job = Job(cli, tmp_path)
+    scratch = [Path(line) for line in (job.folder / "scratch").read_text().splitlines()]
+    processes = job.show()["processes"]
+    for pid in (processes["supervisor"], *processes["agents"]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: job.show()["status"] == "Failed", 10)
+    leave_only_daemons(job, 4)
+    assert not any(path.exists() for path in scratch)
+
+
+def test_a_stopped_agent_does_not_hold_up_a_cancel_for_ever(cli, tmp_path):
+    """It takes nothing in and says nothing; the supervisor gives it up, and ends it with all below it."""
+    job = Job(cli, tmp_path)
+    os.kill(job.show()["processes"]["agents"][1], signal.SIGSTOP)
+    assert cli("job", "cancel", "-n", job.name, "--at-once", timeout_s=40).rc == 0
+    assert job.ended()["status"] == "Canceled"
+
+
+def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli, tmp_path):
+    job = Job(cli, tmp_path)
+    processes = job.show()["processes"]
+    os.kill(processes["agents"][0], signal.SIGSTOP)
+    os.kill(processes["supervisor"], signal.SIGKILL)
+    wait_until(lambda: job.show()["status"] == "Failed", 10)
+    wait_until(lambda: not identity.of(processes["agents"][0]), GONE_S, "the stopped agent gone")
+    leave_only_daemons(job, 2)
+
+
+def test_the_next_job_in_line_clears_what_a_killed_supervisor_left(cli, tmp_path):
+    """Nobody looks at the first job: its place in line tells that its supervisor is gone."""
+    job = Job(cli, tmp_path)
+    processes = job.show()["processes"]
+    for pid in (processes["supervisor"], *processes["agents"]):
+        os.kill(pid, signal.SIGKILL)
+    assert cli("run", "--", "true").rc == 0
+    leave_only_daemons(job, 4)

@@ -1,0 +1,173 @@
+"""The node program as engines ship it: ``contract`` and ``node`` alone, on the oldest Python, without site-packages."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import zipapp
+from pathlib import Path
+
+import pytest
+
+import drumline
+from drumline.contract import channel
+
+
+def interpreters():
+    """This Python, and the oldest that is promised where the machine has one."""
+    candidates = [*map(str, Path.home().glob(".pyenv/versions/3.9*/bin/python")), shutil.which("python3.9")]
+    return [sys.executable, *[path for path in candidates if path and runs(path)][:1]]
+
+
+def runs(path):
+    """Whether it is a Python 3.9, and not a stand-in that only would be one."""
+    done = subprocess.run([path, "-V"], capture_output=True, text=True, env={}, check=False)
+    return done.stdout.startswith("Python 3.9")
+
+
+@pytest.fixture
+def node_pyz(tmp_path):
+    """The zip application, made from the two folders."""
+    source = Path(drumline.__file__).parent
+    tree = tmp_path / "tree"
+    for part in ("contract", "node"):
+        shutil.copytree(source / part, tree / "drumline" / part, ignore=shutil.ignore_patterns("__pycache__"))
+    (tree / "drumline" / "__init__.py").touch()
+    target = tmp_path / "node.pyz"
+    zipapp.create_archive(tree, target, main="drumline.node.__main__:main")
+    return target
+
+
+class Supervisor:
+    """The other end of the channel, by hand."""
+
+    def __init__(self, peer):
+        self.peer = peer
+        self.lines = channel.Lines()
+        self.waiting = []
+
+    def expect(self, kind):
+        while not self.waiting:
+            data = self.peer.recv(1 << 16)
+            assert data, f"the agent is gone, and never said {kind}"
+            self.waiting += self.lines.feed(data)
+        message = self.waiting.pop(0)
+        assert message["type"] == kind
+        return message
+
+
+@pytest.mark.parametrize("interpreter", interpreters())
+def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        port = server.getsockname()[1]
+        argv = [interpreter, "-I", "-S", str(node_pyz)]
+        argv += ["--supervisor", f"127.0.0.1:{port}", "--node", "0", "--address", "127.0.0.1"]
+        agent = subprocess.Popen(argv, stdin=subprocess.PIPE, env={"PATH": os.environ["PATH"]}, text=True)
+        assert agent.stdin
+        agent.stdin.write("the secret\n")
+        agent.stdin.close()
+        peer, _ = server.accept()
+        peer.settimeout(30)
+    with peer:
+        supervisor = Supervisor(peer)
+        assert supervisor.expect("hello")["secret"] == "the secret"
+        channel.send(peer, "prepare", ports=["master_port"], probe=True)
+        prepared = supervisor.expect("prepared")
+        assert prepared["ports"].keys() == {"master_port"}
+        channel.send(peer, "reach", address="127.0.0.1", port=prepared["probe_port"])
+        assert supervisor.expect("reached")["error"] == ""
+        log = tmp_path / "rank.txt"
+        task = {"rank": 0, "log": str(log), "env": {"RANK": "0"}}
+        argv = ["/bin/sh", "-c", "echo rank $RANK; exit 3"]
+        channel.send(peer, "start", ranks=[task], argv=argv, cwd=str(tmp_path), unset=["RANK"], cores=[])
+        supervisor.expect("started")
+        exited = supervisor.expect("exited")
+        assert (exited["rank"], exited["code"], exited["signal"]) == (0, 3, None)
+        assert log.read_text() == "rank 0\n"
+        channel.send(peer, "empty", grace_s=0.0)
+        assert supervisor.expect("emptied")["survivors"] == []
+        channel.send(peer, "leave")
+        assert agent.wait(timeout=10) == 0
+
+
+def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):
+    """Any process of the machine can connect to the supervisor's port; only its agents know the secret."""
+    from drumline.supervisor.agents import Agents
+
+    agents = Agents("127.0.0.1", "right", 1)
+    try:
+        with socket.create_connection(("127.0.0.1", agents.port)) as stranger:
+            peer = next(iter(iter(agents.accept, None)))
+            channel.send(stranger, "hello", secret="wrong", node=0, pid=1, address="127.0.0.1")
+            assert agents.receive(peer) is None
+            assert agents.drop(peer) is None
+        with socket.create_connection(("127.0.0.1", agents.port)) as agent:
+            peer = next(iter(iter(agents.accept, None)))
+            channel.send(agent, "hello", secret="right", node=0, pid=1, address="127.0.0.1")
+            hello = agents.receive(peer)
+            assert hello is not None
+            assert json.dumps(hello[0]["node"]) == "0"
+            assert agents.connected() == {0}
+    finally:
+        agents.close()
+
+
+def test_no_file_and_no_command_line_of_a_job_holds_its_secret(cli, tmp_path, drumline_home):
+    """It is 64 hexadecimal digits, kept in memory alone."""
+    import re
+
+    done = cli(
+        "run", "--", sys.executable, "-c", "import os; print(open(f'/proc/{os.getppid()}/cmdline').read())"
+    )
+    assert done.rc == 0
+    secret = re.compile(rb"\b[0-9a-f]{64}\b")
+    for path in drumline_home.rglob("*"):
+        if path.is_file():
+            assert not secret.search(path.read_bytes()), path
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"[" * 60000 + b"\n",
+        b'{"type":"hello","node":0,"secret":"\\ud800"}\n',
+        b'{"type":"hello","node":true,"secret":null}\n',
+        b'{"type":"start"}\n{"type":"leave"}\n',
+        b"\0" * 70000,
+        b"\xff\n",
+    ],
+)
+def test_a_stranger_cannot_end_a_job(cli, tmp_path, garbage):
+    """Any process of the machine can connect; what it says is its own end, not the job's."""
+    from waiting import wait_until
+
+    started = cli("run", "--name", "victim", "--detach", "--", "sleep", "60")
+    assert started.rc == 0
+    show = lambda *query: cli("job", "show", "-n", "victim", *query)  # noqa: E731
+    wait_until(lambda: '"Running"' in show("--query", "status").out, 20, "the job runs")
+    supervisor = json.loads(show("-o", "json").out)["processes"]["supervisor"]
+    with socket.create_connection(("127.0.0.1", port_of(supervisor))) as stranger:
+        stranger.settimeout(10)
+        with contextlib.suppress(ConnectionError):
+            stranger.sendall(garbage)
+            assert stranger.recv(1) == b""
+    assert json.loads(show("-o", "json").out)["status"] == "Running"
+    assert cli("job", "cancel", "-n", "victim", "--at-once").rc == 0
+
+
+def port_of(pid):
+    """The port on which that process listens."""
+    inodes = {
+        os.readlink(path)[8:-1]
+        for path in Path(f"/proc/{pid}/fd").iterdir()
+        if "socket:" in os.readlink(path)
+    }
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[9] in inodes:
+            return int(fields[1].split(":")[1], 16)
+    raise AssertionError("it listens nowhere")

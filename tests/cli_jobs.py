@@ -1,0 +1,112 @@
+"""Job files, background commands and short questions to a job, for the acceptance tests of the command line."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from waiting import wait_until
+
+from drumline.contract.errors import NotFoundError
+from drumline.control import jobs
+
+CORES = len(os.sched_getaffinity(0))
+WAIT_FOR_SIGNAL = "import signal; print('ready', flush=True); signal.pause()"
+IGNORE_TERM = (
+    "import signal\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('ready', flush=True)\n"
+    "while True: signal.pause()"
+)
+
+
+def write_job(folder: Path, command: str, **fields: Any) -> Path:
+    """A job file; JSON is YAML."""
+    path = folder / "job.yml"
+    path.write_text(json.dumps({"command": command, **fields}, ensure_ascii=False))
+    return path
+
+
+def two_by_two(**fields: Any) -> dict[str, Any]:
+    distribution = {"type": "pytorch", "process_count_per_instance": 2}
+    return {"distribution": distribution, "resources": {"instance_count": 2}, **fields}
+
+
+def one_rank(**fields: Any) -> dict[str, Any]:
+    return {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, **fields}
+
+
+def job_names(home: Path) -> list[str]:
+    return sorted(os.listdir(home / "jobs")) if (home / "jobs").exists() else []
+
+
+def status_of(name: str) -> str:
+    """Empty when there is no such job."""
+    try:
+        return str(jobs.describe(name)["status"])
+    except NotFoundError:
+        return ""
+
+
+def wait_for_status(name: str, *wanted: str) -> dict[str, Any]:
+    wait_until(lambda: status_of(name) in wanted, 20.0, f"job {name} to be {' or '.join(wanted)}")
+    return jobs.describe(name)
+
+
+class Background:
+    """A drumline command that runs while the test goes on."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: IO[bytes], err: IO[bytes]) -> None:
+        self.process = process
+        self._out = out
+        self._err = err
+
+    @property
+    def out(self) -> str:
+        return self._read(self._out)
+
+    @property
+    def err(self) -> str:
+        return self._read(self._err)
+
+    def _read(self, file: IO[bytes]) -> str:
+        return os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    def wait_for_output(self, text: str, count: int = 1) -> None:
+        wait_until(lambda: self.out.count(text) >= count, 20.0, f"{text!r} in the output")
+
+    def wait_for_error(self, text: str) -> None:
+        wait_until(lambda: text in self.err, 20.0, f"{text!r} on standard error")
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        return self.process.wait(timeout=40.0)
+
+
+@contextlib.contextmanager
+def background(*arguments: str | Path, cwd: Path, new_session: bool = False) -> Iterator[Background]:
+    """``drumline`` with those arguments; ended at the end of the block when it has not ended by itself."""
+    argv = [sys.executable, "-m", "drumline", *map(str, arguments)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=new_session
+        )
+        try:
+            yield Background(process, out, err)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def python(*lines: str) -> Sequence[str]:
+    """The words of a Python program."""
+    return ("python", "-c", "\n".join(lines))

@@ -1,0 +1,155 @@
+"""
+What every test gets: a home of its own, a clean environment, and a check that it leaves no
+process behind.
+
+The check looks for the test's DRUMLINE_HOME in the environment of every process on the machine,
+so it sees
+supervisors, agents and ranks in whatever session, and those of other tests are not taken for ours.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from waiting import wait_until
+
+_LAUNCHER_NAMES = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "TF_CONFIG",
+}
+_LAUNCHER_PREFIXES = (
+    "MASTER_",
+    "OMPI_",
+    "PMI",
+    "SLURM_",
+    "AZUREML_",
+    "AZURE_ML_",
+    "AZ_BATCH",
+    "TORCHELASTIC_",
+    "DRUMLINE_",
+)
+_LEFTOVER_GRACE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def drumline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    The test's own DRUMLINE_HOME, not yet created; no launcher's variables are in the environment.
+    """
+    for name in list(os.environ):
+        if name in _LAUNCHER_NAMES or name.startswith(_LAUNCHER_PREFIXES):
+            monkeypatch.delenv(name)
+    home = tmp_path / "drumline home"
+    monkeypatch.setenv("DRUMLINE_HOME", str(home))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers(drumline_home: Path) -> Iterator[None]:
+    """
+    Fail a test after which a process of its jobs is alive for more than 5 s, and end that
+    process.
+    """
+    yield
+    marker = b"DRUMLINE_HOME=" + os.fsencode(drumline_home) + b"\0"
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: not processes_with(marker), _LEFTOVER_GRACE_S)
+    left = processes_with(marker)
+    for pid in left:
+        kill(pid)
+    if left:
+        listing = "\n".join(f"  {pid}: {command}" for pid, command in left.items())
+        pytest.fail(f"alive {_LEFTOVER_GRACE_S:g} s after the test:\n{listing}", pytrace=False)
+
+
+def processes_with(marker: bytes) -> dict[int, str]:
+    """
+    The command lines, by pid, of the living processes that have the marker in their environment.
+    """
+    found: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if marker in (folder / "environ").read_bytes() + b"\0":
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(folder.name)] = command.strip()
+        except OSError:  # ended meanwhile, a zombie, or another user's
+            continue
+    return found
+
+
+def kill(pid: int) -> None:
+    """End the process at once; one that is already gone is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What a finished command said."""
+
+    rc: int
+    out: str
+    err: str
+
+
+class Cli(Protocol):
+    """Runs `drumline` with the given arguments."""
+
+    def __call__(
+        self,
+        *arguments: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 120.0,
+    ) -> CommandResult:
+        """
+        Wait for its end; `env` is added to the test's environment. Raises
+        subprocess.TimeoutExpired.
+        """
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """The real command in a process of its own, without stdin, in the test's temporary folder."""
+
+    def run(
+        *arguments: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 120.0,
+    ) -> CommandResult:
+        # Files, not pipes: a process that outlives the command would hold a pipe open, and us
+        # with it.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            done = subprocess.run(
+                [sys.executable, "-m", "drumline", *map(str, arguments)],
+                cwd=cwd or tmp_path,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                timeout=timeout_s,
+                check=False,
+            )
+            out.seek(0)
+            err.seek(0)
+            return CommandResult(
+                done.returncode,
+                out.read().decode(errors="replace"),
+                err.read().decode(errors="replace"),
+            )
+
+    return run

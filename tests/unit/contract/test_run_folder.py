@@ -1,0 +1,103 @@
+"""Files of a run: whole or not there, private, and appended to by several at once."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from drumline.contract import events as e
+from drumline.contract import identity
+from drumline.contract.folder import RunFolder, home
+
+
+@pytest.fixture
+def folder(drumline_home):
+    made = RunFolder.of("calm_drum")
+    made.create()
+    return made
+
+
+def test_the_home_is_the_variable_else_xdg_else_the_users(monkeypatch):
+    monkeypatch.setenv("DRUMLINE_HOME", "/a/b/../c")
+    assert home() == "/a/c"
+    monkeypatch.delenv("DRUMLINE_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert home() == "/data/drumline"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert home() == "/home/ann/.local/share/drumline"
+
+
+def test_exactly_one_of_many_gets_a_name(drumline_home):
+    def create(_):
+        try:
+            RunFolder.of("wanted").create()
+        except FileExistsError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(create, range(64))) == 1
+
+
+def test_events_of_several_writers_are_whole_lines(folder):
+    long = "x" * 2000
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda index: folder.append(e.JobWaiting(float(index), long)), range(400)))
+    read = list(folder.read_events())
+    assert sorted(event.time for event in read) == [float(index) for index in range(400)]
+
+
+def test_a_line_cut_short_is_left_out_and_those_before_it_stay(folder):
+    folder.append(e.JobRunning(1.0))
+    with open(folder.events, "ab") as file:
+        file.write(b'{"type": "JobEn')
+    assert list(folder.read_events()) == [e.JobRunning(1.0)]
+
+
+def test_a_file_is_written_whole_or_not_at_all(folder):
+    folder.write(folder.plan, "old")
+    with pytest.raises(UnicodeEncodeError):
+        folder.write(folder.plan, "new \ud800")
+    with open(folder.plan) as file:
+        assert file.read() == "old"
+
+
+def test_everything_is_for_its_owner_alone(folder, drumline_home):
+    os.umask(0)
+    try:
+        folder.append(e.JobRunning(1.0))
+        folder.write(folder.plan, "{}")
+    finally:
+        os.umask(0o022)
+    for parent, _, names in os.walk(drumline_home):
+        for path in [parent, *(os.path.join(parent, name) for name in names)]:
+            assert os.stat(path).st_mode & 0o077 == 0, path
+
+
+def test_a_process_is_known_by_more_than_its_number():
+    mine = identity.of(os.getpid())
+    assert identity.is_alive(mine)
+    assert not identity.is_alive({**mine, "started": mine["started"] - 1})
+    assert not identity.is_alive({**mine, "boot": "another"})
+    assert identity.open_pidfd({**mine, "started": 0}) is None
+    assert identity.of(2**22 + 1) is None
+
+
+def test_a_process_of_another_machine_or_container_is_not_judged_from_here():
+    """Its number means nothing here; to take it for dead would end somebody's job."""
+    mine = identity.of(os.getpid())
+    elsewhere = {**mine, "space": "another/1", "started": 0, "boot": "x"}
+    assert identity.is_alive(elsewhere)
+    assert identity.open_pidfd(elsewhere) is None
+    assert not identity.is_alive({**mine, "started": 0})
+
+
+def test_a_torn_line_does_not_swallow_the_next_event(folder, monkeypatch):
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
+    with pytest.raises(OSError, match="No space left"):
+        folder.append(e.JobRunning(1.0))
+    monkeypatch.undo()
+    folder.append(e.JobFinalizing(2.0))
+    assert list(folder.read_events()) == [e.JobFinalizing(2.0)]

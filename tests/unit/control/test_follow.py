@@ -1,0 +1,76 @@
+"""Lines of a log as it grows; the file is written by the test, between reads."""
+
+import pytest
+
+from drumline.control import follow
+from drumline.control.follow import LINE_LIMIT, _Log
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "std_log.txt"
+
+
+def texts(lines):
+    return [line.text for line in lines]
+
+
+def append(path, data):
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_lines_come_as_they_are_completed(path, raw):
+    log = _Log(str(path), "0", 0, raw=raw)
+    assert texts(log.read()) == []
+    append(path, b"one\ntw")
+    assert texts(log.read()) == [b"one"]
+    append(path, b"o\nthree")
+    assert texts(log.read()) == [b"two"]
+    assert texts(log.finish()) == [b"three"]
+
+
+def test_a_line_longer_than_a_read_is_whole_when_raw(path):
+    long = b"x" * (follow._CHUNK * 3 + 7)
+    append(path, long + b"\n\nend\n")
+    assert [long, b"", b"end"] == texts(_Log(str(path), "0", 0, raw=True).finish())
+
+
+def test_a_long_line_is_cut_for_a_person_and_the_rest_counted(path):
+    append(path, b"x" * (LINE_LIMIT * 9) + b"\nnext\n")
+    cut = b"x" * LINE_LIMIT + b" ... (%d bytes more)" % (LINE_LIMIT * 8)
+    assert [cut, b"next"] == texts(_Log(str(path), "0", 0).finish())
+
+
+def test_a_line_at_the_limit_is_not_cut(path):
+    append(path, b"x" * LINE_LIMIT + b"\n")
+    assert texts(_Log(str(path), "0", 0).finish()) == [b"x" * LINE_LIMIT]
+
+
+def test_a_raw_line_beyond_its_limit_is_cut_too(path, monkeypatch):
+    monkeypatch.setattr(follow, "RAW_LINE_LIMIT", 10)
+    append(path, b"0123456789abc\n")
+    assert texts(_Log(str(path), "0", 0, raw=True).finish()) == [b"0123456789 ... (3 bytes more)"]
+
+
+def test_a_person_sees_the_last_state_of_a_progress_bar(path):
+    append(path, b"1%\r50%\r100%\r\n")
+    assert texts(_Log(str(path), "0", 0).finish()) == [b"100%"]
+
+
+def test_a_progress_bar_without_an_end_is_shown_now_and_then(path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(follow.time, "monotonic", lambda: now[0])
+    log = _Log(str(path), "0", 0)
+    append(path, b"1%\r2%\r3")
+    assert texts(log.read()) == [b"2%"]
+    append(path, b"%\r4%\r5")
+    assert texts(log.read()) == []
+    now[0] += 2.0
+    assert texts(log.read()) == [b"4%"]
+
+
+def test_raw_lines_keep_their_carriage_returns(path):
+    append(path, b"1%\r50%\r\nend\r\n")
+    assert texts(_Log(str(path), "0", 0, raw=True).finish()) == [b"1%\r50%\r", b"end\r"]

@@ -1,0 +1,64 @@
+"""What the documents say is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("examples/**/*.md"),
+    *ROOT.glob("benchmarks/**/*.md"),
+]
+ALL = "\n".join(page.read_text() for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_verb_is_in_the_documents():
+    from drumline.cli.job import VERBS
+    from drumline.cli.main import COMMANDS
+
+    for command in COMMANDS:
+        assert f"drumline {command}" in ALL, command
+    for verb in VERBS:
+        assert re.search(rf"`?(job )?{verb}\b", ALL), verb
+
+
+def test_every_variable_of_the_contract_is_in_its_page():
+    from planning import environments, plan
+
+    page = (ROOT / "docs" / "environment-variables.md").read_text()
+    seen = {
+        name
+        for variables in environments(plan(distribution={"type": "pytorch"})).values()
+        for name in variables
+    }
+    for name in seen | {"TF_CONFIG", "TMPDIR"}:
+        assert name in page, name
+
+
+def test_every_file_named_in_the_architecture_is_there():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    source = ROOT / "src" / "drumline"
+    for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)", page):
+        places = (source / name, source / "engines" / name, ROOT / name)
+        assert any(place.exists() for place in places), name
+
+
+@pytest.mark.parametrize("page", ["README.md"])
+def test_a_job_file_in_a_document_is_valid(page, tmp_path):
+    from drumline.spec.load import load_job
+    from drumline.spec.validate import validate
+
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        (tmp_path / "src").mkdir(exist_ok=True)
+        path = tmp_path / "job.yml"
+        path.write_text(block)
+        assert validate(load_job(path)).error_messages == {}

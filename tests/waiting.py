@@ -1,0 +1,26 @@
+"""Waiting for a condition, with an end: the one place in the tests that lets time pass."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.01
+
+
+def wait_until(predicate: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
+    """
+    The first true value of the predicate, which is asked every 10 ms.
+
+    Raises TimeoutError after timeout_s; it names `what` was waited for, or else the predicate.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            name = what or getattr(predicate, "__qualname__", repr(predicate))
+            raise TimeoutError(f"not within {timeout_s:g} s: {name}")
+        time.sleep(_PAUSE_S)

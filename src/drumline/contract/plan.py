@@ -75,6 +75,9 @@ class RankTask(NamedTuple):
     awaited: bool = True
     """False for a parameter server, which never ends by itself: it is ended when all others are done."""
 
+    argv: tuple[str, ...] = ()
+    """Its own program, with late-bound names; empty: the plan's."""
+
 
 class NodeTask(NamedTuple):
     """One node: its share of the cores and GPUs, and its ranks."""
@@ -175,5 +178,5 @@ class Plan(NamedTuple):
 
 
 def _node_from(data: dict[str, Any]) -> NodeTask:
-    ranks = tuple(RankTask(**task) for task in data["ranks"])
+    ranks = tuple(RankTask(**{**task, "argv": tuple(task.get("argv", ()))}) for task in data["ranks"])
     return NodeTask(**{**data, "cores": tuple(data["cores"]), "ranks": ranks})

@@ -121,7 +121,7 @@ class Agent:
         started = []
         for task in message["ranks"]:
             process = processes.start(
-                message["argv"],
+                task["argv"],
                 env={**surroundings, **task["env"]},
                 cwd=message["cwd"],
                 log=task["log"],

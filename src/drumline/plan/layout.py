@@ -25,6 +25,8 @@ class Process(NamedTuple):
     log: str
     env: Mapping[str, str]
     awaited: bool = True
+    argv: tuple[str, ...] = ()
+    """Its own program, with late-bound names; empty: the job's command."""
 
 
 class Layout(NamedTuple):
@@ -46,6 +48,9 @@ class Request(NamedTuple):
     process_count_per_node: int | None = None
     worker_count: int | None = None
     parameter_server_count: int | None = None
+    chief: bool = False
+    evaluator: bool = False
+    once: bool = False
 
 
 def log_name(process: int, process_count: int) -> str:

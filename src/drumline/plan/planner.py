@@ -10,7 +10,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
 from drumline.plan import environment, shell, unhonoured, values
 from drumline.plan.distributions import table
-from drumline.plan.request import check_name, distribution_of, request_of, timeout_of
+from drumline.plan.request import check_name, distribution_of, request_of, settings_of, timeout_of
 from drumline.spec import placeholders
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], count: int) -> tuple[N
                 log=process.log,
                 env={**environment.of_rank(process, count), **process.env},
                 awaited=process.awaited,
+                argv=process.argv,
             )
             for process in mine
         )
@@ -167,6 +168,5 @@ def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
 
 
 def _grace(job: Command) -> float:
-    extension = getattr(job, "drumline", None) or {}
-    grace = extension.get("grace")
+    grace = settings_of(job).get("grace")
     return GRACE_S if grace is None else float(grace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.plan.layout import Request
@@ -34,15 +34,24 @@ def distribution_of(job: Command) -> str:
     return str(job.distribution.type).lower() if job.distribution else "plain"
 
 
+def settings_of(job: Command) -> dict[str, Any]:
+    """``drumline:`` of a job."""
+    return getattr(job, "drumline", None) or {}
+
+
 def request_of(job: Command) -> Request:
     """Raises PlanError that names every number which cannot be."""
     resources = job.resources
     nodes = resources.instance_count if resources and resources.instance_count is not None else 1
+    settings = settings_of(job)
     request = Request(
         node_count=nodes,
         process_count_per_node=getattr(job.distribution, "process_count_per_instance", None),
         worker_count=getattr(job.distribution, "worker_count", None),
         parameter_server_count=getattr(job.distribution, "parameter_server_count", None),
+        chief=bool(settings.get("chief")),
+        evaluator=bool(settings.get("evaluator")),
+        once=bool(settings.get("once")),
     )
     wrong = [
         f"{field}: {value} is not between {least} and {most}"

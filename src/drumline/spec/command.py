@@ -90,7 +90,11 @@ class Command(Job):
         self.identity = identity
         self.parent_job_name = parent_job_name
         self.drumline: dict[str, Any] = dict(drumline or {})
-        """Our own settings: ``grace``, the seconds between asking ranks to end and killing them."""
+        """
+        Our own settings: ``grace``, the seconds between asking ranks to end and killing them;
+        ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
+        ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
+        """
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity
+from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
 from drumline.supervisor.agents import Agents
 
@@ -204,6 +205,7 @@ class Loop:
                 {
                     "rank": task.rank,
                     "log": os.path.join(self._folder.path, task.log),
+                    "argv": [bind(word, self._facts) for word in task.argv] or self._plan.argv,
                     "env": self._plan.environment(node, task, self._facts),
                 }
                 for task in node.ranks
@@ -212,7 +214,6 @@ class Loop:
                 node.node,
                 "start",
                 ranks=ranks,
-                argv=self._plan.argv,
                 cwd=self._plan.cwd,
                 unset=self._plan.unset,
                 cores=node.cores,

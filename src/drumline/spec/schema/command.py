@@ -121,7 +121,16 @@ QUEUE_SETTINGS = Record(
         "priority": Choice("low", "medium", "high"),
     },
 )
-DRUMLINE = Record("drumline", {"grace": Seconds()})
+DRUMLINE = Record(
+    "drumline",
+    {
+        "grace": Seconds(),
+        "once": Flag(),
+        "mpi": Choice("launcher", "environment"),
+        "chief": Flag(),
+        "evaluator": Flag(),
+    },
+)
 
 READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
 

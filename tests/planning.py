@@ -20,11 +20,12 @@ def site(nodes=2, cores=4, gpus=0, **settings):
     return Site(**given)
 
 
-def plan(nodes=2, distribution=None, cores=4, gpus=0, **job):
+def plan(nodes=2, distribution=None, cores=4, gpus=0, at=None, **job):
+    """``at``: what is known of the site."""
     job.setdefault("command", "python train.py")
     job.setdefault("experiment_name", "digits")
     made = command(instance_count=nodes, distribution=distribution, **job)
-    return plan_job(made, site(nodes, cores, gpus))
+    return plan_job(made, site(nodes, cores, gpus, **(at or {})))
 
 
 FACTS = {
@@ -34,6 +35,7 @@ FACTS = {
     "gpus_0": "0,1",
     "gpus_1": "2,3",
     "master_port": "6105",
+    "jax_port": "6106",
     "worker_0_port": "2001",
     "worker_1_port": "2002",
     "ps_0_port": "2003",

@@ -108,6 +108,10 @@ def _parser() -> Parser:
     )
     parser.add_argument("--workers", type=int, help="tensorflow: how many workers; default one a node")
     parser.add_argument("--ps", type=int, help="tensorflow: how many parameter servers; default 0")
+    parser.add_argument("--chief", action="store_true", default=None, help="tensorflow: with a chief")
+    parser.add_argument(
+        "--evaluator", action="store_true", default=None, help="tensorflow: with an evaluator"
+    )
     parser.add_argument("--name", help="the job's name; default: a new one")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
     parser.add_argument("--timeout", type=int, metavar="S", help="seconds after which the job is ended")
@@ -170,7 +174,11 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         instance_count=arguments.nodes,
         environment_variables=_variables(arguments.env),
         timeout=arguments.timeout,
-        drumline={} if arguments.grace is None else {"grace": arguments.grace},
+        drumline={
+            name: value
+            for name in ("grace", "chief", "evaluator")
+            if (value := getattr(arguments, name)) is not None
+        },
     )
 
 
@@ -180,6 +188,8 @@ def _distribution(arguments: Namespace) -> dict[str, Any] | None:
         "--procs": (arguments.procs, "pytorch"),
         "--workers": (arguments.workers, "tensorflow"),
         "--ps": (arguments.ps, "tensorflow"),
+        "--chief": (arguments.chief, "tensorflow"),
+        "--evaluator": (arguments.evaluator, "tensorflow"),
     }
     for option, (value, of) in given.items():
         if value is not None and kind != of:

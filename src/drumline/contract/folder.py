@@ -7,6 +7,7 @@ Every path of a run, and the only code that writes its events.
     plan.json        what runs
     supervisor.json  which process looks after it
     cancel           there when somebody asked for its end
+    hosts            the nodes' addresses and how many ranks each has, for a launcher in the job's command
     scratch          the nodes' folders for temporary files, one a line
     events.jsonl     what happened; the truth
     code/            the working folder of the ranks
@@ -63,6 +64,7 @@ class RunFolder:
         self.supervisor = os.path.join(path, "supervisor.json")
         self.cancel = os.path.join(path, "cancel")
         self.reserve = os.path.join(path, "system_logs", "reserve")
+        self.hosts = os.path.join(path, "hosts")
         self.scratch = os.path.join(path, "scratch")
         self.events = os.path.join(path, "events.jsonl")
         self.code = os.path.join(path, "code")

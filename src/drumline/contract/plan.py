@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,6 +91,25 @@ class NodeTask(NamedTuple):
     ranks: tuple[RankTask, ...]
 
 
+class Launcher(NamedTuple):
+    """
+    A program that decides when each rank starts, such as ``mpirun``: it runs on node 0, below the agent there.
+
+    The ranks are the agents' children all the same. What it starts is the stand-in of a rank, which has the agent
+    of its node start that (``node/door.py``), with the variables that the launcher gave the stand-in.
+    """
+
+    name: str
+    """What a person calls it: ``mpirun``."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    """What it and its daemons get besides the node's variables. Late-bound names may stand in both."""
+
+    log: str
+    """Relative to the run folder."""
+
+
 class InputCopy(NamedTuple):
     """A local input in mode ``download``: copied before the ranks start. Both paths are absolute."""
 
@@ -136,6 +155,15 @@ class Plan(NamedTuple):
     folders: tuple[str, ...] = ()
     """Absolute paths that exist before the ranks start: the folders of named outputs."""
 
+    launcher: Optional[Launcher] = None
+    """What starts the ranks; None: the agents do."""
+
+    remote_shell: bool = False
+    """Whether ``ssh`` and ``pdsh`` of the job's processes reach its other nodes, without any ssh."""
+
+    host_file: str = ""
+    """The text of the file ``hosts`` in the run folder, with late-bound names; empty: there is none."""
+
     cores_wanted: int = 0
     """Cores that the job holds on a machine shared with others; at most all of them."""
 
@@ -153,10 +181,17 @@ class Plan(NamedTuple):
         bound = {name: bind(value, facts) for name, value in merged.items()}
         return {**bound, **self.user_env}
 
+    def node_environment(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
+        """The variables of what runs on a node and is no rank: a launcher, a command that another node asked for."""
+        bound = {name: bind(value, facts) for name, value in {**self.env, **node.env}.items()}
+        return {**bound, **self.user_env}
+
     def to_json(self) -> str:
         nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
         copies = [copy._asdict() for copy in self.copies]
-        return json.dumps({**self._asdict(), "nodes": nodes, "copies": copies}, indent=1)
+        launcher = self.launcher._asdict() if self.launcher else None
+        changed = {"nodes": nodes, "copies": copies, "launcher": launcher}
+        return json.dumps({**self._asdict(), **changed}, indent=1)
 
     @classmethod
     def read(cls, path: str) -> Plan:
@@ -172,6 +207,9 @@ class Plan(NamedTuple):
             raise ValueError(f"this plan has format {data['format']}, and {FORMAT} is the newest known here")
         data["nodes"] = tuple(_node_from(node) for node in data["nodes"])
         data["copies"] = tuple(InputCopy(**copy) for copy in data["copies"])
+        if data.get("launcher"):
+            launcher = data["launcher"]
+            data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
         for name in ("argv", "unset", "folders", "warnings"):
             data[name] = tuple(data[name])
         return cls(**data)

@@ -136,16 +136,25 @@ def _validate(job: Command) -> None:
 
 def _site(job: Command, folder: RunFolder, run: Run) -> planner.Site:
     count = planner.node_count(job)
+    local = engine("local")
+    search_path = os.environ.get("PATH", "")
     return planner.Site(
         engine="local",
-        shapes=tuple(engine("local").shapes(count)),
+        shapes=tuple(local.shapes(count)),
         folder=folder,
         interpreter=sys.executable,
-        search_path=os.environ.get("PATH", ""),
+        search_path=search_path,
+        mpi=local.mpi(_ranks_path(search_path)) if planner.needs_mpi(job) else None,
+        shares_machine=True,
         mlflow_uri=mlflow_files.uri_of(home()),
         in_place=run.in_place,
         argv=run.argv,
     )
+
+
+def _ranks_path(search_path: str) -> str:
+    """As the planner makes it: the interpreter's folder comes first."""
+    return os.pathsep.join(part for part in (os.path.dirname(sys.executable), search_path) if part)
 
 
 def _code_of(job: Command, run: Run) -> str:

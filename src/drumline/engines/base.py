@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drumline.contract.folder import RunFolder
+    from drumline.contract.mpi import Mpi
     from drumline.contract.plan import NodeShape, Plan
 
 
@@ -53,6 +54,9 @@ class Engine(Protocol):
 
     def shapes(self, node_count: int) -> list[NodeShape]:
         """What each of so many nodes would have; nothing is reserved."""
+
+    def mpi(self, search_path: str) -> Mpi | None:
+        """The MPI that nodes with this PATH have; None: there is none that is known here."""
 
     def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
         """

@@ -3,18 +3,26 @@ One agent per node: it does what the supervisor says and tells what it sees. It 
 when the supervisor is gone, its ranks end.
 
 supervisor says                 agent answers
-prepare  ports, probe           prepared  ports, probe_port
+prepare  ports, probe, door     prepared  ports, probe_port
 reach    address, port          reached   error
 start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at
+run      id, command, ...       ran       id, code, signal, error
+hang_up  id                     (ran, as it happens)
 terminate / kill                (exited, as it happens)
 empty    grace_s                emptied   survivors
 leave                           (ends)
+
+With a launcher, such as mpirun, ``start`` starts that on the first node, and ranks are started as it asks for them:
+launcher_exited, abandoned  rank, misplaced  rank.
+A program of this node that asks for a command on another one: shell  id, host, command, ...; the supervisor has it
+run there, and says ``ran`` here. ``hung_up``  id: whoever asked is gone.
 
 ``at`` is seconds on this machine's monotonic clock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -24,13 +32,23 @@ import time
 from typing import Any
 
 from drumline.contract import channel
-from drumline.node import descendants, kernel, ports, processes, scratch
+from drumline.node import descendants, kernel, ports, processes, scratch, standin
+from drumline.node.door import Door
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
 
 _REACH_TIMEOUT_S = 10.0
 _IDLE_S = 1.0
+
+_LAUNCHER_END_S = 1.0
+"""For a launcher and its daemons, when all ranks are gone."""
+
+_RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
+"""Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
+
+_NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
+"""What shells on the way change."""
 
 
 class Agent:
@@ -46,6 +64,12 @@ class Agent:
         self._ranks: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
         self._errors: dict[int, str] = {}
+        self._helpers: dict[int, _Helper] = {}
+        self._door: Door | None = None
+        self._start: dict[str, Any] = {}
+        self._tasks: dict[int, dict[str, Any]] = {}
+        self._standins: dict[int, int] = {}
+        self._asking: set[int] = set()
         self._leases: list[socket.socket] = []
         self._probe: socket.socket | None = None
 
@@ -74,6 +98,8 @@ class Agent:
         if ended in ready:
             channel.send(self._peer, "leaving", reason="it was sent SIGTERM")
             return False
+        if self._door:
+            self._door.hear(ready)
         if self._peer.fileno() in ready:
             data = self._peer.recv(1 << 16)
             if not data:
@@ -101,6 +127,9 @@ class Agent:
             self._leases.append(lease)
         if message["probe"]:
             self._probe = socket.create_server((self._address, 0), backlog=1024)
+        if message["door"]:
+            self._door = Door(self._scratch, self._address, self._on_request, self._on_gone)
+            self._door.register(self._poller)
         probe_port = self._probe.getsockname()[1] if self._probe else 0
         channel.send(self._peer, "prepared", ports=leased, probe_port=probe_port)
 
@@ -115,30 +144,139 @@ class Agent:
     def _do_start(self, message: dict[str, Any]) -> None:
         if self._probe:
             self._probe.close()
-        surroundings = _without(message["unset"])
-        if self._scratch:
-            surroundings["TMPDIR"] = self._scratch
-        started = []
-        for task in message["ranks"]:
-            process = processes.start(
-                task["argv"],
-                env={**surroundings, **task["env"]},
-                cwd=message["cwd"],
-                log=task["log"],
-                cores=message["cores"],
-            )
-            at = time.monotonic()
-            self._watch(process.pid, task["rank"])
-            started.append(process)
-            channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
+        self._start = message
+        tasks = {task["rank"]: task for task in message["ranks"]}
+        if message["by_launcher"]:
+            self._tasks = tasks
+            if message["launcher"]:
+                self._launch(message["launcher"])
+            return
+        surroundings = self._surroundings()
+        started = [self._start_rank(task, {**surroundings, **task["env"]}) for task in tasks.values()]
         for process in started:
-            error = process.error()
-            if error:
-                self._errors[process.pid] = error
+            self._note_error(process)
         self._tell_exits()
 
-    def _watch(self, pid: int, rank: int) -> None:
-        self._ranks[pid] = rank
+    def _surroundings(self) -> dict[str, str]:
+        """What is there for every process of the job on this node."""
+        variables = _without(self._start["unset"])
+        if self._scratch:
+            variables["TMPDIR"] = self._scratch
+        return variables
+
+    def _node_environment(self) -> dict[str, str]:
+        """For what is no rank: a launcher, its daemons, commands from other nodes."""
+        return self._with_door({**self._surroundings(), **self._start["node_env"]})
+
+    def _with_door(self, variables: dict[str, str]) -> dict[str, str]:
+        if self._door:
+            variables["DRUMLINE_BIN"] = self._door.bin
+            variables["PATH"] = os.pathsep.join((self._door.bin, variables.get("PATH", os.defpath)))
+        return variables
+
+    def _start_rank(self, task: dict[str, Any], variables: dict[str, str]) -> processes.Started:
+        process = processes.start(
+            task["argv"],
+            env=self._with_door(variables),
+            cwd=self._start["cwd"],
+            log=task["log"],
+            cores=self._start["cores"],
+        )
+        at = time.monotonic()
+        self._watch(process.pid)
+        self._ranks[process.pid] = task["rank"]
+        channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
+        return process
+
+    def _note_error(self, process: processes.Started) -> None:
+        error = process.error()
+        if error:
+            self._errors[process.pid] = error
+
+    def _launch(self, launcher: dict[str, Any]) -> None:
+        variables = {**self._node_environment(), **launcher["env"]}
+        self._start_helper(_LAUNCHER, launcher["argv"], variables, log=launcher["log"])
+
+    def _start_helper(self, number: int, argv: list[str], variables: dict[str, str], **streams: Any) -> None:
+        process = processes.start(
+            argv, env=variables, cwd=self._start["cwd"], cores=self._start["cores"], **streams
+        )
+        self._watch(process.pid)
+        self._helpers[process.pid] = _Helper(number, process)
+
+    def _do_run(self, message: dict[str, Any]) -> None:
+        """A command that a program of another node asks for; its streams go there directly."""
+        back = (message["address"], message["port"], message["token"])
+        argv = ["/bin/bash", "-c", message["command"]]
+        self._start_helper(message["id"], argv, self._node_environment(), back=back)
+
+    def _do_hang_up(self, message: dict[str, Any]) -> None:
+        for pid, helper in self._helpers.items():
+            if helper.number == message["id"]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGTERM)
+
+    def _do_ran(self, message: dict[str, Any]) -> None:
+        """The end of a command that one of our programs asked another node for."""
+        caller = message["caller"]
+        if caller not in self._asking or not self._door:
+            return
+        self._asking.discard(caller)
+        if message["not_ours"]:
+            self._door.answer(caller, standin.NOT_OURS)
+        elif message["signal"]:
+            self._door.answer(caller, f"signal {message['signal']}")
+        else:
+            self._door.answer(caller, f"exited {message['code']}")
+
+    def _on_request(self, caller: int, words: list[bytes]) -> None:
+        if words[0] == b"rank":
+            self._start_for_launcher(caller, words[1:])
+        elif words[0] == b"shell" and len(words) == 5 and words[2].isdigit():
+            host, port, token, command = (os.fsdecode(word) for word in words[1:])
+            self._asking.add(caller)
+            channel.send(
+                self._peer,
+                "shell",
+                caller=caller,
+                host=host,
+                address=self._address,
+                port=int(port),
+                token=token,
+                command=command,
+            )
+        elif self._door:
+            self._door.answer(caller, "refused")
+
+    def _start_for_launcher(self, caller: int, environment: list[bytes]) -> None:
+        """A rank, with what its MPI added to or changed in the variables of the node."""
+        given = dict(word.split(b"=", 1) for word in environment if b"=" in word)
+        number = next((int(given[name]) for name in _RANK_NAMES if given.get(name, b"").isdigit()), -1)
+        task = self._tasks.pop(number, None)
+        if task is None:
+            channel.send(self._peer, "misplaced", rank=number)
+            return
+        known = self._node_environment()
+        added = {
+            os.fsdecode(name): os.fsdecode(value)
+            for name, value in given.items()
+            if name not in _NOT_OF_MPI and known.get(os.fsdecode(name)) != os.fsdecode(value)
+        }
+        self._standins[number] = caller
+        self._note_error(self._start_rank(task, {**self._surroundings(), **task["env"], **added}))
+
+    def _on_gone(self, caller: int) -> None:
+        """Whoever stood for a rank, or asked for a command, was killed."""
+        if caller in self._asking:
+            self._asking.discard(caller)
+            channel.send(self._peer, "hung_up", caller=caller)
+        for rank, standin_of_rank in list(self._standins.items()):
+            if standin_of_rank == caller:
+                del self._standins[rank]
+                if rank in self._ranks.values():
+                    channel.send(self._peer, "abandoned", rank=rank)
+
+    def _watch(self, pid: int) -> None:
         self._pidfds[pid] = os.pidfd_open(pid)
         self._poller.register(self._pidfds[pid], select.POLLIN)
 
@@ -148,30 +286,36 @@ class Agent:
             self._tell_exit(pid, wait_status, at)
 
     def _tell_exit(self, pid: int, wait_status: int, at: float) -> None:
-        rank = self._ranks.pop(pid, None)
-        if rank is None:
+        pidfd = self._pidfds.pop(pid, None)
+        if pidfd is None:
             return  # An orphan of a rank, adopted by us.
-        pidfd = self._pidfds.pop(pid)
         self._poller.unregister(pidfd)
         os.close(pidfd)
         code = os.waitstatus_to_exitcode(wait_status)
-        channel.send(
-            self._peer,
-            "exited",
-            rank=rank,
-            code=code if code >= 0 else None,
-            signal=-code if code < 0 else None,
-            error=self._errors.pop(pid, ""),
-            at=at,
-        )
+        how: dict[str, Any] = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
+        helper = self._helpers.pop(pid, None)
+        if helper is not None:
+            kind = "launcher_exited" if helper.number == _LAUNCHER else "ran"
+            channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
+            return
+        rank = self._ranks.pop(pid)
+        channel.send(self._peer, "exited", rank=rank, error=self._errors.pop(pid, ""), at=at, **how)
+        standin_of_rank = self._standins.pop(rank, None)
+        if code == 0 and standin_of_rank is not None and self._door:
+            # Of a failure the launcher is not told: it would cut off the other ranks before their grace is over.
+            self._door.answer(standin_of_rank, "exited 0")
 
     def _do_terminate(self, _message: dict[str, Any]) -> None:
-        descendants.signal_all(signal.SIGTERM)
+        self._tasks = {}
+        # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
+        spared = list(self._helpers) if self._start.get("by_launcher") else []
+        descendants.signal_all(signal.SIGTERM, spared)
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
         descendants.signal_all(signal.SIGKILL)
 
     def _do_empty(self, message: dict[str, Any]) -> None:
+        self._let_launcher_end()
         ended, survivors = descendants.end_all(message["grace_s"])
         at = time.monotonic()
         for pid, wait_status in ended:
@@ -179,8 +323,31 @@ class Agent:
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=survivors)
 
+    def _let_launcher_end(self) -> None:
+        """Tell the stand-ins that their ranks are gone: their launcher ends by itself, sooner than if it is told."""
+        for caller in self._standins.values():
+            if self._door:
+                self._door.answer(caller, "exited 1")
+        self._standins = {}
+        deadline = time.monotonic() + _LAUNCHER_END_S
+        while self._start.get("by_launcher") and self._helpers and time.monotonic() < deadline:
+            self._poller.poll(20)
+            self._tell_exits()
+
     def _remove_scratch(self) -> None:
         scratch.remove(self._scratch)
+
+
+_LAUNCHER = 0
+"""The number of the launcher among the helpers; commands of other nodes have those that the supervisor gave them."""
+
+
+class _Helper:
+    """A process that is no rank."""
+
+    def __init__(self, number: int, process: processes.Started) -> None:
+        self.number = number
+        self.process = process
 
 
 def _without(unset: list[str]) -> dict[str, str]:

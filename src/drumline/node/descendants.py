@@ -10,6 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 def of(pid: int) -> list[int]:
@@ -23,9 +27,12 @@ def of(pid: int) -> list[int]:
     return found
 
 
-def signal_all(number: int) -> int:
-    """Send a signal to everything below this process; how many there were."""
+def signal_all(number: int, spared: Collection[int] = ()) -> int:
+    """Send a signal to everything below this process but ``spared`` and what is below them; how many there were."""
     below = of(os.getpid())
+    if spared:
+        left_alone = {other for pid in spared for other in (pid, *of(pid))}
+        below = [pid for pid in below if pid not in left_alone]
     for pid in below:
         try:
             os.kill(pid, number)

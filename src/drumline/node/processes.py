@@ -9,16 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 from drumline.node import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 """Exit codes of a program that could not be started, as shells have them."""
+
+
+_CONNECT_TIMEOUT_S = 10.0
 
 
 class Started:
@@ -35,9 +39,20 @@ class Started:
 
 
 def start(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str, log: str, cores: Sequence[int]
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    cores: Sequence[int],
+    log: str = "",
+    back: tuple[str, int, str] | None = None,
 ) -> Started:
-    """Fork, and become ``argv`` in the child. Raises OSError when not even that is possible."""
+    """
+    Fork, and become ``argv`` in the child. Raises OSError when not even that is possible.
+
+    Output goes to ``log``, or the three streams to (address, port, token) in ``back``, over one connection for input
+    and output and one for errors.
+    """
     reader, writer = os.pipe()
     agent = os.getpid()
     pid = os.fork()
@@ -45,7 +60,7 @@ def start(
         os.close(writer)
         return Started(pid, reader)
     try:
-        _become(argv, env, cwd, log, cores, agent)
+        _become(argv, env, cwd, cores, agent, lambda: _connect(back) if back else _open(log))
     except (OSError, ValueError) as error:
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
         os.write(writer, _words(error, argv, cwd, log).encode())
@@ -55,24 +70,43 @@ def start(
 
 
 def _become(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, log: str, cores: Sequence[int], agent: int
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    cores: Sequence[int],
+    agent: int,
+    set_streams: Callable[[], None],
 ) -> None:
     # A session of its own, so that no terminal and no stranger's signal reaches it.
     os.setsid()
     kernel.die_with_parent(signal.SIGKILL, agent)
     _restore_signals()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    # Straight to the file: a pipe that nobody empties would block training.
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(nothing, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    set_streams()
     os.chdir(cwd)
     if cores:
         # Cores that are not there, as in a smaller container, are no reason not to train.
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, cores)
     os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
+
+
+def _open(log: str) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    # Straight to the file: a pipe that nobody empties would block training.
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+
+
+def _connect(back: tuple[str, int, str]) -> None:
+    address, port, token = back
+    for number, targets in ((b"1", (0, 1)), (b"2", (2,))):
+        with socket.create_connection((address, port), _CONNECT_TIMEOUT_S) as peer:
+            peer.settimeout(None)
+            peer.sendall(token.encode() + number)
+            for target in targets:
+                os.dup2(peer.fileno(), target)
 
 
 def _restore_signals() -> None:
@@ -85,6 +119,6 @@ def _restore_signals() -> None:
 def _words(error: OSError | ValueError, argv: Sequence[str], cwd: str, log: str) -> str:
     if isinstance(error, ValueError):
         return f"could not start {argv[0]!r}: {error}"
-    if error.filename in (cwd, log):
+    if error.filename and error.filename in (cwd, log):
         return f"{error.strerror}: {error.filename}"
     return f"could not start {argv[0]!r}: {error.strerror}"

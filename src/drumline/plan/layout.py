@@ -11,6 +11,9 @@ from drumline.contract.plan import address_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from drumline.contract.mpi import Mpi
+    from drumline.contract.plan import Launcher
+
 
 class Process(NamedTuple):
     """One rank. ``env`` is what this distribution adds for it, coordinates included."""
@@ -28,6 +31,9 @@ class Process(NamedTuple):
     argv: tuple[str, ...] = ()
     """Its own program, with late-bound names; empty: the job's command."""
 
+    holds_core: bool = True
+    """Whether it counts among the cores that the job holds; not what waits for others most of the time."""
+
 
 class Layout(NamedTuple):
     processes: tuple[Process, ...]
@@ -39,6 +45,33 @@ class Layout(NamedTuple):
     """Variables that a user cannot set: a job with two ranks 0 hangs."""
 
     warnings: tuple[str, ...] = ()
+    launcher: Launcher | None = None
+    """What starts the ranks, if it is not the agents."""
+
+    slots: int = 0
+    """Ranks that a launcher in the command starts on each node; 0: the processes of this layout are all there are."""
+
+    remote_shell: bool = False
+    """Whether ``ssh`` in a process reaches the other nodes."""
+
+    host_file: str = ""
+    """As ``Plan.host_file``."""
+
+    before: tuple[str, ...] = ()
+    """A program that becomes the job's command, which is given as its last arguments."""
+
+    whole_nodes: bool = False
+    """Whether its processes have others to run for them, on all GPUs of their node."""
+
+
+class RaySettings(NamedTuple):
+    """``distribution`` of a Ray job. None: a free port."""
+
+    port: int | None = None
+    include_dashboard: bool = False
+    dashboard_port: int | None = None
+    head_args: tuple[str, ...] = ()
+    worker_args: tuple[str, ...] = ()
 
 
 class Request(NamedTuple):
@@ -46,11 +79,25 @@ class Request(NamedTuple):
 
     node_count: int
     process_count_per_node: int | None = None
+    job: str = ""
+    """The job's name."""
+
+    gpu_counts: tuple[int, ...] = ()
+    """Of each node; empty: not known."""
+
     worker_count: int | None = None
     parameter_server_count: int | None = None
     chief: bool = False
     evaluator: bool = False
     once: bool = False
+    ray: RaySettings = RaySettings()
+    mpi_mode: str = "launcher"
+    mpi: Mpi | None = None
+    """The MPI that the nodes have; None: none, or nobody asked."""
+
+    nodes_share_machine: bool = False
+    is_crowded: bool = False
+    """Whether some node has fewer cores than ranks, or shares them with other nodes."""
 
 
 def log_name(process: int, process_count: int) -> str:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
-    from drumline.plan.layout import Layout
+    from drumline.contract.mpi import Mpi
+    from drumline.plan.layout import Layout, Request
     from drumline.spec.command import Command
 
 GRACE_S = 30.0
@@ -39,6 +40,12 @@ class Site(NamedTuple):
     """PATH of whoever submits."""
 
     mlflow_uri: str
+    mpi: Mpi | None = None
+    """The MPI of the nodes; None: there is none, or the job needs none."""
+
+    shares_machine: bool = False
+    """Whether all nodes are one machine."""
+
     in_place: str = ""
     """The ranks' working folder when it is not a snapshot's copy."""
 
@@ -52,12 +59,13 @@ def plan_job(job: Command, site: Site) -> Plan:
     check_name(name)
     request = request_of(job)
     distribution = distribution_of(job)
-    layout = table.lay_out(distribution, request)
+    layout = table.lay_out(distribution, _at(site, request))
     given = values.of(job, site.folder)
     user_env, user_warnings = _user_env(job, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
     named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri)
+    hosts = {"DRUMLINE_HOSTFILE": site.folder.hosts} if layout.host_file else {}
     common = environment.of_nodes(request.node_count)
     if request.node_count > 1:
         common.update(environment.master_node(layout))
@@ -65,10 +73,10 @@ def plan_job(job: Command, site: Site) -> Plan:
         job=name,
         engine=site.engine,
         distribution=distribution,
-        argv=site.argv or _shell(_command(job, given)),
+        argv=(*layout.before, *(site.argv or _shell(_command(job, given)))),
         cwd=site.in_place or site.folder.code,
         env={**common, **layout.env},
-        user_env={**named, **_data_env(given), **_path(site), **user_env},
+        user_env={**named, **_data_env(given), **_path(site), **hosts, **user_env},
         unset=environment.UNSET,
         nodes=nodes,
         ports=dict(layout.ports),
@@ -76,7 +84,11 @@ def plan_job(job: Command, site: Site) -> Plan:
         timeout_s=timeout_of(job),
         copies=given.copies,
         folders=given.folders,
-        cores_wanted=sum(1 for process in layout.processes if process.awaited),
+        launcher=layout.launcher,
+        remote_shell=layout.remote_shell,
+        host_file=layout.host_file,
+        cores_wanted=layout.slots * request.node_count
+        or sum(process.holds_core for process in layout.processes),
         warnings=(
             *unhonoured.warnings(job, site.interpreter),
             *layout.warnings,
@@ -85,29 +97,51 @@ def plan_job(job: Command, site: Site) -> Plan:
     )
 
 
+def _at(site: Site, request: Request) -> Request:
+    """The request, with what is known of the nodes."""
+    per_node = request.process_count_per_node or 1
+    shapes = site.shapes[: request.node_count]
+    shared = site.shares_machine and request.node_count > 1
+    crowded = shared or any(len(shape.cores) < per_node for shape in shapes)
+    return request._replace(
+        job=site.folder.name,
+        gpu_counts=tuple(shape.gpu_count for shape in shapes),
+        mpi=site.mpi,
+        nodes_share_machine=shared,
+        is_crowded=crowded,
+    )
+
+
 def node_count(job: Command) -> int:
     """How many nodes to ask an engine for. Raises PlanError."""
     return request_of(job).node_count
 
 
-def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], count: int) -> tuple[NodeTask, ...]:
+def needs_mpi(job: Command) -> bool:
+    """Whether somebody has to look which MPI there is."""
+    return distribution_of(job) == "mpi" and settings_of(job).get("mpi") != "environment"
+
+
+def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tuple[NodeTask, ...]:
     tasks = []
-    for node in range(count):
+    for node in range(node_count):
         mine = [process for process in layout.processes if process.node == node]
-        shape = NodeShape(shapes[node].cores, min(shapes[node].gpu_count, len(mine)))
+        count = max(len(mine), layout.slots)
+        gpus = shapes[node].gpu_count
+        shape = NodeShape(shapes[node].cores, gpus if layout.whole_nodes else min(gpus, count))
         ranks = tuple(
             RankTask(
                 rank=process.rank,
                 local_rank=process.local_rank,
                 label=process.label,
                 log=process.log,
-                env={**environment.of_rank(process, count), **process.env},
+                env={**environment.of_rank(process, node_count), **process.env},
                 awaited=process.awaited,
                 argv=process.argv,
             )
             for process in mine
         )
-        env = environment.of_node(node, shape, len(mine))
+        env = environment.of_node(node, shape, count)
         tasks.append(NodeTask(node, shape.cores, shape.gpu_count, env, ranks))
     return tuple(tasks)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
-from drumline.plan.layout import Request
+from drumline.plan.layout import RaySettings, Request
 
 if TYPE_CHECKING:
     from drumline.spec.command import Command
@@ -16,6 +16,7 @@ MOST_PROCESSES = 1024
 """On one node."""
 
 MOST_RANKS = 16384
+MOST_PORT = 65535
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 
@@ -51,7 +52,9 @@ def request_of(job: Command) -> Request:
         parameter_server_count=getattr(job.distribution, "parameter_server_count", None),
         chief=bool(settings.get("chief")),
         evaluator=bool(settings.get("evaluator")),
+        ray=_ray_of(job.distribution),
         once=bool(settings.get("once")),
+        mpi_mode=str(settings.get("mpi") or "launcher").lower(),
     )
     wrong = [
         f"{field}: {value} is not between {least} and {most}"
@@ -60,8 +63,15 @@ def request_of(job: Command) -> Request:
             ("distribution.process_count_per_instance", request.process_count_per_node, 1, MOST_PROCESSES),
             ("distribution.worker_count", request.worker_count, 1, MOST_NODES),
             ("distribution.parameter_server_count", request.parameter_server_count, 0, MOST_NODES),
+            ("distribution.port", request.ray.port, 1, MOST_PORT),
+            ("distribution.dashboard_port", request.ray.dashboard_port, 1, MOST_PORT),
         )
         if value is not None and not least <= value <= most
+    ]
+    wrong += [
+        f"drumline.{task}: only distribution: {{type: tensorflow}} has such a task"
+        for task in ("chief", "evaluator")
+        if settings.get(task) and distribution_of(job) != "tensorflow"
     ]
     timeout = timeout_of(job)
     if timeout is not None and timeout <= 0:
@@ -74,6 +84,35 @@ def request_of(job: Command) -> Request:
     if wrong:
         raise PlanError("; ".join(wrong))
     return request
+
+
+def _ray_of(distribution: Any) -> RaySettings:
+    """Raises PlanError."""
+    if getattr(distribution, "address", None):
+        raise PlanError(
+            "distribution.address: joining a Ray cluster that is there already is not supported",
+            "leave it out, and the job's nodes become a cluster",
+        )
+    return RaySettings(
+        port=getattr(distribution, "port", None),
+        include_dashboard=bool(getattr(distribution, "include_dashboard", None)),
+        dashboard_port=getattr(distribution, "dashboard_port", None),
+        head_args=_words(distribution, "head_node_additional_args"),
+        worker_args=_words(distribution, "worker_node_additional_args"),
+    )
+
+
+def _words(distribution: Any, field: str) -> tuple[str, ...]:
+    """A field as a shell would split it, which expands nothing. Raises PlanError."""
+    import shlex
+
+    try:
+        words = tuple(shlex.split(getattr(distribution, field, None) or ""))
+    except ValueError as error:
+        raise PlanError(f"distribution.{field}: {str(error).lower()}") from error
+    if any("\0" in word for word in words):
+        raise PlanError(f"distribution.{field}: an argument cannot hold a zero byte")
+    return words
 
 
 def timeout_of(job: Command) -> float | None:

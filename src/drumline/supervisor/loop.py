@@ -13,6 +13,7 @@ from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
+from drumline.supervisor import words
 from drumline.supervisor.agents import Agents
 
 if TYPE_CHECKING:
@@ -44,7 +45,13 @@ class Loop:
             for node in plan.nodes
             for task in node.ranks
         }
-        self._policy = p.Policy(members, len(plan.nodes), grace_s=plan.grace_s, timeout_s=plan.timeout_s)
+        self._policy = p.Policy(
+            members,
+            len(plan.nodes),
+            grace_s=plan.grace_s,
+            timeout_s=plan.timeout_s,
+            launcher=plan.launcher.name if plan.launcher else "",
+        )
         self._folder = folder
         self._plan = plan
         self._nodes = nodes
@@ -58,6 +65,10 @@ class Loop:
         self._timers: dict[str, float] = {}
         self._facts: dict[str, str] = {"interface": nodes.interface}
         self._probe_port = 0
+        self._commands = 0
+        self._asked: dict[int, tuple[int, int, int]] = {}
+        """Commands that run: number to (the node that asked, its caller, the node that runs it)."""
+
         self._end: p.Finish | None = None
 
     def run(self) -> p.Finish:
@@ -184,6 +195,67 @@ class Loop:
     def _on_leaving(self, node: int, message: dict[str, Any]) -> None:
         self._lose(node, "left: " + message["reason"])
 
+    # What programs of the job ask for: a command on another node, and the launcher of ranks.
+
+    def _on_shell(self, node: int, message: dict[str, Any]) -> None:
+        """A program on that node asks for a command on another; the two nodes' agents know it by a number of ours."""
+        target = self._node_of(message["host"], node)
+        if target is None:
+            self._agents.send(node, "ran", caller=message["caller"], not_ours=True, code=255, signal=None)
+            return
+        self._commands += 1
+        self._asked[self._commands] = (node, message["caller"], target)
+        content = {name: message[name] for name in ("address", "port", "token", "command")}
+        if not self._agents.send(target, "run", id=self._commands, **content):
+            self._on_ran(
+                target, {"id": self._commands, "code": 255, "signal": None, "error": "the node is gone"}
+            )
+
+    def _node_of(self, host: str, asking: int) -> int | None:
+        """The node of that address; None when it is none of the job's."""
+        if host == "localhost":
+            return asking
+        addresses = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
+        return addresses.get(host)
+
+    def _on_ran(self, node: int, message: dict[str, Any]) -> None:
+        asked = self._asked.pop(message["id"], None)
+        if asked is None:
+            return
+        asking, caller, _ = asked
+        how = {"code": message["code"], "signal": message["signal"]}
+        self._agents.send(asking, "ran", caller=caller, not_ours=False, **how)
+        if self._plan.launcher is not None and message["code"] != 0:
+            what = f"the daemon of {self._plan.launcher.name} on node {node}"
+            delay_s = 0.0 if _code(message) > 128 else p.BROKEN_DELAY_S
+            self._happen(p.Broken(node, words.helper_ended(what, message), _code(message), delay_s))
+
+    def _on_hung_up(self, node: int, message: dict[str, Any]) -> None:
+        for number, (asking, caller, target) in self._asked.items():
+            if (asking, caller) == (node, message["caller"]):
+                self._agents.send(target, "hang_up", id=number)
+
+    def _on_launcher_exited(self, node: int, message: dict[str, Any]) -> None:
+        name = self._plan.launcher.name if self._plan.launcher else "the launcher"
+        ended_well = message["code"] == 0
+        reason = "" if ended_well else words.helper_ended(name, message) + self._last_words()
+        killed = message["signal"] is not None
+        self._happen(p.LauncherEnded(node, reason, _code(message), killed))
+
+    def _last_words(self) -> str:
+        log = os.path.join(self._folder.path, self._plan.launcher.log) if self._plan.launcher else ""
+        return words.last_words(log)
+
+    def _on_abandoned(self, node: int, message: dict[str, Any]) -> None:
+        name = self._plan.launcher.name if self._plan.launcher else "the launcher"
+        reason = f"{name} ended rank {message['rank']} on node {node}"
+        self._happen(p.Broken(node, reason + self._last_words(), 1, p.ABANDONED_DELAY_S))
+
+    def _on_misplaced(self, node: int, message: dict[str, Any]) -> None:
+        name = self._plan.launcher.name if self._plan.launcher else "the launcher"
+        reason = f"{name} started rank {message['rank']} on node {node}, where it does not belong"
+        self._happen(p.Broken(node, reason, 1))
+
     # What the policy says.
 
     def _do(self, instruction: p.Instruction) -> None:
@@ -193,13 +265,18 @@ class Loop:
         for task in self._plan.nodes:
             names = [name for name, node in self._plan.ports.items() if node == task.node]
             probe = task.node == 0 and len(self._plan.nodes) > 1
-            self._agents.send(task.node, "prepare", ports=names, probe=probe)
+            self._agents.send(task.node, "prepare", ports=names, probe=probe, door=self._has_doors())
+
+    def _has_doors(self) -> bool:
+        return self._plan.launcher is not None or self._plan.remote_shell
 
     def _do_reach(self, _: p.Reach) -> None:
         for task in self._plan.nodes[1:]:
             self._agents.send(task.node, "reach", address=self._facts["node_0"], port=self._probe_port)
 
     def _do_startranks(self, _: p.StartRanks) -> None:
+        if self._plan.host_file:
+            self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
         for node in self._plan.nodes:
             ranks = [
                 {
@@ -217,7 +294,20 @@ class Loop:
                 cwd=self._plan.cwd,
                 unset=self._plan.unset,
                 cores=node.cores,
+                node_env=self._plan.node_environment(node, self._facts) if self._has_doors() else {},
+                by_launcher=self._plan.launcher is not None,
+                launcher=self._launcher() if node.node == 0 else None,
             )
+
+    def _launcher(self) -> dict[str, Any] | None:
+        launcher = self._plan.launcher
+        if launcher is None:
+            return None
+        return {
+            "argv": [bind(word, self._facts) for word in launcher.argv],
+            "env": {name: bind(value, self._facts) for name, value in launcher.env.items()},
+            "log": os.path.join(self._folder.path, launcher.log),
+        }
 
     def _do_allrunning(self, _: p.AllRunning) -> None:
         self._record(e.JobRunning(time.time()))
@@ -264,6 +354,11 @@ class Loop:
             # A full disk must not end a job that may yet write its result elsewhere.
             with contextlib.suppress(OSError):
                 print(f"could not record {event}: {error}", file=sys.stderr, flush=True)
+
+
+def _code(how: dict[str, Any]) -> int:
+    """As a shell has it; 1 for what did not start, or ended well too early."""
+    return 128 + int(how["signal"]) if how["signal"] else int(how["code"] or 1)
 
 
 def _wall(at: float) -> float:

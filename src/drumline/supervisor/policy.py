@@ -24,6 +24,24 @@ EMPTY_TIMEOUT_S = 5.0
 LEFTOVER_GRACE_S = 1.0
 """For what ranks leave behind when they end by themselves."""
 
+BROKEN_DELAY_S = 0.3
+"""When a launcher gives up, a rank's own failure may be the reason and still on its way; that would tell more."""
+
+ABANDONED_DELAY_S = 3.0
+"""When a launcher ends a rank, it is about to say why, and to end."""
+
+LOST_DAEMON_CODE = 195
+"""
+With which Open MPI ends a rank that lost its daemon, which is a consequence of something else: -61.
+Source: pmix_common.h, PMIX_ERR_LOST_CONNECTION.
+"""
+
+LAUNCHER_TIMEOUT_S = 60.0
+"""For a launcher to ask for all its ranks."""
+
+LAUNCHER_END_S = 5.0
+"""For a launcher to end after its ranks."""
+
 CANCELED_CODE = 130
 TIMEOUT_CODE = 124
 NODE_LOST_CODE = 1
@@ -64,6 +82,28 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Broken(NamedTuple):
+    """
+    Something that the ranks need has ended; ``reason`` is a sentence, ``code`` the job's exit code.
+
+    ``delay_s``: how long a better reason is waited for.
+    """
+
+    node: int
+    reason: str
+    code: int
+    delay_s: float = BROKEN_DELAY_S
+
+
+class LauncherEnded(NamedTuple):
+    """``reason``: empty when it ended well. ``killed``: it did not end by itself."""
+
+    node: int
+    reason: str
+    code: int
+    killed: bool = False
+
+
 class Emptied(NamedTuple):
     node: int
     survivors: tuple[int, ...]
@@ -80,7 +120,19 @@ class Elapsed(NamedTuple):
     timer: str
 
 
-Happening = RankExited | Joined | Prepared | Reached | Started | Lost | Emptied | Canceled | Elapsed
+Happening = (
+    RankExited
+    | Joined
+    | Prepared
+    | Reached
+    | Started
+    | Lost
+    | Broken
+    | LauncherEnded
+    | Emptied
+    | Canceled
+    | Elapsed
+)
 
 
 # What is to be done.
@@ -133,7 +185,10 @@ Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Emp
 
 
 class Policy:
-    """``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit."""
+    """
+    ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
+    ``launcher``: the name of what starts the ranks; empty: the agents do.
+    """
 
     def __init__(
         self,
@@ -142,10 +197,17 @@ class Policy:
         *,
         grace_s: float,
         timeout_s: float | None = None,
+        launcher: str = "",
     ) -> None:
         self._members = members
         self._grace_s = grace_s
         self._timeout_s = timeout_s
+        self._launcher = launcher
+        self._launcher_runs = bool(launcher)
+        self._broken: Broken | None = None
+        self._settled = False
+        """Whether a failure from now on is a consequence of what broke."""
+
         self._phase = "joining"
         self._expected = set(range(node_count))
         self._nodes = set(range(node_count))
@@ -201,6 +263,8 @@ class Policy:
         timers: list[Instruction] = []
         if self._timeout_s is not None:
             timers.append(SetTimer("limit", self._timeout_s))
+        if self._launcher:
+            timers.append(SetTimer("launcher", LAUNCHER_TIMEOUT_S))
         return [StartRanks(), *timers]
 
     def _on_started(self, event: Started) -> list[Instruction]:
@@ -212,6 +276,10 @@ class Policy:
 
     def _on_rankexited(self, event: RankExited) -> list[Instruction]:
         self._exited[event.rank] = event
+        if self._is_consequence(event):
+            name = words.failed(self._label(event), event)
+            reason = f"{name}: it lost the daemon of {self._launcher}"
+            return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
         if event.code != 0:
             self._failures.append(event)
         if self._phase in ("stopping", "emptying"):
@@ -221,16 +289,45 @@ class Policy:
             return self._stop(words.failed(self._label(event), event))
         return self._complete_when_done()
 
+    def _is_consequence(self, event: RankExited) -> bool:
+        """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
+        if not self._launcher or event.code == 0 or self._phase not in ("starting", "running"):
+            return False
+        return self._settled or event.code == LOST_DAEMON_CODE
+
     def _complete_when_done(self) -> list[Instruction]:
         if any(member.awaited and rank not in self._exited for rank, member in self._members.items()):
             return []
-        count = len(self._members)
-        awaited = sum(member.awaited for member in self._members.values())
-        reason = words.completed(awaited, count - awaited)
-        self._end = Finish(status.COMPLETED, 0, reason)
-        if len(self._exited) < count:
+        awaited = [member.label for member in self._members.values() if member.awaited]
+        left = [member.label for rank, member in self._members.items() if rank not in self._exited]
+        self._end = Finish(status.COMPLETED, 0, words.completed(awaited, left))
+        if left:
             return self._stop("the ranks that were waited for are done")
+        if self._launcher_runs:
+            # It ends by itself, now that it has nothing to wait for, and tidies up.
+            return [SetTimer("launcher end", LAUNCHER_END_S)]
         return self._empty(LEFTOVER_GRACE_S)
+
+    def _on_broken(self, event: Broken) -> list[Instruction]:
+        if self._phase not in ("starting", "running") or self._end is not None:
+            return []
+        if self._broken is not None and event.delay_s >= self._broken.delay_s:
+            return []
+        self._broken, self._settled = event, False
+        if event.delay_s == 0:
+            return self._fail(Finish(status.FAILED, event.code, event.reason, node=event.node))
+        return [SetTimer("settled", BROKEN_DELAY_S), SetTimer("broken", event.delay_s)]
+
+    def _on_launcherended(self, event: LauncherEnded) -> list[Instruction]:
+        self._launcher_runs = False
+        if self._phase not in ("starting", "running"):
+            return []
+        if self._end is not None:
+            return self._empty(LEFTOVER_GRACE_S)
+        reason = event.reason or f"{self._launcher} ended before its ranks"
+        return self._on_broken(
+            Broken(event.node, reason, event.code, 0.0 if event.killed else BROKEN_DELAY_S)
+        )
 
     def _on_lost(self, event: Lost) -> list[Instruction]:
         self._nodes.discard(event.node)
@@ -245,7 +342,7 @@ class Policy:
     def _on_canceled(self, event: Canceled) -> list[Instruction]:
         if self._phase == "stopping" and event.at_once:
             return self._kill()
-        if self._phase in ("stopping", "emptying"):
+        if self._phase in ("stopping", "emptying") or self._end is not None:
             return []
         self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
         stop = self._stop(f"canceled by {event.by}")
@@ -266,7 +363,20 @@ class Policy:
             what = ", ".join(f"node {node}" for node in missing)
             reason = f"{what} did not answer within {JOIN_TIMEOUT_S:.0f} s"
             return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
-        if event.timer == "limit" and self._phase in ("starting", "running"):
+        if event.timer == "settled":
+            self._settled = self._broken is not None
+        if event.timer == "broken" and self._broken is not None and self._phase in ("starting", "running"):
+            broken = self._broken
+            return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
+        if event.timer == "launcher" and self._phase == "starting":
+            missing = ", ".join(
+                self._members[rank].label for rank in sorted(self._members.keys() - self._started)
+            )
+            reason = f"{self._launcher} did not start rank {missing} within {LAUNCHER_TIMEOUT_S:.0f} s"
+            return self._fail(Finish(status.FAILED, 1, reason, node=0))
+        if event.timer == "launcher end" and self._phase in ("starting", "running"):
+            return self._empty(0.0)
+        if event.timer == "limit" and self._phase in ("starting", "running") and self._end is None:
             reason = f"it ran into its time limit of {self._timeout_s:g} s"
             self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
             return self._stop(reason)
@@ -328,5 +438,8 @@ class Policy:
         return [
             rank
             for rank, member in self._members.items()
-            if member.node in nodes and rank not in self._exited
+            # With a launcher, a rank that was not started by now will not be: agents refuse it.
+            if member.node in nodes
+            and rank not in self._exited
+            and (not self._launcher or rank in self._started)
         ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from drumline.contract.events import RankExited
 
 _MEANINGS = {
@@ -37,15 +39,44 @@ def failed(label: str, exit_: RankExited) -> str:
     return f"{who} exited with code {code}"
 
 
-def completed(rank_count: int, server_count: int) -> str:
-    """``all 4 ranks ended with exit code 0``. Parameter servers are ended by us, which is no failure."""
-    said = "its only rank" if rank_count == 1 else f"all {rank_count} ranks"
-    if server_count:
-        said = "its only worker" if rank_count == 1 else f"all {rank_count} workers"
-    said += " ended with exit code 0"
-    if server_count == 1:
-        return said + "; the parameter server was then stopped"
-    return said + (f"; the {server_count} parameter servers were then stopped" if server_count else "")
+def completed(awaited: Sequence[str], stopped: Sequence[str]) -> str:
+    """
+    Which ranks ended by themselves and which were then ended by us, which is no failure; both by label.
+
+    >>> completed(["0", "1", "2", "3"], [])
+    'all 4 ranks ended with exit code 0'
+    >>> completed(["chief"], ["0", "1", "ps0"])
+    'the chief ended with exit code 0; the 2 workers and the parameter server were then stopped'
+    """
+    said = f"{_ended(awaited, stopped)} ended with exit code 0"
+    if not stopped:
+        return said
+    verb = "was" if len(stopped) == 1 else "were"
+    return f"{said}; {_listing(stopped)} {verb} then stopped"
+
+
+def _ended(awaited: Sequence[str], stopped: Sequence[str]) -> str:
+    if any(not label.isdigit() for label in awaited):
+        return _listing(sorted(awaited, key=str.isdigit))
+    roles = {_role(label) for label in stopped}
+    what = "worker" if roles - {"Ray node"} else "rank"
+    return f"its only {what}" if len(awaited) == 1 else f"all {len(awaited)} {what}s"
+
+
+def _listing(labels: Sequence[str]) -> str:
+    """``the chief and the 2 workers``, in the order of the labels."""
+    roles = [_role(label) for label in labels]
+    said = []
+    for role in dict.fromkeys(roles):
+        count = roles.count(role)
+        said.append(f"the {role}" if count == 1 else f"the {count} {role}s")
+    return " and ".join((", ".join(said[:-1]), said[-1])) if len(said) > 1 else said[0]
+
+
+def _role(label: str) -> str:
+    """What a person calls a rank of that label."""
+    role = label.rstrip("0123456789")
+    return {"": "worker", "ps": "parameter server", "ray": "Ray node"}.get(role, role)
 
 
 def signal_words(number: int) -> str:
@@ -65,3 +96,27 @@ def others_stopped(count: int) -> str:
     return (
         "; the other rank was then stopped" if count == 1 else f"; the other {count} ranks were then stopped"
     )
+
+
+def helper_ended(what: str, how: dict[str, Any]) -> str:
+    """How a program that is no rank ended: ``mpirun exited with code 213``."""
+    if how["error"]:
+        return f"{what} did not start: {how['error']}"
+    return (
+        f"{what} was ended by {signal_words(how['signal'])}"
+        if how["signal"]
+        else f"{what} exited with code {how['code']}"
+    )
+
+
+def last_words(log: str) -> str:
+    """``: its last line that says something``, or where to look; of a launcher's log, which is mostly frames."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 16384))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.strip(" =") for line in lines if line.strip(" -=*")]
+    return f" ({said[0][:200]} ... see {log})" if said else ""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from planning import environments, plan
+from planning import FACTS, environments, plan
 
 from drumline.contract.errors import PlanError
 
@@ -42,6 +42,23 @@ PYTORCH = {
     "LOCAL_WORLD_SIZE",
     "NODE_RANK",
     "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "JAX_COORDINATOR_ADDRESS",
+    "JAX_NUM_PROCESSES",
+    "JAX_PROCESS_ID",
+}
+TORCHRUN = {
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_NPROC_PER_NODE",
 }
 TWO_BY_TWO = {"type": "pytorch", "process_count_per_instance": 2}
 
@@ -57,9 +74,24 @@ def test_a_single_node_has_no_batch_variables():
     assert set(variables) == EVERY_RANK | PYTORCH
 
 
+@pytest.mark.parametrize(
+    "distribution", [{"type": "pytorch", "process_count_per_instance": 1}, {"type": "pytorch"}]
+)
+def test_one_process_a_node_of_pytorch_may_be_a_torchrun(distribution):
+    for variables in environments(plan(distribution=distribution)).values():
+        assert set(variables) == EVERY_RANK | SEVERAL_NODES | PYTORCH | TORCHRUN
+
+
 def test_every_task_of_tensorflow_sees_exactly_this():
     for variables in environments(plan(distribution={"type": "tensorflow", "worker_count": 2})).values():
         assert set(variables) == EVERY_RANK | SEVERAL_NODES | {"TF_CONFIG"}
+
+
+def test_every_process_of_ray_sees_exactly_this():
+    seen = environments(plan(distribution={"type": "ray"}), {**FACTS, "ray_port": "6379"})
+    for variables in seen.values():
+        assert set(variables) == EVERY_RANK | SEVERAL_NODES | {"RAY_ADDRESS"}
+    assert {one["RAY_ADDRESS"] for one in seen.values()} == {"10.0.0.4:6379"}
 
 
 def test_a_job_without_distribution_on_one_node_sees_no_rank_at_all():
@@ -68,7 +100,8 @@ def test_a_job_without_distribution_on_one_node_sees_no_rank_at_all():
 
 def test_a_job_without_distribution_on_several_nodes_sees_its_node():
     made = plan(nodes=2)
-    expected = EVERY_RANK | SEVERAL_NODES | {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"}
+    coordinates = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"}
+    expected = EVERY_RANK | SEVERAL_NODES | coordinates | TORCHRUN
     assert set(environments(made)[1]) == expected
     assert any("there is no distribution" in warning for warning in made.warnings)
 
@@ -83,6 +116,53 @@ def test_the_coordinates_of_each_of_two_by_two_ranks():
         ("3", "1", "1", "1", "4", "2"),
     ]
     assert {(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in seen.values()} == {("10.0.0.4", "6105")}
+
+
+def test_the_names_of_torchrun_say_the_same():
+    seen = environments(plan(distribution=TWO_BY_TWO))
+    same = {"ROLE_RANK": "RANK", "ROLE_WORLD_SIZE": "WORLD_SIZE", "GROUP_RANK": "NODE_RANK"}
+    for one in seen.values():
+        assert {name: one[name] for name in same} == {name: one[other] for name, other in same.items()}
+        assert one["TORCHELASTIC_RUN_ID"] == "calm_drum"
+        assert (one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_MAX_RESTARTS"]) == ("0", "0")
+        assert (one["GROUP_WORLD_SIZE"], one["ROLE_NAME"]) == ("2", "default")
+
+
+def test_nobody_is_promised_a_store_that_torchrun_would_hold():
+    """With TORCHELASTIC_USE_AGENT_STORE rank 0 would connect to MASTER_PORT and not listen there."""
+    assert "TORCHELASTIC_USE_AGENT_STORE" not in environments(plan(distribution=TWO_BY_TWO))[0]
+
+
+def test_the_names_of_jax_are_those_of_the_same_ranks():
+    seen = environments(plan(distribution=TWO_BY_TWO))
+    names = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+    assert [tuple(seen[rank][name] for name in names) for rank in range(4)] == [
+        ("10.0.0.4:6106", "4", str(rank)) for rank in range(4)
+    ]
+
+
+@pytest.mark.parametrize("distribution", [None, {"type": "pytorch"}])
+@pytest.mark.parametrize(("gpus", "per_node"), [(0, "1"), (1, "1"), (8, "8")])
+def test_a_torchrun_starts_a_rank_for_each_gpu_of_its_node(distribution, gpus, per_node):
+    made = plan(distribution=distribution, gpus=gpus)
+    seen = environments(made, {**FACTS, "gpus_0": "", "gpus_1": ""})
+    names = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NPROC_PER_NODE")
+    assert [tuple(seen[rank][name] for name in names) for rank in (0, 1)] == [
+        ("2", "0", "10.0.0.4", "6105", per_node),
+        ("2", "1", "10.0.0.4", "6105", per_node),
+    ]
+    assert [node.gpu_count for node in made.nodes] == [gpus, gpus]
+
+
+def test_a_users_word_to_torchrun_wins():
+    made = plan(environment_variables={"PET_NPROC_PER_NODE": 2, "PET_MAX_RESTARTS": 3})
+    variables = environments(made)[1]
+    assert (variables["PET_NPROC_PER_NODE"], variables["PET_MAX_RESTARTS"]) == ("2", "3")
+
+
+def test_a_launcher_in_the_command_of_each_node_is_not_told_that_there_is_another():
+    """Lightning starts no ranks of its own where it sees one of these."""
+    assert not {"LOCAL_RANK", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"} & set(environments(plan())[0])
 
 
 def test_the_names_of_azure_and_batch():
@@ -172,9 +252,9 @@ def test_gpus_are_named_only_where_there_are_some():
     assert [seen[rank]["CUDA_VISIBLE_DEVICES"] for rank in range(4)] == ["0,1", "0,1", "2,3", "2,3"]
 
 
-def test_a_rank_needs_no_more_gpus_than_there_are_ranks():
-    made = plan(distribution={"type": "pytorch"}, gpus=8)
-    assert [node.gpu_count for node in made.nodes] == [1, 1]
+def test_ranks_need_no_more_gpus_than_there_are_ranks():
+    assert [node.gpu_count for node in plan(distribution=TWO_BY_TWO, gpus=8).nodes] == [2, 2]
+    assert plan(nodes=1, distribution={"type": "pytorch"}, gpus=8).nodes[0].gpu_count == 1
 
 
 def test_the_users_variables_win_over_all_but_the_coordinates():

@@ -52,8 +52,10 @@ def test_a_plan_of_a_newer_format_is_not_guessed_at():
             {"distribution": {"type": "pytorch", "process_count_per_instance": 0}},
             r"process_count_per_instance: 0",
         ),
-        ({"distribution": {"type": "mpi"}}, r"'mpi' is not supported yet"),
-        ({"distribution": {"type": "ray"}}, r"'ray' is not supported yet"),
+        (
+            {"distribution": {"type": "mpi"}},
+            r"mpi needs an MPI, and there is no mpirun or mpiexec on the PATH",
+        ),
         ({"timeout": 0}, r"limits.timeout: 0"),
         ({"command": "echo \0"}, r"U\+0000 cannot be in a command"),
         (

@@ -202,6 +202,67 @@ def test_a_parameter_server_that_fails_fails_the_job():
     assert end.reason.startswith("rank ps0 on node 0")
 
 
+def with_chief(servers):
+    """A chief, a worker, and maybe parameter servers, which are not waited for, nor is then the worker."""
+    tasks = [p.Member(0, "0", awaited=not servers), p.Member(0, "chief")]
+    tasks += [p.Member(0, f"ps{index}", awaited=False) for index in range(servers)]
+    return dict(enumerate([*tasks, p.Member(0, "evaluator", awaited=False)]))
+
+
+def test_with_a_chief_and_parameter_servers_the_chiefs_result_decides():
+    members = with_chief(servers=2)
+    job = running(members=members, nodes=1)
+    assert isinstance(job.handle(exit_(1, members=members))[0], p.Terminate)
+    for rank in (0, 2, 3, 4):
+        job.handle(exit_(rank, signal=15, members=members))
+    assert emptied(job, 0).reason == (
+        "the chief ended with exit code 0; "
+        "the worker, the 2 parameter servers and the evaluator were then stopped"
+    )
+
+
+def test_with_a_chief_alone_the_workers_are_waited_for_too():
+    members = with_chief(servers=0)
+    job = running(members=members, nodes=1)
+    assert job.handle(exit_(1, members=members)) == []
+    # An evaluator may end by itself, and is then not said to have been stopped.
+    assert job.handle(exit_(2, members=members)) == []
+    job.handle(exit_(0, members=members))
+    assert emptied(job, 0).reason == "the chief and the worker ended with exit code 0"
+
+
+@pytest.mark.parametrize("rank", [0, 2, 3])
+def test_whoever_fails_beside_the_chief_fails_the_job(rank):
+    members = with_chief(servers=1)
+    job = running(members=members, nodes=1)
+    job.handle(exit_(rank, code=5, members=members))
+    for other in {0, 1, 2, 3} - {rank}:
+        job.handle(exit_(other, signal=15, time=1.0, members=members))
+    end = emptied(job, 0)
+    assert (end.status, end.exit_code, end.rank) == ("Failed", 5, rank)
+
+
+WITH_RAY = {0: p.Member(0, "0"), 1: p.Member(0, "ray0", awaited=False), 2: p.Member(1, "ray1", awaited=False)}
+
+
+def test_a_ray_cluster_is_ended_with_the_command():
+    job = running(members=WITH_RAY)
+    assert isinstance(job.handle(exit_(0, members=WITH_RAY))[0], p.Terminate)
+    for rank in (1, 2):
+        job.handle(exit_(rank, code=1, members=WITH_RAY))
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code) == ("Completed", 0)
+    assert end.reason == "its only rank ended with exit code 0; the 2 Ray nodes were then stopped"
+
+
+def test_a_ray_node_that_dies_is_named():
+    job = running(members=WITH_RAY)
+    job.handle(exit_(2, code=1, members=WITH_RAY))
+    for rank in (0, 1):
+        job.handle(exit_(rank, signal=15, time=1.0, members=WITH_RAY))
+    assert emptied(job, 0, 1).reason.startswith("rank ray1 on node 1 exited with code 1")
+
+
 def test_processes_that_even_sigkill_does_not_end_are_named():
     job = running()
     for rank in range(4):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drumline.contract.folder import RunFolder
+    from drumline.contract.mpi import Mpi
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
 
@@ -25,6 +26,9 @@ class LocalEngine:
         gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
         core_split = machine.split(machine.cores(), node_count)
         return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
+
+    def mpi(self, search_path: str) -> Mpi | None:
+        return machine.mpi_on(search_path)
 
     def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
         if start is None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import re
 
+from drumline.contract import mpi
+
+_VERSION_TIMEOUT_S = 20.0
+
 
 def cores() -> tuple[int, ...]:
     """The processors that this process may use."""
@@ -23,6 +27,33 @@ def gpus() -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(str(index) for index in range(len(numbers)))
+
+
+def mpi_on(search_path: str) -> mpi.Mpi | None:
+    """The first MPI on the PATH, by asking its launcher; takes as long as that, some 20 ms."""
+    import shutil
+    import subprocess
+
+    for program in ("mpirun", "mpiexec"):
+        path = shutil.which(program, path=search_path)
+        if path is None:
+            continue
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own program
+                [path, "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_VERSION_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        found = mpi.read(program, done.stdout + done.stderr)
+        if found is not None:
+            return found
+    return None
 
 
 def split(items: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:

@@ -10,21 +10,27 @@ from drumline.contract.errors import PlanError
 if TYPE_CHECKING:
     from drumline.plan.layout import Layout, Request
 
+LAUNCHED_BY_COMMAND = ("mpi", "plain", "pytorch")
+"""The distributions in which the command may be a launcher itself."""
+
 LAYOUTS = {
+    "mpi": "drumline.plan.distributions.mpi",
+    "once": "drumline.plan.distributions.once",
     "plain": "drumline.plan.distributions.plain",
     "pytorch": "drumline.plan.distributions.pytorch",
+    "ray": "drumline.plan.distributions.ray",
     "tensorflow": "drumline.plan.distributions.tensorflow",
-}
-
-NOT_YET = {
-    "mpi": "scripts that read RANK and WORLD_SIZE run with type: pytorch",
-    "ray": "a script that starts Ray by itself runs without a distribution",
 }
 
 
 def lay_out(distribution: str, request: Request) -> Layout:
-    """Raises PlanError for a distribution that this version does not run."""
-    if distribution in NOT_YET:
-        raise PlanError(f"distribution.type: {distribution!r} is not supported yet", NOT_YET[distribution])
+    """Raises PlanError for what the distribution refuses."""
+    if request.once:
+        if distribution not in LAUNCHED_BY_COMMAND:
+            raise PlanError(
+                f"drumline.once: with distribution {distribution!r} every process is started here",
+                "leave it out, or use type: pytorch or mpi",
+            )
+        distribution = "once"
     layout: Layout = import_module(LAYOUTS[distribution]).lay_out(request)
     return layout

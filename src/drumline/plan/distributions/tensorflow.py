@@ -1,6 +1,8 @@
 """
 TensorFlow's ``TF_CONFIG``: workers, and parameter servers that share the workers' nodes.
 
+Where the job asks for them, a chief and an evaluator come on top, both on node 0. The evaluator is in nobody's
+cluster, not in its own either: it works alone on what the others save.
 ``ps`` stands in the cluster only when there are any: TensorFlow 2.13 and later refuse an empty one.
 Source: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
 """
@@ -8,14 +10,19 @@ Source: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import address_of, late
 from drumline.plan.layout import Layout, Process, Request
+from drumline.plan.request import MOST_PROCESSES, MOST_RANKS
+
+Place = tuple[str, int, int]
+"""Role, index in it, node."""
 
 
 def lay_out(request: Request) -> Layout:
-    """Raises PlanError when there are fewer workers than nodes."""
+    """Raises PlanError when there are fewer workers than nodes, or more tasks than a node can have."""
     nodes = request.node_count
     workers = request.worker_count if request.worker_count is not None else nodes
     servers = request.parameter_server_count or 0
@@ -26,29 +33,59 @@ def lay_out(request: Request) -> Layout:
         )
     # Workers in blocks, so that neighbours share a node; servers in turn, so that they spread.
     places = [("worker", index, index * nodes // workers) for index in range(workers)]
+    places += [("chief", 0, 0)] * request.chief
     places += [("ps", index, index % nodes) for index in range(servers)]
+    places += [("evaluator", 0, 0)] * request.evaluator
+    _check_count(places)
     return Layout(
         processes=tuple(_process(rank, places) for rank in range(len(places))),
-        ports={_port(role, index): node for role, index, node in places},
+        ports={_port(role, index): node for role, index, node in places if role != "evaluator"},
         coordinates=frozenset({"TF_CONFIG"}),
-        warnings=_warnings(workers, nodes),
+        warnings=tuple(_warnings(workers, servers, nodes)),
     )
 
 
-def _warnings(workers: int, nodes: int) -> tuple[str, ...]:
-    if workers == nodes:
-        return ()
-    return (
-        f"distribution.worker_count is {workers} on {nodes} {'node' if nodes == 1 else 'nodes'}: "
-        "several workers share a node, where Azure ML expects one each",
-    )
+def _check_count(places: list[Place]) -> None:
+    most = max(Counter(node for _, _, node in places).values())
+    if most > MOST_PROCESSES or len(places) > MOST_RANKS:
+        raise PlanError(
+            f"distribution: {len(places)} tasks, {most} of them on one node, are more than the {MOST_RANKS} in all "
+            f"and {MOST_PROCESSES} on one node that there may be",
+            "lower worker_count or parameter_server_count",
+        )
+
+
+def _warnings(workers: int, servers: int, nodes: int) -> list[str]:
+    said = []
+    if workers != nodes:
+        said.append(
+            f"distribution.worker_count is {workers} on {nodes} {'node' if nodes == 1 else 'nodes'}: "
+            "several workers share a node, where Azure ML expects one each"
+        )
+    if servers > workers:
+        said.append(
+            f"distribution.parameter_server_count is {servers} for {workers} "
+            f"{'worker' if workers == 1 else 'workers'}: servers add no node, so more of them than workers seldom help"
+        )
+    return said
 
 
 def _port(role: str, index: int) -> str:
     return f"{role}_{index}_port"
 
 
-def _process(rank: int, places: list[tuple[str, int, int]]) -> Process:
+def _is_awaited(role: str, places: list[Place]) -> bool:
+    """
+    With a chief and parameter servers (ParameterServerStrategy) the workers are servers too: the chief sends them
+    their work and its result decides. Without servers (MultiWorkerMirroredStrategy) the chief is one more worker.
+    """
+    roles = {other for other, _, _ in places}
+    if role == "worker":
+        return not {"chief", "ps"} <= roles
+    return role == "chief"
+
+
+def _process(rank: int, places: list[Place]) -> Process:
     role, index, node = places[rank]
     alike = [place for place in places if place[0] == role and place[2] == node]
     local = [place for place in places if place[2] == node].index(places[rank])
@@ -57,16 +94,18 @@ def _process(rank: int, places: list[tuple[str, int, int]]) -> Process:
         rank=rank,
         node=node,
         local_rank=local,
-        label=str(index) if role == "worker" else f"ps{index}",
+        label={"worker": str(index), "ps": f"ps{index}"}.get(role, role),
         name=f"{role}_{index}",
         log=f"user_logs/std_log_node_{node:02d}_{role}{number}.txt",
         env={"TF_CONFIG": _tf_config(role, index, places)},
-        awaited=role == "worker",
+        awaited=_is_awaited(role, places),
+        holds_core=role != "ps",
     )
 
 
-def _tf_config(role: str, index: int, places: list[tuple[str, int, int]]) -> str:
+def _tf_config(role: str, index: int, places: list[Place]) -> str:
     cluster: dict[str, list[str]] = {}
     for other, number, node in places:
-        cluster.setdefault(other, []).append(f"{address_of(node)}:{late(_port(other, number))}")
+        if other != "evaluator":
+            cluster.setdefault(other, []).append(f"{address_of(node)}:{late(_port(other, number))}")
     return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})

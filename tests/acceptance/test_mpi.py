@@ -1,0 +1,240 @@
+"""Ranks that a real MPI's launcher starts, and what becomes of the job when something of it dies."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from cli_jobs import background, status_of, wait_for_status, write_job
+from waiting import wait_until
+
+from drumline.control import jobs
+
+pytest.importorskip("mpi4py", reason="MPI's tests need mpi4py, which scripts/test installs")
+if shutil.which("mpirun") is None:
+    pytest.skip("MPI's tests need an MPI; scripts/test installs openmpi-bin as root", allow_module_level=True)
+
+TWO_BY_TWO = {
+    "distribution": {"type": "mpi", "process_count_per_instance": 2},
+    "resources": {"instance_count": 2},
+}
+FAULTS = Path(__file__).parents[1] / "jobs" / "mpi_faults.py"
+DAEMONS = {"orted", "prted", "hydra_pmi_proxy"}
+LAUNCHERS = {"mpirun", "prterun", "mpiexec", "mpiexec.hydra"}
+
+
+def write_program(folder, command, text, **fields):
+    code = folder / "code"
+    code.mkdir()
+    (code / "job.py").write_text(text)
+    return write_job(folder, command, code=str(code), name="job", **{**TWO_BY_TWO, **fields})
+
+
+def log_of(home, rank):
+    return (home / "jobs" / "job" / "user_logs" / f"std_log_process_{rank:02d}.txt").read_text()
+
+
+PROBE = """
+import json, os, sys
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+shown = {name: value for name, value in os.environ.items()}
+shown["total"] = world.allreduce(world.rank)
+shown["mpi"] = [world.rank, world.size]
+shown["cores"] = sorted(os.sched_getaffinity(0))
+shown["parent"] = os.getppid()
+print(json.dumps(shown))
+"""
+
+
+def test_every_name_of_a_rank_agrees_with_mpi(cli, tmp_path, drumline_home):
+    done = cli("job", "create", "-f", write_program(tmp_path, "python job.py", PROBE), "--stream")
+    assert (done.rc, done.err) == (0, "")
+    for rank in range(4):
+        seen = json.loads(log_of(drumline_home, rank))
+        node, local_rank = divmod(rank, 2)
+        assert seen["mpi"] == [rank, 4]
+        assert seen["total"] == 6
+        for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"):
+            assert seen[name] == str(rank), name
+        for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+            assert seen[name] == "4", name
+        # Open MPI's name for the rank within a node sounds like the node's, and is not.
+        for name in ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK"):
+            assert seen[name] == str(local_rank), name
+        for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+            assert seen[name] == "2", name
+        for name in ("NODE_RANK", "GROUP_RANK", "AZUREML_CR_NODE_RANK"):
+            assert seen[name] == str(node), name
+        assert seen["MASTER_ADDR"] == seen["AZ_BATCHAI_MPI_MASTER_NODE"]
+        assert seen["AZ_BATCH_MASTER_NODE"] == f"{seen['MASTER_ADDR']}:{seen['MASTER_PORT']}"
+        assert seen["NCCL_SOCKET_IFNAME"]
+        assert "TORCHELASTIC_RUN_ID" not in seen
+
+
+def test_ranks_are_children_of_their_agents_and_pinned_to_nothing(cli, tmp_path, drumline_home):
+    done = cli("job", "create", "-f", write_program(tmp_path, "exec python job.py", PROBE), "--stream")
+    assert done.rc == 0
+    plan = json.loads((drumline_home / "jobs" / "job" / "plan.json").read_text())
+    agents = [
+        event["pid"]
+        for line in (drumline_home / "jobs" / "job" / "events.jsonl").read_text().splitlines()
+        if (event := json.loads(line))["type"] == "AgentJoined"
+    ]
+    for rank in range(4):
+        seen = json.loads(log_of(drumline_home, rank))
+        assert seen["parent"] in agents
+        assert seen["cores"] == plan["nodes"][rank // 2]["cores"]
+
+
+def test_on_one_node(cli, tmp_path, drumline_home):
+    job = write_program(tmp_path, "python job.py", PROBE, resources={"instance_count": 1})
+    assert cli("job", "create", "-f", job).rc == 0
+    wait_for_status("job", "Completed")
+    seen = json.loads(log_of(drumline_home, 1))
+    assert seen["mpi"] == [1, 2]
+    # The guide's script reads it on one node, and tells by the absence of the other that it is one.
+    assert seen["AZ_BATCHAI_MPI_MASTER_NODE"] == seen["MASTER_ADDR"]
+    assert "AZ_BATCH_MASTER_NODE" not in seen
+
+
+def test_the_launchers_own_settings_are_the_users(cli, tmp_path, drumline_home):
+    job = write_program(
+        tmp_path, "python job.py", PROBE, environment_variables={"OMPI_MCA_mpi_yield_when_idle": "0"}
+    )
+    assert cli("job", "create", "-f", job, "--stream").rc == 0
+    assert json.loads(log_of(drumline_home, 3))["OMPI_MCA_mpi_yield_when_idle"] == "0"
+
+
+# What fails
+
+
+@pytest.mark.parametrize(
+    ("how", "reason", "code"),
+    [
+        ("exit", r"rank 2 on node 1 exited with code 3; the other 3 ranks", 3),
+        ("abort", r"rank 2 on node 1 exited with code 5; the other 3 ranks", 5),
+        ("kill", r"rank 2 on node 1 was ended by signal 9 \(SIGKILL", 137),
+        ("unfinished", r"mpirun exited with code \d+ \(.* process rank 2 ", 1),
+    ],
+)
+def test_a_rank_that_ends_badly_ends_all(cli, tmp_path, how, reason, code):
+    done = cli(
+        "job", "create", "-f", write_program(tmp_path, f"python job.py {how}", FAULTS.read_text()), "--stream"
+    )
+    assert done.rc == 1
+    described = jobs.describe("job")
+    assert re.search(reason, described["reason"])
+    assert described["exit_code"] == code
+
+
+def processes_below(pid):
+    below = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            below += [int(child), *processes_below(child)]
+    return below
+
+
+def named(pids, names):
+    """Those of the processes that are a program of that name."""
+    found = []
+    for pid in pids:
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        if name in names:
+            found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (LAUNCHERS, r"mpirun was ended by signal 9 \(SIGKILL"),
+        (DAEMONS, r"daemon"),
+    ],
+    ids=["mpirun", "daemon"],
+)
+def test_a_launcher_or_daemon_that_is_killed_ends_all(cli, tmp_path, drumline_home, names, reason):
+    job = write_program(tmp_path, "python job.py wait", FAULTS.read_text())
+    assert cli("job", "create", "-f", job).rc == 0
+    wait_until(
+        lambda: status_of("job") == "Running"
+        and all("waits" in log_of(drumline_home, rank) for rank in range(4)),
+        30,
+        "all ranks to wait",
+    )
+    supervisor = jobs.describe("job")["processes"]["supervisor"]
+    os.kill(named(processes_below(supervisor), names)[0], signal.SIGKILL)
+    ended = wait_for_status("job", "Failed")
+    assert re.search(reason, ended["reason"])
+
+
+def test_ranks_have_their_grace_before_mpirun_ends_them(tmp_path, drumline_home):
+    """The last thing they do may be a collective, for which they need one another and their daemons."""
+    job = write_program(tmp_path, "exec python job.py grace", FAULTS.read_text())
+    with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
+        create.wait_for_output("waits", 4)
+        with background("job", "cancel", "-n", "job", cwd=tmp_path) as cancel:
+            assert cancel.end() == 0
+        assert create.end() == 1
+        assert create.out.count("saved together") == 4
+    assert status_of("job") == "Canceled"
+
+
+# What is refused
+
+
+def test_without_an_mpi_the_job_is_refused_with_what_to_install(cli, tmp_path):
+    job = write_job(tmp_path, "python train.py", **TWO_BY_TWO)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = cli("job", "create", "-f", job, env={"PATH": str(empty)})
+    assert done.rc == 2
+    assert "mpi needs an MPI, and there is no mpirun or mpiexec on the PATH" in done.err
+    assert "openmpi-bin" in done.err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("mpirun (Open MPI) 1.10.2", "Open MPI 1.10 is too old; 4.0 or newer is needed"),
+        ("HYDRA build details:\n    Version:      3.1.4", "MPICH 3.1 is too old; 3.3 or newer"),
+        ("a program of another kind", "there is no mpirun or mpiexec on the PATH"),
+    ],
+)
+def test_an_mpi_that_is_too_old_is_refused(cli, tmp_path, said, message):
+    folder = tmp_path / "old"
+    folder.mkdir()
+    for program in ("mpirun", "mpiexec"):
+        (folder / program).write_text(f"#!/bin/sh\nprintf '%s' '{said}'\n")
+        (folder / program).chmod(0o755)
+    job = write_job(tmp_path, "python train.py", **TWO_BY_TWO)
+    done = cli("job", "create", "-f", job, env={"PATH": str(folder)})
+    assert done.rc == 2
+    assert message in done.err
+
+
+def test_scripts_that_only_read_the_variables_need_no_mpi(cli, tmp_path, drumline_home):
+    text = "import os, json; print(json.dumps(dict(os.environ)))"
+    job = write_program(tmp_path, "python job.py", text, drumline={"mpi": "environment"})
+    assert cli("job", "create", "-f", job, "--stream", env={"PATH": "/usr/sbin:/bin"}).rc == 0
+    for rank in range(4):
+        seen = json.loads(log_of(drumline_home, rank))
+        names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+        assert [seen[f"OMPI_COMM_WORLD_{name}"] for name in names] == [str(rank), "4", str(rank % 2), "2"]
+        assert "PMIX_RANK" not in seen
+
+
+def test_a_rank_that_no_launcher_starts_is_no_rank(tmp_path, drumline_home):
+    """The stand-in of a rank, called by a rank: there is no such rank to start any more."""
+    text = "import subprocess, os; print(subprocess.run([os.environ['DRUMLINE_BIN'] + '/rank']).returncode)"
+    job = write_program(tmp_path, "python job.py", text, resources={"instance_count": 1})
+    with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
+        assert create.end() == 1
+    assert "where it does not belong" in jobs.describe("job")["reason"]

@@ -1,0 +1,119 @@
+"""How each MPI's launcher is called, and what its ranks are told."""
+
+import pytest
+from planning import FACTS, environments, plan
+
+from drumline.contract.errors import PlanError
+from drumline.contract.mpi import INTEL, MPICH, OPEN_MPI, Mpi, read
+from drumline.contract.plan import Plan
+
+TWO_EACH = {"type": "mpi", "process_count_per_instance": 2}
+OPEN_MPI_4 = Mpi(OPEN_MPI, 4, 1, "mpirun")
+
+
+def of(mpi, **job):
+    return plan(
+        distribution=TWO_EACH, at={"mpi": mpi, "shares_machine": job.pop("shares_machine", False)}, **job
+    )
+
+
+@pytest.mark.parametrize(
+    ("mpi", "said"),
+    [
+        (OPEN_MPI_4, "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/"),
+        (Mpi(OPEN_MPI, 5, 0, "mpirun"), "mpirun (Open MPI) 5.0.11"),
+        (Mpi(MPICH, 5, 0, "mpiexec"), "HYDRA build details:\n    Version:            5.0.2\n    CC: gcc"),
+        (Mpi(INTEL, 2021, 9, "mpirun"), "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307"),
+        (None, "mpirun: command of something else 1.2"),
+        (None, ""),
+    ],
+)
+def test_an_mpi_is_known_by_what_its_launcher_says(mpi, said):
+    assert read(mpi.program if mpi else "mpirun", said) == mpi
+
+
+@pytest.mark.parametrize(
+    ("mpi", "words"),
+    [
+        (
+            OPEN_MPI_4,
+            ["--host", "${node_0}:2,${node_1}:2", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"],
+        ),
+        (Mpi(OPEN_MPI, 5, 0, "mpirun"), ["--host", "${node_0}:2,${node_1}:2", "--bind-to", "none"]),
+        (
+            Mpi(MPICH, 4, 2, "mpiexec"),
+            ["-hosts", "${node_0}:2,${node_1}:2", "-n", "4", "-bind-to", "none", "-pmi-port"],
+        ),
+        (Mpi(INTEL, 2021, 9, "mpirun"), ["-hosts", "${node_0},${node_1}", "-ppn", "2", "-n", "4"]),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Mpi) else "",
+)
+def test_a_launcher_starts_stand_ins_on_every_node_in_order(mpi, words):
+    launcher = of(mpi).launcher
+    assert launcher.name == mpi.program
+    assert launcher.argv[:2] == ("/bin/sh", "-c")
+    assert "$DRUMLINE_BIN/rsh" in launcher.argv[2]
+    assert launcher.argv[2].endswith("""/bin/sh -c 'exec "$DRUMLINE_BIN/rank"'""")
+    assert launcher.argv[3] == mpi.program
+    given = list(launcher.argv[4:])
+    places = [given.index(word) for word in words]
+    assert len(set(places)) == len(words)
+
+
+def test_a_plan_with_a_launcher_survives_the_way_to_disk_and_back():
+    made = of(OPEN_MPI_4)
+    assert Plan.from_json(made.to_json()) == made
+
+
+def test_nodes_of_one_machine_share_no_memory_by_the_name_of_the_host():
+    apart, together = of(OPEN_MPI_4), of(OPEN_MPI_4, shares_machine=True)
+    assert "OMPI_MCA_btl" not in apart.env
+    assert together.env["OMPI_MCA_btl"] == "self,tcp"
+    assert together.env["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    alone = of(OPEN_MPI_4, shares_machine=True, nodes=1)
+    assert "OMPI_MCA_btl" not in alone.env
+
+
+def test_ranks_that_outnumber_the_cores_do_not_spin():
+    assert of(OPEN_MPI_4, cores=1).env["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert "OMPI_MCA_mpi_yield_when_idle" not in of(OPEN_MPI_4, cores=2).env
+
+
+def test_the_variables_of_open_mpi_without_one():
+    made = plan(distribution=TWO_EACH, drumline={"mpi": "environment"})
+    assert made.launcher is None
+    seen = environments(made, FACTS)[3]
+    assert {name: value for name, value in seen.items() if name.startswith("OMPI_")} == {
+        "OMPI_COMM_WORLD_RANK": "3",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+        "OMPI_COMM_WORLD_NODE_RANK": "1",
+        "OMPI_UNIVERSE_SIZE": "4",
+    }
+
+
+def test_a_rank_is_not_the_users_to_choose():
+    made = plan(
+        distribution=TWO_EACH,
+        drumline={"mpi": "environment"},
+        environment_variables={"OMPI_COMM_WORLD_RANK": "0", "OMPI_MCA_btl": "tcp"},
+    )
+    assert [warning for warning in made.warnings if "OMPI_COMM_WORLD_RANK" in warning]
+    assert environments(made, FACTS)[3]["OMPI_COMM_WORLD_RANK"] == "3"
+    assert environments(made, FACTS)[3]["OMPI_MCA_btl"] == "tcp"
+
+
+@pytest.mark.parametrize(
+    ("mpi", "message"),
+    [
+        (None, "needs an MPI"),
+        (Mpi(OPEN_MPI, 3, 1, "mpirun"), "Open MPI 3.1 is too old; 4.0 or newer"),
+        (Mpi(MPICH, 3, 2, "mpiexec"), "MPICH 3.2 is too old; 3.3 or newer"),
+        (Mpi(INTEL, 2018, 4, "mpirun"), "Intel MPI 2018.4 is too old; 2019.0 or newer"),
+    ],
+)
+def test_what_cannot_start_ranks_is_refused(mpi, message):
+    with pytest.raises(PlanError, match=message) as caught:
+        of(mpi)
+    assert "drumline: {mpi: environment}" in caught.value.hint

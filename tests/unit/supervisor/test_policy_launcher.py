@@ -1,0 +1,150 @@
+"""Ranks that a launcher starts: what its end and its daemons' ends mean."""
+
+import pytest
+
+from drumline.contract.events import RankExited
+from drumline.supervisor import policy as p
+
+FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
+
+
+def launching():
+    """A policy whose launcher has been started."""
+    job = p.Policy(FOUR, 2, grace_s=30.0, launcher="mpirun")
+    for node in range(2):
+        job.handle(p.Joined(node))
+    for node in range(2):
+        job.handle(p.Prepared(node))
+    started = job.handle(p.Reached(1, ""))
+    assert p.SetTimer("launcher", p.LAUNCHER_TIMEOUT_S) in started
+    return job
+
+
+def running():
+    job = launching()
+    for rank in FOUR:
+        job.handle(p.Started(rank))
+    return job
+
+
+def exit_(rank, code=0, signal=None, time=1.0):
+    return RankExited(time, rank, FOUR[rank].node, None if signal else code, signal)
+
+
+def kinds(instructions):
+    return [type(instruction).__name__ for instruction in instructions]
+
+
+def end_after(job, instructions, left=()):
+    """The finish, once the ranks that are left have ended and both nodes are empty."""
+    assert kinds(instructions)[0] in ("Terminate", "Empty")
+    for rank in left:
+        job.handle(exit_(rank, signal=15, time=2.0))
+    job.handle(p.Emptied(0, ()))
+    return job.handle(p.Emptied(1, ()))[-1]
+
+
+def test_a_job_is_complete_once_its_launcher_has_ended_too():
+    job = running()
+    for rank in range(3):
+        assert job.handle(exit_(rank)) == []
+    assert job.handle(exit_(3)) == [p.SetTimer("launcher end", p.LAUNCHER_END_S)]
+    end = end_after(job, job.handle(p.LauncherEnded(0, "", 0)))
+    assert (end.status, end.exit_code) == ("Completed", 0)
+
+
+def test_a_launcher_that_does_not_end_is_ended():
+    job = running()
+    for rank in range(4):
+        job.handle(exit_(rank))
+    end = end_after(job, job.handle(p.Elapsed("launcher end")))
+    assert end.status == "Completed"
+
+
+def test_a_cancel_that_comes_after_the_last_rank_changes_nothing():
+    job = running()
+    for rank in range(4):
+        job.handle(exit_(rank))
+    assert job.handle(p.Canceled("ann", at_once=False)) == []
+    assert end_after(job, job.handle(p.LauncherEnded(0, "", 0))).status == "Completed"
+
+
+def test_its_end_may_be_heard_of_before_that_of_the_last_rank():
+    job = running()
+    for rank in range(3):
+        job.handle(exit_(rank))
+    job.handle(p.LauncherEnded(0, "", 0))
+    assert end_after(job, job.handle(exit_(3))).status == "Completed"
+
+
+def test_a_launcher_that_is_killed_is_the_reason_at_once():
+    job = running()
+    stop = job.handle(p.LauncherEnded(0, "mpirun was ended by signal 9", 137, killed=True))
+    end = end_after(job, stop, left=range(4))
+    assert (end.status, end.exit_code, end.rank) == ("Failed", 137, None)
+    assert end.reason == "mpirun was ended by signal 9"
+
+
+def test_a_rank_that_fails_while_its_launcher_gives_up_is_the_reason():
+    """As with MPI_Abort: the launcher ends the others, and the rank that called it ends a moment later."""
+    job = running()
+    assert kinds(job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))) == [
+        "SetTimer",
+        "SetTimer",
+    ]
+    end = end_after(job, job.handle(exit_(2, code=5)), left=(0, 1, 3))
+    assert (end.exit_code, end.rank) == (5, 2)
+
+
+def test_a_rank_that_fails_long_after_that_is_a_consequence():
+    job = running()
+    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    job.handle(p.Elapsed("settled"))
+    assert job.handle(exit_(2, code=1)) == []
+    assert kinds(job.handle(p.LauncherEnded(0, "mpirun exited with code 1 (said why)", 1))) == [
+        "SetTimer",
+        "SetTimer",
+    ]
+    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
+    assert (end.reason, end.rank) == ("mpirun exited with code 1 (said why)", None)
+
+
+def test_a_rank_that_lost_its_daemon_is_a_consequence():
+    job = running()
+    assert kinds(job.handle(exit_(2, code=p.LOST_DAEMON_CODE))) == ["SetTimer", "SetTimer"]
+    stop = job.handle(p.Broken(1, "the daemon of mpirun on node 1 was ended by signal 9", 137, 0.0))
+    end = end_after(job, stop, left=(0, 1, 3))
+    assert (end.reason, end.node) == ("the daemon of mpirun on node 1 was ended by signal 9", 1)
+
+
+def test_what_it_says_itself_counts_when_nothing_better_comes():
+    job = running()
+    job.handle(exit_(2, code=p.LOST_DAEMON_CODE))
+    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
+    assert end.reason == "rank 2 on node 1 exited with code 195: it lost the daemon of mpirun"
+
+
+def test_ranks_that_were_never_started_are_not_waited_for():
+    job = launching()
+    job.handle(p.Started(0))
+    stop = job.handle(exit_(0, code=1))
+    assert kinds(stop)[0] == "Empty"
+    assert end_after(job, stop).rank == 0
+
+
+@pytest.mark.parametrize(("started", "missing"), [((), "0, 1, 2, 3"), ((0, 1, 2), "3")])
+def test_a_launcher_that_asks_for_no_ranks_is_given_up(started, missing):
+    job = launching()
+    for rank in started:
+        job.handle(p.Started(rank))
+    end = end_after(job, job.handle(p.Elapsed("launcher")), left=started)
+    assert end.reason == f"mpirun did not start rank {missing} within 60 s"
+
+
+def test_nothing_that_breaks_while_the_job_stops_changes_its_reason():
+    job = running()
+    stop = job.handle(exit_(1, code=3))
+    assert job.handle(p.Broken(1, "late", 1, 0.0)) == []
+    assert job.handle(p.LauncherEnded(0, "late", 1)) == []
+    end = end_after(job, stop, left=(0, 2, 3))
+    assert (end.rank, end.exit_code) == (1, 3)

@@ -55,7 +55,22 @@ def test_every_mistake_is_told_at_once_with_its_place(refused):
         ("command: a\nresources: {instance_count: 0}\n", "resources.instance_count: 0 is not between 1 and"),
         ("command: a\nresources: {instance_count: -3}\n", "instance_count"),
         ("command: a\ndistribution: {type: mpi}\n", "'mpi' is not supported yet"),
-        ("command: a\ndistribution: {type: ray}\n", "'ray' is not supported yet"),
+        (
+            "command: a\ndistribution: {type: ray, address: 'h:1'}\n",
+            "joining a Ray cluster that is there already",
+        ),
+        (
+            'command: a\ndistribution: {type: ray, worker_node_additional_args: "\'"}\n',
+            "no closing quotation",
+        ),
+        (
+            "command: a\ndistribution: {type: pytorch}\ndrumline: {chief: true}\n",
+            "drumline.chief: only distribution: {type: tensorflow}",
+        ),
+        (
+            "command: a\ndistribution: {type: tensorflow, worker_count: 1}\nresources: {instance_count: 2}\n",
+            "leaves 1 of 2 nodes without a worker",
+        ),
         ("command: a ${{inputs.x}}\n", "job.yml:1:10: "),
         ("command: a ${{outputs.x}}\n", "outputs.x"),
         ("command: a ${{inputs.x\n", "never closed"),

@@ -291,7 +291,7 @@ class Policy:
 
     def _is_consequence(self, event: RankExited) -> bool:
         """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
-        if not self._launcher or event.code == 0 or self._phase not in ("starting", "running"):
+        if not self._launcher or event.code == 0 or not self._is_running:
             return False
         return self._settled or event.code == LOST_DAEMON_CODE
 
@@ -309,7 +309,7 @@ class Policy:
         return self._empty(LEFTOVER_GRACE_S)
 
     def _on_broken(self, event: Broken) -> list[Instruction]:
-        if self._phase not in ("starting", "running") or self._end is not None:
+        if not self._is_running or self._end is not None:
             return []
         if self._broken is not None and event.delay_s >= self._broken.delay_s:
             return []
@@ -320,7 +320,7 @@ class Policy:
 
     def _on_launcherended(self, event: LauncherEnded) -> list[Instruction]:
         self._launcher_runs = False
-        if self._phase not in ("starting", "running"):
+        if not self._is_running:
             return []
         if self._end is not None:
             return self._empty(LEFTOVER_GRACE_S)
@@ -352,35 +352,68 @@ class Policy:
         return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
 
     def _on_elapsed(self, event: Elapsed) -> list[Instruction]:
-        if event.timer == "grace" and self._phase == "stopping":
-            return self._kill()
-        if event.timer == "kill" and self._phase == "stopping":
-            return self._empty(0.0)
-        if event.timer == "empty" and self._phase == "emptying":
-            return self._over()
-        if event.timer == "join" and self._phase in ("joining", "preparing", "reaching"):
-            missing = sorted(self._expected - self._answered)
-            what = ", ".join(f"node {node}" for node in missing)
-            reason = f"{what} did not answer within {JOIN_TIMEOUT_S:.0f} s"
-            return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
-        if event.timer == "settled":
-            self._settled = self._broken is not None
-        if event.timer == "broken" and self._broken is not None and self._phase in ("starting", "running"):
-            broken = self._broken
-            return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
-        if event.timer == "launcher" and self._phase == "starting":
-            missing = ", ".join(
-                self._members[rank].label for rank in sorted(self._members.keys() - self._started)
-            )
-            reason = f"{self._launcher} did not start rank {missing} within {LAUNCHER_TIMEOUT_S:.0f} s"
-            return self._fail(Finish(status.FAILED, 1, reason, node=0))
-        if event.timer == "launcher end" and self._phase in ("starting", "running"):
-            return self._empty(0.0)
-        if event.timer == "limit" and self._phase in ("starting", "running") and self._end is None:
-            reason = f"it ran into its time limit of {self._timeout_s:g} s"
-            self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
-            return self._stop(reason)
+        expire = {
+            "join": self._expire_join,
+            "limit": self._expire_limit,
+            "grace": self._expire_grace,
+            "kill": self._expire_kill,
+            "empty": self._expire_empty,
+            "settled": self._expire_settled,
+            "broken": self._expire_broken,
+            "launcher": self._expire_launcher,
+            "launcher end": self._expire_launcher_end,
+        }[event.timer]
+        return expire()
+
+    def _expire_join(self) -> list[Instruction]:
+        if self._phase not in ("joining", "preparing", "reaching"):
+            return []
+        missing = sorted(self._expected - self._answered)
+        what = ", ".join(f"node {node}" for node in missing)
+        reason = f"{what} did not answer within {JOIN_TIMEOUT_S:.0f} s"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
+
+    def _expire_limit(self) -> list[Instruction]:
+        if not self._is_running or self._end is not None:
+            return []
+        reason = f"it ran into its time limit of {self._timeout_s:g} s"
+        self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
+        return self._stop(reason)
+
+    def _expire_grace(self) -> list[Instruction]:
+        return self._kill() if self._phase == "stopping" else []
+
+    def _expire_kill(self) -> list[Instruction]:
+        return self._empty(0.0) if self._phase == "stopping" else []
+
+    def _expire_empty(self) -> list[Instruction]:
+        return self._over() if self._phase == "emptying" else []
+
+    def _expire_settled(self) -> list[Instruction]:
+        self._settled = self._broken is not None
         return []
+
+    def _expire_broken(self) -> list[Instruction]:
+        broken = self._broken
+        if broken is None or not self._is_running:
+            return []
+        return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
+
+    def _expire_launcher(self) -> list[Instruction]:
+        if self._phase != "starting":
+            return []
+        late = sorted(self._members.keys() - self._started)
+        labels = ", ".join(self._members[rank].label for rank in late)
+        reason = f"{self._launcher} did not start rank {labels} within {LAUNCHER_TIMEOUT_S:.0f} s"
+        return self._fail(Finish(status.FAILED, 1, reason, node=0))
+
+    def _expire_launcher_end(self) -> list[Instruction]:
+        return self._empty(0.0) if self._is_running else []
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether ranks may be alive that nobody has told to end."""
+        return self._phase in ("starting", "running")
 
     def _on_emptied(self, event: Emptied) -> list[Instruction]:
         self._answered.add(event.node)

@@ -1,0 +1,151 @@
+"""
+The examples that are run: a new one is a row here, and what it needs a file in ``environments``.
+
+``scripts/test`` runs the rows of ``BASE``; ``scripts/test --frameworks all`` runs all, and writes what they reached
+into docs/frameworks.md.
+"""
+
+import csv
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+BASE = "base"
+"""The environment that the tests themselves run in."""
+
+ACCURACY = r"test accuracy (0\.\d+) \(4 ranks\)"
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    """Its folder below ``examples``."""
+
+    figure: str
+    """What the last line of the training looks like; its first group is a number."""
+
+    least: float
+    """What that number must be at least."""
+
+    versions: tuple[str, ...]
+    """Distributions whose versions stand in the document; without one of them the example is skipped."""
+
+    environment: str = BASE
+    job_file: str = "job.yml"
+    long: tuple[str, ...] = ("inputs.epochs=100000",)
+    """``--set`` arguments that make it train until it is ended."""
+
+    training: str = "epoch"
+    """What some log holds as soon as it trains."""
+
+    victim: int = 1
+    """The rank to kill, as ``drumline job show`` numbers them."""
+
+    reason: str = r"rank 1 on node 0 was ended by signal 9 \(SIGKILL"
+    """What the job's reason then holds; another node or another word for a rank is said here."""
+
+    check: Callable[[Path], None] | None = None
+    """Looks at the outputs of a job that has completed."""
+
+    @property
+    def id(self) -> str:
+        return self.name if self.job_file == "job.yml" else f"{self.name} ({self.job_file})"
+
+    @property
+    def has_submit_file(self) -> bool:
+        """submit.py is the job of job.yml."""
+        return self.job_file == "job.yml"
+
+
+def _check_digits_ddp(outputs: Path) -> None:
+    import torch
+
+    curve = list(csv.DictReader((outputs / "curve.csv").read_text().splitlines()))
+    assert float(curve[-1]["test_accuracy"]) > 0.95
+    model = torch.load(outputs / "model.pt", weights_only=True)
+    assert all(torch.isfinite(tensor).all() for tensor in model.values())
+
+
+def _check_digits_fsdp(outputs: Path) -> None:
+    assert len(list((outputs / "checkpoint").glob("*.distcp"))) == 4, "a file of each rank"
+
+
+def _check_transformers(outputs: Path) -> None:
+    from transformers import ViTForImageClassification
+
+    assert ViTForImageClassification.from_pretrained(outputs / "model").config.num_labels == 10
+
+
+TABLE = (
+    Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp),
+    Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp),
+    Example(
+        "lightning",
+        r"test accuracy (0\.\d+) \(4 ranks, TorchElasticEnvironment\)",
+        0.94,
+        ("lightning", "torch"),
+    ),
+    Example(
+        "lightning",
+        r"test accuracy (0\.\d+) \(4 ranks, LightningEnvironment\)",
+        0.94,
+        ("lightning", "torch"),
+        job_file="job-per-node.yml",
+        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+    ),
+    Example(
+        "transformers-trainer",
+        ACCURACY,
+        0.9,
+        ("transformers", "accelerate", "torch"),
+        check=_check_transformers,
+    ),
+    Example("jax", ACCURACY, 0.93, ("jax",), environment="jax"),
+    Example(
+        "tensorflow-mwms",
+        r"test accuracy (0\.\d+) \(2 workers\)",
+        0.95,
+        ("tensorflow-cpu",),
+        environment="tensorflow",
+        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+    ),
+    Example(
+        "tensorflow-ps",
+        r"test accuracy (0\.\d+) \(2 workers\)",
+        0.94,
+        ("tensorflow-cpu",),
+        environment="tensorflow",
+        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+    ),
+    Example(
+        "ray",
+        r"test accuracy (0\.\d+) \(4 workers\)",
+        0.95,
+        ("ray",),
+        environment="ray",
+        victim=2,
+        reason=r"rank ray1 on node 1 was ended by signal 9 \(SIGKILL",
+    ),
+)
+
+
+def environments() -> list[str]:
+    """All but BASE."""
+    return sorted(path.stem for path in (Path(__file__).parent / "environments").glob("*.txt"))
+
+
+def chosen_environments() -> list[str]:
+    """Those that ``scripts/test --frameworks`` has made, BASE not among them."""
+    return os.environ.get("DRUMLINE_FRAMEWORKS", "").replace(",", " ").split()
+
+
+def python_of(environment: str) -> str:
+    """The interpreter of an environment, wherever ``scripts/test`` keeps it."""
+    if environment == BASE:
+        return sys.executable
+    folder = os.environ.get("DRUMLINE_FRAMEWORK_VENVS") or ROOT / ".venv-frameworks"
+    return str(Path(folder, environment, "bin", "python"))

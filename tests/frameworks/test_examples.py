@@ -1,0 +1,102 @@
+"""The examples, as a person runs them, and what happens when one of their ranks dies."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cli_jobs import status_of
+from frameworks.conftest import CHOSEN
+from frameworks.table import EXAMPLES, ROOT, TABLE, Example, environments
+from waiting import wait_until
+
+from drumline.control import jobs
+
+pytestmark = pytest.mark.timeout(300)
+
+SOON_S = 20.0
+"""Between the death of a rank and the end of its job, on a machine that is busy."""
+
+each = pytest.mark.parametrize("example", TABLE, ids=lambda row: row.id, indirect=True)
+each_in_python = pytest.mark.parametrize(
+    "example", [row for row in TABLE if row.has_submit_file], ids=lambda row: row.id, indirect=True
+)
+
+
+def reached(example: Example, text: str) -> str:
+    """The line that says how far the training came; it came far enough."""
+    found = re.search(example.figure, text)
+    assert found, text[-4000:]
+    assert float(found[1]) >= example.least
+    return found[0]
+
+
+def files_in(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+@each
+def test_the_job_file_reaches_its_figure(example, examples, run_in, record, drumline_home):
+    folder = examples / example.name
+    before = files_in(folder)
+    done = run_in(
+        example.environment, folder, "-m", "drumline", "job", "create", "-f", example.job_file, "--stream"
+    )
+    assert done.rc == 0, done.out[-4000:] + done.err
+    figure = reached(example, done.out)
+    assert files_in(folder) == before
+    if example.check:
+        name = re.search(r"RunId: (\S+)", done.out)[1]
+        example.check(drumline_home / "jobs" / name / "outputs")
+    record(example, figure)
+
+
+@each_in_python
+def test_the_same_in_python(example, examples, run_in):
+    done = run_in(example.environment, examples / example.name, "submit.py")
+    assert done.rc == 0, done.out[-4000:] + done.err
+    reached(example, done.out)
+    assert ": Completed" in done.out
+
+
+@each
+def test_a_rank_that_is_killed_ends_the_job(example, examples, run_in, drumline_home):
+    """The ranks that are left wait in a collective that may never end by itself."""
+    folder = examples / example.name
+    settings = [word for setting in example.long for word in ("--set", setting)]
+    words = ("job", "create", "-f", example.job_file, *settings, "--query", "name", "-o", "tsv")
+    created = run_in(example.environment, folder, "-m", "drumline", *words)
+    name = created.out.strip()
+    assert name, created.err
+    logs = drumline_home / "jobs" / name / "user_logs"
+
+    def trains() -> bool:
+        """True as soon as some rank says so, or when the job has ended."""
+        said = any(re.search(example.training, log.read_text(errors="replace")) for log in logs.glob("*.txt"))
+        return said or status_of(name) in {"Completed", "Failed"}
+
+    wait_until(trains, 200, "the training")
+    shown = jobs.describe(name)
+    assert shown["status"] == "Running", shown["reason"]
+    victim = next(rank for rank in shown["processes"]["ranks"] if rank["rank"] == example.victim)
+    os.kill(victim["pid"], signal.SIGKILL)
+    begin = time.monotonic()
+    done = run_in(example.environment, folder, "-m", "drumline", "job", "stream", "-n", name)
+    assert time.monotonic() - begin < SOON_S
+    shown = jobs.describe(name)
+    assert (done.rc, shown["status"]) == (1, "Failed")
+    assert re.search(example.reason, shown["reason"]), shown["reason"]
+
+
+def test_every_example_is_in_the_table():
+    assert {row.name for row in TABLE} == {path.parent.name for path in EXAMPLES.glob("*/job.yml")}
+
+
+def test_every_example_is_in_the_document():
+    """Whoever adds a row runs ``scripts/test --frameworks all``, which writes it."""
+    if set(environments()) <= set(CHOSEN):
+        pytest.skip("this run writes it")
+    page = (ROOT / "docs" / "frameworks.md").read_text()
+    assert {row.name for row in TABLE} == set(re.findall(r"^\| \[([a-z-]+)\]", page, re.MULTILINE))

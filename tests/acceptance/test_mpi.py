@@ -72,7 +72,6 @@ def test_every_name_of_a_rank_agrees_with_mpi(cli, tmp_path, drumline_home):
         assert seen["MASTER_ADDR"] == seen["AZ_BATCHAI_MPI_MASTER_NODE"]
         assert seen["AZ_BATCH_MASTER_NODE"] == f"{seen['MASTER_ADDR']}:{seen['MASTER_PORT']}"
         assert seen["NCCL_SOCKET_IFNAME"]
-        assert "TORCHELASTIC_RUN_ID" not in seen
 
 
 def test_ranks_are_children_of_their_agents_and_pinned_to_nothing(cli, tmp_path, drumline_home):
@@ -88,6 +87,18 @@ def test_ranks_are_children_of_their_agents_and_pinned_to_nothing(cli, tmp_path,
         seen = json.loads(log_of(drumline_home, rank))
         assert seen["parent"] in agents
         assert seen["cores"] == plan["nodes"][rank // 2]["cores"]
+
+
+def test_nodes_of_one_machine_are_two_to_mpi(cli, tmp_path, drumline_home):
+    """It tells them by the names of their hosts; whoever asks it for the ranks of a node must get those two."""
+    text = (
+        "from mpi4py import MPI\n"
+        "world = MPI.COMM_WORLD\n"
+        "node = world.Split_type(MPI.COMM_TYPE_SHARED)\n"
+        "print(sorted(node.allgather(world.rank)), flush=True)\n"
+    )
+    assert cli("job", "create", "-f", write_program(tmp_path, "python job.py", text), "--stream").rc == 0
+    assert [log_of(drumline_home, rank).strip() for rank in range(4)] == ["[0, 1]"] * 2 + ["[2, 3]"] * 2
 
 
 def test_on_one_node(cli, tmp_path, drumline_home):

@@ -62,7 +62,14 @@ def example(request: pytest.FixtureRequest) -> Example:
     """The row, when its environment is there. Given by ``parametrize``."""
     row: Example = request.param
     skip_without(row.environment, *row.versions)
+    if row.program and shutil.which(row.program, path=path_of(row.environment)) is None:
+        pytest.skip(f"there is no {row.program}, which scripts/test installs as root")
     return row
+
+
+def path_of(environment: str) -> str:
+    """Where the ranks of a job look for programs."""
+    return os.pathsep.join((str(Path(PYTHONS[environment]).parent), os.environ.get("PATH", os.defpath)))
 
 
 @pytest.fixture

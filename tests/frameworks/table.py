@@ -35,6 +35,9 @@ class Example:
     """Distributions whose versions stand in the document; without one of them the example is skipped."""
 
     environment: str = BASE
+    program: str = ""
+    """What must be on the PATH of the environment; without it the example is skipped."""
+
     job_file: str = "job.yml"
     long: tuple[str, ...] = ("inputs.epochs=100000",)
     """``--set`` arguments that make it train until it is ended."""
@@ -53,7 +56,9 @@ class Example:
 
     @property
     def id(self) -> str:
-        return self.name if self.job_file == "job.yml" else f"{self.name} ({self.job_file})"
+        named = self.name if self.job_file == "job.yml" else f"{self.name} ({self.job_file})"
+        # The same job with another MPI.
+        return f"{named}, {self.environment}" if self.environment in ("openmpi", "mpich") else named
 
     @property
     def has_submit_file(self) -> bool:
@@ -80,6 +85,8 @@ def _check_transformers(outputs: Path) -> None:
     assert ViTForImageClassification.from_pretrained(outputs / "model").config.num_labels == 10
 
 
+DEEPSPEED = r"test accuracy (0\.\d+) \(4 ranks, ZeRO stage 2\)"
+
 TABLE = (
     Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp),
     Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp),
@@ -103,6 +110,37 @@ TABLE = (
         0.9,
         ("transformers", "accelerate", "torch"),
         check=_check_transformers,
+    ),
+    Example("mpi4py", ACCURACY, 0.95, ("mpi4py",), program="mpirun"),
+    Example("mpi4py", ACCURACY, 0.95, ("mpi4py", "openmpi"), environment="openmpi"),
+    Example("mpi4py", ACCURACY, 0.95, ("mpi4py", "mpich"), environment="mpich"),
+    Example(
+        "horovod",
+        r"test accuracy (0\.\d+) \(4 ranks on 2 nodes\)",
+        0.94,
+        ("horovod", "torch"),
+        environment="horovod",
+        program="mpirun",
+    ),
+    Example("deepspeed-zero", DEEPSPEED, 0.94, ("deepspeed", "torch"), environment="deepspeed"),
+    Example(
+        "deepspeed-zero",
+        DEEPSPEED,
+        0.94,
+        ("deepspeed", "torch"),
+        environment="deepspeed",
+        program="mpirun",
+        job_file="job-mpi.yml",
+    ),
+    Example(
+        "deepspeed-zero",
+        DEEPSPEED,
+        0.94,
+        ("deepspeed", "torch"),
+        environment="deepspeed",
+        job_file="job-launcher.yml",
+        victim=0,
+        reason=r"rank 0 on node 0 was ended by signal 9 \(SIGKILL",
     ),
     Example("jax", ACCURACY, 0.93, ("jax",), environment="jax"),
     Example(

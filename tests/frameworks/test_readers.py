@@ -1,6 +1,7 @@
 """What a job's processes are told is what each framework's own code makes of it."""
 
 import json
+import shutil
 
 import pytest
 from cli_jobs import write_job
@@ -11,6 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 
 TWO_A_NODE = {"type": "pytorch", "process_count_per_instance": 2}
 ONE_A_NODE = {"type": "pytorch"}
+TWO_A_NODE_BY_MPI = {"type": "mpi", "process_count_per_instance": 2}
 
 
 @pytest.fixture
@@ -115,3 +117,61 @@ def test_jax(seen_by):
         assert place_in(environment, "RANK", "WORLD_SIZE") == place_in(
             environment, "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"
         )
+
+
+# Below a real mpirun
+
+PLACES = ("RANK", "WORLD_SIZE")
+by_mpi = pytest.mark.skipif(
+    shutil.which("mpirun") is None, reason="no mpirun, which scripts/test installs as root"
+)
+
+
+@by_mpi
+def test_mpi4py(seen_by):
+    answers = seen_by(BASE, "mpi4py", TWO_A_NODE_BY_MPI)
+    assert len(answers) == 4
+    for seen, environment in answers:
+        assert [seen["rank"], seen["count"], seen["total"]] == [*place_in(environment, *PLACES), 6]
+
+
+@by_mpi
+def test_the_guides_function_for_mpi_jobs(seen_by):
+    answers = seen_by(BASE, "guide", TWO_A_NODE_BY_MPI, "torch")
+    assert len(answers) == 4
+    for seen, environment in answers:
+        assert [seen["rank"], seen["count"]] == place_in(environment, *PLACES)
+        assert seen["address"] == "127.0.0.1"
+        assert seen["interface"] == "lo"
+
+
+@by_mpi
+def test_lightning_below_mpi(seen_by):
+    for seen, environment in seen_by(BASE, "lightning", TWO_A_NODE_BY_MPI):
+        assert seen["started"]
+        expected = place_in(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK")
+        assert [seen["rank"], seen["count"], seen["local_rank"], seen["node"]] == expected
+
+
+@by_mpi
+def test_accelerate_below_mpi(seen_by):
+    for seen, environment in seen_by(BASE, "accelerate", TWO_A_NODE_BY_MPI):
+        expected = place_in(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK")
+        assert [seen["rank"], seen["count"], seen["local_rank"]] == expected
+
+
+@by_mpi
+def test_deepspeed_below_mpi(seen_by):
+    answers = seen_by("deepspeed", "deepspeed", TWO_A_NODE_BY_MPI)
+    assert len(answers) == 4
+    for seen, environment in answers:
+        assert seen["found"] == seen["given"]
+        assert seen["rank"] == int(environment["OMPI_COMM_WORLD_RANK"])
+
+
+@by_mpi
+def test_jax_below_open_mpi_needs_no_arguments(seen_by):
+    answers = seen_by("jax", "jax_alone", TWO_A_NODE_BY_MPI, "jax")
+    assert sorted(seen["rank"] for seen, _ in answers) == [0, 1, 2, 3]
+    for seen, environment in answers:
+        assert [seen["rank"], seen["count"]] == place_in(environment, *PLACES)

@@ -99,6 +99,65 @@ def jax_of() -> dict:
     return seen
 
 
+def jax_alone_of() -> dict:
+    """With no arguments: below an MPI that it knows."""
+    import jax
+
+    jax.distributed.initialize()
+    seen = {"rank": jax.process_index(), "count": jax.process_count()}
+    jax.distributed.shutdown()
+    return seen
+
+
+def mpi4py_of() -> dict:
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    return {"rank": world.rank, "count": world.size, "total": world.allreduce(world.rank)}
+
+
+def guide_of() -> dict:
+    """What scripts for Azure's mpi distribution do before they call PyTorch, whichever names are there already."""
+    import torch.distributed as dist
+
+    rank, count = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+    several = os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"] != count
+    if several:
+        address, _, _ = os.environ["AZ_BATCH_MASTER_NODE"].partition(":")
+    else:
+        address = os.environ["AZ_BATCHAI_MPI_MASTER_NODE"]
+    # Such scripts fail here when it is not there, and then exclude the loopback.
+    interface, os.environ["NCCL_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"], "^docker0,lo"
+    os.environ |= {"RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": address}
+    dist.init_process_group("gloo")
+    seen = {
+        "rank": dist.get_rank(),
+        "count": dist.get_world_size(),
+        "address": address,
+        "interface": interface,
+    }
+    dist.barrier()
+    dist.destroy_process_group()
+    return seen
+
+
+def deepspeed_of() -> dict:
+    """By its own function for Azure, as if the torch names were not there; and then for real."""
+    import deepspeed
+    from deepspeed.comm.comm import patch_aml_env_for_torch_nccl_backend
+
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR")
+    given = {name: os.environ.pop(name) for name in names}
+    patch_aml_env_for_torch_nccl_backend(verbose=False)
+    found = {name: os.environ[name] for name in names}
+    os.environ |= given
+    deepspeed.init_distributed()
+    seen = {"found": found, "given": given, "rank": deepspeed.comm.get_rank()}
+    deepspeed.comm.barrier()
+    deepspeed.comm.destroy_process_group()
+    return seen
+
+
 for name in NAMES:
     seen = globals()[f"{name}_of"]()
     # One write: processes of a node may share a log.

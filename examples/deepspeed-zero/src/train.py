@@ -26,7 +26,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="a csv file: 64 pixels and the label")
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--local_rank", type=int, default=0, help="given by DeepSpeed's launcher; not used here")
+    parser.add_argument(
+        "--local_rank", type=int, default=0, help="given by DeepSpeed's launcher; not used here"
+    )
     return deepspeed.add_config_arguments(parser).parse_args()
 
 

@@ -70,7 +70,7 @@ def main() -> None:
             total *= arguments.lr * 8 / train_count
             start = 0
             for weight in weights:
-                weight -= total[start : start + weight.size].reshape(weight.shape)
+                np.subtract(weight, total[start : start + weight.size].reshape(weight.shape), out=weight)
                 start += weight.size
         tested = np.arange(world.rank, test_count, world.size)
         right = int((forward(weights, pixels[tested])[1].argmax(axis=1) == labels[tested]).sum())

@@ -109,6 +109,9 @@ class Launcher(NamedTuple):
     log: str
     """Relative to the run folder."""
 
+    own_host_names: bool = False
+    """Whether its daemons must not see that several nodes are one machine: they tell nodes by the names of hosts."""
+
 
 class InputCopy(NamedTuple):
     """A local input in mode ``download``: copied before the ranks start. Both paths are absolute."""

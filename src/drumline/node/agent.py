@@ -208,7 +208,8 @@ class Agent:
         """A command that a program of another node asks for; its streams go there directly."""
         back = (message["address"], message["port"], message["token"])
         argv = ["/bin/bash", "-c", message["command"]]
-        self._start_helper(message["id"], argv, self._node_environment(), back=back)
+        name = self._start["host_name"]
+        self._start_helper(message["id"], argv, self._node_environment(), back=back, host_name=name)
 
     def _do_hang_up(self, message: dict[str, Any]) -> None:
         for pid, helper in self._helpers.items():

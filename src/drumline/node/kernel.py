@@ -7,6 +7,8 @@ import os
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWUSER = 0x10000000
 
 
 def die_with_parent(signal_number: int, parent: int) -> bool:
@@ -34,6 +36,33 @@ def set_name(name: str) -> bool:
         import ctypes
 
         return bool(ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def take_host_name(name: str) -> bool:
+    """
+    This process and what it starts take the machine to be called so; nobody else does.
+
+    Where only root may do that, in a user namespace in which this user is itself.
+    Source: unshare(2), CLONE_NEWUTS; user_namespaces(7).
+    """
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        user, group = os.getuid(), os.getgid()
+        if libc.unshare(_CLONE_NEWUTS) != 0:
+            if libc.unshare(_CLONE_NEWUTS | _CLONE_NEWUSER) != 0:
+                return False
+            for file, text in (
+                ("setgroups", "deny"),
+                ("uid_map", f"{user} {user} 1"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                with open(f"/proc/self/{file}", "w") as opened:
+                    opened.write(text)
+        return bool(libc.sethostname(name.encode(), len(name)) == 0)
     except (ImportError, OSError, AttributeError):
         return False
 

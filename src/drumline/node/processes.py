@@ -46,12 +46,13 @@ def start(
     cores: Sequence[int],
     log: str = "",
     back: tuple[str, int, str] | None = None,
+    host_name: str = "",
 ) -> Started:
     """
     Fork, and become ``argv`` in the child. Raises OSError when not even that is possible.
 
     Output goes to ``log``, or the three streams to (address, port, token) in ``back``, over one connection for input
-    and output and one for errors.
+    and output and one for errors. ``host_name``: what it takes this machine to be called, where the kernel allows that.
     """
     reader, writer = os.pipe()
     agent = os.getpid()
@@ -60,6 +61,8 @@ def start(
         os.close(writer)
         return Started(pid, reader)
     try:
+        if host_name:
+            kernel.take_host_name(host_name)
         _become(argv, env, cwd, cores, agent, lambda: _connect(back) if back else _open(log))
     except (OSError, ValueError) as error:
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND

@@ -297,7 +297,13 @@ class Loop:
                 node_env=self._plan.node_environment(node, self._facts) if self._has_doors() else {},
                 by_launcher=self._plan.launcher is not None,
                 launcher=self._launcher() if node.node == 0 else None,
+                host_name=self._host_name(node.node),
             )
+
+    def _host_name(self, node: int) -> str:
+        """Of what other nodes start there; empty: the machine's own, as for the launcher on node 0."""
+        launcher = self._plan.launcher
+        return f"node-{node}" if launcher is not None and launcher.own_host_names and node else ""
 
     def _launcher(self) -> dict[str, Any] | None:
         launcher = self._plan.launcher

@@ -38,8 +38,9 @@ def lay_out(request: Request) -> Layout:
     """Raises PlanError without an MPI, or with one that is too old."""
     per_node = request.process_count_per_node or 1
     layout = pytorch.ranks(request)
-    # Scripts of the guide read it on one node too.
-    env = {**layout.env, "AZ_BATCHAI_MPI_MASTER_NODE": address_of(0)}
+    # Without torchrun's mark Lightning asks MPI for the node, and that tells nodes by the names of their hosts.
+    # Scripts of the guide read the address on one node too.
+    env = {**layout.env, **pytorch.elastic(request), "AZ_BATCHAI_MPI_MASTER_NODE": address_of(0)}
     coordinates = layout.coordinates | _COORDINATES
     if request.mpi_mode == "environment":
         count = str(len(layout.processes))
@@ -138,4 +139,5 @@ def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
         argv=("/bin/sh", "-c", text, found.program, *words),
         env=ROOT_ENV,
         log="system_logs/mpirun.log",
+        own_host_names=request.nodes_share_machine,
     )

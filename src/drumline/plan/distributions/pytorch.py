@@ -42,7 +42,7 @@ COORDINATES = frozenset(
 def lay_out(request: Request) -> Layout:
     """``process_count_per_node`` ranks on each node; neighbours in rank share a node."""
     layout = ranks(request)
-    env = {**layout.env, **_of_elastic(request)}
+    env = {**layout.env, **elastic(request)}
     if (request.process_count_per_node or 1) > 1:
         return layout._replace(env=env)
     return layout._replace(
@@ -98,7 +98,8 @@ def torchrun_of(node: int, request: Request) -> dict[str, str]:
     return {"PET_NODE_RANK": str(node), "PET_NPROC_PER_NODE": str(max(1, gpus))}
 
 
-def _of_elastic(request: Request) -> Mapping[str, str]:
+def elastic(request: Request) -> Mapping[str, str]:
+    """By which torchrun's ranks are known."""
     return {
         "TORCHELASTIC_RUN_ID": request.job,
         "TORCHELASTIC_RESTART_COUNT": "0",

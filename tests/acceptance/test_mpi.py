@@ -249,3 +249,24 @@ def test_a_rank_that_no_launcher_starts_is_no_rank(tmp_path, drumline_home):
     with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
         assert create.end() == 1
     assert "where it does not belong" in jobs.describe("job")["reason"]
+
+
+def test_without_a_job_file(cli, tmp_path):
+    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.rank, 'of', MPI.COMM_WORLD.size)"
+    sizes = ("--nodes", "2", "--procs", "2", "--distribution", "mpi")
+    done = cli("run", *sizes, "--", "python", "-c", program, cwd=tmp_path)
+    assert done.rc == 0
+    assert sorted(line.partition("] ")[2] for line in done.out.splitlines()) == [
+        f"{rank} of 4" for rank in range(4)
+    ]
+
+
+def test_a_users_own_mpirun_needs_no_ssh(cli, tmp_path):
+    """Run once, on node 0; its daemon on the other node is started by an agent."""
+    program = (
+        'mpirun --hostfile "$DRUMLINE_HOSTFILE" --bind-to none --oversubscribe '
+        "sh -c 'echo $OMPI_COMM_WORLD_RANK on $AZUREML_CR_NODE_RANK'"
+    )
+    done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", "sh", "-c", program, cwd=tmp_path)
+    assert done.rc == 0, done.err
+    assert sorted(done.out.splitlines()) == ["0 on 0", "1 on 0", "2 on 1", "3 on 1"]

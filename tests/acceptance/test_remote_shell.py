@@ -143,3 +143,10 @@ def test_the_plan_shows_it(cli, tmp_path):
     assert plan["host_file"] == "${node_0} slots=2\n${node_1} slots=2\n"
     assert [len(node["ranks"]) for node in plan["nodes"]] == [1, 0]
     assert plan["cores_wanted"] == 4
+
+
+def test_a_launcher_without_a_job_file(cli, tmp_path):
+    program = "ssh 127.0.0.2 'echo on $AZUREML_CR_NODE_RANK'; cat \"$DRUMLINE_HOSTFILE\""
+    done = cli("run", "--nodes", "2", "--procs", "3", "--once", "--", "sh", "-c", program, cwd=tmp_path)
+    assert done.rc == 0
+    assert done.out.splitlines() == ["on 1", "127.0.0.1 slots=3", "127.0.0.2 slots=3"]

@@ -102,9 +102,15 @@ def _parser() -> Parser:
     parser.add_argument("--procs", type=int, metavar="P", help="processes on each node; default 1")
     parser.add_argument(
         "--distribution",
-        choices=("pytorch", "tensorflow", "plain"),
+        choices=("pytorch", "mpi", "tensorflow", "ray", "plain"),
         default="pytorch",
         help="default pytorch",
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        default=None,
+        help="the program is a launcher: run it on node 0 alone; its ssh and pdsh reach the others",
     )
     parser.add_argument("--workers", type=int, help="tensorflow: how many workers; default one a node")
     parser.add_argument("--ps", type=int, help="tensorflow: how many parameter servers; default 0")
@@ -176,7 +182,7 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         timeout=arguments.timeout,
         drumline={
             name: value
-            for name in ("grace", "chief", "evaluator")
+            for name in ("grace", "once", "chief", "evaluator")
             if (value := getattr(arguments, name)) is not None
         },
     )
@@ -185,18 +191,20 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
 def _distribution(arguments: Namespace) -> dict[str, Any] | None:
     kind = arguments.distribution
     given = {
-        "--procs": (arguments.procs, "pytorch"),
-        "--workers": (arguments.workers, "tensorflow"),
-        "--ps": (arguments.ps, "tensorflow"),
-        "--chief": (arguments.chief, "tensorflow"),
-        "--evaluator": (arguments.evaluator, "tensorflow"),
+        "--procs": (arguments.procs, ("pytorch", "mpi")),
+        "--workers": (arguments.workers, ("tensorflow",)),
+        "--ps": (arguments.ps, ("tensorflow",)),
+        "--chief": (arguments.chief, ("tensorflow",)),
+        "--evaluator": (arguments.evaluator, ("tensorflow",)),
     }
-    for option, (value, of) in given.items():
-        if value is not None and kind != of:
-            raise UsageError(f"{option} is of --distribution {of}, and this is {kind}")
+    for option, (value, kinds) in given.items():
+        if value is not None and kind not in kinds:
+            raise UsageError(f"{option} is of --distribution {' and '.join(kinds)}, and this is {kind}")
     if kind == "plain":
         return None
-    if kind == "pytorch":
+    if kind == "ray":
+        return {"type": kind}
+    if kind != "tensorflow":
         return {"type": kind, "process_count_per_instance": 1 if arguments.procs is None else arguments.procs}
     return {
         "type": kind,

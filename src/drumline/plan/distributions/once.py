@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def lay_out(request: Request) -> Layout:
     """``process_count_per_node`` is the number of slots that each node has in the file of hosts."""
     slots = request.process_count_per_node or 1
-    of_mpi = {**mpi.ROOT_ENV, **mpi.settings(request, request.mpi)} if request.mpi else {}
+    # An mpirun in the command is the user's own, and would refuse to start as root.
+    of_mpi = {**mpi.ROOT_ENV, **(mpi.settings(request, request.mpi) if request.mpi else {})}
     nodes = range(request.node_count)
     return Layout(
         processes=(

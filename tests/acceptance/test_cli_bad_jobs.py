@@ -54,7 +54,19 @@ def test_every_mistake_is_told_at_once_with_its_place(refused):
         ("command: ''\n", "command"),
         ("command: a\nresources: {instance_count: 0}\n", "resources.instance_count: 0 is not between 1 and"),
         ("command: a\nresources: {instance_count: -3}\n", "instance_count"),
-        ("command: a\ndistribution: {type: mpi}\n", "'mpi' is not supported yet"),
+        (
+            "command: a\ndistribution: {type: mpii}\n",
+            "job.yml:2:22: 'mpii' is not a type of distribution",
+        ),
+        (
+            "command: a\ndistribution: {type: pytorch}\ndrumline: {mpi: environment}\n",
+            "drumline.mpi: only distribution: {type: mpi}",
+        ),
+        ("command: a\ndrumline: {onse: true}\n", "did you mean 'once'?"),
+        (
+            "command: a\ndistribution: {type: pytorch}\ndrumline: {chief: true}\n",
+            "drumline.chief: only distribution: {type: tensorflow}",
+        ),
         (
             "command: a\ndistribution: {type: ray, address: 'h:1'}\n",
             "joining a Ray cluster that is there already",

@@ -59,13 +59,15 @@ class Supervisor:
         return message
 
 
-@pytest.mark.parametrize("interpreter", interpreters())
-def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter):
+@contextlib.contextmanager
+def agent_of(node_pyz, interpreter, scratch=""):
+    """An agent that has said hello, and the other end of its channel; it is told to leave afterwards."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
         port = server.getsockname()[1]
         argv = [interpreter, "-I", "-S", str(node_pyz)]
         argv += ["--supervisor", f"127.0.0.1:{port}", "--node", "0", "--address", "127.0.0.1"]
+        argv += ["--scratch", str(scratch)]
         agent = subprocess.Popen(argv, stdin=subprocess.PIPE, env={"PATH": os.environ["PATH"]}, text=True)
         assert agent.stdin
         agent.stdin.write("the secret\n")
@@ -75,23 +77,66 @@ def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter)
     with peer:
         supervisor = Supervisor(peer)
         assert supervisor.expect("hello")["secret"] == "the secret"
-        channel.send(peer, "prepare", ports=["master_port"], probe=True)
-        prepared = supervisor.expect("prepared")
-        assert prepared["ports"].keys() == {"master_port"}
-        channel.send(peer, "reach", address="127.0.0.1", port=prepared["probe_port"])
-        assert supervisor.expect("reached")["error"] == ""
-        log = tmp_path / "rank.txt"
-        task = {"rank": 0, "log": str(log), "env": {"RANK": "0"}}
-        argv = ["/bin/sh", "-c", "echo rank $RANK; exit 3"]
-        channel.send(peer, "start", ranks=[task], argv=argv, cwd=str(tmp_path), unset=["RANK"], cores=[])
-        supervisor.expect("started")
-        exited = supervisor.expect("exited")
-        assert (exited["rank"], exited["code"], exited["signal"]) == (0, 3, None)
-        assert log.read_text() == "rank 0\n"
+        yield supervisor
         channel.send(peer, "empty", grace_s=0.0)
         assert supervisor.expect("emptied")["survivors"] == []
         channel.send(peer, "leave")
         assert agent.wait(timeout=10) == 0
+
+
+def start(supervisor, folder, argv, **changed):
+    """One rank, which prints to a file of the folder."""
+    task = {"rank": 0, "log": str(folder / "rank.txt"), "env": {"RANK": "0"}, "argv": argv}
+    content = {
+        "ranks": [task],
+        "cwd": str(folder),
+        "unset": ["RANK"],
+        "cores": [],
+        "node_env": {},
+        "by_launcher": False,
+        "launcher": None,
+        "host_name": "",
+        **changed,
+    }
+    channel.send(supervisor.peer, "start", **content)
+
+
+@pytest.mark.parametrize("interpreter", interpreters())
+def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter):
+    with agent_of(node_pyz, interpreter) as supervisor:
+        channel.send(supervisor.peer, "prepare", ports=["master_port"], probe=True, door=False)
+        prepared = supervisor.expect("prepared")
+        assert prepared["ports"].keys() == {"master_port"}
+        channel.send(supervisor.peer, "reach", address="127.0.0.1", port=prepared["probe_port"])
+        assert supervisor.expect("reached")["error"] == ""
+        start(supervisor, tmp_path, ["/bin/sh", "-c", "echo rank $RANK; exit 3"])
+        supervisor.expect("started")
+        exited = supervisor.expect("exited")
+        assert (exited["rank"], exited["code"], exited["signal"]) == (0, 3, None)
+        assert (tmp_path / "rank.txt").read_text() == "rank 0\n"
+
+
+@pytest.mark.parametrize("interpreter", interpreters())
+def test_a_launcher_starts_ranks_through_the_agent(node_pyz, tmp_path, interpreter):
+    """Without an MPI: a shell that does what its daemon does, with a quote in the path of the stand-in."""
+    scratch = tmp_path / "it's scratch"
+    scratch.mkdir()
+    launcher = {
+        "argv": ["/bin/sh", "-c", 'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/rank"; echo said $?'],
+        "env": {},
+        "log": str(tmp_path / "launcher.txt"),
+    }
+    with agent_of(node_pyz, interpreter, scratch) as supervisor:
+        channel.send(supervisor.peer, "prepare", ports=[], probe=False, door=True)
+        supervisor.expect("prepared")
+        argv = ["/bin/sh", "-c", "echo rank $RANK given $GIVEN"]
+        start(supervisor, tmp_path, argv, by_launcher=True, launcher=launcher)
+        supervisor.expect("started")
+        assert supervisor.expect("exited")["code"] == 0
+        assert supervisor.expect("launcher_exited")["code"] == 0
+        assert (tmp_path / "rank.txt").read_text() == "rank 0 given by MPI\n"
+        assert (tmp_path / "launcher.txt").read_text() == "said 0\n"
+    assert not scratch.exists()
 
 
 def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):

@@ -73,6 +73,8 @@ def request_of(job: Command) -> Request:
         for task in ("chief", "evaluator")
         if settings.get(task) and distribution_of(job) != "tensorflow"
     ]
+    if settings.get("mpi") and distribution_of(job) != "mpi":
+        wrong.append("drumline.mpi: only distribution: {type: mpi} has a launcher to choose")
     timeout = timeout_of(job)
     if timeout is not None and timeout <= 0:
         wrong.append(f"limits.timeout: {timeout:g} is not a number of seconds above 0")

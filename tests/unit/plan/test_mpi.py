@@ -117,3 +117,8 @@ def test_what_cannot_start_ranks_is_refused(mpi, message):
     with pytest.raises(PlanError, match=message) as caught:
         of(mpi)
     assert "drumline: {mpi: environment}" in caught.value.hint
+
+
+def test_another_distribution_has_no_mpi_to_choose():
+    with pytest.raises(PlanError, match=r"drumline\.mpi: only distribution: \{type: mpi\}"):
+        plan(distribution={"type": "pytorch"}, drumline={"mpi": "environment"})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
-from drumline.contract import mpi
+if TYPE_CHECKING:
+    from drumline.contract.mpi import Mpi
 
 _VERSION_TIMEOUT_S = 20.0
 
@@ -29,10 +31,12 @@ def gpus() -> tuple[str, ...]:
     return tuple(str(index) for index in range(len(numbers)))
 
 
-def mpi_on(search_path: str) -> mpi.Mpi | None:
+def mpi_on(search_path: str) -> Mpi | None:
     """The first MPI on the PATH, by asking its launcher; takes as long as that, some 20 ms."""
     import shutil
     import subprocess
+
+    from drumline.contract import mpi
 
     for program in ("mpirun", "mpiexec"):
         path = shutil.which(program, path=search_path)

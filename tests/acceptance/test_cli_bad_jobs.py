@@ -76,10 +76,6 @@ def test_every_mistake_is_told_at_once_with_its_place(refused):
             "no closing quotation",
         ),
         (
-            "command: a\ndistribution: {type: pytorch}\ndrumline: {chief: true}\n",
-            "drumline.chief: only distribution: {type: tensorflow}",
-        ),
-        (
             "command: a\ndistribution: {type: tensorflow, worker_count: 1}\nresources: {instance_count: 2}\n",
             "leaves 1 of 2 nodes without a worker",
         ),

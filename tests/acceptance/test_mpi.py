@@ -198,6 +198,45 @@ def test_ranks_have_their_grace_before_mpirun_ends_them(tmp_path, drumline_home)
     assert status_of("job") == "Canceled"
 
 
+def shared_memory():
+    return {path.name for path in Path("/dev/shm").glob("*segment*")}
+
+
+def test_shared_memory_goes_with_a_launcher_that_is_killed(cli, tmp_path, drumline_home):
+    """On one node Open MPI has files there, which nobody removes when it is killed."""
+    before = shared_memory()
+    job = write_program(tmp_path, "python job.py wait", FAULTS.read_text(), resources={"instance_count": 1})
+    assert cli("job", "create", "-f", job).rc == 0
+    wait_until(
+        lambda: status_of("job") == "Running"
+        and all("waits" in log_of(drumline_home, rank) for rank in range(2)),
+        30,
+        "both ranks to wait",
+    )
+    supervisor = jobs.describe("job")["processes"]["supervisor"]
+    os.kill(named(processes_below(supervisor), LAUNCHERS)[0], signal.SIGKILL)
+    wait_for_status("job", "Failed")
+    wait_until(lambda: not named([supervisor], {"drumline-job"}), 20, "the supervisor's end")
+    assert shared_memory() <= before
+
+
+def test_a_command_of_a_rank_on_another_node_is_no_daemon(cli, tmp_path):
+    command = "if [ $RANK = 0 ]; then ssh 127.0.0.2 'exit 3' </dev/null; echo code $?; fi"
+    job = write_job(tmp_path, command, **TWO_BY_TWO)
+    done = cli("job", "create", "-f", job, "--stream")
+    assert done.rc == 0, done.out
+    assert "code 3" in done.out
+
+
+def test_a_folder_for_temporary_files_with_a_blank_in_its_name(cli, tmp_path):
+    folder = tmp_path / "t b"
+    folder.mkdir()
+    job = write_job(tmp_path, "true", **TWO_BY_TWO)
+    done = cli("job", "create", "-f", job, "--stream", env={"TMPDIR": str(folder)})
+    assert done.rc == 0, done.out
+    assert not list(folder.iterdir())
+
+
 # What is refused
 
 
@@ -244,7 +283,7 @@ def test_scripts_that_only_read_the_variables_need_no_mpi(cli, tmp_path, drumlin
 
 def test_a_rank_that_no_launcher_starts_is_no_rank(tmp_path, drumline_home):
     """The stand-in of a rank, called by a rank: there is no such rank to start any more."""
-    text = "import subprocess, os; print(subprocess.run([os.environ['DRUMLINE_BIN'] + '/rank']).returncode)"
+    text = "import subprocess, os; print(subprocess.run([os.environ['DRUMLINE_BIN'] + '/drumline-rank']).returncode)"
     job = write_program(tmp_path, "python job.py", text, resources={"instance_count": 1})
     with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
         assert create.end() == 1
@@ -263,10 +302,15 @@ def test_without_a_job_file(cli, tmp_path):
 
 def test_a_users_own_mpirun_needs_no_ssh(cli, tmp_path):
     """Run once, on node 0; its daemon on the other node is started by an agent."""
-    program = (
-        'mpirun --hostfile "$DRUMLINE_HOSTFILE" --bind-to none --oversubscribe '
-        "sh -c 'echo $OMPI_COMM_WORLD_RANK on $AZUREML_CR_NODE_RANK'"
-    )
+    program = "mpirun -n 4 --bind-to none sh -c 'echo $OMPI_COMM_WORLD_RANK on $AZUREML_CR_NODE_RANK'"
     done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", "sh", "-c", program, cwd=tmp_path)
     assert done.rc == 0, done.err
     assert sorted(done.out.splitlines()) == ["0 on 0", "1 on 0", "2 on 1", "3 on 1"]
+
+
+def test_a_users_own_mpirun_runs_programs_of_mpi(cli, tmp_path):
+    """Two nodes of one name: Open MPI must not take them for one, and give their ranks the same shared memory."""
+    program = "from mpi4py import MPI; world = MPI.COMM_WORLD; print(world.allreduce(world.rank), flush=True)"
+    words = ("mpirun", "-n", "4", "--bind-to", "none", "python", "-c", program)
+    done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", *words, cwd=tmp_path)
+    assert (done.rc, done.out) == (0, "6\n" * 4), done.err

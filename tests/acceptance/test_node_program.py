@@ -122,7 +122,11 @@ def test_a_launcher_starts_ranks_through_the_agent(node_pyz, tmp_path, interpret
     scratch = tmp_path / "it's scratch"
     scratch.mkdir()
     launcher = {
-        "argv": ["/bin/sh", "-c", 'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/rank"; echo said $?'],
+        "argv": [
+            "/bin/sh",
+            "-c",
+            'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/drumline-rank"; echo said $?',
+        ],
         "env": {},
         "log": str(tmp_path / "launcher.txt"),
     }

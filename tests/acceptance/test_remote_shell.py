@@ -150,3 +150,97 @@ def test_a_launcher_without_a_job_file(cli, tmp_path):
     done = cli("run", "--nodes", "2", "--procs", "3", "--once", "--", "sh", "-c", program, cwd=tmp_path)
     assert done.rc == 0
     assert done.out.splitlines() == ["on 1", "127.0.0.1 slots=3", "127.0.0.2 slots=3"]
+
+
+def test_both_directions_may_be_full_at_once(once):
+    """The other side says much before it reads; whoever only writes meanwhile would wait for ever."""
+    rc, out = once(
+        "head -c 6000000 /dev/zero >big; "
+        "ssh 127.0.0.2 'head -c 6000000 /dev/zero; wc -c >&2' <big 2>count | wc -c; cat count"
+    )
+    assert (rc, out.split()) == (0, ["6000000", "6000000"])
+
+
+def test_ssh_with_n_leaves_the_input_alone(once):
+    loop = "while read host; do ssh -n $host 'cat; echo on'; done"
+    rc, out = once(f"printf '127.0.0.2\\n127.0.0.2\\n127.0.0.2\\n' | {loop}")
+    assert (rc, out) == (0, "on\n" * 3)
+
+
+def test_ssh_in_the_background_returns_at_once(once):
+    rc, out = once(
+        "ssh -f 127.0.0.2 'until [ -e go ]; do sleep 0.01; done; echo went > went'; echo back; touch go; "
+        "until [ -e went ]; do sleep 0.01; done"
+    )
+    assert (rc, out) == (0, "back\n")
+
+
+def test_ssh_without_a_command_is_a_shell(once):
+    rc, out = once("echo 'echo on $AZUREML_CR_NODE_RANK; exit 4' | ssh 127.0.0.2; echo code $?")
+    assert (rc, out) == (0, "on 1\ncode 4\n")
+
+
+def test_ssh_that_forwards_is_refused(once):
+    rc, out = once("ssh -N -L 1:h:2 127.0.0.2; echo code $?")
+    assert rc == 0
+    assert out.splitlines()[-1] == "code 255"
+    assert "-L, -N: nodes of a job are reached without a connection" in out
+
+
+def test_whoever_reads_may_stop(once):
+    rc, out = once("ssh 127.0.0.2 yes | head -1; echo code ${PIPESTATUS[0]}")
+    assert (rc, out) == (0, "y\ncode 141\n")
+
+
+def test_the_end_of_one_command_is_not_that_of_another(once):
+    """The first is given up and ends later; the second asks meanwhile."""
+    rc, out = once(
+        'ssh 127.0.0.2 \'trap "until [ -e second ]; do sleep 0.01; done; exit 7" TERM; touch up; '
+        "while :; do sleep 0.01; done' </dev/null & first=$!; "
+        "until [ -e up ]; do sleep 0.01; done; kill -9 $first; "
+        "ssh 127.0.0.2 'touch second; sleep 0.5; exit 3' </dev/null; echo code $?"
+    )
+    assert rc == 0
+    assert out.splitlines()[-1] == "code 3"
+
+
+def test_pdsh_leaves_out_and_counts(once):
+    rc, out = once(
+        "pdsh -w 127.0.0.[1-2] echo all; pdsh -w 127.0.0.1,127.0.0.2 -x 127.0.0.1 'printf one; sleep 0.1 &'"
+    )
+    assert rc == 0
+    assert sorted(out.splitlines()) == ["127.0.0.1: all", "127.0.0.2: all", "127.0.0.2: one"]
+
+
+def test_a_program_of_the_users_called_rank_is_the_users(once, tmp_path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "rank").write_text("#!/bin/sh\necho the user\\'s\n")
+    (folder / "rank").chmod(0o755)
+    rc, out = once('PATH="$PATH":' + f"'{folder}'; rank")
+    assert (rc, out) == (0, "the user's\n")
+
+
+def test_nobody_else_gets_in_between(once):
+    """Who connects to the port of an ssh and says nothing, or something else, does not hold it up."""
+    program = (
+        "import glob, os, re, socket, time\n"
+        "def ports():\n"
+        "    lines = open('/proc/net/tcp').read().splitlines()\n"
+        "    return {int(line.split()[1].split(':')[1], 16) for line in lines\n"
+        "            if line.split()[1].startswith('0100007F') and line.split()[3] == '0A'}\n"
+        "known, open_ = ports(), []\n"
+        "open('ready', 'w')\n"
+        "while not os.path.exists('over'):\n"
+        "    for port in ports() - known:\n"
+        "        try:\n"
+        "            guest = socket.create_connection(('127.0.0.1', port), 1)\n"
+        "            guest.send(b'x' * 40 if len(open_) % 2 else b'x')\n"
+        "            open_.append(guest)\n"
+        "        except OSError: pass\n"
+    )
+    rc, out = once(
+        f'python -c "{program}" & until [ -e ready ]; do sleep 0.01; done; '
+        "for i in $(seq 20); do ssh 127.0.0.2 echo on </dev/null; done; touch over; wait"
+    )
+    assert (rc, out) == (0, "on\n" * 20)

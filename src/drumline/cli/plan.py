@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from drumline.contract.plan import NodeTask, Plan, RankTask
 
 
+_LONGEST_WORD = 500
+
+
 def main(argv: list[str]) -> int:
     parser = Parser(prog="drumline plan", description="Show what a job file would run, and create nothing.")
     add_file(parser)
@@ -40,7 +43,16 @@ def _for_people(plan: Plan) -> str:
     ranks = len(plan.ranks)
     nodes = len(plan.nodes)
     text = f"{plan.distribution}: {ranks} {_many('rank', ranks)} on {nodes} {_many('node', nodes)}\n"
-    text += f"runs: {clean(' '.join(plan.argv))}\nin:   {clean(plan.cwd)}\n"
+    text += f"runs: {_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
+    if plan.launcher is not None:
+        # Without the shell that tells it where the stand-ins are.
+        text += f"started by: {_words(plan.launcher.argv[3:])} -> {plan.launcher.log}\n"
+    if plan.remote_shell:
+        text += "ssh, rsh and pdsh of the command reach the other nodes\n"
+    if plan.host_file:
+        text += "hosts in $DRUMLINE_HOSTFILE\n" + "".join(
+            f"  {line}\n" for line in plan.host_file.splitlines()
+        )
     if plan.timeout_s is not None:
         text += f"ends after {plan.timeout_s:g} s at the latest\n"
     common = {**plan.env, **plan.user_env}
@@ -60,7 +72,14 @@ def _node(node: NodeTask, plan: Plan) -> str:
 
 def _rank(task: RankTask, plan: Plan) -> str:
     shown = {name: value for name, value in task.env.items() if name not in plan.user_env}
-    return f"  rank {task.label} -> {task.log}\n" + _variables(shown, "    ")
+    runs = f", runs: {_words(task.argv)}" if task.argv else ""
+    return f"  rank {task.label} -> {task.log}{runs}\n" + _variables(shown, "    ")
+
+
+def _words(argv: tuple[str, ...]) -> str:
+    """As one line; a program that is given as text is not shown whole."""
+    shown = [word if len(word) <= _LONGEST_WORD and "\n" not in word else "(a program)" for word in argv]
+    return clean(" ".join(argv if argv[:1] == ("/bin/bash",) else shown))
 
 
 def _variables(variables: Any, indent: str = "  ") -> str:

@@ -61,6 +61,8 @@ def _is_number(text: str) -> bool:
 
 def _span(plan: Plan) -> str:
     labels = [task.label for task in plan.ranks]
+    if not all(map(_is_number, labels)):
+        return f"ranks {', '.join(labels[:20])}{' ...' if len(labels) > 20 else ''}"
     return f"rank {labels[0]}" if len(labels) == 1 else f"ranks {labels[0]} to {labels[-1]}"
 
 

@@ -44,6 +44,8 @@ _IDLE_S = 1.0
 _LAUNCHER_END_S = 1.0
 """For a launcher and its daemons, when all ranks are gone."""
 
+_LAUNCHER_LOOK_S = 0.005
+
 _RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
 """Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
 
@@ -93,13 +95,13 @@ class Agent:
 
     def _serve(self, ended: int) -> bool:
         ready = {descriptor for descriptor, _ in self._poller.poll(_IDLE_S * 1000)}
-        # Exits first: a rank that failed is told before anything that was asked for since.
+        if self._door and not self._answer_the_door(ready):
+            return False
+        # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
         self._tell_exits()
         if ended in ready:
             channel.send(self._peer, "leaving", reason="it was sent SIGTERM")
             return False
-        if self._door:
-            self._door.hear(ready)
         if self._peer.fileno() in ready:
             data = self._peer.recv(1 << 16)
             if not data:
@@ -107,6 +109,20 @@ class Agent:
             for message in self._lines.feed(data):
                 if message["type"] == "leave" or not self._obey(message):
                     return False
+        return True
+
+    def _answer_the_door(self, ready: set[int]) -> bool:
+        """False when what was asked for failed for want of something on this node, which the supervisor is told."""
+        assert self._door is not None
+        try:
+            self._door.hear(ready)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            channel.send(
+                self._peer, "leaving", reason=f"starting a process failed: {error.strerror or error}"
+            )
+            return False
         return True
 
     def _obey(self, message: dict[str, Any]) -> bool:
@@ -162,6 +178,11 @@ class Agent:
         variables = _without(self._start["unset"])
         if self._scratch:
             variables["TMPDIR"] = self._scratch
+        memory = scratch.memory_of(self._scratch)
+        if memory and os.path.isdir(memory):
+            # Open MPI 4's name for it and 5's. In a folder of its own it goes with that, whoever is killed.
+            variables["OMPI_MCA_btl_vader_backing_directory"] = memory
+            variables["OMPI_MCA_btl_sm_backing_directory"] = memory
         return variables
 
     def _node_environment(self) -> dict[str, str]:
@@ -231,15 +252,16 @@ class Agent:
             self._door.answer(caller, f"exited {message['code']}")
 
     def _on_request(self, caller: int, words: list[bytes]) -> None:
-        if words[0] == b"rank":
+        if words[0] == b"rank" and self._start.get("by_launcher"):
             self._start_for_launcher(caller, words[1:])
-        elif words[0] == b"shell" and len(words) == 5 and words[2].isdigit():
+        elif words[0] in (b"shell", b"daemon") and len(words) == 5 and words[2].isdigit():
             host, port, token, command = (os.fsdecode(word) for word in words[1:])
             self._asking.add(caller)
             channel.send(
                 self._peer,
                 "shell",
                 caller=caller,
+                of_launcher=words[0] == b"daemon",
                 host=host,
                 address=self._address,
                 port=int(port),
@@ -313,7 +335,9 @@ class Agent:
         descendants.signal_all(signal.SIGTERM, spared)
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
-        descendants.signal_all(signal.SIGKILL)
+        # A launcher tidies up when its ranks are gone; what does not end is ended with all that is left.
+        spared = list(self._helpers) if self._start.get("by_launcher") else []
+        descendants.signal_all(signal.SIGKILL, spared)
 
     def _do_empty(self, message: dict[str, Any]) -> None:
         self._let_launcher_end()
@@ -332,11 +356,12 @@ class Agent:
         self._standins = {}
         deadline = time.monotonic() + _LAUNCHER_END_S
         while self._start.get("by_launcher") and self._helpers and time.monotonic() < deadline:
-            self._poller.poll(20)
+            time.sleep(_LAUNCHER_LOOK_S)
             self._tell_exits()
 
     def _remove_scratch(self) -> None:
         scratch.remove(self._scratch)
+        scratch.remove(scratch.memory_of(self._scratch))
 
 
 _LAUNCHER = 0

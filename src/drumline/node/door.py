@@ -1,8 +1,9 @@
 """
 Where programs of this node ask the agent for something: a socket in the node's scratch folder, for its owner alone.
 
-Beside it lies what asks there: ``bin/rank``, which an MPI's daemon starts in the place of a rank, and ``bin/ssh``,
-``bin/rsh`` and ``bin/pdsh``, which reach the other nodes of the job (``standin``).
+Beside it lies what asks there (``standin``): ``bin/ssh``, ``bin/rsh`` and ``bin/pdsh``, which reach the other nodes of
+the job; for an MPI ``bin/drumline-daemon``, by which its launcher does so, and ``bin/drumline-rank``, which its daemons
+start in the place of a rank. ``bin`` comes first on the PATH of the job.
 
 A request is ten digits, the length of what follows, and words separated by zero bytes. The answer is one line:
 ``exited CODE``, ``signal NUMBER``, ``not ours`` or ``refused``. Whoever hangs up before has been killed.
@@ -11,6 +12,7 @@ A request is ten digits, the length of what follows, and words separated by zero
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -31,7 +33,7 @@ class Door:
     """
     ``on_request(caller, words)`` for a whole request, ``on_gone(caller)`` for a caller that hung up unanswered.
 
-    A caller is a descriptor; one request each.
+    A caller is a number that is never used again; one request each.
     """
 
     def __init__(
@@ -45,11 +47,19 @@ class Door:
         path = os.path.join(scratch, "door")
         _write_programs(self.bin, path, address)
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._server.bind(path)
+        try:
+            self._server.bind(path)
+        except OSError as error:
+            # Python's own words do not name it.
+            raise OSError(
+                error.errno or errno.ENAMETOOLONG, f"TMPDIR is too long for a socket: {path}"
+            ) from error
         self._server.listen(1024)
         self._server.setblocking(False)
-        self._callers: dict[int, socket.socket] = {}
-        self._heard: dict[int, bytes] = {}
+        self._callers: dict[int, _Caller] = {}
+        """By descriptor."""
+
+        self._count = 0
         self._on_request = on_request
         self._on_gone = on_gone
 
@@ -59,53 +69,66 @@ class Door:
 
     def hear(self, ready: set[int]) -> None:
         """Serve those of the descriptors that are ours."""
-        if self._server.fileno() in ready:
-            self._accept()
+        # Those first: a caller that is let in now may get a descriptor that was ready as something else.
         for descriptor in ready & self._callers.keys():
             self._hear_caller(descriptor)
+        if self._server.fileno() in ready:
+            self._accept()
 
     def _accept(self) -> None:
         try:
-            caller, _ = self._server.accept()
+            peer, _ = self._server.accept()
         except OSError:
             return
-        credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != os.getuid():
-            caller.close()
+            peer.close()
             return
-        self._callers[caller.fileno()] = caller
-        self._heard[caller.fileno()] = b""
-        self._poller.register(caller, 1)
+        peer.setblocking(False)
+        self._count += 1
+        self._callers[peer.fileno()] = _Caller(self._count, peer)
+        self._poller.register(peer, 1)
 
     def _hear_caller(self, descriptor: int) -> None:
+        caller = self._callers[descriptor]
         try:
-            data = self._callers[descriptor].recv(1 << 18)
+            data = caller.peer.recv(1 << 18)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:
-            self._drop(descriptor)
-            self._on_gone(descriptor)
+            self._drop(caller)
+            self._on_gone(caller.number)
             return
-        heard = self._heard[descriptor] = self._heard[descriptor] + data
+        caller.heard += data
+        heard = caller.heard
         length = int(heard[:_HEADER]) if heard[:_HEADER].isdigit() and len(heard) >= _HEADER else -1
         if length > _LONGEST or (length < 0 and len(heard) >= _HEADER):
-            self._drop(descriptor)
+            self._drop(caller)
         elif 0 <= length <= len(heard) - _HEADER:
-            self._heard[descriptor] = b""
-            self._on_request(descriptor, heard[_HEADER : _HEADER + length].split(b"\0"))
+            caller.heard = b""
+            self._on_request(caller.number, heard[_HEADER : _HEADER + length].split(b"\0"))
 
-    def answer(self, caller: int, text: str) -> None:
+    def answer(self, number: int, text: str) -> None:
         """Nothing happens when the caller is gone."""
-        if caller in self._callers:
+        for caller in [caller for caller in self._callers.values() if caller.number == number]:
             with contextlib.suppress(OSError):
-                self._callers[caller].sendall(text.encode() + b"\n")
+                caller.peer.sendall(text.encode() + b"\n")
             self._drop(caller)
 
-    def _drop(self, descriptor: int) -> None:
-        self._poller.unregister(descriptor)
-        self._callers.pop(descriptor).close()
-        del self._heard[descriptor]
+    def _drop(self, caller: _Caller) -> None:
+        del self._callers[caller.peer.fileno()]
+        self._poller.unregister(caller.peer)
+        caller.peer.close()
+
+
+class _Caller:
+    def __init__(self, number: int, peer: socket.socket) -> None:
+        self.number = number
+        self.peer = peer
+        self.heard = b""
 
 
 def _write_programs(folder: str, door: str, address: str) -> None:
@@ -113,8 +136,9 @@ def _write_programs(folder: str, door: str, address: str) -> None:
     source = os.path.join(folder, "standin.py")
     with open(source, "wb") as file:
         file.write(_source())
-    for name in ("rank", "ssh", "rsh", "pdsh"):
-        words = [sys.executable, "-I", "-S", source, door, address, name]
+    modes = {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon", "drumline-rank": "rank"}
+    for name, mode in modes.items():
+        words = [sys.executable, "-I", "-S", source, door, address, mode]
         path = os.path.join(folder, name)
         with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("#!/bin/sh\nexec " + " ".join(map(_quoted, words)) + ' "$@"\n')

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -51,20 +55,36 @@ def take_host_name(name: str) -> bool:
         import ctypes
 
         libc = ctypes.CDLL(None)
-        user, group = os.getuid(), os.getgid()
-        if libc.unshare(_CLONE_NEWUTS) != 0:
-            if libc.unshare(_CLONE_NEWUTS | _CLONE_NEWUSER) != 0:
-                return False
-            for file, text in (
-                ("setgroups", "deny"),
-                ("uid_map", f"{user} {user} 1"),
-                ("gid_map", f"{group} {group} 1"),
-            ):
-                with open(f"/proc/self/{file}", "w") as opened:
-                    opened.write(text)
+        if libc.unshare(_CLONE_NEWUTS) != 0 and not (_succeeds_below(_be_oneself) and _be_oneself()):
+            return False
         return bool(libc.sethostname(name.encode(), len(name)) == 0)
     except (ImportError, OSError, AttributeError):
         return False
+
+
+def _be_oneself() -> bool:
+    """In a user namespace and one of host names. OSError half way: some systems allow that, and nothing in it."""
+    import ctypes
+
+    user, group = os.getuid(), os.getgid()
+    if ctypes.CDLL(None).unshare(_CLONE_NEWUTS | _CLONE_NEWUSER) != 0:
+        return False
+    maps = (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"))
+    for file, text in maps:
+        with open(f"/proc/self/{file}", "w") as opened:
+            opened.write(text)
+    return True
+
+
+def _succeeds_below(step: Callable[[], bool]) -> bool:
+    """Whether a child of this process can do it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if step() else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def close_inherited() -> None:

@@ -5,6 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 
+_MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was made exclusively
+
+
+def memory_of(path: str) -> str:
+    """The folder of the same name in shared memory, where ranks of MPI have what they share; empty: no such memory."""
+    return os.path.join(_MEMORY, os.path.basename(path)) if path and os.path.isdir(_MEMORY) else ""
+
 
 def remove(path: str) -> None:
     """Never raises; folders that are too deep for Python, or closed to their owner, go too."""

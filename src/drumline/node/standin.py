@@ -2,8 +2,9 @@
 What runs in the place of a rank, of ssh and of pdsh, and has the agent of its node do the work.
 
     rank                   started by an MPI's daemon: the agent starts the rank, with the variables that MPI gave us
-    ssh  [options] HOST WORD...      a command on another node of the job; ``rsh`` is the same
-    pdsh [options] -w HOSTS WORD...  a command on several of them
+    ssh  [options] HOST [WORD...]    a command on another node of the job; ``rsh`` is the same
+    daemon HOST WORD...              the same for an MPI's launcher, whose ranks end with it
+    pdsh [options] -w HOSTS WORD...  a command on several nodes
 
 A host that is no node of the job is left to the real program. Run as a file by the agent's own Python, without the
 package (``python -I -S standin.py DOOR ADDRESS MODE ...``): it imports what starts in a few milliseconds, since one
@@ -12,6 +13,7 @@ of it starts for every rank. ``door`` has the other end, and says what the two e
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _socket
 import os
 import select
@@ -25,63 +27,98 @@ _CHUNK = 1 << 16
 _DRAIN_S = 1.0
 """For what a command that has ended may still have written; a daemon it left may hold its output open for ever."""
 
-_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
+_WITH_VALUE = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
 """Options of ssh that take a value. Source: ssh(1)."""
 
-_PDSH_WITH_VALUE = frozenset("wxglftRu")
+_NOT_HERE = frozenset("DLNRW")
+"""Those for forwarding, which needs a connection that there is not."""
+
+_PDSH_WITH_VALUE = frozenset("wxglftuRMFXj")
 """Options of pdsh that take a value. Source: pdsh(1)."""
 
 NOT_OURS = "not ours"
 
 
 class Command:
-    """A command on another node: its two streams, and its end as the agent tells it."""
+    """A command on another node: its streams, and its end as the agent tells it."""
 
-    def __init__(self, door: str, address: str, host: str, text: str) -> None:
+    def __init__(self, door: str, address: str, host: str, text: str, kind: str = "shell") -> None:
         self.host = host
         token = os.urandom(16).hex()
-        server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        server.bind((address, 0))
-        server.listen(2)
-        self.door = _call(door, "shell", host, str(server.getsockname()[1]), token, text)
+        self._server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        self._server.bind((address, 0))
+        self._server.listen(64)
+        self._server.setblocking(False)
+        port = str(self._server.getsockname()[1])
+        self.door = _call(door, kind, host, port, token, text)
+        self._token = token.encode()
+        self._guests: dict[int, tuple[_socket.socket, bytes]] = {}
+        """Who has connected and not yet shown all of the token: anybody on the machine can."""
+
         self.streams: dict[int, tuple[int, bytes]] = {}
         """Descriptor to (the descriptor of ours that it goes to, what was not yet a whole line)."""
 
-        self.input = -1
+        self._sockets: list[_socket.socket] = []
+        self.input: _socket.socket | None = None
         self.reply = ""
         self.code: int | None = None
-        self._token = token.encode()
-        self._server = server
 
     def begin(self) -> bool:
-        """Wait until both streams are there; False when it ended before, or the host is none of the job's."""
+        """Wait until both streams are there; False when there are none: it did not start, or the host is not ours."""
         poller = select.poll()
         poller.register(self.door, select.POLLIN)
         poller.register(self._server.fileno(), select.POLLIN)
         while len(self.streams) < 2:
-            ready = [descriptor for descriptor, _ in poller.poll()]
-            if self._server.fileno() in ready:
-                self._accept()
-            elif not self.hear():
-                return False
-        self._server.close()
-        return True
-
-    def _accept(self) -> None:
-        """Whoever cannot show the token is sent away: anybody on the machine can connect."""
-        descriptor, _ = self._server._accept()  # type: ignore[attr-defined]
-        shown = b""
-        while len(shown) < len(self._token) + 1:
-            data = os.read(descriptor, len(self._token) + 1 - len(shown))
-            if not data:
+            # One that has ended already connected before it began.
+            if self.reply.startswith(NOT_OURS):
                 break
-            shown += data
-        if shown[:-1] != self._token or shown[-1:] not in (b"1", b"2"):
-            os.close(descriptor)
+            ready = poller.poll(None if self.code is None else _DRAIN_S * 1000)
+            if not ready:
+                break
+            for descriptor, _ in ready:
+                if descriptor == self._server.fileno():
+                    self._accept(poller)
+                elif descriptor in self._guests:
+                    self._look_at(descriptor, poller)
+                elif descriptor == self.door and not self.hear():
+                    poller.unregister(descriptor)
+        self._server.close()
+        for guest, _ in self._guests.values():
+            guest.close()
+        return len(self.streams) == 2
+
+    def _accept(self, poller: select.poll) -> None:
+        try:
+            descriptor, _ = self._server._accept()  # type: ignore[attr-defined]
+        except OSError:
             return
+        guest = _socket.socket(fileno=descriptor)
+        guest.setblocking(False)
+        self._guests[descriptor] = (guest, b"")
+        poller.register(descriptor, select.POLLIN)
+
+    def _look_at(self, descriptor: int, poller: select.poll) -> None:
+        """Whoever shows the token and which of the two streams it is stays; all others are sent away."""
+        guest, shown = self._guests[descriptor]
+        try:
+            data = guest.recv(len(self._token) + 1 - len(shown))
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        shown += data
+        if data and len(shown) <= len(self._token):
+            self._guests[descriptor] = (guest, shown)
+            return
+        del self._guests[descriptor]
+        poller.unregister(descriptor)
+        if shown[:-1] != self._token or shown[-1:] not in (b"1", b"2"):
+            guest.close()
+            return
+        self._sockets.append(guest)
         self.streams[descriptor] = (int(shown[-1:]), b"")
         if shown[-1:] == b"1":
-            self.input = descriptor
+            self.input = guest
 
     def hear(self) -> bool:
         """The agent's word on it; False when there will be none, or it is over."""
@@ -95,29 +132,39 @@ class Command:
     def forward(self, descriptor: int, label: str) -> bool:
         """What came on that stream, in whole lines behind ``label`` if there is one; False at its end."""
         target, rest = self.streams[descriptor]
-        data = _read(descriptor)
-        if label:
-            lines = (rest + data).split(b"\n")
-            rest = b"" if not data else lines.pop()
-            prefix = label.encode() + b": "
-            whole = b"".join(prefix + line + b"\n" for line in lines if line or data)
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if not data:
+            self.flush(descriptor, label)
+        elif label:
+            *lines, rest = (rest + data).split(b"\n")
+            self.streams[descriptor] = (target, rest)
+            _write(target, b"".join(b"%s: %s\n" % (label.encode(), line) for line in lines))
         else:
-            whole = data
-        self.streams[descriptor] = (target, rest)
-        _write(target, whole)
+            _write(target, data)
         return bool(data)
 
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, _CHUNK)
-    except ConnectionError:
-        return b""
+    def flush(self, descriptor: int, label: str) -> None:
+        """A last line without its end."""
+        target, rest = self.streams[descriptor]
+        self.streams[descriptor] = (target, b"")
+        if rest:
+            _write(target, b"%s: %s\n" % (label.encode(), rest))
 
 
 def _write(descriptor: int, data: bytes) -> None:
+    """All of it, also where whoever gave us the descriptor made it non-blocking."""
     while data:
-        data = data[os.write(descriptor, data) :]
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            poller = select.poll()
+            poller.register(descriptor, select.POLLOUT)
+            poller.poll()
 
 
 def _call(door: str, *words: str | bytes) -> int:
@@ -153,57 +200,105 @@ def stand_for_rank(door: str) -> int:
 class Pump:
     """Moves what the commands print to our output, and our input to a single one of them."""
 
-    def __init__(self, commands: list[Command], labeled: bool) -> None:
+    def __init__(self, commands: list[Command], *, labeled: bool = False, with_input: bool = True) -> None:
         self._commands = commands
         self._labeled = labeled
+        self._with_input = with_input and len(commands) == 1 and _is_open(0)
         self._poller = select.poll()
         self._of: dict[int, Command] = {}
         """By descriptor: those on which something of a command is still to come."""
 
-        self._feed = -1
-        """Where our input goes; -1: nowhere."""
+        self._feed: _socket.socket | None = None
+        """Where our input goes."""
 
-    def run(self) -> int:
-        """Until all have ended; the highest exit code."""
+        self._pending = b""
+        """Of our input: what did not yet go. More is read when it is gone."""
+
+    def run(self, *, in_background: bool = False) -> int:
+        """Until all have ended; the highest exit code. In the background: until all have begun."""
         for command in self._commands:
             if command.begin():
                 self._watch(command)
-        self._begin_input([command.input for command in self._commands if command.input >= 0])
+        if in_background and self._of and os.fork():
+            return 0
         while self._of:
             over = all(command.code is not None for command in self._commands)
             ready = self._poller.poll(_DRAIN_S * 1000 if over else None)
             if over and not ready:
                 break
-            for descriptor, _ in ready:
-                self._move(descriptor)
+            for descriptor, what in ready:
+                self._move(descriptor, what)
+        for descriptor, command in self._of.items():
+            if descriptor in command.streams:
+                command.flush(descriptor, self._label_of(command))
         return max(255 if command.code is None else command.code for command in self._commands)
 
     def _watch(self, command: Command) -> None:
-        for descriptor in (command.door, *command.streams):
+        told = [command.door] if command.code is None else []
+        for descriptor in (*told, *command.streams):
             self._of[descriptor] = command
             self._poller.register(descriptor, select.POLLIN)
-
-    def _begin_input(self, inputs: list[int]) -> None:
-        if len(inputs) == 1 and _is_open(0):
-            self._feed = inputs[0]
+        self._feed = command.input
+        if self._with_input:
             self._poller.register(0, select.POLLIN)
-            return
-        for descriptor in inputs:
-            _end_input(descriptor)
+        else:
+            self._end_input()
 
-    def _move(self, descriptor: int) -> None:
+    def _label_of(self, command: Command) -> str:
+        return command.host if self._labeled else ""
+
+    def _move(self, descriptor: int, what: int) -> None:
         if descriptor == 0:
-            data = _read(0)
-            if not data or not _pass_on(self._feed, data):
-                self._poller.unregister(0)
-                _end_input(self._feed)
+            self._take_input()
             return
-        command = self._of[descriptor]
-        label = command.host if self._labeled else ""
-        more = command.hear() if descriptor == command.door else command.forward(descriptor, label)
-        if not more:
-            self._poller.unregister(descriptor)
-            del self._of[descriptor]
+        if what & select.POLLOUT:
+            self._pass_on()
+        if what & ~select.POLLOUT and descriptor in self._of:
+            command = self._of[descriptor]
+            label = self._label_of(command)
+            more = command.hear() if descriptor == command.door else command.forward(descriptor, label)
+            if not more:
+                self._poller.unregister(descriptor)
+                del self._of[descriptor]
+
+    def _take_input(self) -> None:
+        try:
+            self._pending = os.read(0, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._pending = b""
+        self._poller.unregister(0)
+        if self._pending:
+            self._pass_on()
+        else:
+            self._end_input()
+
+    def _pass_on(self) -> None:
+        """As much as the other side takes now; it may be waiting for us to read what it says."""
+        if self._feed is None:
+            return
+        descriptor = self._feed.fileno()
+        try:
+            sent = self._feed.send(self._pending, _socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._feed = None
+            return
+        self._pending = self._pending[sent:]
+        if descriptor in self._of:
+            self._poller.register(descriptor, select.POLLIN | (select.POLLOUT if self._pending else 0))
+        if not self._pending:
+            self._poller.register(0, select.POLLIN)
+
+    def _end_input(self) -> None:
+        if self._feed is not None:
+            try:
+                self._feed.shutdown(_socket.SHUT_WR)
+            except OSError:
+                self._feed.close()
+            self._feed = None
 
 
 def _is_open(descriptor: int) -> bool:
@@ -214,56 +309,80 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-def _pass_on(descriptor: int, data: bytes) -> bool:
-    try:
-        _write(descriptor, data)
-    except OSError:
-        return False
-    return True
-
-
-def _end_input(descriptor: int) -> None:
-    peer = _socket.socket(fileno=descriptor)
-    try:
-        peer.shutdown(_socket.SHUT_WR)
-    except OSError:
-        pass
-    finally:
-        peer.detach()
-
-
 def _options(words: list[str], with_value: frozenset[str]) -> tuple[dict[str, str], list[str]]:
-    """The options that a program of this kind takes, and the words after them."""
+    """The options that a program of this kind takes, and the words after them; values of one given twice by commas."""
     found: dict[str, str] = {}
     while words and words[0].startswith("-") and words[0] != "-":
         word, words = words[0], words[1:]
         if word == "--":
             break
         for place, letter in enumerate(word[1:], start=1):
-            found[letter] = ""
-            if letter in with_value:
-                found[letter] = word[place + 1 :]
-                if not found[letter] and words:
-                    found[letter], words = words[0], words[1:]
-                break
+            if letter not in with_value:
+                found[letter] = ""
+                continue
+            value = word[place + 1 :]
+            if not value and words:
+                value, words = words[0], words[1:]
+            found[letter] = f"{found[letter]},{value}" if letter in found else value
+            break
     return found, words
 
 
-def ssh(door: str, address: str, words: list[str]) -> int:
-    _, rest = _options(list(words), _WITH_VALUE)
+def ssh(door: str, address: str, words: list[str], kind: str) -> int:
+    options, rest = _options(list(words), _WITH_VALUE)
     if not rest:
         return become_real("ssh", words)
     host, rest = rest[0].rpartition("@")[2], rest[1:]
     # Options may follow the host as well: ssh HOST -p 22 command.
-    _, rest = _options(rest, _WITH_VALUE)
-    command = Command(door, address, host, " ".join(rest))
-    code = Pump([command], labeled=False).run()
+    more, rest = _options(rest, _WITH_VALUE)
+    options.update(more)
+    # Without a command: a shell that reads its input, as with ssh -T.
+    command = Command(door, address, host, " ".join(rest) or "exec /bin/bash -s", kind)
+    if _NOT_HERE & options.keys():
+        letters = ", ".join(f"-{letter}" for letter in sorted(_NOT_HERE & options.keys()))
+        command.begin()
+        if not command.reply.startswith(NOT_OURS):
+            sys.stderr.write(
+                f"ssh: {letters}: nodes of a job are reached without a connection to forward by\n"
+            )
+            return 255
+    pump = Pump([command], with_input=not options.keys() & {"n", "f"})
+    code = pump.run(in_background="f" in options)
     return become_real("ssh", words) if command.reply.startswith(NOT_OURS) else code
+
+
+def _hosts(text: str) -> list[str]:
+    """
+    A list of pdsh, with its brackets.
+
+    >>> _hosts("a,b[1-3,7]")
+    ['a', 'b1', 'b2', 'b3', 'b7']
+    """
+    hosts: list[str] = []
+    while text:
+        comma, bracket = text.find(","), text.find("[")
+        close = text.find("]", bracket)
+        if bracket < 0 or close < 0 or 0 <= comma < bracket:
+            host, _, text = text.partition(",")
+            hosts += [host] if host else []
+            continue
+        before, inside = text[:bracket], text[bracket + 1 : close]
+        after, _, text = text[close + 1 :].partition(",")
+        for part in inside.split(","):
+            low, _, high = part.partition("-")
+            if not low.isdigit() or not (high or low).isdigit():
+                hosts.append(f"{before}{part}{after}")
+                continue
+            numbers = range(int(low), int(high or low) + 1)
+            hosts += [f"{before}{number:0{len(low)}d}{after}" for number in numbers]
+    return hosts
 
 
 def pdsh(door: str, address: str, words: list[str]) -> int:
     options, rest = _options(list(words), _PDSH_WITH_VALUE)
-    hosts = [host.rpartition("@")[2] for host in options.get("w", "").split(",") if host]
+    left_out = {host.rpartition("@")[2] for host in _hosts(options.get("x", ""))}
+    hosts = [host.rpartition("@")[2] for host in _hosts(options.get("w", ""))]
+    hosts = [host for host in hosts if host not in left_out]
     if not hosts or not rest:
         return become_real("pdsh", words)
     text = " ".join(rest)
@@ -290,10 +409,15 @@ def become_real(program: str, words: list[str]) -> NoReturn:
 
 
 def main() -> int:
+    # As a program in C has them: whoever reads our output may stop, and Ctrl-C ends us without a word.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     door, address, mode, *words = sys.argv[1:]
     if mode == "rank":
         return stand_for_rank(door)
-    return pdsh(door, address, words) if mode == "pdsh" else ssh(door, address, words)
+    if mode == "pdsh":
+        return pdsh(door, address, words)
+    return ssh(door, address, words, "daemon" if mode == "daemon" else "shell")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,14 @@ GRACE_S = 30.0
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
+_HOST_FILE_NAMES = (
+    "DRUMLINE_HOSTFILE",
+    # What an mpirun without a file of hosts takes: Open MPI 4's name for it, and 5's.
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+)
+
+
 class Site(NamedTuple):
     """Where a job is to run: what is known of it before it has nodes."""
 
@@ -65,7 +73,7 @@ def plan_job(job: Command, site: Site) -> Plan:
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
     named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri)
-    hosts = {"DRUMLINE_HOSTFILE": site.folder.hosts} if layout.host_file else {}
+    hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
     common = environment.of_nodes(request.node_count)
     if request.node_count > 1:
         common.update(environment.master_node(layout))

@@ -7,7 +7,7 @@ import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
 from drumline.contract import identity
@@ -27,6 +27,15 @@ _LOOK_S = 1.0
 """How often the request to cancel is looked for when no signal told of it."""
 
 _LEAVE_TIMEOUT_S = 2.0
+
+
+class _Asked(NamedTuple):
+    """A command that one node asked another for. ``of_launcher``: it is a daemon, without which ranks cannot go on."""
+
+    node: int
+    caller: int
+    target: int
+    of_launcher: bool
 
 
 class Loop:
@@ -66,8 +75,8 @@ class Loop:
         self._facts: dict[str, str] = {"interface": nodes.interface}
         self._probe_port = 0
         self._commands = 0
-        self._asked: dict[int, tuple[int, int, int]] = {}
-        """Commands that run: number to (the node that asked, its caller, the node that runs it)."""
+        self._asked: dict[int, _Asked] = {}
+        """Commands that run, by number."""
 
         self._end: p.Finish | None = None
 
@@ -204,7 +213,7 @@ class Loop:
             self._agents.send(node, "ran", caller=message["caller"], not_ours=True, code=255, signal=None)
             return
         self._commands += 1
-        self._asked[self._commands] = (node, message["caller"], target)
+        self._asked[self._commands] = _Asked(node, message["caller"], target, message["of_launcher"])
         content = {name: message[name] for name in ("address", "port", "token", "command")}
         if not self._agents.send(target, "run", id=self._commands, **content):
             self._on_ran(
@@ -222,18 +231,17 @@ class Loop:
         asked = self._asked.pop(message["id"], None)
         if asked is None:
             return
-        asking, caller, _ = asked
         how = {"code": message["code"], "signal": message["signal"]}
-        self._agents.send(asking, "ran", caller=caller, not_ours=False, **how)
-        if self._plan.launcher is not None and message["code"] != 0:
+        self._agents.send(asked.node, "ran", caller=asked.caller, not_ours=False, **how)
+        if asked.of_launcher and self._plan.launcher is not None and message["code"] != 0:
             what = f"the daemon of {self._plan.launcher.name} on node {node}"
             delay_s = 0.0 if _code(message) > 128 else p.BROKEN_DELAY_S
             self._happen(p.Broken(node, words.helper_ended(what, message), _code(message), delay_s))
 
     def _on_hung_up(self, node: int, message: dict[str, Any]) -> None:
-        for number, (asking, caller, target) in self._asked.items():
-            if (asking, caller) == (node, message["caller"]):
-                self._agents.send(target, "hang_up", id=number)
+        for number, asked in self._asked.items():
+            if (asked.node, asked.caller) == (node, message["caller"]):
+                self._agents.send(asked.target, "hang_up", id=number)
 
     def _on_launcher_exited(self, node: int, message: dict[str, Any]) -> None:
         name = self._plan.launcher.name if self._plan.launcher else "the launcher"

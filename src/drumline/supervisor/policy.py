@@ -18,7 +18,7 @@ from drumline.supervisor import words
 JOIN_TIMEOUT_S = 60.0
 """From the start of the agents until all have joined and node 0 was reached."""
 
-EMPTY_TIMEOUT_S = 5.0
+EMPTY_TIMEOUT_S = 7.0
 """For an agent to say that nothing is left on its node; then it is given up."""
 
 LEFTOVER_GRACE_S = 1.0
@@ -278,7 +278,7 @@ class Policy:
         self._exited[event.rank] = event
         if self._is_consequence(event):
             name = words.failed(self._label(event), event)
-            reason = f"{name}: it lost the daemon of {self._launcher}"
+            reason = f"{name}, as one that has lost its daemon of {self._launcher}"
             return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
         if event.code != 0:
             self._failures.append(event)
@@ -293,7 +293,9 @@ class Policy:
         """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
         if not self._launcher or event.code == 0 or not self._is_running:
             return False
-        return self._settled or event.code == LOST_DAEMON_CODE
+        # A rank that calls MPI_Abort ends with a code; those that are cut off by it may crash.
+        is_crash = self._broken is not None and event.signal is not None
+        return self._settled or is_crash or event.code == LOST_DAEMON_CODE
 
     def _complete_when_done(self) -> list[Instruction]:
         if any(member.awaited and rank not in self._exited for rank, member in self._members.items()):

@@ -110,7 +110,7 @@ def helper_ended(what: str, how: dict[str, Any]) -> str:
 
 
 def last_words(log: str) -> str:
-    """``: its last line that says something``, or where to look; of a launcher's log, which is mostly frames."""
+    """How a launcher's explanation begins, and where all of it is; empty when it said nothing."""
     try:
         with open(log, "rb") as file:
             file.seek(0, 2)

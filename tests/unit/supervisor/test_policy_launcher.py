@@ -109,6 +109,15 @@ def test_a_rank_that_fails_long_after_that_is_a_consequence():
     assert (end.reason, end.rank) == ("mpirun exited with code 1 (said why)", None)
 
 
+def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
+    job = running()
+    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    assert job.handle(exit_(1, signal=11)) == []
+    job.handle(p.LauncherEnded(0, "mpirun exited with code 9 (Abort(9) on rank 2)", 9))
+    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 2, 3))
+    assert (end.reason, end.exit_code) == ("mpirun exited with code 9 (Abort(9) on rank 2)", 9)
+
+
 def test_a_rank_that_lost_its_daemon_is_a_consequence():
     job = running()
     assert kinds(job.handle(exit_(2, code=p.LOST_DAEMON_CODE))) == ["SetTimer", "SetTimer"]
@@ -121,7 +130,7 @@ def test_what_it_says_itself_counts_when_nothing_better_comes():
     job = running()
     job.handle(exit_(2, code=p.LOST_DAEMON_CODE))
     end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
-    assert end.reason == "rank 2 on node 1 exited with code 195: it lost the daemon of mpirun"
+    assert end.reason == "rank 2 on node 1 exited with code 195, as one that has lost its daemon of mpirun"
 
 
 def test_ranks_that_were_never_started_are_not_waited_for():

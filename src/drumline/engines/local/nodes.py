@@ -40,6 +40,7 @@ class LocalNodes:
         self._pids: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
         self._scratch: dict[int, str] = {}
+        self._memory: list[str] = []
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
@@ -79,9 +80,12 @@ class LocalNodes:
     def start_agents(self, port: int, secret: str) -> None:
         for task in self._plan.nodes:
             self._scratch[task.node] = _scratch_path(task.node)
+        if self._plan.launcher is not None:
+            self._memory = [path for path in map(scratch.memory_of, self._scratch.values()) if path]
+        folders = [*self._scratch.values(), *self._memory]
         # Written down before they are made: whoever is killed in between leaves nothing unknown.
-        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in self._scratch.values()))
-        for path in self._scratch.values():
+        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in folders))
+        for path in folders:
             _make_scratch(path)
         # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
@@ -138,7 +142,7 @@ class LocalNodes:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
 
     def release(self) -> None:
-        for folder in self._scratch.values():
+        for folder in (*self._scratch.values(), *self._memory):
             scratch.remove(folder)
         self._line.leave(self._who)
 

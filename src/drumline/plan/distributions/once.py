@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumline.contract.mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import address_of, late
 from drumline.plan.distributions import mpi
 from drumline.plan.layout import Layout, Process, log_name
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
     from drumline.plan.layout import Request
 
 
+_OPEN_MPI = Mpi(OPEN_MPI, 4, 1, "mpirun")
+"""Its variables mean nothing to the others."""
+
+
 def lay_out(request: Request) -> Layout:
     """``process_count_per_node`` is the number of slots that each node has in the file of hosts."""
     slots = request.process_count_per_node or 1
-    # An mpirun in the command is the user's own, and would refuse to start as root.
-    of_mpi = {**mpi.ROOT_ENV, **(mpi.settings(request, request.mpi) if request.mpi else {})}
+    # For an mpirun in the command, which is the user's own: nobody else tells it what its nodes are.
+    of_mpi = {**mpi.ROOT_ENV, **mpi.settings(request, _OPEN_MPI)}
     nodes = range(request.node_count)
     return Layout(
         processes=(

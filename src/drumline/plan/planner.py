@@ -100,6 +100,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         warnings=(
             *unhonoured.warnings(job, site.interpreter),
             *layout.warnings,
+            *_launcher_warnings(job, request),
             *user_warnings,
         ),
     )
@@ -118,6 +119,19 @@ def _at(site: Site, request: Request) -> Request:
         nodes_share_machine=shared,
         is_crowded=crowded,
     )
+
+
+def _launcher_warnings(job: Command, request: Request) -> list[str]:
+    """DeepSpeed's launcher trains on one node, without a word, when nobody tells it of the others."""
+    command = str(job.command or "")
+    if (
+        not request.once
+        or request.node_count == 1
+        or "deepspeed" not in command
+        or "hostfile" in command.lower()
+    ):
+        return []
+    return ['command: deepspeed without --hostfile "$DRUMLINE_HOSTFILE" starts ranks on node 0 alone']
 
 
 def node_count(job: Command) -> int:

@@ -152,3 +152,12 @@ def test_every_field_that_is_not_honoured_is_answered_with_a_warning_that_names_
 def test_grace_is_thirty_seconds_unless_the_job_says_otherwise():
     assert plan(nodes=1).grace_s == 30.0
     assert plan(nodes=1, drumline={"grace": 2.5}).grace_s == 2.5
+
+
+def test_a_launcher_that_would_stay_on_one_node_is_warned_of():
+    warned = "starts ranks on node 0 alone"
+    once = {"distribution": {"type": "pytorch"}, "drumline": {"once": True}}
+    assert any(warned in warning for warning in plan(command="deepspeed train.py", **once).warnings)
+    told = plan(command='deepspeed --hostfile "$DRUMLINE_HOSTFILE" train.py', **once)
+    assert not any(warned in warning for warning in told.warnings)
+    assert not any(warned in warning for warning in plan(nodes=1, command="deepspeed x.py", **once).warnings)

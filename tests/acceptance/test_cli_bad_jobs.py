@@ -1,5 +1,7 @@
 """Job files that cannot be: refused with every mistake and its place, and nothing is created."""
 
+import re
+
 import pytest
 from cli_jobs import job_names, one_rank, write_job
 
@@ -98,7 +100,18 @@ def test_every_mistake_is_told_at_once_with_its_place(refused):
     ],
 )
 def test_a_job_that_cannot_be_is_refused(refused, text, words):
-    assert words in refused(text)
+    said = refused(text)
+    assert words in said
+    assert re.match(r"error: job\.yml:\d+:\d+: " if text else r"error: job\.yml: ", said), said
+
+
+def test_a_mistake_on_the_command_line_has_no_place_in_the_file(refused):
+    said = refused("command: a\nresources: {instance_count: 2}\n", "--set", "resources.instance_count=0")
+    assert said.startswith("error: resources.instance_count: 0 is not between 1 and"), said
+
+
+def test_the_name_of_the_command_line_has_no_place_in_the_file(refused):
+    assert refused("command: a\nname: b\n", "-n", "a b").startswith("error: job.yml: name: 'a b' cannot be")
 
 
 def test_two_inputs_that_are_missing_are_both_told(refused):
@@ -146,7 +159,7 @@ def test_an_output_that_is_not_defined_is_a_warning_of_validate(cli, tmp_path):
     job = write_job(tmp_path, "a ${{outputs.x}}")
     result = cli("job", "validate", "-f", job)
     assert result.rc == 0
-    assert "warning: create would refuse it" in result.err
+    assert "job.yml:1:13: create would refuse it: command: " in result.err
 
 
 def test_validate_refuses_what_azure_refuses(cli, tmp_path):

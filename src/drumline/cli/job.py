@@ -230,7 +230,7 @@ def _validate_arguments(parser: Parser) -> None:
 
 def _validate(arguments: Namespace) -> int:
     """Azure's verdict; what it accepts and no machine could run is a warning here, and refused by ``create``."""
-    from drumline.contract.errors import PlanError, SpecError
+    from drumline.contract.errors import PlanError, Problem, SpecError
     from drumline.control import submit
     from drumline.spec.validate import validate
 
@@ -242,7 +242,9 @@ def _validate(arguments: Namespace) -> int:
     try:
         warnings += submit.plan(job, check=False).warnings if job.type == "command" else ()
     except (PlanError, SpecError) as error:
-        warnings.append(f"create would refuse it: {error.message}")
+        for problem in error.problems or (Problem(error.message),):
+            where = f"{problem.where}: " if problem.where else ""
+            warnings.append(f"{where}create would refuse it: {problem.what}")
     _warn(warnings)
     output.show({"result": "Succeeded", "warnings": warnings}, arguments.output, arguments.query)
     return 0

@@ -136,7 +136,7 @@ def _explain(error: Exception, debug: bool) -> int:
 
     exit_code: int = getattr(error, "exit_code", 1)
     problems = getattr(error, "problems", ())
-    if problems:
+    if len(problems) > 1 or any(problem.file for problem in problems):
         for problem in problems:
             print("error: " + clean(str(problem)), file=sys.stderr)
         if len(problems) > 1:

@@ -71,10 +71,14 @@ class Problem:
         self.width = width
         self.hint = hint
 
+    @property
+    def where(self) -> str:
+        """``file:line:column``, the file alone, or nothing."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
     def __str__(self) -> str:
         """``file:line:column: what``, the line with a caret, and the hint, as the command line prints it."""
-        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        text = ": ".join(part for part in (where, self.what) if part)
+        text = ": ".join(part for part in (self.where, self.what) if part)
         if self.line and self.source_line:
             gutter = f"{self.line:>5} | "
             caret = " " * (len(gutter) - 2) + "| " + " " * (self.column - 1) + "^" * max(1, self.width)
@@ -98,8 +102,20 @@ class SpecError(DrumlineError):
 
 
 class PlanError(DrumlineError):
+    """
+    The job cannot run, or not on these nodes.
+
+    ``problems``: a Problem for each field of the job that is to blame, given by ``path``; empty when none is.
+    """
+
     exit_code = 2
     error_category = "UserError"
+
+    def __init__(self, problems: list[Problem] | str, hint: str = "", *, path: str = "") -> None:
+        if isinstance(problems, str):
+            problems = [Problem(problems, path=path, hint=hint)]
+        super().__init__("; ".join(problem.what for problem in problems), hint or problems[0].hint)
+        self.problems = tuple(problem for problem in problems if problem.path)
 
 
 class NotFoundError(DrumlineError):

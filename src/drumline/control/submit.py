@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
-from drumline.contract.errors import PlanError
+from drumline.contract.errors import PlanError, Problem
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.user import user
 from drumline.engines.table import engine
@@ -51,16 +51,30 @@ class Submitted(NamedTuple):
 
 def plan(job: Command, run: Run = AS_WRITTEN, *, check: bool = True) -> Plan:
     """What ``submit`` would run; nothing is created. Raises SpecError, PlanError."""
-    _check_type(job)
-    if check:
-        _validate(job)
-    if job.name:
-        check_name(job.name)
-    folder = RunFolder.of(job.name or "NAME")
-    _check_code(job, run)
-    planned = planner.plan_job(job, _site(job, folder, run))
-    _check_inputs(job, folder)
+    with _located(job):
+        _check_type(job)
+        if check:
+            _validate(job)
+        if job.name:
+            check_name(job.name)
+        folder = RunFolder.of(job.name or "NAME")
+        _check_code(job, run)
+        planned = planner.plan_job(job, _site(job, folder, run))
+        _check_inputs(job, folder)
     return planned
+
+
+@contextmanager
+def _located(job: Command) -> Iterator[None]:
+    """A PlanError from within says where in the job's file the field is."""
+    try:
+        yield
+    except PlanError as error:
+        if job._root is not None:
+            from drumline.spec.validate import located
+
+            error.problems = tuple(located(error.problems, job))
+        raise
 
 
 def submit(
@@ -122,7 +136,7 @@ def _remove(folder: RunFolder) -> None:
 
 def _check_type(job: Command) -> None:
     if type(job).__name__ in ("SweepJob", "PipelineJob"):
-        raise PlanError(f"type: {job.type!r} jobs are not supported yet", "command jobs are")
+        raise PlanError(f"type: {job.type!r} jobs are not supported yet", "command jobs are", path="type")
 
 
 def _validate(job: Command) -> None:
@@ -166,6 +180,7 @@ def _code_of(job: Command, run: Run) -> str:
         raise PlanError(
             f"code: {code!r} is not on this machine, and fetching it is not supported yet",
             "give a local folder",
+            path="code",
         )
     return paths.resolve(job, str(code))
 
@@ -173,7 +188,7 @@ def _code_of(job: Command, run: Run) -> str:
 def _check_code(job: Command, run: Run) -> None:
     code = _code_of(job, run)
     if code and not os.path.exists(code):
-        raise PlanError(f"code: there is no {code}")
+        raise PlanError(f"code: there is no {code}", path="code")
 
 
 def _take_code(job: Command, run: Run) -> tuple[str, list[str]]:
@@ -194,15 +209,19 @@ def _take_code(job: Command, run: Run) -> tuple[str, list[str]]:
 
 def _check_inputs(job: Command, folder: RunFolder) -> None:
     wrong = []
+    hint = "relative paths are those of the job file's folder"
     for name, path, kind in values.of(job, folder).checks:
+        what = ""
         if not os.path.exists(path):
-            wrong.append(f"inputs.{name}: there is no {path}")
+            what = f"there is no {path}"
         elif kind == "uri_file" and os.path.isdir(path):
-            wrong.append(f"inputs.{name}: {path} is a folder, and its type is uri_file")
+            what = f"{path} is a folder, and its type is uri_file"
         elif kind in ("uri_folder", "mltable") and not os.path.isdir(path):
-            wrong.append(f"inputs.{name}: {path} is a file, and its type is {kind}")
+            what = f"{path} is a file, and its type is {kind}"
+        if what:
+            wrong.append(Problem(f"inputs.{name}: {what}", path=f"inputs.{name}.path", hint=hint))
     if wrong:
-        raise PlanError("; ".join(wrong), "relative paths are those of the job file's folder")
+        raise PlanError(wrong)
 
 
 def _create(job: Command) -> RunFolder:

@@ -171,10 +171,10 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
 def _command(job: Command, given: values.Values) -> str:
     command = str(job.command or "")
     if not command.strip():
-        raise PlanError("command: there is nothing to run")
+        raise PlanError("command: there is nothing to run", path="command")
     odd = next((character for character in command if character in "\0\x01\x02"), None)
     if odd is not None:
-        raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command")
+        raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command", path="command")
     known = {f"inputs.{name}": value for name, value in given.inputs.items()}
     known |= {f"outputs.{name}": value for name, value in given.outputs.items()}
     unsafe = [name for name in given.paths if not shell.is_safe(known[name])]
@@ -188,12 +188,12 @@ def _shell(command: str) -> tuple[str, ...]:
 
 
 def _data_env(given: values.Values) -> dict[str, str]:
-    variables = {values.variable_of(f"inputs.{name}"): value for name, value in given.inputs.items()}
-    variables |= {values.variable_of(f"outputs.{name}"): value for name, value in given.outputs.items()}
-    for name, value in variables.items():
+    named = {f"inputs.{name}": value for name, value in given.inputs.items()}
+    named |= {f"outputs.{name}": value for name, value in given.outputs.items()}
+    for name, value in named.items():
         if "\0" in value:
-            raise PlanError(f"{name}: a value cannot hold a zero byte")
-    return variables
+            raise PlanError(f"{name}: a value cannot hold a zero byte", path=name)
+    return {values.variable_of(name): value for name, value in named.items()}
 
 
 def _path(site: Site) -> dict[str, str]:
@@ -213,9 +213,11 @@ def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
             raise PlanError(
                 f"environment_variables: {name!r} cannot be a variable's name",
                 "letters, digits and '_', not beginning with a digit",
+                path=f"environment_variables.{name}",
             )
         if "\0" in str(value):
-            raise PlanError(f"environment_variables.{name}: a value cannot hold a zero byte")
+            path = f"environment_variables.{name}"
+            raise PlanError(f"{path}: a value cannot hold a zero byte", path=path)
         if name in layout.coordinates:
             warnings.append(f"environment_variables.{name}: not used; it is the rank's own coordinate")
         elif value is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import PlanError
+from drumline.contract.errors import PlanError, Problem
 from drumline.plan.layout import RaySettings, Request
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def check_name(name: str) -> None:
         raise PlanError(
             f"name: {shown!r} cannot be a job's name",
             "letters, digits, '-', '_' and '.', beginning with a letter or digit, 255 at most",
+            path="name",
         )
 
 
@@ -57,7 +58,7 @@ def request_of(job: Command) -> Request:
         mpi_mode=str(settings.get("mpi") or "launcher").lower(),
     )
     wrong = [
-        f"{field}: {value} is not between {least} and {most}"
+        Problem(f"{field}: {value} is not between {least} and {most}", path=field)
         for field, value, least, most in (
             ("resources.instance_count", nodes, 1, MOST_NODES),
             ("distribution.process_count_per_instance", request.process_count_per_node, 1, MOST_PROCESSES),
@@ -69,22 +70,26 @@ def request_of(job: Command) -> Request:
         if value is not None and not least <= value <= most
     ]
     wrong += [
-        f"drumline.{task}: only distribution: {{type: tensorflow}} has such a task"
+        Problem(
+            f"drumline.{task}: only distribution: {{type: tensorflow}} has such a task",
+            path=f"drumline.{task}",
+        )
         for task in ("chief", "evaluator")
         if settings.get(task) and distribution_of(job) != "tensorflow"
     ]
     if settings.get("mpi") and distribution_of(job) != "mpi":
-        wrong.append("drumline.mpi: only distribution: {type: mpi} has a launcher to choose")
+        what = "drumline.mpi: only distribution: {type: mpi} has a launcher to choose"
+        wrong.append(Problem(what, path="drumline.mpi"))
     timeout = timeout_of(job)
     if timeout is not None and timeout <= 0:
-        wrong.append(f"limits.timeout: {timeout:g} is not a number of seconds above 0")
+        what = f"limits.timeout: {timeout:g} is not a number of seconds above 0"
+        wrong.append(Problem(what, path="limits.timeout"))
     most = max(request.process_count_per_node or 1, 1) * max(nodes, 1)
     if not wrong and most > MOST_RANKS:
-        wrong.append(
-            f"{nodes} nodes of {request.process_count_per_node} processes are more than {MOST_RANKS} ranks"
-        )
+        what = f"{nodes} nodes of {request.process_count_per_node} processes are more than {MOST_RANKS} ranks"
+        wrong.append(Problem(what, path="distribution.process_count_per_instance"))
     if wrong:
-        raise PlanError("; ".join(wrong))
+        raise PlanError(wrong)
     return request
 
 
@@ -94,6 +99,7 @@ def _ray_of(distribution: Any) -> RaySettings:
         raise PlanError(
             "distribution.address: joining a Ray cluster that is there already is not supported",
             "leave it out, and the job's nodes become a cluster",
+            path="distribution.address",
         )
     return RaySettings(
         port=getattr(distribution, "port", None),
@@ -111,9 +117,11 @@ def _words(distribution: Any, field: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(getattr(distribution, field, None) or ""))
     except ValueError as error:
-        raise PlanError(f"distribution.{field}: {str(error).lower()}") from error
+        what = f"distribution.{field}: {str(error).lower()}"
+        raise PlanError(what, path=f"distribution.{field}") from error
     if any("\0" in word for word in words):
-        raise PlanError(f"distribution.{field}: an argument cannot hold a zero byte")
+        what = f"distribution.{field}: an argument cannot hold a zero byte"
+        raise PlanError(what, path=f"distribution.{field}")
     return words
 
 

@@ -72,7 +72,7 @@ def _mode(given: Any) -> str:
 def _place(job: Command, name: str, given: Any) -> str:
     """An absolute local path, or a URI that the script opens by itself."""
     if not given.path:
-        raise PlanError(f"inputs.{name}: a path is missing")
+        raise PlanError(f"inputs.{name}: a path is missing", path=f"inputs.{name}.path")
     text = str(given.path)
     earlier = re.fullmatch(_JOB_OUTPUT, text)
     if earlier:
@@ -83,6 +83,7 @@ def _place(job: Command, name: str, given: Any) -> str:
         raise PlanError(
             f"inputs.{name}: {text!r} is not on this machine, and fetching it is not supported yet",
             "give a local path, or mode: direct where the script opens the address by itself",
+            path=f"inputs.{name}.path",
         )
     return paths.resolve(job, text)
 
@@ -93,7 +94,9 @@ def _output_of_job(name: str, job: str, output: str, inside: str | None) -> str:
     path = os.path.normpath(os.path.join(root, inside or ""))
     # ``..`` would lead out of that job's outputs.
     if job in (".", "..") or output in (".", "..") or os.path.commonpath((root, path)) != root:
-        raise PlanError(f"inputs.{name}: the path leads out of the outputs of job {job}")
+        raise PlanError(
+            f"inputs.{name}: the path leads out of the outputs of job {job}", path=f"inputs.{name}.path"
+        )
     return path
 
 

@@ -47,7 +47,7 @@ def expand(text: str, values: Mapping[str, str], *, where: str = "command") -> s
     if "{" not in text and "[" not in text:
         return text
     if text.count("${{") + text.count("$[[") > MOST_PLACEHOLDERS:
-        raise PlanError(f"{where}: more than {MOST_PLACEHOLDERS} placeholders")
+        raise PlanError(f"{where}: more than {MOST_PLACEHOLDERS} placeholders", path=where)
     parts: list[str] = []
     position = 0
     for match in re.finditer(_OPTIONAL, text, re.DOTALL):
@@ -114,6 +114,7 @@ def _closed(text: str, where: str) -> str:
         raise PlanError(
             f"{where}: {rest!r} is never closed",
             "close it with '}}', without spaces inside the name",
+            path=where,
         )
     return text
 
@@ -124,4 +125,5 @@ def _unknown(name: str, written: str, values: Mapping[str, str], where: str) -> 
     close = get_close_matches(name, values, 1, 0.7)
     known = "known: " + (", ".join(values) or "none")
     hint = f"did you mean '${{{{{close[0]}}}}}'?" if close else known
-    return PlanError(f"{where}: {written!r} refers to {name!r}, which the job does not have", hint)
+    what = f"{where}: {written!r} refers to {name!r}, which the job does not have"
+    return PlanError(what, hint, path=where)

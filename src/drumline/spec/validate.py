@@ -8,6 +8,8 @@ from drumline.spec.source import problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from drumline.contract.errors import Problem
     from drumline.spec.job import Job
 
@@ -72,8 +74,16 @@ def validate(job: Job) -> ValidationResult:
     return ValidationResult(problems, _warnings(job))
 
 
+def located(problems: Iterable[Problem], job: Job) -> list[Problem]:
+    """The problems with file and line, where what they speak of still is as the job's file has it."""
+    from drumline.spec.dump import to_dict
+
+    tree = wrap(to_dict(job))
+    assert isinstance(tree, Mapping)
+    return [_located(problem, job, tree) for problem in problems]
+
+
 def _located(problem: Problem, job: Job, tree: Mapping) -> Problem:
-    """The problem with file and line, when what it speaks of still is as the file has it."""
     if job._root is None or problem.line:
         return problem
     node, now = find(job._root, problem.path), find(tree, problem.path)
@@ -82,11 +92,16 @@ def _located(problem: Problem, job: Job, tree: Mapping) -> Problem:
         place = place.rpartition(".")[0]
         node, now = find(job._root, place), find(tree, place)
     is_missing = place != problem.path
-    if not place or node is None or now is None or not (is_missing or plain(node) == plain(now)):
+    if not place or node is None or now is None or not (is_missing or _same(plain(node), plain(now))):
         problem.file = problem.file or job._source
         return problem
     anchor = node.key if node.key and (is_missing or isinstance(node, Mapping)) else node
     return problem_at(anchor, problem.what, path=problem.path, hint=problem.hint)
+
+
+def _same(written: object, now: object) -> bool:
+    """Case aside: the schema writes the names of choices in its own."""
+    return written == now or str(written).lower() == str(now).lower()
 
 
 def _warnings(job: Job) -> list[str]:

@@ -73,13 +73,16 @@ def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
     )
     if found is None:
         raise PlanError(
-            "distribution.type: mpi needs an MPI, and there is no mpirun or mpiexec on the PATH", hint
+            "distribution.type: mpi needs an MPI, and there is no mpirun or mpiexec on the PATH",
+            hint,
+            path="distribution.type",
         )
     if (found.major, found.minor) < _OLDEST[found.kind]:
         oldest = ".".join(map(str, _OLDEST[found.kind]))
         raise PlanError(
             f"distribution.type: {found.kind} {found.major}.{found.minor} is too old; {oldest} or newer is needed",
             hint,
+            path="distribution.type",
         )
     return found
 

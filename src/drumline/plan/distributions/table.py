@@ -30,6 +30,7 @@ def lay_out(distribution: str, request: Request) -> Layout:
             raise PlanError(
                 f"drumline.once: with distribution {distribution!r} every process is started here",
                 "leave it out, or use type: pytorch or mpi",
+                path="drumline.once",
             )
         distribution = "once"
     layout: Layout = import_module(LAYOUTS[distribution]).lay_out(request)

@@ -30,6 +30,7 @@ def lay_out(request: Request) -> Layout:
         raise PlanError(
             f"distribution.worker_count is {workers}, which leaves {nodes - workers} of {nodes} nodes without a worker",
             "make worker_count equal to resources.instance_count",
+            path="distribution.worker_count",
         )
     # Workers in blocks, so that neighbours share a node; servers in turn, so that they spread.
     places = [("worker", index, index * nodes // workers) for index in range(workers)]
@@ -52,6 +53,7 @@ def _check_count(places: list[Place]) -> None:
             f"distribution: {len(places)} tasks, {most} of them on one node, are more than the {MOST_RANKS} in all "
             f"and {MOST_PROCESSES} on one node that there may be",
             "lower worker_count or parameter_server_count",
+            path="distribution",
         )
 
 

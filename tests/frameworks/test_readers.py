@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(300)
 
 TWO_A_NODE = {"type": "pytorch", "process_count_per_instance": 2}
 ONE_A_NODE = {"type": "pytorch"}
+ONE_A_NODE_BY_MPI = {"type": "mpi"}
 TWO_A_NODE_BY_MPI = {"type": "mpi", "process_count_per_instance": 2}
 
 
@@ -151,6 +152,20 @@ def test_lightning_below_mpi(seen_by):
         assert seen["started"]
         expected = place_in(environment, "RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK")
         assert [seen["rank"], seen["count"], seen["local_rank"], seen["node"]] == expected
+
+
+@by_mpi
+def test_lightning_that_starts_its_own_processes_below_mpi(seen_by):
+    for node, (seen, environment) in enumerate(seen_by(BASE, "adapter", ONE_A_NODE_BY_MPI, "lightning")):
+        assert seen == {
+            "name": "LightningEnvironment",
+            "started": False,
+            "rank": node * 2,
+            "count": 4,
+            "local_rank": 0,
+            "node": node,
+            "address": environment["AZ_BATCH_MASTER_NODE"],
+        }
 
 
 @by_mpi

@@ -54,6 +54,18 @@ def lightning_of() -> dict:
     }
 
 
+def adapter_of() -> dict:
+    """What hi-ml's and Azure's adapters for Lightning do below mpi, where there is no mpi4py: that would come first."""
+    from lightning.fabric.plugins.environments import mpi
+
+    mpi._MPI4PY_AVAILABLE = False
+    os.environ["MASTER_ADDR"], _, os.environ["MASTER_PORT"] = os.environ["AZ_BATCH_MASTER_NODE"].partition(
+        ":"
+    )
+    os.environ["NODE_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
+    return lightning_of()
+
+
 def accelerate_of() -> dict:
     from accelerate import PartialState
 

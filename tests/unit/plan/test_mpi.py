@@ -93,6 +93,18 @@ def test_the_variables_of_open_mpi_without_one():
     }
 
 
+@pytest.mark.parametrize("drumline", [{}, {"mpi": "environment"}], ids=["launcher", "environment"])
+def test_one_process_a_node_may_start_the_ranks_by_itself(drumline):
+    """Lightning does, unless it finds one of these."""
+    alone = plan(distribution={"type": "mpi"}, at={"mpi": OPEN_MPI_4}, gpus=2, drumline=drumline)
+    for node, seen in environments(alone, FACTS).items():
+        assert not {"LOCAL_RANK", "TORCHELASTIC_RUN_ID"} & set(seen)
+        assert {"RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"} <= set(seen)
+        assert seen["CUDA_VISIBLE_DEVICES"] == FACTS[f"gpus_{node}"]
+    for seen in environments(of(OPEN_MPI_4), FACTS).values():
+        assert {"LOCAL_RANK", "TORCHELASTIC_RUN_ID"} <= set(seen)
+
+
 def test_a_rank_is_not_the_users_to_choose():
     made = plan(
         distribution=TWO_EACH,

@@ -38,9 +38,13 @@ def lay_out(request: Request) -> Layout:
     """Raises PlanError without an MPI, or with one that is too old."""
     per_node = request.process_count_per_node or 1
     layout = pytorch.ranks(request)
-    # Without torchrun's mark Lightning asks MPI for the node, and that tells nodes by the names of their hosts.
     # Scripts of the guide read the address on one node too.
-    env = {**layout.env, **pytorch.elastic(request), "AZ_BATCHAI_MPI_MASTER_NODE": address_of(0)}
+    env = {**layout.env, "AZ_BATCHAI_MPI_MASTER_NODE": address_of(0)}
+    if per_node > 1:
+        # Without torchrun's mark Lightning asks MPI for the node, and that tells nodes by the names of their hosts.
+        env |= pytorch.elastic(request)
+    else:
+        layout = _alone_on_its_node(layout, request)
     coordinates = layout.coordinates | _COORDINATES
     if request.mpi_mode == "environment":
         count = str(len(layout.processes))
@@ -54,6 +58,19 @@ def lay_out(request: Request) -> Layout:
     found = _usable(request.mpi)
     env |= settings(request, found)
     return layout._replace(env=env, coordinates=coordinates, launcher=_launcher(found, request, per_node))
+
+
+def _alone_on_its_node(layout: Layout, request: Request) -> Layout:
+    """
+    One process a node may start the ranks itself: Lightning does below hi-ml's and Azure's adapters, unless it finds a
+    ``LOCAL_RANK`` or torchrun's mark. Azure sets neither for mpi.
+    """
+    processes = []
+    for process in layout.processes:
+        env = dict(process.env)
+        del env["LOCAL_RANK"]
+        processes.append(process._replace(env=env))
+    return layout._replace(processes=tuple(processes), whole_nodes=request.node_count > 1)
 
 
 def _with_rank(process: Process) -> Process:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -130,6 +130,7 @@ def cli(tmp_path: Path) -> Cli:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
+        before: Callable[[], object] | None = None,
     ) -> CommandResult:
         # Files, not pipes: a process that outlives the command would hold a pipe open, and us
         # with it.
@@ -142,6 +143,7 @@ def cli(tmp_path: Path) -> Cli:
                 stdout=out,
                 stderr=err,
                 timeout=timeout_s,
+                preexec_fn=before,
                 check=False,
             )
             out.seek(0)

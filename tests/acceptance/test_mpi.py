@@ -126,9 +126,9 @@ def test_the_launchers_own_settings_are_the_users(cli, tmp_path, drumline_home):
 @pytest.mark.parametrize(
     ("how", "reason", "code"),
     [
-        ("exit", r"rank 2 on node 1 exited with code 3; the other 3 ranks", 3),
-        ("abort", r"rank 2 on node 1 exited with code 5; the other 3 ranks", 5),
-        ("kill", r"rank 2 on node 1 was ended by signal 9 \(SIGKILL", 137),
+        ("exit", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 3; ranks 0-1 and 3 ", 3),
+        ("abort", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 5; ranks 0-1 and 3 ", 5),
+        ("kill", r"rank 2 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL", 137),
         ("unfinished", r"mpirun exited with code \d+ \(.* process rank 2 ", 1),
     ],
 )

@@ -48,7 +48,7 @@ class Example:
     victim: int = 1
     """The rank to kill, as ``drumline job show`` numbers them."""
 
-    reason: str = r"rank 1 on node 0 was ended by signal 9 \(SIGKILL"
+    reason: str = r"rank 1 on node 0 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL"
     """What the job's reason then holds; another node or another word for a rank is said here."""
 
     check: Callable[[Path], None] | None = None
@@ -102,7 +102,7 @@ TABLE = (
         0.94,
         ("lightning", "torch"),
         job_file="job-per-node.yml",
-        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
     Example(
         "transformers-trainer",
@@ -140,7 +140,7 @@ TABLE = (
         environment="deepspeed",
         job_file="job-launcher.yml",
         victim=0,
-        reason=r"rank 0 on node 0 was ended by signal 9 \(SIGKILL",
+        reason=r"rank 0 on node 0 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
     Example("jax", ACCURACY, 0.93, ("jax",), environment="jax"),
     Example(
@@ -149,7 +149,7 @@ TABLE = (
         0.95,
         ("tensorflow-cpu",),
         environment="tensorflow",
-        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
     Example(
         "tensorflow-ps",
@@ -157,7 +157,7 @@ TABLE = (
         0.94,
         ("tensorflow-cpu",),
         environment="tensorflow",
-        reason=r"rank 1 on node 1 was ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
     Example(
         "ray",
@@ -166,7 +166,7 @@ TABLE = (
         ("ray",),
         environment="ray",
         victim=2,
-        reason=r"rank ray1 on node 1 was ended by signal 9 \(SIGKILL",
+        reason=r"rank ray1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
 )
 

@@ -61,7 +61,13 @@ class JobRunning(NamedTuple):
 
 
 class RankExited(NamedTuple):
-    """One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127)."""
+    """
+    One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127).
+
+    ``evidence``: ``left`` (when it ended in order); of a failure also ``failure`` (an uncaught exception: type,
+    message, file, line, function, time), ``said`` (the last line of the log), ``crash`` (where native code crashed:
+    file, line, function), ``peak_bytes``, ``memory_ran_out``, ``shared_memory``. Each only when it is known.
+    """
 
     time: float
     rank: int
@@ -69,6 +75,7 @@ class RankExited(NamedTuple):
     code: Optional[int]
     signal: Optional[int]
     error: str = ""
+    evidence: Optional[dict[str, Any]] = None
 
 
 class NodeLost(NamedTuple):
@@ -105,7 +112,8 @@ class JobEnded(NamedTuple):
     The last event that counts for the status. ``status`` is one of status.TERMINAL.
 
     ``exit_code`` is that of the rank that decided, 128 + its signal, 130 for a canceled job, 124 for one
-    that ran into its time limit; ``rank`` is the one that failed first, None when none did.
+    that ran into its time limit; ``rank`` is the one that failed first, None when none did. ``verdict``: what
+    ``reason`` says of that rank and the others, as fields (``supervisor/verdict.py``).
     """
 
     time: float
@@ -114,6 +122,7 @@ class JobEnded(NamedTuple):
     reason: str
     rank: Optional[int] = None
     node: Optional[int] = None
+    verdict: Optional[dict[str, Any]] = None
 
 
 class JobEdited(NamedTuple):

@@ -42,6 +42,8 @@ class Outcome:
         self.exit_code: int | None = None
         self.failed_rank: int | None = None
         self.failed_node: int | None = None
+        self.verdict: dict[str, Any] | None = None
+        """Of a rank that failed: ``contract.events.JobEnded``."""
         self.user = ""
         self.created: float | None = None
         self.started: float | None = None
@@ -94,6 +96,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
     elif isinstance(event, e.JobEnded) and not outcome.is_final:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
+        outcome.verdict = event.verdict
     elif isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
         outcome.edits.update(event.changes)
     elif isinstance(event, (e.JobArchived, e.JobRestored)):

@@ -5,7 +5,9 @@ when the supervisor is gone, its ranks end.
 supervisor says                 agent answers
 prepare  ports, probe, door     prepared  ports, probe_port
 reach    address, port          reached   error
-start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at
+start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at,
+                                                                  evidence
+clock                           clock     at
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate / kill                (exited, as it happens)
@@ -29,17 +31,23 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
-from drumline.node import descendants, kernel, ports, processes, scratch, standin
+from drumline.node import descendants, failures, kernel, ports, processes, scratch, standin
 from drumline.node.door import Door
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
 
 _REACH_TIMEOUT_S = 10.0
 _IDLE_S = 1.0
+
+_TICK_S = 1e-6
+"""Between the exits of two ranks that were seen at once."""
 
 _LAUNCHER_END_S = 1.0
 """For a launcher and its daemons, when all ranks are gone."""
@@ -62,12 +70,14 @@ class Agent:
         self._address = address
         self._scratch = scratch
         self._lines = channel.Lines()
-        self._poller = select.poll()
+        # Unlike poll, it tells in which order things happened, however late we look.
+        self._poller = select.epoll()
         self._ranks: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
         self._errors: dict[int, str] = {}
         self._helpers: dict[int, _Helper] = {}
         self._door: Door | None = None
+        self._memory = failures.Memory()
         self._start: dict[str, Any] = {}
         self._tasks: dict[int, dict[str, Any]] = {}
         self._standins: dict[int, int] = {}
@@ -79,8 +89,8 @@ class Agent:
         """Serve until told to leave, or until the supervisor is gone. Nothing of the node is left afterwards."""
         kernel.adopt_orphans()
         ended = _readable_on_sigterm()
-        self._poller.register(ended, select.POLLIN)
-        self._poller.register(self._peer, select.POLLIN)
+        self._poller.register(ended, select.EPOLLIN)
+        self._poller.register(self._peer, select.EPOLLIN)
         try:
             channel.send(
                 self._peer, "hello", secret=secret, node=self._node, pid=os.getpid(), address=self._address
@@ -94,11 +104,13 @@ class Agent:
             self._remove_scratch()
 
     def _serve(self, ended: int) -> bool:
-        ready = {descriptor for descriptor, _ in self._poller.poll(_IDLE_S * 1000)}
-        if self._door and not self._answer_the_door(ready):
+        ready = [descriptor for descriptor, _ in self._poller.poll(_IDLE_S)]
+        if not ready:
+            self._memory.look()
+        if self._door and not self._answer_the_door(set(ready)):
             return False
         # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
-        self._tell_exits()
+        self._tell_exits(ready)
         if ended in ready:
             channel.send(self._peer, "leaving", reason="it was sent SIGTERM")
             return False
@@ -149,6 +161,9 @@ class Agent:
         probe_port = self._probe.getsockname()[1] if self._probe else 0
         channel.send(self._peer, "prepared", ports=leased, probe_port=probe_port)
 
+    def _do_clock(self, _message: dict[str, Any]) -> None:
+        channel.send(self._peer, "clock", at=time.monotonic())
+
     def _do_reach(self, message: dict[str, Any]) -> None:
         error = ""
         try:
@@ -196,6 +211,7 @@ class Agent:
         return variables
 
     def _start_rank(self, task: dict[str, Any], variables: dict[str, str]) -> processes.Started:
+        failures.add_hook(variables, self._notes_of(task["rank"]))
         process = processes.start(
             task["argv"],
             env=self._with_door(variables),
@@ -208,6 +224,10 @@ class Agent:
         self._ranks[process.pid] = task["rank"]
         channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
         return process
+
+    def _notes_of(self, rank: int) -> str:
+        """The file in which a rank's Pythons note how they fail; empty: there is no place for one."""
+        return os.path.join(self._scratch, f"failures-{rank}.jsonl") if self._scratch else ""
 
     def _note_error(self, process: processes.Started) -> None:
         error = process.error()
@@ -301,20 +321,25 @@ class Agent:
 
     def _watch(self, pid: int) -> None:
         self._pidfds[pid] = os.pidfd_open(pid)
-        self._poller.register(self._pidfds[pid], select.POLLIN)
+        self._poller.register(self._pidfds[pid], select.EPOLLIN)
 
-    def _tell_exits(self) -> None:
+    def _tell_exits(self, ready: Sequence[int] = ()) -> None:
+        """``ready``: descriptors in the order in which things happened to them."""
         at = time.monotonic()
-        for pid, wait_status in descendants.reap():
-            self._tell_exit(pid, wait_status, at)
+        order = {descriptor: index for index, descriptor in enumerate(ready)}
+        ended = descendants.reap()
+        ended.sort(key=lambda one: order.get(self._pidfds.get(one.pid, -1), len(order)))
+        for index, one in enumerate(ended):
+            self._tell_exit(one, at + index * _TICK_S)
 
-    def _tell_exit(self, pid: int, wait_status: int, at: float) -> None:
+    def _tell_exit(self, ended: descendants.Ended, at: float) -> None:
+        pid = ended.pid
         pidfd = self._pidfds.pop(pid, None)
         if pidfd is None:
             return  # An orphan of a rank, adopted by us.
         self._poller.unregister(pidfd)
         os.close(pidfd)
-        code = os.waitstatus_to_exitcode(wait_status)
+        code = os.waitstatus_to_exitcode(ended.status)
         how: dict[str, Any] = {"code": code if code >= 0 else None, "signal": -code if code < 0 else None}
         helper = self._helpers.pop(pid, None)
         if helper is not None:
@@ -322,11 +347,33 @@ class Agent:
             channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
             return
         rank = self._ranks.pop(pid)
-        channel.send(self._peer, "exited", rank=rank, error=self._errors.pop(pid, ""), at=at, **how)
+        error = self._errors.pop(pid, "")
+        evidence = {} if error else self._evidence(rank, code, ended)
+        channel.send(self._peer, "exited", rank=rank, error=error, at=at, evidence=evidence, **how)
         standin_of_rank = self._standins.pop(rank, None)
         if code == 0 and standin_of_rank is not None and self._door:
             # Of a failure the launcher is not told: it would cut off the other ranks before their grace is over.
             self._door.answer(standin_of_rank, "exited 0")
+
+    def _evidence(self, rank: int, code: int, ended: descendants.Ended) -> dict[str, Any]:
+        """What may tell when and why a rank ended."""
+        cwd = self._start["cwd"]
+        evidence: dict[str, Any] = failures.of(self._notes_of(rank), ended.pid, code, cwd)
+        if code == 0:
+            return evidence
+        evidence["peak_bytes"] = ended.peak_bytes
+        log = failures.end_of_log(self._log_of(rank))
+        evidence["said"] = failures.last_line(log)
+        ended_by = -code if code < 0 else code - 128
+        if ended_by in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+            evidence["crash"] = failures.crash_of(log, cwd)
+        if ended_by == signal.SIGBUS:
+            evidence["shared_memory"] = failures.shared_memory()
+        evidence["memory_ran_out"] = self._memory.ran_out()
+        return evidence
+
+    def _log_of(self, rank: int) -> str:
+        return next((str(task["log"]) for task in self._start["ranks"] if task["rank"] == rank), "")
 
     def _do_terminate(self, _message: dict[str, Any]) -> None:
         self._tasks = {}
@@ -343,8 +390,8 @@ class Agent:
         self._let_launcher_end()
         ended, survivors = descendants.end_all(message["grace_s"])
         at = time.monotonic()
-        for pid, wait_status in ended:
-            self._tell_exit(pid, wait_status, at)
+        for one in ended:
+            self._tell_exit(one, at)
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=survivors)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,17 +41,26 @@ def signal_all(number: int, spared: Collection[int] = ()) -> int:
     return len(below)
 
 
-def reap() -> list[tuple[int, int]]:
-    """The children that have ended, as (pid, wait status); does not block."""
-    ended: list[tuple[int, int]] = []
+class Ended(NamedTuple):
+    pid: int
+    status: int
+    """As ``os.wait4`` has it."""
+
+    peak_bytes: int
+    """The most memory that it, or the largest of what it waited for, had at a time."""
+
+
+def reap() -> list[Ended]:
+    """The children that have ended; does not block."""
+    ended: list[Ended] = []
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return ended
         if pid == 0:
             return ended
-        ended.append((pid, status))
+        ended.append(Ended(pid, status, usage.ru_maxrss << 10))
 
 
 def has_any() -> bool:
@@ -64,11 +73,11 @@ def has_any() -> bool:
     return True
 
 
-def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[tuple[int, int]], list[int]]:
+def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[Ended], list[int]]:
     """
     SIGTERM to everything below this process, SIGKILL after ``grace_s``, until nothing is left.
 
-    Returns (what ended, with its wait status; what even SIGKILL did not end within ``limit_s``). Blocks.
+    Returns (what ended; what even SIGKILL did not end within ``limit_s``). Blocks.
     """
     ended = reap()
     if not has_any():
@@ -85,7 +94,7 @@ def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[tuple[int, int]]
     return ended, of(os.getpid())
 
 
-def _reap_until(deadline: float) -> list[tuple[int, int]]:
+def _reap_until(deadline: float) -> list[Ended]:
     ended = reap()
     pause = 0.001
     while has_any() and time.monotonic() < deadline:

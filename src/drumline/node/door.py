@@ -63,9 +63,9 @@ class Door:
         self._on_request = on_request
         self._on_gone = on_gone
 
-    def register(self, poller: select.poll) -> None:
+    def register(self, poller: select.epoll) -> None:
         self._poller = poller
-        poller.register(self._server, 1)  # POLLIN
+        poller.register(self._server, 1)  # EPOLLIN
 
     def hear(self, ready: set[int]) -> None:
         """Serve those of the descriptors that are ours."""

@@ -15,6 +15,7 @@ from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
 from drumline.supervisor import words
 from drumline.supervisor.agents import Agents
+from drumline.supervisor.clocks import Clocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,7 @@ class Loop:
         self._cancel_seen: p.Canceled | None = None
         self._secret = os.urandom(32).hex()
         self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
+        self._clocks = Clocks()
         self._poller = select.poll()
         self._watched: dict[int, int] = {}
         self._timers: dict[str, float] = {}
@@ -96,6 +98,9 @@ class Loop:
             for descriptor in ready:
                 self._hear(descriptor)
             self._fire_timers()
+            if self._clocks.is_due():
+                for node in self._agents.connected():
+                    self._ask_clock(node)
         self._dismiss()
         return self._end
 
@@ -169,9 +174,18 @@ class Loop:
     def _on_hello(self, node: int, message: dict[str, Any]) -> None:
         self._facts[f"node_{node}"] = message["address"]
         self._facts[f"gpus_{node}"] = self._nodes.gpus(node)
+        self._ask_clock(node)
         who = identity.of(message["pid"]) if node in self._nodes.agents() else None
         self._record(e.AgentJoined(time.time(), node, message["pid"], message["address"], who))
         self._happen(p.Joined(node))
+
+    def _ask_clock(self, node: int) -> None:
+        self._clocks.ask(node)
+        self._agents.send(node, "clock")
+
+    def _on_clock(self, node: int, message: dict[str, Any]) -> None:
+        if self._clocks.answered(node, message["at"]):
+            self._ask_clock(node)
 
     def _on_prepared(self, node: int, message: dict[str, Any]) -> None:
         self._facts.update({name: str(port) for name, port in message["ports"].items()})
@@ -183,17 +197,25 @@ class Loop:
         self._happen(p.Reached(node, message["error"]))
 
     def _on_started(self, node: int, message: dict[str, Any]) -> None:
-        self._record(e.RankStarted(_wall(message["at"]), message["rank"], node, message["pid"]))
-        self._happen(p.Started(message["rank"]))
+        at = self._clocks.wall(node, message["at"])
+        self._record(e.RankStarted(at, message["rank"], node, message["pid"]))
+        self._happen(p.Started(message["rank"], at))
 
     def _on_exited(self, node: int, message: dict[str, Any]) -> None:
+        evidence = message["evidence"]
+        failure = evidence.get("failure")
+        if failure:
+            failure["time"] = self._clocks.wall(node, failure.pop("at"))
+        if "left_at" in evidence:
+            evidence["left"] = self._clocks.wall(node, evidence.pop("left_at"))
         exited = e.RankExited(
-            _wall(message["at"]),
+            self._clocks.wall(node, message["at"]),
             message["rank"],
             node,
             message["code"],
             message["signal"],
             message["error"],
+            evidence or None,
         )
         self._record(exited)
         self._happen(exited)
@@ -373,8 +395,3 @@ class Loop:
 def _code(how: dict[str, Any]) -> int:
     """As a shell has it; 1 for what did not start, or ended well too early."""
     return 128 + int(how["signal"]) if how["signal"] else int(how["code"] or 1)
-
-
-def _wall(at: float) -> float:
-    """Seconds since 1970 of a time on this machine's monotonic clock."""
-    return time.time() - (time.monotonic() - at)

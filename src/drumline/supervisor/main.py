@@ -62,7 +62,7 @@ def _write_end(folder: RunFolder, end: p.Finish) -> None:
     """The one event that must find room: what was reserved for it is given up first."""
     with contextlib.suppress(OSError):
         os.unlink(folder.reserve)
-    event = e.JobEnded(time.time(), end.status, end.exit_code, end.reason, end.rank, end.node)
+    event = e.JobEnded(time.time(), end.status, end.exit_code, end.reason, end.rank, end.node, end.verdict)
     try:
         folder.append(event)
     except OSError as error:

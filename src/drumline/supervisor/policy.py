@@ -9,11 +9,11 @@ A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGT
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drumline.contract import status
 from drumline.contract.events import RankExited
-from drumline.supervisor import words
+from drumline.supervisor import verdict, words
 
 JOIN_TIMEOUT_S = 60.0
 """From the start of the agents until all have joined and node 0 was reached."""
@@ -72,7 +72,10 @@ class Reached(NamedTuple):
 
 
 class Started(NamedTuple):
+    """``time``: seconds since 1970."""
+
     rank: int
+    time: float | None = None
 
 
 class Lost(NamedTuple):
@@ -179,6 +182,7 @@ class Finish(NamedTuple):
     reason: str
     rank: int | None = None
     node: int | None = None
+    verdict: dict[str, Any] | None = None
 
 
 Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Empty | SetTimer | Finish
@@ -214,7 +218,10 @@ class Policy:
         self._answered: set[int] = set()
         self._started: set[int] = set()
         self._exited: dict[int, RankExited] = {}
-        self._failures: list[RankExited] = []
+        self._start_time: float | None = None
+        self._first_failure: RankExited | None = None
+        """The first that was heard of."""
+
         self._end: Finish | None = None
         self._survivors: list[int] = []
 
@@ -269,6 +276,8 @@ class Policy:
 
     def _on_started(self, event: Started) -> list[Instruction]:
         self._started.add(event.rank)
+        if event.time is not None:
+            self._start_time = min(event.time, self._start_time or event.time)
         if self._phase == "starting" and len(self._started) == len(self._members):
             self._phase = "running"
             return [AllRunning()]
@@ -280,11 +289,10 @@ class Policy:
             name = words.failed(self._label(event), event)
             reason = f"{name}, as one that has lost its daemon of {self._launcher}"
             return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
-        if event.code != 0:
-            self._failures.append(event)
         if self._phase in ("stopping", "emptying"):
             return self._empty_when_still()
         if event.code != 0:
+            self._first_failure = event
             self._end = self._failure()
             return self._stop(words.failed(self._label(event), event))
         return self._complete_when_done()
@@ -454,17 +462,12 @@ class Policy:
         if self._survivors:
             left = ", ".join(str(pid) for pid in self._survivors)
             reason += f"; even SIGKILL did not end process {left}"
-        return [Finish(end.status, end.exit_code, reason, end.rank, end.node)]
+        return [end._replace(reason=reason)]
 
     def _failure(self) -> Finish:
-        """
-        The failure that came first, by the time of the exit and not of the message: agents may be heard out of order.
-        """
-        first = min(self._failures, key=lambda failure: failure.time)
-        others = len(self._members) - 1
-        reason = words.failed(self._label(first), first) + words.others_stopped(others)
-        code = first.code if first.code is not None else 128 + (first.signal or 0)
-        return Finish(status.FAILED, code, reason, first.rank, first.node)
+        stopped_after = self._first_failure.time if self._first_failure else None
+        found = verdict.judge(self._members, self._exited, stopped_after, self._start_time)
+        return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)
 
     def _label(self, event: RankExited) -> str:
         return self._members[event.rank].label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from drumline.contract.events import RankExited
 
 _MEANINGS = {
-    "SIGKILL": "killed from outside; the kernel does that when memory runs out",
+    "SIGKILL": "killed from outside; nothing says that memory had run out",
+    "SIGTERM": "sent from outside, not by drumline",
     "SIGSEGV": "it touched memory that is not its own",
     "SIGBUS": "often a full /dev/shm",
     "SIGABRT": "it gave up by itself, often a failed check in native code",
@@ -22,21 +24,74 @@ _MEANINGS = {
 }
 
 
+def place(label: str, node: int) -> str:
+    return f"rank {label} on node {node}"
+
+
 def failed(label: str, exit_: RankExited) -> str:
-    """How a rank ended, without what came of it: ``rank 3 on node 1 exited with code 1``."""
-    who = f"rank {label} on node {exit_.node}"
+    """How a rank ended, without what came of it: ``rank 3 on node 1: exit code 1``."""
     if exit_.error:
-        return f"{who} did not start: {exit_.error}"
+        return f"{place(label, exit_.node)} did not start: {exit_.error}"
+    return f"{place(label, exit_.node)} failed: {cause(exit_)}"
+
+
+def cause(exit_: RankExited) -> str:
+    """
+    What ended a rank: the exception and its place, else the signal or exit code and what it means.
+
+    ``ValueError: bad batch (train.py:88, in step)``
+    """
+    evidence = exit_.evidence or {}
+    failure = evidence.get("failure")
+    if failure:
+        message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
+        return message + _where(failure) + _worker_killed(message, evidence)
     if exit_.signal:
-        return f"{who} was ended by {signal_words(exit_.signal)}"
+        return f"ended by {signal_words(exit_.signal, evidence)}"
     code = exit_.code or 0
-    if code == 127:
-        return f"{who} exited with code 127 (a command was not found)"
-    if code == 126:
-        return f"{who} exited with code 126 (a command could not be executed)"
     if 128 < code < 128 + 65:
-        return f"{who} exited with code {code} (a command in it was ended by {signal_words(code - 128)})"
-    return f"{who} exited with code {code}"
+        return f"exit code {code}, for a command in it was ended by {signal_words(code - 128, evidence)}"
+    said = str(evidence.get("said", ""))
+    if code in (126, 127) or (code == 2 and _PYTHONS_OWN.search(said)):
+        meaning = {126: "a command could not be executed", 127: "a command was not found"}.get(code, "")
+        return f"exit code {code}: {said or meaning}"
+    return f"exit code {code}"
+
+
+_PYTHONS_OWN = re.compile(r"python[\d.]*: can't open file|: No module named |^usage: |error: ")
+
+
+def _where(found: dict[str, Any]) -> str:
+    """`` (train.py:88, in step)``; empty when there is no place."""
+    if not found.get("file"):
+        return ""
+    inside = found.get("function")
+    return f" ({found['file']}:{found['line']}{f', in {inside}' if inside else ''})"
+
+
+def _worker_killed(message: str, evidence: dict[str, Any]) -> str:
+    """PyTorch's loader tells that one of its processes was killed, and not why."""
+    return "; memory had run out" if "Killed" in message and evidence.get("memory_ran_out") else ""
+
+
+def ranks(labels: Sequence[str]) -> str:
+    """
+    ``rank 5``, ``ranks 0-2 and 5``; those that have names come with them.
+
+    >>> ranks(["0", "1", "2", "5", "ps0"])
+    'ranks 0-2, 5 and ps0'
+    """
+    numbers = sorted(int(label) for label in labels if label.isdigit())
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    said = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    said += [label for label in labels if not label.isdigit()]
+    listed = " and ".join((", ".join(said[:-1]), said[-1])) if len(said) > 1 else said[0]
+    return f"{'rank' if len(labels) == 1 else 'ranks'} {listed}"
 
 
 def completed(awaited: Sequence[str], stopped: Sequence[str]) -> str:
@@ -79,23 +134,25 @@ def _role(label: str) -> str:
     return {"": "worker", "ps": "parameter server", "ray": "Ray node"}.get(role, role)
 
 
-def signal_words(number: int) -> str:
-    """``signal 9 (SIGKILL: killed from outside; ...)``."""
+def signal_words(number: int, evidence: dict[str, Any] | None = None) -> str:
+    """``signal 9 (SIGKILL: killed from outside ...)``, and what was seen besides."""
+    evidence = evidence or {}
     try:
         name = signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-    meaning = _MEANINGS.get(name)
-    return f"signal {number} ({name}: {meaning})" if meaning else f"signal {number} ({name})"
+    meaning = _MEANINGS.get(name, "")
+    if name == "SIGKILL" and evidence.get("memory_ran_out"):
+        peak = f" at {_size(evidence['peak_bytes'])}" if evidence.get("peak_bytes") else ""
+        meaning = f"the kernel ended it{peak}, for memory had run out"
+    if evidence.get("shared_memory"):
+        meaning = str(evidence["shared_memory"])
+    crash = evidence.get("crash")
+    return f"signal {number} ({name}{': ' if meaning else ''}{meaning})" + (_where(crash) if crash else "")
 
 
-def others_stopped(count: int) -> str:
-    """The second half of a failure's sentence; empty when there are no others."""
-    if count == 0:
-        return ""
-    return (
-        "; the other rank was then stopped" if count == 1 else f"; the other {count} ranks were then stopped"
-    )
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MB"
 
 
 def helper_ended(what: str, how: dict[str, Any]) -> str:

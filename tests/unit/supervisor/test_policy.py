@@ -83,7 +83,7 @@ def test_the_first_failure_ends_the_rest():
     assert isinstance(job.handle(exit_(2, signal=15, time=2.1))[0], p.Empty)
     end = emptied(job, 0, 1)
     assert (end.status, end.exit_code, end.rank, end.node) == ("Failed", 7, 3, 1)
-    assert end.reason == "rank 3 on node 1 exited with code 7; the other 3 ranks were then stopped"
+    assert end.reason == "rank 3 on node 1 failed first: exit code 7; ranks 0-2 were then stopped"
 
 
 def test_the_failure_that_came_first_decides_though_it_was_heard_of_later():
@@ -112,7 +112,7 @@ def test_a_signal_becomes_128_plus_its_number():
         job.handle(exit_(rank, signal=15, time=1.0))
     end = emptied(job, 0, 1)
     assert end.exit_code == 137
-    assert end.reason.startswith("rank 1 on node 0 was ended by signal 9 (SIGKILL")
+    assert end.reason.startswith("rank 1 on node 0 failed first: ended by signal 9 (SIGKILL")
 
 
 def test_cancel_is_not_a_failure():
@@ -260,7 +260,7 @@ def test_a_ray_node_that_dies_is_named():
     job.handle(exit_(2, code=1, members=WITH_RAY))
     for rank in (0, 1):
         job.handle(exit_(rank, signal=15, time=1.0, members=WITH_RAY))
-    assert emptied(job, 0, 1).reason.startswith("rank ray1 on node 1 exited with code 1")
+    assert emptied(job, 0, 1).reason.startswith("rank ray1 on node 1 failed first: exit code 1")
 
 
 def test_processes_that_even_sigkill_does_not_end_are_named():

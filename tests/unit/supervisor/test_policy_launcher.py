@@ -130,7 +130,7 @@ def test_what_it_says_itself_counts_when_nothing_better_comes():
     job = running()
     job.handle(exit_(2, code=p.LOST_DAEMON_CODE))
     end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
-    assert end.reason == "rank 2 on node 1 exited with code 195, as one that has lost its daemon of mpirun"
+    assert end.reason == "rank 2 on node 1 failed: exit code 195, as one that has lost its daemon of mpirun"
 
 
 def test_ranks_that_were_never_started_are_not_waited_for():

@@ -1,0 +1,218 @@
+"""
+How a rank failed, from what it left: the hook's notes, the end of its log, what the kernel counted.
+
+``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them.
+All of it is the job's own text: nothing in it is trusted, and all of it is cut to a length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+
+_MOST_BYTES = 1 << 16
+_LINE = 300
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
+
+_FOR_ANOTHER = ("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException")
+"""Exceptions with which a process says that one it started has failed: that one's own tells more."""
+
+_ORDINARY_END = {"type": "", "message": "", "file": "", "line": 0, "function": ""}
+_KINDS: dict[str, Any] = {
+    "at": (int, float),
+    "pid": int,
+    "parent": int,
+    "type": str,
+    "message": str,
+    "file": str,
+    "line": int,
+    "function": str,
+}
+
+_CRASH = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+
+
+def add_hook(variables: MutableMapping[str, str], notes: str) -> None:
+    """Have the Pythons of a rank note their failures in the file ``notes``, unless ``DRUMLINE_HOOK`` is 0."""
+    if variables.get("DRUMLINE_HOOK") == "0" or not notes or os.pathsep in HOOK or not os.path.isdir(HOOK):
+        return
+    others = variables.get("PYTHONPATH")
+    variables["PYTHONPATH"] = os.pathsep.join((HOOK, others) if others else (HOOK,))
+    variables["DRUMLINE_FAILURES"] = notes
+
+
+def of(notes: str, pid: int, code: int, cwd: str) -> dict[str, Any]:
+    """
+    What a rank's notes tell of its end; empty when that is nothing. Times are monotonic seconds.
+
+    ``failure`` (at, type, message, file, line, function) when an uncaught exception explains it, ``left_at`` when it
+    ended in order.
+
+    ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it.
+    """
+    noted = _read(notes)
+    near = [one for one in noted if pid in (one["pid"], one["parent"])]
+    if near and not near[-1]["type"]:
+        return {"left_at": float(near[-1]["at"])}
+    failure = _failure(noted, pid, code, cwd) if code else None
+    return {"failure": failure} if failure else {}
+
+
+def _failure(noted: list[dict[str, Any]], pid: int, code: int, cwd: str) -> Optional[dict[str, Any]]:
+    """Not what whoever started a process has dealt with."""
+    failed = [one for one in noted if one["type"]]
+    pids = {one["pid"] for one in failed}
+    top = [one for one in failed if one["parent"] not in pids]
+    if not top:
+        return None
+    chosen: dict[str, Any] = top[-1]
+    if chosen["type"].rpartition(".")[2] in _FOR_ANOTHER:
+        chosen = min(failed, key=lambda one: float(one["at"]))
+    is_near = pid in (chosen["pid"], chosen["parent"])
+    # Of a grandchild's exception the rank may know nothing, or have expected it.
+    if not is_near and 1 < code < 128:
+        return None
+    return {
+        "at": float(chosen["at"]),
+        "type": _printable(chosen["type"], 200),
+        "message": _gist(chosen["message"]),
+        "file": _shown(chosen["file"], cwd),
+        "line": chosen["line"],
+        "function": _printable(chosen["function"], 200),
+    }
+
+
+def _read(notes: str) -> list[dict[str, Any]]:
+    try:
+        with open(notes, "rb") as file:
+            lines = file.read(_MOST_BYTES).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            one = json.loads(line)
+            if isinstance(one, dict):
+                one = {**_ORDINARY_END, **one}
+                if all(isinstance(one.get(name), kind) for name, kind in _KINDS.items()):
+                    found.append(one)
+    return found
+
+
+def _gist(message: str) -> str:
+    """The line that says most: of an exception that holds another's traceback, that one's last."""
+    lines = [line.strip() for line in message.splitlines() if line.strip(" -=^~")]
+    if not lines:
+        return ""
+    first = lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
+    return _printable(first, _LINE)
+
+
+def _printable(text: str, most: int) -> str:
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _shown(path: str, cwd: str) -> str:
+    """Relative, where it is the job's own."""
+    real = os.path.realpath(cwd) if cwd else ""
+    for folder in (cwd, real):
+        if folder and path.startswith(folder + os.sep):
+            return _printable(path[len(folder) + 1 :], 500)
+    return _printable(path, 500)
+
+
+def end_of_log(log: str) -> str:
+    """Its last bytes as text."""
+    try:
+        with open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _MOST_BYTES))
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def last_line(text: str) -> str:
+    for line in reversed(text.splitlines()):
+        if line.strip():
+            return _printable(line.strip(), _LINE)
+    return ""
+
+
+def crash_of(text: str, cwd: str) -> Optional[dict[str, Any]]:
+    """What faulthandler left in a log: file, line and function of the last crash, of the user's own where it can be."""
+    crashes = list(_CRASH.finditer(text))
+    if not crashes:
+        return None
+    stack = text[crashes[-1].end() :]
+    frames = [(_shown(name, cwd), int(line), function) for name, line, function in _FRAME.findall(stack)]
+    if not frames:
+        return None
+    own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))
+    file, line, function = next(own, frames[0])
+    return {"file": file, "line": line, "function": _printable(function, 200)}
+
+
+class Memory:
+    """Tells whether the kernel ended a process for want of memory lately, on this node."""
+
+    def __init__(self) -> None:
+        self._files = _counters()
+        self._latest = self._earlier = self._counts()
+
+    def _counts(self) -> list[int]:
+        return [_count(file) for file in self._files]
+
+    def look(self) -> None:
+        """To be called now and then: what was counted before the last call but one is another process's end."""
+        self._earlier, self._latest = self._latest, self._counts()
+
+    def ran_out(self) -> bool:
+        return any(now > before for now, before in zip(self._counts(), self._earlier))
+
+
+def _counters() -> list[str]:
+    """The files that count, of our own control group where that counts all below it, else of the whole machine too."""
+    files = ["/proc/vmstat"]
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            path = path.rstrip("/")
+            if not controllers and _count(f"/sys/fs/cgroup{path}/memory.events") >= 0:
+                return [f"/sys/fs/cgroup{path}/memory.events"]
+            if "memory" in controllers.split(","):
+                files.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return files
+
+
+def _count(file: str) -> int:
+    """-1 when it does not count."""
+    try:
+        with open(file) as opened:
+            for line in opened:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return -1
+
+
+def shared_memory() -> str:
+    """``/dev/shm has 0 of 64 MB free``; empty where there is none."""
+    try:
+        found = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return ""
+    free, size = (blocks * found.f_frsize >> 20 for blocks in (found.f_bavail, found.f_blocks))
+    return f"{_SHARED_MEMORY} has {free} of {size} MB free"

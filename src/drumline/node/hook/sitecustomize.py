@@ -1,0 +1,159 @@
+"""
+What every Python of a rank runs first: it notes down how the program failed, for the verdict.
+
+It stands first on the ranks' PYTHONPATH, in a folder of its own, and then lets the ``sitecustomize`` run that would
+have been found without it. It runs in the user's environment, before the user's program: the standard library alone,
+Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps it away (``node/failures.py``).
+
+An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
+is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
+An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
+A crash of native code leaves its Python stack in the log, by faulthandler.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_MOST_BYTES = 1 << 16
+
+
+class _Notes:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._pid = os.getpid()
+        self._parent = os.getppid()
+        self._noted: BaseException | None = None
+        self._hook = sys.excepthook
+
+    def excepthook(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            self._note(error, trace)
+        self._hook(kind, error, trace)
+
+    def at_end(self) -> None:
+        error = getattr(sys, "last_value", None)
+        if isinstance(error, Exception):
+            self._note(error, error.__traceback__)
+        elif os.getpid() == self._pid:
+            self._write(monotonic(), "")
+
+    def _note(self, error: BaseException, trace: TracebackType | None) -> None:
+        at = monotonic()
+        if self._noted is error:
+            return
+        self._noted = error
+        # Whatever is wrong here: the program's own failure is what counts.
+        try:
+            kind = type(error)
+            name = kind.__qualname__
+            if kind.__module__ not in ("builtins", "__main__"):
+                name = kind.__module__ + "." + name
+            file, line, function = _place_of(error, trace)
+            texts = {"type": name, "message": _message_of(error), "file": file, "function": function}
+            content = "".join(', "%s": %s' % (key, _quoted(text)) for key, text in texts.items())
+            self._write(at, content + ', "line": %d' % line)
+        except Exception:
+            pass
+
+    def _write(self, at: float, content: str) -> None:
+        pid = os.getpid()
+        # A child that was forked has this object too, and another parent.
+        parent = self._parent if pid == self._pid else os.getppid()
+        text = '{"at": %r, "pid": %d, "parent": %d%s}\n' % (at, pid, parent, content)
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if os.fstat(descriptor).st_size < _MOST_BYTES:
+                    os.write(descriptor, text.encode("ascii"))
+            finally:
+                os.close(descriptor)
+        except OSError:
+            pass
+
+
+def _quoted(text: str) -> str:
+    """JSON, without its module: the program may have one of that name, or have lost the library."""
+    shown = [
+        letter if " " <= letter <= "~" and letter not in '"\\' else "\\u%04x" % min(ord(letter), 0xFFFD)
+        for letter in text[:2000]
+    ]
+    return '"%s"' % "".join(shown)
+
+
+def _message_of(error: BaseException) -> str:
+    """What the exception says; of one that stands for a single other, such as a task group's, what that says."""
+    try:
+        inner = getattr(error, "exceptions", None)
+        if isinstance(inner, (list, tuple)) and len(inner) == 1:
+            return type(inner[0]).__name__ + ": " + _message_of(inner[0])
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _place_of(error: BaseException, trace: TracebackType | None) -> tuple[str, int, str]:
+    """File, line and function: the last that is the user's own, else the last of all."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return str(error.filename), int(error.lineno or 0), ""
+    last: tuple[str, int, str] | None = None
+    own: tuple[str, int, str] | None = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        last = (code.co_filename, trace.tb_lineno, code.co_name)
+        if _is_own(code.co_filename):
+            own = last
+        trace = trace.tb_next
+    return own or last or ("", 0, "")
+
+
+def _is_own(file: str) -> bool:
+    if file.startswith("<") or "site-packages" in file or "dist-packages" in file:
+        return False
+    return not (file.startswith((sys.prefix, sys.base_prefix)) and "/lib/python" in file)
+
+
+def _start(path: str) -> None:
+    notes = _Notes(path)
+    sys.excepthook = notes.excepthook
+    import atexit
+
+    atexit.register(notes.at_end)
+    # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
+    try:
+        import faulthandler
+
+        if sys.stderr is not None and not faulthandler.is_enabled():
+            faulthandler.enable()
+    except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
+        pass
+
+
+def _run_the_other() -> None:
+    """The ``sitecustomize`` that comes after this one on the path; it takes this one's name."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+    for finder in sys.meta_path:
+        if getattr(finder, "__name__", "") == "PathFinder":
+            spec = finder.find_spec("sitecustomize", sys.path)
+            if spec is not None and spec.loader is not None:
+                module = type(sys)("sitecustomize")
+                module.__spec__ = spec
+                module.__file__ = spec.origin
+                module.__loader__ = spec.loader
+                sys.modules["sitecustomize"] = module
+                spec.loader.exec_module(module)
+            return
+
+
+if os.environ.get("DRUMLINE_FAILURES"):
+    _start(os.environ["DRUMLINE_FAILURES"])
+_run_the_other()

@@ -1,0 +1,48 @@
+"""
+Times of different nodes, made comparable: each agent's monotonic clock against this machine's.
+
+A question and its answer bound the difference to half of what they took together; of the last few the quickest counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+SAMPLES = 5
+AGAIN_S = 60.0
+"""Clocks of two machines drift apart by some ten microseconds each second."""
+
+
+class Clocks:
+    def __init__(self) -> None:
+        self._asked: dict[int, float] = {}
+        self._samples: dict[int, deque[tuple[float, float]]] = {}
+        """By node: (round trip, its clock less ours), in seconds."""
+        self._next = time.monotonic() + AGAIN_S
+
+    def ask(self, node: int) -> None:
+        """A question is sent to that node now."""
+        self._asked[node] = time.monotonic()
+
+    def answered(self, node: int, at: float) -> bool:
+        """Take in what its clock said; whether to ask it again at once."""
+        asked, now = self._asked.pop(node, None), time.monotonic()
+        if asked is None:
+            return False
+        samples = self._samples.setdefault(node, deque(maxlen=SAMPLES))
+        samples.append((now - asked, at - (asked + now) / 2))
+        return len(samples) < SAMPLES
+
+    def is_due(self) -> bool:
+        """Whether it is time to ask all nodes once more; says so once."""
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + AGAIN_S
+        return True
+
+    def wall(self, node: int, at: float) -> float:
+        """Seconds since 1970 by this machine's clock, of a time on that node's monotonic clock."""
+        samples = self._samples.get(node)
+        ahead = min(samples)[1] if samples else 0.0
+        return time.time() - (time.monotonic() - (at - ahead))

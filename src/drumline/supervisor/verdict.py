@@ -1,0 +1,193 @@
+"""
+One sentence for a job that failed: which rank began, when, how, and what became of the others.
+
+The first failure is the earliest by the nodes' clocks, measured against each other: of an exception the time when it
+was raised, of anything else the time when the process ended. Whoever failed because a peer was gone did not begin.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.supervisor import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from drumline.contract.events import RankExited
+    from drumline.supervisor.policy import Member
+
+_CUT_OFF = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused|Connection aborted"
+    r"|[Ss]ocket closed|closed the connection|Connection was likely closed|remote process exited|ncclRemoteError"
+    r"|[Tt]imed out waiting|[Ss]ocket [Tt]imeout|wait timeout|Application timeout caused pair closure"
+    r"|[Ww]atchdog caught collective operation timeout|failed to connect to all addresses|failed to recv|Failed to recv"
+    r"|Lost connection|peer (?:is )?gone|The client socket has (?:timed out|failed)|MPI_ERR_PROC_FAILED"
+    r"|heartbeat timeout|[Pp]eer .{1,40}disconnected|[Cc]ollective .{1,60}timed out"
+)
+_CUT_OFF_TYPES = (
+    "ConnectionResetError",
+    "BrokenPipeError",
+    "ConnectionAbortedError",
+    "ConnectionRefusedError",
+    "HorovodInternalError",
+)
+
+
+_TOLD_S = 0.1
+"""An exception that was raised so soon after another rank's end does not come of being told to end."""
+
+
+class Verdict(NamedTuple):
+    """``rank``: the one that began. ``fields``: the same for programs, as in ``drumline job show -o json``."""
+
+    reason: str
+    exit_code: int
+    rank: int
+    node: int
+    fields: dict[str, Any]
+
+
+def judge(
+    members: Mapping[int, Member],
+    exits: Mapping[int, RankExited],
+    stopped_after: float | None,
+    started: float | None,
+) -> Verdict:
+    """
+    ``exits``: of all ranks that have ended. ``stopped_after``: when the first failure was heard of, and the others
+    were told to end; None: they were not. ``started``: when the first rank was. All are seconds since 1970.
+    """
+    failed = [one for one in exits.values() if one.code != 0]
+    own = [one for one in failed if _is_own(one, stopped_after)]
+    own = own or failed
+    began = [one for one in own if not cut_off_by(one)]
+    first = min(began or own, key=time_of)
+    early = None if began else _ended_early(exits, first)
+    who = early or first
+    groups = _groups(who, [one for one in failed if one.rank != who.rank], stopped_after)
+    after_s = None if started is None else max(0.0, time_of(who) - started)
+    code = first.code if first.code is not None else 128 + (first.signal or 0)
+    reason = _sentence(members, who, early is not None, after_s, groups)
+    return Verdict(reason, code, who.rank, who.node, _fields(members, who, after_s, groups))
+
+
+def time_of(exit_: RankExited) -> float:
+    """When it raised or left, else when its process had ended, which may be long after."""
+    failure = _failure(exit_)
+    return float(failure["time"] if failure else (exit_.evidence or {}).get("left", exit_.time))
+
+
+def cut_off_by(exit_: RankExited) -> str:
+    """What says that a peer was gone: ``Connection closed by peer``; empty when nothing does."""
+    failure = _failure(exit_)
+    if failure:
+        kind = str(failure["type"]).rpartition(".")[2]
+        found = _CUT_OFF.search(str(failure["message"]))
+        return found[0] if found else kind if kind in _CUT_OFF_TYPES else ""
+    if exit_.signal in (9, 15):
+        return ""
+    found = _CUT_OFF.search(str((exit_.evidence or {}).get("said", "")))
+    return found[0] if found else ""
+
+
+def _failure(exit_: RankExited) -> dict[str, Any] | None:
+    failure: dict[str, Any] | None = (exit_.evidence or {}).get("failure")
+    return failure
+
+
+def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
+    """Whether it failed before it was told to end; a process may take its time between exception and end."""
+    if stopped_after is None:
+        return True
+    return time_of(exit_) <= stopped_after + (_TOLD_S if _failure(exit_) else 0.0)
+
+
+def _ended_early(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
+    """Whom the cut off ranks missed, though it ended well: the latest to do so before the first of them failed."""
+    done = [one for one in exits.values() if one.code == 0 and time_of(one) <= time_of(first)]
+    return max(done, key=time_of) if done else None
+
+
+class _Groups(NamedTuple):
+    """The other ranks that failed, by what became of them."""
+
+    alike: list[int]
+    """Failed by themselves, and said the same as the first."""
+
+    apart: list[int]
+    """Failed by themselves, otherwise."""
+
+    cut_off: list[int]
+    how: str
+    """What most of those that were cut off said."""
+
+    stopped: list[int]
+
+
+def _groups(who: RankExited, others: Sequence[RankExited], stopped_after: float | None) -> _Groups:
+    groups = _Groups([], [], [], "", [])
+    said = []
+    for one in sorted(others, key=lambda other: other.rank):
+        gone = cut_off_by(one)
+        if gone:
+            groups.cut_off.append(one.rank)
+            said.append(gone)
+        elif not _is_own(one, stopped_after):
+            groups.stopped.append(one.rank)
+        elif words.cause(one) == words.cause(who):
+            groups.alike.append(one.rank)
+        else:
+            groups.apart.append(one.rank)
+    return groups._replace(how=max(said, key=said.count) if said else "")
+
+
+def _sentence(
+    members: Mapping[int, Member], who: RankExited, early: bool, after_s: float | None, groups: _Groups
+) -> str:
+    label = members[who.rank].label
+    first = " first" if len(members) > 1 else ""
+    taken = f"{after_s:.2f} s in" if after_s is not None else ""
+    if who.error:
+        said = f"{words.place(label, who.node)} did not start: {who.error}"
+    elif early:
+        waited = "; others still waited for it" if len(members) > 1 else ""
+        said = f"{words.place(label, who.node)} ended early, {taken or 'and well'}, with exit code 0{waited}"
+    else:
+        when = f", {taken}" if taken and first else f" {taken}" if taken else ""
+        said = f"{words.place(label, who.node)} failed{first}{when}: {words.cause(who)}"
+    for ranks, verb in (
+        (groups.alike, "failed the same way"),
+        (groups.apart, "failed too"),
+        (groups.cut_off, f"{{}} then cut off ({groups.how})"),
+        (groups.stopped, "{} then stopped"),
+    ):
+        if ranks:
+            was = "was" if len(ranks) == 1 else "were"
+            said += f"; {words.ranks([members[rank].label for rank in ranks])} {verb.format(was)}"
+    return said
+
+
+def _fields(
+    members: Mapping[int, Member], who: RankExited, after_s: float | None, groups: _Groups
+) -> dict[str, Any]:
+    failure = _failure(who) or {}
+    crash = (who.evidence or {}).get("crash") or {}
+    return {
+        "rank": who.rank,
+        "label": members[who.rank].label,
+        "node": who.node,
+        "after_s": None if after_s is None else round(after_s, 3),
+        "exit_code": who.code,
+        "signal": who.signal,
+        "cause": words.cause(who),
+        "error_type": failure.get("type"),
+        "error_message": failure.get("message"),
+        "file": failure.get("file") or crash.get("file"),
+        "line": failure.get("line") or crash.get("line"),
+        "function": failure.get("function") or crash.get("function"),
+        "failed_too": sorted(groups.alike + groups.apart),
+        "cut_off": groups.cut_off,
+        "stopped": groups.stopped,
+    }

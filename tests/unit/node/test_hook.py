@@ -1,0 +1,162 @@
+"""What the Pythons of a rank note of their failures: real interpreters, with the hook on their path."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from drumline.node import failures
+
+RAISE = "def step(batch):\n    raise ValueError('bad batch')\n\nstep(1)\n"
+
+
+@pytest.fixture
+def rank(tmp_path):
+    """Run a program as a rank's agent would; its process, and what the agent makes of its failure."""
+
+    def run(text, *arguments, env=None, options=()):
+        (tmp_path / "train.py").write_text(textwrap.dedent(text))
+        variables = {**os.environ, **(env or {})}
+        notes = str(tmp_path / "notes.jsonl")
+        failures.add_hook(variables, notes)
+        command = [sys.executable, *options, "train.py", *arguments]
+        done = subprocess.Popen(
+            command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        done.out = done.communicate()[0]
+        done.told = failures.of(notes, done.pid, done.returncode, str(tmp_path))
+        done.failure = done.told.get("failure")
+        return done
+
+    return run
+
+
+def place(failure):
+    return (failure["type"], failure["message"], failure["file"], failure["line"], failure["function"])
+
+
+def test_an_uncaught_exception_is_noted_and_shown_as_ever(rank):
+    done = rank(RAISE)
+    assert done.returncode == 1
+    assert place(done.failure) == ("ValueError", "bad batch", "train.py", 2, "step")
+    assert done.out.endswith("ValueError: bad batch\n")
+    assert done.out.count("Traceback") == 1
+
+
+def test_the_place_is_the_users_own_and_not_the_librarys(rank):
+    done = rank("import json\n\ndef read(text):\n    return json.loads(text)\n\nread('{')\n")
+    assert done.failure["type"] == "json.decoder.JSONDecodeError"
+    assert place(done.failure)[2:] == ("train.py", 4, "read")
+
+
+def test_a_mistake_in_the_syntax_has_its_place(rank):
+    assert place(rank("import os\nx = = 1\n").failure)[2:4] == ("train.py", 2)
+
+
+def test_a_message_of_many_lines_gives_its_first(rank):
+    assert rank("raise RuntimeError('\\n\\nfirst\\nsecond')").failure["message"] == "first"
+
+
+def test_a_group_of_one_speaks_for_that_one(rank):
+    done = rank("raise ExceptionGroup('unhandled errors (1 sub-exception)', [KeyError('x')])")
+    assert done.failure["message"] == "KeyError: 'x'"
+
+
+def test_a_program_that_puts_a_hook_of_its_own_in_the_place_is_seen_through(rank):
+    done = rank("import sys\nsys.excepthook = lambda *_: print('mine')\nraise KeyError('x')\n")
+    assert done.out == "mine\n"
+    assert place(done.failure)[:4] == ("KeyError", "'x'", "train.py", 3)
+
+
+def test_the_users_own_hook_is_called_after_ours(rank, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.theirs = __file__\n")
+    done = rank(
+        "import sys, sitecustomize\nprint(sys.theirs, sitecustomize.__file__)", env={"PYTHONPATH": "site"}
+    )
+    theirs = str(tmp_path / "site" / "sitecustomize.py")
+    assert [os.path.join(tmp_path, path) for path in done.out.split()] == [theirs, theirs]
+    assert failures.HOOK not in rank("import sys; print(sys.path)").out
+
+
+def test_an_ordinary_end_notes_nothing(rank):
+    assert rank("import sys; sys.exit(3)").failure is None
+    assert rank("try:\n    int('x')\nexcept ValueError:\n    raise SystemExit(4)\n").failure is None
+    assert rank("raise KeyboardInterrupt").failure is None
+
+
+def test_an_ordinary_end_has_its_time_before_anything_is_closed(rank):
+    done = rank("import time; print(time.monotonic())")
+    assert float(done.out) <= done.told["left_at"] <= time.monotonic()
+    assert rank("import os; os._exit(3)").told == {}
+
+
+@pytest.mark.parametrize(("env", "options"), [({"DRUMLINE_HOOK": "0"}, ()), ({}, ("-I",)), ({}, ("-S",))])
+def test_without_the_hook_the_program_runs_all_the_same(rank, env, options):
+    done = rank(RAISE, env=env, options=options)
+    assert (done.returncode, done.failure) == (1, None)
+
+
+def test_a_place_that_cannot_be_written_is_the_programs_own_failure_alone(rank, tmp_path):
+    (tmp_path / "notes.jsonl").mkdir()
+    done = rank(RAISE)
+    assert done.failure is None
+    assert done.out.count("Traceback") == 1
+
+
+def test_an_exception_that_cannot_say_what_it_is(rank):
+    done = rank("class Odd(Exception):\n    def __str__(self):\n        raise ValueError\n\nraise Odd\n")
+    assert done.failure["type"] == "Odd"
+
+
+PARENT = """
+    import subprocess, sys
+    if len(sys.argv) > 1:
+        raise ValueError("of the child")
+    done = subprocess.run([sys.executable, "train.py", "child"]{check})
+    {then}
+"""
+
+
+def test_a_launchers_exception_gives_way_to_that_of_the_process_it_started(rank):
+    done = rank(PARENT.format(check=", check=True", then=""))
+    assert place(done.failure)[:2] == ("ValueError", "of the child")
+
+
+def test_what_a_process_failed_of_after_its_child_is_its_own(rank):
+    done = rank(PARENT.format(check="", then="raise KeyError('own')"))
+    assert done.failure["message"] == "'own'"
+
+
+def test_a_forked_child_notes_for_itself(rank):
+    done = rank(
+        """
+        import os, sys
+        child = os.fork()
+        if child == 0:
+            raise ValueError("in the child")
+        os.waitpid(child, 0)
+        raise KeyError("in the parent")
+        """
+    )
+    assert done.failure["message"] == "'in the parent'"
+
+
+def test_a_crash_leaves_its_stack_in_the_log(rank, tmp_path):
+    done = rank("import ctypes\n\ndef step():\n    ctypes.string_at(0)\n\nstep()\n")
+    assert done.returncode == -signal.SIGSEGV
+    assert failures.crash_of(done.out, str(tmp_path)) == {"file": "train.py", "line": 4, "function": "step"}
+
+
+def test_notes_that_are_none_are_passed_over(tmp_path):
+    notes = tmp_path / "notes.jsonl"
+    good = {"at": 1.0, "pid": 7, "parent": 1, "type": "E", "message": "m\x1b[31m", "file": "f", "line": 3}
+    notes.write_bytes(b"\xff\n[1]\n{}\n" + b"[" * 9999 + b"\n" + json.dumps(good).encode() + b'\n{"at": "x"')
+    assert failures.of(str(notes), 7, 1, "")["failure"]["message"] == "m [31m"
+    assert failures.of(str(tmp_path / "none"), 7, 1, "") == {}
+    assert failures.of(str(notes), 99, 7, "") == {}, "a grandchild's, of which the rank may know nothing"

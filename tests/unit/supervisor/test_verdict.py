@@ -1,0 +1,192 @@
+"""Who began, how, and what became of the others, from the ends of ranks alone."""
+
+import pytest
+
+from drumline.contract.events import RankExited
+from drumline.supervisor.policy import Member
+from drumline.supervisor.verdict import judge
+
+FOUR = {rank: Member(rank // 2, str(rank)) for rank in range(4)}
+
+
+def ended(rank, time, code=1, signal=None, raised=None, error="ValueError: bad batch", node=None, **evidence):
+    """``raised``: when its exception was; None: there was none."""
+    if raised is not None:
+        kind, _, message = error.partition(": ")
+        place = {"file": "train.py", "line": 88, "function": "step"}
+        evidence["failure"] = {"type": kind, "message": message, "time": raised, **place}
+    where = FOUR[rank].node if node is None else node
+    return RankExited(time, rank, where, None if signal else code, signal, "", evidence or None)
+
+
+def cut_off(rank, raised):
+    message = "RuntimeError: [pair.cc:525] Connection closed by peer [127.0.0.1]:4242"
+    return ended(rank, raised + 0.3, raised=raised, error=message)
+
+
+def verdict(*exits, members=FOUR, heard=None):
+    """``heard``: when the first failure was heard of; default: when the first of them ended."""
+    stopped_after = exits[0].time if heard is None else heard
+    return judge(members, {one.rank: one for one in exits}, stopped_after, 100.0)
+
+
+def test_the_exception_and_its_place_and_who_was_cut_off():
+    found = verdict(
+        ended(3, 102.5, raised=102.31), cut_off(0, 102.32), cut_off(1, 102.33), cut_off(2, 102.34)
+    )
+    assert found.reason == (
+        "rank 3 on node 1 failed first, 2.31 s in: ValueError: bad batch (train.py:88, in step); "
+        "ranks 0-2 were then cut off (Connection closed by peer)"
+    )
+    assert (found.exit_code, found.rank, found.node) == (1, 3, 1)
+    assert found.fields["cut_off"] == [0, 1, 2]
+    assert (found.fields["error_type"], found.fields["line"]) == ("ValueError", 88)
+
+
+def test_a_victim_that_ends_sooner_than_the_one_that_began_is_still_a_victim():
+    """The one that began takes a second to tear down; its peers do not."""
+    found = verdict(cut_off(0, 102.32), ended(3, 104.0, raised=102.31), ended(1, 102.7, signal=15))
+    assert found.rank == 3
+    assert found.fields["cut_off"] == [0]
+    assert found.fields["stopped"] == [1]
+
+
+def test_a_victim_is_none_even_when_its_clock_is_a_little_ahead():
+    found = verdict(cut_off(0, 102.300), ended(3, 102.6, raised=102.301), heard=102.6)
+    assert found.rank == 3
+
+
+def test_of_two_that_fail_by_themselves_the_first_to_raise_began():
+    found = verdict(
+        ended(0, 102.50, raised=102.40, error="KeyError: 'x'"), ended(2, 102.45, raised=102.42), heard=102.45
+    )
+    assert (found.rank, found.fields["failed_too"]) == (0, [2])
+    assert found.reason.endswith("KeyError: 'x' (train.py:88, in step); rank 2 failed too")
+
+
+def test_ranks_that_fail_alike_are_told_together():
+    missing = "ModuleNotFoundError: No module named 'apex'"
+    found = verdict(
+        *(ended(rank, 100.2 + rank / 100, raised=100.1 + rank / 100, error=missing) for rank in FOUR)
+    )
+    assert found.rank == 0
+    assert found.reason == (
+        "rank 0 on node 0 failed first, 0.10 s in: ModuleNotFoundError: No module named 'apex' "
+        "(train.py:88, in step); ranks 1-3 failed the same way"
+    )
+
+
+def test_a_rank_that_was_told_to_end_did_not_begin():
+    found = verdict(ended(2, 101.0, code=7), ended(0, 101.01, signal=15), ended(1, 101.02, code=1))
+    assert (
+        found.reason == "rank 2 on node 1 failed first, 1.00 s in: exit code 7; ranks 0-1 were then stopped"
+    )
+    assert found.exit_code == 7
+
+
+def test_one_that_ended_too_early_is_what_the_others_waited_for():
+    found = verdict(
+        ended(1, 101.0, code=0), cut_off(0, 101.05), cut_off(2, 101.06), cut_off(3, 101.07), heard=101.35
+    )
+    assert found.reason == (
+        "rank 1 on node 0 ended early, 1.00 s in, with exit code 0; others still waited for it; "
+        "ranks 0 and 2-3 were then cut off (Connection closed by peer)"
+    )
+    assert (found.rank, found.exit_code) == (1, 1)
+
+
+def test_where_all_were_cut_off_the_first_of_them_is_named():
+    found = verdict(cut_off(2, 101.2), cut_off(0, 101.1), heard=101.5)
+    assert found.rank == 0
+
+
+def test_a_single_rank_failed_and_was_not_first():
+    only = {0: Member(0, "0")}
+    found = verdict(ended(0, 101.0, code=9), members=only)
+    assert found.reason == "rank 0 on node 0 failed 1.00 s in: exit code 9"
+
+
+def test_a_rank_that_did_not_start():
+    exit_ = RankExited(100.0, 1, 0, 127, None, "could not start 'train': No such file or directory")
+    found = verdict(exit_, ended(0, 100.1, signal=15))
+    assert found.reason == (
+        "rank 1 on node 0 did not start: could not start 'train': No such file or directory; "
+        "rank 0 was then stopped"
+    )
+
+
+@pytest.mark.parametrize(
+    ("exit_", "words"),
+    [
+        (
+            ended(0, 101.0, signal=9, memory_ran_out=True, peak_bytes=3 << 30),
+            "the kernel ended it at 3.0 GB, for memory",
+        ),
+        (
+            ended(0, 101.0, signal=9, memory_ran_out=False),
+            "SIGKILL: killed from outside; nothing says that memory",
+        ),
+        (
+            ended(0, 101.0, code=137, memory_ran_out=True, peak_bytes=0),
+            "exit code 137, for a command in it was ended by",
+        ),
+        (
+            ended(0, 101.0, signal=7, shared_memory="/dev/shm has 0 of 64 MB free"),
+            "(SIGBUS: /dev/shm has 0 of 64 MB free)",
+        ),
+        (
+            ended(0, 101.0, signal=11, crash={"file": "train.py", "line": 3, "function": "step"}),
+            "(SIGSEGV: it touched memory that is not its own) (train.py:3, in step)",
+        ),
+        (ended(0, 101.0, signal=15), "(SIGTERM: sent from outside, not by drumline)"),
+        (
+            ended(0, 101.0, code=127, said="bash: line 1: trian: command not found"),
+            "exit code 127: bash: line 1: trian:",
+        ),
+        (ended(0, 101.0, code=127), "exit code 127: a command was not found"),
+        (
+            ended(
+                0,
+                101.0,
+                code=2,
+                said="python: can't open file '/c/x.py': [Errno 2] No such file or directory",
+            ),
+            "exit code 2: python: can't open file '/c/x.py'",
+        ),
+        (ended(0, 101.0, code=2, said="epoch 3"), "in: exit code 2"),
+        (
+            ended(
+                0,
+                101.0,
+                raised=101.0,
+                error="RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed.",
+                memory_ran_out=True,
+            ),
+            "memory had run out",
+        ),
+    ],
+)
+def test_what_ended_it_is_said_with_what_was_seen(exit_, words):
+    assert words in verdict(exit_, members={0: Member(0, "0")}).reason
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "torch.distributed.DistBackendError: NCCL error in: X.cpp:2. ncclRemoteError: A call failed",
+        "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
+        "RuntimeError: Timed out waiting 1800000ms for recv operation to complete",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "horovod.common.exceptions.HorovodInternalError: Broken",
+        "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed",
+    ],
+)
+def test_what_peers_say_of_one_that_is_gone(said):
+    found = verdict(ended(0, 101.0, raised=100.9, error=said), ended(3, 101.2, signal=9), heard=101.2)
+    assert (found.rank, found.fields["cut_off"]) == (3, [0])
+
+
+def test_what_native_code_says_at_its_end_counts_where_there_is_no_exception():
+    gone = ended(0, 101.0, signal=6, said="  what():  [pair.cc:534] Connection closed by peer [127.0.0.2]:9")
+    assert verdict(gone, ended(3, 101.2, code=3), heard=101.2).rank == 3

@@ -250,6 +250,17 @@ def _validate(arguments: Namespace) -> int:
     return 0
 
 
+def _stacks(arguments: Namespace) -> int:
+    from drumline.control import stacks
+
+    answer = stacks.ask(_name_of(arguments))
+    if arguments.output not in (None, "table") or arguments.query:
+        output.show(answer, arguments.output, arguments.query)
+        return 0
+    print(stacks.for_people(answer), end="")
+    return 0
+
+
 def _update_arguments(parser: Parser) -> None:
     _name(parser)
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
@@ -298,5 +309,6 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "restore": ("show an archived job in lists again", _name, _restore),
     "validate": ("check a job file, without submitting it", _validate_arguments, _validate),
     "update": ("change display name, description, tags or properties", _update_arguments, _update),
+    "stacks": ("where each of its ranks is now, by its Python stack", _show_arguments, _stacks),
     "show-services": ("the services of a job", _services_arguments, _services),
 }

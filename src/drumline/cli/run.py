@@ -124,6 +124,15 @@ def _parser() -> Parser:
     parser.add_argument(
         "--grace", type=_seconds, metavar="S", help="seconds between SIGTERM and SIGKILL; default 30"
     )
+    parser.add_argument(
+        "--hang-after",
+        type=_seconds,
+        metavar="S",
+        help="seconds without a sign of life of any rank, after which it is said where they are; default 300, 0: never",
+    )
+    parser.add_argument(
+        "--hang-action", choices=("report", "end"), help="what then happens to the job; default report"
+    )
     parser.add_argument("--ranks", default="", help="show only these: 0,3-5")
     parser.add_argument(
         "--prefix",
@@ -182,7 +191,7 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         timeout=arguments.timeout,
         drumline={
             name: value
-            for name in ("grace", "once", "chief", "evaluator")
+            for name in ("grace", "hang_after", "hang_action", "once", "chief", "evaluator")
             if (value := getattr(arguments, name)) is not None
         },
     )

@@ -101,6 +101,23 @@ class JobStopping(NamedTuple):
     reason: str
 
 
+class JobHung(NamedTuple):
+    """
+    No rank goes on; ``reason`` says since when and where they are. ``stacks``: by rank, as text, what
+    ``node/stacks.py`` found of its processes.
+    """
+
+    time: float
+    reason: str
+    stacks: dict[str, Any]
+
+
+class JobWentOn(NamedTuple):
+    """After it hung."""
+
+    time: float
+
+
 class JobFinalizing(NamedTuple):
     """Every rank has ended; what they left behind is being ended too."""
 
@@ -142,7 +159,8 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, RankStarted, JobRunning, RankExited,
-    NodeLost, CancelRequested, JobStopping, JobFinalizing, JobEnded, JobEdited, JobArchived, JobRestored,
+    NodeLost, CancelRequested, JobStopping, JobHung, JobWentOn, JobFinalizing, JobEnded,
+    JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

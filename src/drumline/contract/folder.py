@@ -7,6 +7,7 @@ Every path of a run, and the only code that writes its events.
     plan.json        what runs
     supervisor.json  which process looks after it
     cancel           there when somebody asked for its end
+    stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
     hosts            the nodes' addresses and how many ranks each has, for a launcher in the job's command
     scratch          the nodes' folders for temporary files, one a line
     events.jsonl     what happened; the truth
@@ -63,6 +64,8 @@ class RunFolder:
         self.plan = os.path.join(path, "plan.json")
         self.supervisor = os.path.join(path, "supervisor.json")
         self.cancel = os.path.join(path, "cancel")
+        self.stacks_request = os.path.join(path, "stacks-request")
+        self.stacks = os.path.join(path, "stacks.json")
         self.reserve = os.path.join(path, "system_logs", "reserve")
         self.hosts = os.path.join(path, "hosts")
         self.scratch = os.path.join(path, "scratch")

@@ -49,6 +49,8 @@ class Outcome:
         self.started: float | None = None
         """When the ranks were started."""
         self.ended: float | None = None
+        self.hang = ""
+        """Since when no rank goes on, and where they are; empty when they do."""
         self.archived = False
         self.edits: dict[str, Any] = {}
         self.ranks: dict[int, RankOutcome] = {}
@@ -97,6 +99,8 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
         outcome.verdict = event.verdict
+    elif isinstance(event, (e.JobHung, e.JobWentOn)):
+        outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
     elif isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
         outcome.edits.update(event.changes)
     elif isinstance(event, (e.JobArchived, e.JobRestored)):

@@ -151,6 +151,12 @@ class Plan(NamedTuple):
     timeout_s: float | None = None
     """From the start of the ranks; None: no limit."""
 
+    hang_after_s: float = 0.0
+    """Without any sign of life of any rank; 0: nobody looks."""
+
+    hang_action: str = "report"
+    """What then happens: ``report`` or ``end``."""
+
     snapshot: str = ""
     """Content hash of the code; empty: the ranks run in ``cwd`` as it is."""
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from typing import TYPE_CHECKING
 
 from drumline.contract import identity
 from drumline.contract.user import user
 from drumline.control import jobs
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
 
 
 def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
@@ -20,7 +24,12 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
     if jobs.outcome_of(folder).is_final:
         return False
     folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
-    # The file is looked for every second; the signal makes that at once.
+    wake(folder)
+    return True
+
+
+def wake(folder: RunFolder) -> None:
+    """Have its supervisor look for requests now; it does so every second anyway."""
     pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
     if pidfd is not None:
         import os
@@ -31,4 +40,3 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
             pass
         finally:
             os.close(pidfd)
-    return True

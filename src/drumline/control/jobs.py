@@ -138,8 +138,9 @@ def describe(name: str) -> dict[str, Any]:
         "reason": outcome.reason,
         "exit_code": outcome.exit_code,
         "failed_rank": outcome.failed_rank,
-        "verdict": outcome.verdict,
         "failed_node": outcome.failed_node,
+        "verdict": outcome.verdict,
+        "hang": outcome.hang or None,
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services")},
         "id": f"azureml:{name}",
         "creation_context": {

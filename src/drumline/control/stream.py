@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -80,11 +81,11 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
     # Bytes go past the text layer, and must not overtake what is still in there.
     out.flush()
     raw = not for_person and binary is not None
-    waiting = _Waiting(folder)
+    notices = _Notices(folder)
     for line in Follower(folder, plan, labels, raw=raw).lines():
         if line is None:
             out.flush()
-            waiting.look()
+            notices.look()
             continue
         prefix = f"[{line.label}|node-{line.node}] " if many else ""
         if for_person or binary is None:
@@ -95,25 +96,41 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
     return outcome_of(folder)
 
 
-class _Waiting:
-    """Says on standard error why a job waits, each time the reason changes, until its ranks have started."""
+class _Notices:
+    """Says on standard error why a job waits, and that it hangs, each time that this changes."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._next: float | None = time.monotonic() + _LOOK_S
-        self._said = ""
+        self._next = time.monotonic() + _LOOK_S
+        self._size = -1
+        self._waits_for = ""
+        self._hang = ""
 
     def look(self) -> None:
-        if self._next is None or time.monotonic() < self._next:
-            return
-        outcome = fold(self._folder.read_events())
-        if outcome.status not in (status.NOT_STARTED, status.QUEUED):
-            self._next = None
+        if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOOK_S
-        if outcome.reason and outcome.reason != self._said:
-            self._said = outcome.reason
-            print(f"job {self._folder.name} is in line: {terminal.clean(outcome.reason)}", file=sys.stderr)
+        size = _size_of(self._folder.events)
+        if size == self._size:
+            return
+        self._size = size
+        outcome = fold(self._folder.read_events())
+        waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
+        if waits_for and waits_for != self._waits_for:
+            self._say(f"is in line: {waits_for}")
+        if outcome.hang != self._hang and not outcome.is_final:
+            self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
+        self._waits_for, self._hang = waits_for, outcome.hang
+
+    def _say(self, what: str) -> None:
+        print(f"job {self._folder.name} {terminal.clean(what)}", file=sys.stderr)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
 
 
 def header(folder: RunFolder) -> str:

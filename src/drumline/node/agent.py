@@ -8,6 +8,7 @@ reach    address, port          reached   error
 start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at,
                                                                   evidence
 clock                           clock     at
+look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, processes (``stacks.of``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate / kill                (exited, as it happens)
@@ -34,7 +35,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
-from drumline.node import descendants, failures, kernel, ports, processes, scratch, standin
+from drumline.node import descendants, failures, kernel, ports, processes, scratch, stacks, standin
 from drumline.node.door import Door
 
 if TYPE_CHECKING:
@@ -160,6 +161,25 @@ class Agent:
             self._door.register(self._poller)
         probe_port = self._probe.getsockname()[1] if self._probe else 0
         channel.send(self._peer, "prepared", ports=leased, probe_port=probe_port)
+
+    def _do_look(self, message: dict[str, Any]) -> None:
+        """What each rank has done so far, and where it is, if that is wanted."""
+        pids = {rank: pid for pid, rank in self._ranks.items()}
+        found = stacks.of(pids, self._start["cwd"], self._path()) if message["stacks"] and pids else {}
+        ranks = [
+            {
+                "rank": rank,
+                "log_bytes": _size_of(self._log_of(rank)),
+                "cpu_s": stacks.cpu_s(pid),
+                "processes": found.get(rank, []),
+            }
+            for rank, pid in sorted(pids.items())
+        ]
+        channel.send(self._peer, "looked", id=message["id"], ranks=ranks)
+
+    def _path(self) -> str:
+        env = self._start["ranks"][0]["env"] if self._start["ranks"] else {}
+        return str(env.get("PATH") or os.environ.get("PATH", os.defpath))
 
     def _do_clock(self, _message: dict[str, Any]) -> None:
         channel.send(self._peer, "clock", at=time.monotonic())
@@ -413,6 +433,13 @@ class Agent:
 
 _LAUNCHER = 0
 """The number of the launcher among the helpers; commands of other nodes have those that the supervisor gave them."""
+
+
+def _size_of(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
 
 
 class _Helper:

@@ -84,11 +84,11 @@ def _failure(noted: list[dict[str, Any]], pid: int, code: int, cwd: str) -> Opti
         return None
     return {
         "at": float(chosen["at"]),
-        "type": _printable(chosen["type"], 200),
+        "type": printable(chosen["type"], 200),
         "message": _gist(chosen["message"]),
-        "file": _shown(chosen["file"], cwd),
+        "file": shown(chosen["file"], cwd),
         "line": chosen["line"],
-        "function": _printable(chosen["function"], 200),
+        "function": printable(chosen["function"], 200),
     }
 
 
@@ -115,21 +115,22 @@ def _gist(message: str) -> str:
     if not lines:
         return ""
     first = lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
-    return _printable(first, _LINE)
+    return printable(first, _LINE)
 
 
-def _printable(text: str, most: int) -> str:
+def printable(text: str, most: int) -> str:
+    """On one line, without anything that a terminal would obey, of at most so many characters."""
     text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def _shown(path: str, cwd: str) -> str:
+def shown(path: str, cwd: str) -> str:
     """Relative, where it is the job's own."""
     real = os.path.realpath(cwd) if cwd else ""
     for folder in (cwd, real):
         if folder and path.startswith(folder + os.sep):
-            return _printable(path[len(folder) + 1 :], 500)
-    return _printable(path, 500)
+            return printable(path[len(folder) + 1 :], 500)
+    return printable(path, 500)
 
 
 def end_of_log(log: str) -> str:
@@ -146,7 +147,7 @@ def end_of_log(log: str) -> str:
 def last_line(text: str) -> str:
     for line in reversed(text.splitlines()):
         if line.strip():
-            return _printable(line.strip(), _LINE)
+            return printable(line.strip(), _LINE)
     return ""
 
 
@@ -156,12 +157,12 @@ def crash_of(text: str, cwd: str) -> Optional[dict[str, Any]]:
     if not crashes:
         return None
     stack = text[crashes[-1].end() :]
-    frames = [(_shown(name, cwd), int(line), function) for name, line, function in _FRAME.findall(stack)]
+    frames = [(shown(name, cwd), int(line), function) for name, line, function in _FRAME.findall(stack)]
     if not frames:
         return None
     own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))
     file, line, function = next(own, frames[0])
-    return {"file": file, "line": line, "function": _printable(function, 200)}
+    return {"file": file, "line": line, "function": printable(function, 200)}
 
 
 class Memory:

@@ -87,6 +87,18 @@ def _succeeds_below(step: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def send_to_thread(pid: int, thread: int, signal_number: int) -> None:
+    """To that thread of the process, where the C library can; else to the process. Raises OSError when it is gone."""
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.tgkill(pid, thread, signal_number) != 0:
+            raise OSError(ctypes.get_errno(), "tgkill")
+    except (ImportError, AttributeError):
+        os.kill(pid, signal_number)
+
+
 def close_inherited() -> None:
     """Every descriptor but standard input, output and error."""
     try:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 GRACE_S = 30.0
 """Between SIGTERM and SIGKILL, unless ``drumline.grace`` says otherwise. Source: Kubernetes' default."""
 
+HANG_AFTER_S = 300.0
+"""Without a sign of life of any rank, unless ``drumline.hang_after`` says otherwise."""
+
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -90,6 +93,8 @@ def plan_job(job: Command, site: Site) -> Plan:
         ports=dict(layout.ports),
         grace_s=_grace(job),
         timeout_s=timeout_of(job),
+        hang_after_s=_hang_after(job),
+        hang_action=str(settings_of(job).get("hang_action") or "report").lower(),
         copies=given.copies,
         folders=given.folders,
         launcher=layout.launcher,
@@ -223,6 +228,11 @@ def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
         elif value is not None:
             chosen[name] = str(value)
     return chosen, warnings
+
+
+def _hang_after(job: Command) -> float:
+    hang_after = settings_of(job).get("hang_after")
+    return HANG_AFTER_S if hang_after is None else float(hang_after)
 
 
 def _grace(job: Command) -> float:

@@ -92,6 +92,8 @@ class Command(Job):
         self.drumline: dict[str, Any] = dict(drumline or {})
         """
         Our own settings: ``grace``, the seconds between asking ranks to end and killing them;
+        ``hang_after``, the seconds without a sign of life after which a job hangs (0: never), and
+        ``hang_action``, what is done then, "report" or "end";
         ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """

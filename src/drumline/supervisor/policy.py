@@ -45,6 +45,7 @@ LAUNCHER_END_S = 5.0
 CANCELED_CODE = 130
 TIMEOUT_CODE = 124
 NODE_LOST_CODE = 1
+HUNG_CODE = 1
 
 
 class Member(NamedTuple):
@@ -117,6 +118,16 @@ class Canceled(NamedTuple):
     at_once: bool
 
 
+class Hung(NamedTuple):
+    """No rank goes on; ``reason`` says where they are."""
+
+    reason: str
+
+
+class WentOn(NamedTuple):
+    """After it hung."""
+
+
 class Elapsed(NamedTuple):
     """A timer that was set."""
 
@@ -134,6 +145,8 @@ Happening = (
     | LauncherEnded
     | Emptied
     | Canceled
+    | Hung
+    | WentOn
     | Elapsed
 )
 
@@ -191,7 +204,8 @@ Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Emp
 class Policy:
     """
     ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
-    ``launcher``: the name of what starts the ranks; empty: the agents do.
+    ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job that hangs
+    is ended.
     """
 
     def __init__(
@@ -202,7 +216,10 @@ class Policy:
         grace_s: float,
         timeout_s: float | None = None,
         launcher: str = "",
+        ends_when_hung: bool = False,
     ) -> None:
+        self._ends_when_hung = ends_when_hung
+        self._hang = ""
         self._members = members
         self._grace_s = grace_s
         self._timeout_s = timeout_s
@@ -358,6 +375,16 @@ class Policy:
         stop = self._stop(f"canceled by {event.by}")
         return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
 
+    def _on_hung(self, event: Hung) -> list[Instruction]:
+        self._hang = event.reason
+        if not self._ends_when_hung or not self._is_running or self._end is not None:
+            return []
+        return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}"))
+
+    def _on_wenton(self, _event: WentOn) -> list[Instruction]:
+        self._hang = ""
+        return []
+
     def _kill(self) -> list[Instruction]:
         return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
 
@@ -387,6 +414,8 @@ class Policy:
         if not self._is_running or self._end is not None:
             return []
         reason = f"it ran into its time limit of {self._timeout_s:g} s"
+        if self._hang:
+            reason += f"; it hung: {self._hang}"
         self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
         return self._stop(reason)
 

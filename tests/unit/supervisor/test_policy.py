@@ -13,8 +13,8 @@ def said(instructions):
     return [repr(instruction) for instruction in instructions]
 
 
-def policy(members=FOUR, nodes=2, grace_s=30.0, timeout_s=None):
-    return p.Policy(members, nodes, grace_s=grace_s, timeout_s=timeout_s)
+def policy(members=FOUR, nodes=2, grace_s=30.0, timeout_s=None, **settings):
+    return p.Policy(members, nodes, grace_s=grace_s, timeout_s=timeout_s, **settings)
 
 
 def running(**settings):
@@ -303,3 +303,24 @@ def test_an_agent_that_joins_while_the_others_leave_is_told_too():
     job.handle(p.Joined(0))
     assert said(job.handle(p.Canceled("ann", at_once=False)))[0] == repr(p.Empty((0, 1), 0.0))
     assert said(job.handle(p.Joined(1))) == said([p.Empty((1,), 0.0)])
+
+
+def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
+    job = running()
+    assert job.handle(p.Hung("ranks 0-3 wait")) == []
+    job = running(ends_when_hung=True)
+    assert isinstance(job.handle(p.Hung("ranks 0-3 wait"))[0], p.Terminate)
+    for rank in range(4):
+        job.handle(exit_(rank, signal=15))
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code, end.reason) == ("Failed", p.HUNG_CODE, "it hung: ranks 0-3 wait")
+
+
+def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
+    for went_on, said_more in ((False, "; it hung: ranks 0-3 wait"), (True, "")):
+        job = running(timeout_s=5.0)
+        job.handle(p.Hung("ranks 0-3 wait"))
+        if went_on:
+            job.handle(p.WentOn())
+        (stop, _) = job.handle(p.Elapsed("limit"))
+        assert stop.reason == "it ran into its time limit of 5 s" + said_more

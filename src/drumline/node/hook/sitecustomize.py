@@ -8,7 +8,8 @@ Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
-A crash of native code leaves its Python stack in the log, by faulthandler.
+A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
+memory that the agent reads (``node/stacks.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _MOST_BYTES = 1 << 16
+_MEMORY_NAME = "drumline-stacks"
+_SIGNAL_BELOW_MAX = 4
+_HIGH_DESCRIPTOR = 900
+"""A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
 
 class _Notes:
@@ -135,6 +140,24 @@ def _start(path: str) -> None:
             faulthandler.enable()
     except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
         pass
+    try:
+        _answer_with_stacks()
+    except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
+        pass
+
+
+def _answer_with_stacks() -> None:
+    import faulthandler
+    from _signal import SIGRTMAX  # type: ignore[import-not-found]  # signal itself takes milliseconds
+    from fcntl import F_DUPFD_CLOEXEC, F_SETFL, fcntl
+
+    low = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)
+    try:
+        memory = fcntl(low, F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
+    finally:
+        os.close(low)
+    fcntl(memory, F_SETFL, os.O_APPEND)
+    faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=False)
 
 
 def _run_the_other() -> None:

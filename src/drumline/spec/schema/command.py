@@ -125,6 +125,8 @@ DRUMLINE = Record(
     "drumline",
     {
         "grace": Seconds(),
+        "hang_after": Seconds(),
+        "hang_action": Choice("report", "end"),
         "once": Flag(),
         "mpi": Choice("launcher", "environment"),
         "chief": Flag(),

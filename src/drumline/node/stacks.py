@@ -1,0 +1,245 @@
+"""
+Where the ranks of a node are: the Python stack of each, its state in the kernel, the CPU time that it has used.
+
+A Python that has the hook (``hook/sitecustomize.py``) writes its stacks into memory of its own when it is sent
+``SIGNAL``, even while it waits in native code; nobody else is sent it, for it would end them. For a Python without the
+hook there is py-spy, where that is installed and allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.node import descendants, failures, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SIGNAL = int(signal.SIGRTMAX) - 4
+MEMORY_NAME = "drumline-stacks"
+"""The hook has both too: it cannot import this."""
+
+_ANSWER_S = 0.5
+_SPY_S = 3.0
+_LOOK_S = 0.002
+_STILL_LOOKS = 5
+_MOST_BYTES = 1 << 18
+_MOST_FRAMES = 60
+_MOST_BELOW = 8
+
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+_LAUNCHING = ("subprocess.py", "multiprocessing/popen_fork.py", "torch/distributed/elastic/")
+
+# By machine: futex; pause, rt_sigsuspend and rt_sigtimedwait; poll and ppoll, which wait for a signal when they have no
+# descriptors. Source: the kernel's tables of system calls.
+_FUTEX, _WAIT_FOR_SIGNALS, _POLLS = {
+    "x86_64": ("202", ("34", "130", "128"), ("7", "271")),
+    "aarch64": ("98", ("133", "137"), ("73",)),
+}.get(os.uname().machine, ("", (), ()))
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU time of a process and all below it, so far."""
+    return sum(_cpu_s(one) for one in (pid, *descendants.of(pid)))
+
+
+def of(ranks: Mapping[int, int], cwd: str, path: str) -> dict[int, list[dict[str, Any]]]:
+    """
+    For each rank the processes that tell where it is, as pid, name, state, waits_in, frames (file, line, function; the
+    innermost first; empty when there is no Python or it did not answer), threads.
+
+    ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. Blocks, for some seconds
+    at most.
+    """
+    trees = {rank: [pid, *descendants.of(pid)] for rank, pid in ranks.items()}
+    answering = {rank: [pid for pid in tree if _answers(pid)] for rank, tree in trees.items()}
+    dumps = _ask([pids[0] for pids in answering.values() if pids])
+    # A launcher that waits for what it started says nothing: those are asked instead.
+    below = {
+        rank: pids[1 : 1 + _MOST_BELOW]
+        for rank, pids in answering.items()
+        if len(pids) > 1 and _is_launching(dumps.get(pids[0], ""))
+    }
+    dumps.update(_ask([pid for pids in below.values() for pid in pids]))
+    first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
+    silent = [pid for pid in first.values() if not dumps.get(pid)]
+    spied = _spy(silent, path)
+    found = {}
+    for rank in trees:
+        shown = below.get(rank) or [first[rank]]
+        found[rank] = [_process(pid, dumps.get(pid, ""), spied.get(pid), cwd) for pid in shown]
+    return found
+
+
+def _process(pid: int, dump: str, spied: list[list[Any]] | None, cwd: str) -> dict[str, Any]:
+    frames, threads = _main_thread(dump) if dump else (spied or [], 1)
+    state, name = _status(pid)
+    return {
+        "pid": pid,
+        "name": failures.printable(name, 100),
+        "state": state,
+        "waits_in": failures.printable(_read(f"/proc/{pid}/wchan"), 100),
+        "frames": [
+            [failures.shown(file, cwd), int(line), failures.printable(function, 200)]
+            for file, line, function in frames[:_MOST_FRAMES]
+        ],
+        "threads": threads,
+    }
+
+
+def _ask(pids: Iterable[int]) -> dict[int, str]:
+    """What each writes when it is asked; one that does not in time is left out."""
+    memories = {}
+    for pid in pids:
+        thread = _thread_to_ask(pid)
+        memory = _memory_of(pid) if thread else None
+        if memory is not None:
+            memories[pid] = memory
+            with contextlib.suppress(OSError):
+                os.ftruncate(memory, 0)
+                kernel.send_to_thread(pid, thread, SIGNAL)
+    sizes, still, said = dict.fromkeys(memories, 0), dict.fromkeys(memories, 0), {}
+    deadline = time.monotonic() + _ANSWER_S
+    while time.monotonic() < deadline and any(count < _STILL_LOOKS for count in still.values()):
+        time.sleep(_LOOK_S)
+        for pid, memory in memories.items():
+            size = os.fstat(memory).st_size
+            # It has begun, and written nothing since: it is whole.
+            still[pid] = still[pid] + 1 if size and size == sizes[pid] else 0
+            sizes[pid] = size
+    for pid, memory in memories.items():
+        if sizes[pid]:
+            said[pid] = os.pread(memory, _MOST_BYTES, 0).decode(errors="replace")
+        os.close(memory)
+    return said
+
+
+def _answers(pid: int) -> bool:
+    """Whether it catches the signal: the default is to be ended by it."""
+    found = re.search(r"^SigCgt:\s*([0-9a-f]+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    return bool(found) and bool(int(found[1], 16) >> (SIGNAL - 1) & 1) if found else False
+
+
+def _thread_to_ask(pid: int) -> int:
+    """
+    The thread that is sent the signal, which may be any: each tells of all. 0: none, without disturbing it.
+
+    A system call is interrupted by the signal, and few programs that call pause() or sigsuspend() expect that one. A
+    thread that waits for a lock goes on waiting.
+    """
+    asked = 0
+    for thread in map(int, _names(f"/proc/{pid}/task")):
+        words = _read(f"/proc/{pid}/task/{thread}/syscall").split()
+        if not words:
+            continue
+        if words[0] == _FUTEX:
+            return thread
+        waits_for_signal = words[0] in _WAIT_FOR_SIGNALS or (words[0] in _POLLS and int(words[2], 16) == 0)
+        if thread == pid and not waits_for_signal:
+            asked = thread
+    return asked
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder), key=int, reverse=True)
+    except OSError:
+        return []
+
+
+def _memory_of(pid: int) -> int | None:
+    """A descriptor of the memory into which it writes."""
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        # The hook's descriptor has a high number.
+        for name in _names(folder):
+            if os.readlink(f"{folder}/{name}").startswith(f"/memfd:{MEMORY_NAME}"):
+                return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+    return None
+
+
+def _main_thread(dump: str) -> tuple[list[list[Any]], int]:
+    """The frames of the thread that tells most, and how many threads there are."""
+    starts = [match.end() for match in _THREAD.finditer(dump)]
+    ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
+    threads: list[list[Any]] = [_FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
+    if not threads:
+        return [], 0
+    main = threads[-1]
+    if main and main[0][0].endswith("/threading.py"):
+        others = [thread for thread in threads[:-1] if thread and not thread[0][0].endswith("/threading.py")]
+        main = max(others, key=len) if others else main
+    return main, len(threads)
+
+
+def _is_launching(dump: str) -> bool:
+    frames, _ = _main_thread(dump)
+    return any(part in str(frame[0]) for frame in frames[:6] for part in _LAUNCHING)
+
+
+def _spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:
+    program = shutil.which("py-spy", path=path)
+    pythons = [pid for pid in pids if "python" in os.path.basename(_executable(pid))]
+    if program is None or not pythons:
+        return {}
+    spies = {
+        pid: subprocess.Popen(  # noqa: S603 - found on the job's own path
+            [program, "dump", "--json", "--pid", str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for pid in pythons
+    }
+    deadline = time.monotonic() + _SPY_S
+    found = {}
+    for pid, spy in spies.items():
+        try:
+            out, _ = spy.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            threads = json.loads(out)
+            main = next((one for one in threads if one["thread_name"] == "MainThread"), threads[-1])
+            found[pid] = [[one["filename"], one["line"], one["name"]] for one in main["frames"]]
+        except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
+            spy.kill()
+            spy.wait()
+    return found
+
+
+def _executable(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def _cpu_s(pid: int) -> float:
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    # utime, stime, and those of children that were waited for. Source: proc_pid_stat(5).
+    return sum(map(int, fields[11:15])) / _TICKS if len(fields) > 14 else 0.0
+
+
+def _status(pid: int) -> tuple[str, str]:
+    """The letter of its state, and its name."""
+    text = _read(f"/proc/{pid}/status")
+    state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
+    name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
+    return (state[1] if state else ""), (name[1] if name else "")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return ""

@@ -1,0 +1,170 @@
+"""
+Whether a job hangs, and what its ranks wait for.
+
+A job hangs when for a set time no rank has printed, and each either used next to no CPU time or spent it in one and the
+same place. One rank that goes on is enough for a job that does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.supervisor import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+IDLE_SHARE = 0.02
+"""Of a core; a process that waits wakes up now and then."""
+
+SAMPLES_PER_PERIOD = 10
+
+_COLLECTIVES = re.compile(
+    r"^(all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|reduce|scatter|gather|send|recv"
+    r"|isend|irecv|monitored_barrier|synchronize)(_\w+)?$",
+    re.IGNORECASE,
+)
+_OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
+_DISTRIBUTED = re.compile(r"torch/distributed/|horovod/|mpi4py|tensorflow/python/distribute|jax/.*multihost")
+
+
+class Seen(NamedTuple):
+    """One look at a rank: how long its log is, and how many seconds of CPU time it has used."""
+
+    log_bytes: int
+    cpu_s: float
+
+
+class Watch:
+    """
+    ``hang_after_s``: 0 for never. Times are monotonic seconds.
+
+    Each look is ``saw`` with all ranks that run; in the second half of the silence it wants their places too.
+    """
+
+    def __init__(self, hang_after_s: float) -> None:
+        self._hang_after_s = hang_after_s
+        self._logs: dict[int, int] = {}
+        self._cpu: dict[int, float] = {}
+        self._places: dict[int, str] = {}
+        self._moved: dict[int, float] = {}
+        """When each rank did last do something, as far as is known."""
+
+        self._printed: float | None = None
+        """When the last rank printed, or went on otherwise."""
+
+        self._last = 0.0
+        self.is_hung = False
+
+    @property
+    def pause_s(self) -> float:
+        """Between two looks."""
+        return min(30.0, self._hang_after_s / SAMPLES_PER_PERIOD)
+
+    def wants_places(self, now: float) -> bool:
+        return self._printed is not None and now - self._printed >= self._hang_after_s / 2
+
+    def quiet_s(self, rank: int, now: float) -> float:
+        """For how long a rank has done nothing."""
+        return now - self._moved.get(rank, now)
+
+    def saw(self, ranks: Mapping[int, Seen], places: Mapping[int, str], now: float) -> bool:
+        """True when the job hangs, once for each time that it does."""
+        went_on = self._printed is None or ranks.keys() != self._logs.keys()
+        for rank in self._logs.keys() - ranks.keys():
+            del self._logs[rank]
+        passed = max(now - self._last, 1e-3)
+        for rank, seen in ranks.items():
+            printed = seen.log_bytes != self._logs.get(rank, 0)
+            is_busy = (seen.cpu_s - self._cpu.get(rank, 0.0)) / passed > IDLE_SHARE
+            place = places.get(rank, "")
+            is_elsewhere = is_busy and (not place or place != self._places.get(rank, place))
+            if printed or is_elsewhere or rank not in self._moved:
+                self._moved[rank] = now
+            # Before places are asked for, CPU time alone says nothing: who waits may spin.
+            went_on = went_on or printed or (is_elsewhere and self.wants_places(self._last))
+            self._logs[rank], self._cpu[rank] = seen.log_bytes, seen.cpu_s
+            if place:
+                self._places[rank] = place
+        self._last = now
+        if went_on or not ranks:
+            self._printed, self.is_hung = now, False
+            self._places.clear()
+            return False
+        assert self._printed is not None
+        if self.is_hung or now - self._printed < self._hang_after_s:
+            return False
+        self.is_hung = True
+        return True
+
+
+def place_of(processes: Iterable[Mapping[str, Any]]) -> str:
+    """Where a rank is, by its Python frames; empty when none are known."""
+    return "; ".join(filter(None, (_place(process["frames"]) for process in processes)))
+
+
+def _place(frames: list[list[Any]]) -> str:
+    """``wait in all_reduce (train.py:210, in step)``, ``be in load_batch (data.py:31)``."""
+    own = next((frame for frame in frames if not _OF_LIBRARIES.search(frame[0])), None)
+    if own is None:
+        return f"be in {frames[0][2]} ({frames[0][0]}:{frames[0][1]})" if frames else ""
+    inner = frames[: frames.index(own)]
+    # From the program inwards: the first name that it called.
+    for file, _, function in reversed(inner):
+        if _DISTRIBUTED.search(file) and _COLLECTIVES.match(function):
+            return f"wait in {function} ({own[0]}:{own[1]}, in {own[2]})"
+    if inner:
+        return f"be in {inner[-1][2]} ({own[0]}:{own[1]}, in {own[2]})"
+    return f"be in {own[2]} ({own[0]}:{own[1]})"
+
+
+def _doing(processes: list[Mapping[str, Any]], quiet_s: float) -> str:
+    """Its place and, where the kernel holds it, what for."""
+    place = place_of(processes)
+    process = processes[0] if processes else {}
+    state = process.get("state")
+    held = ""
+    if state == "D":
+        held = f"waiting on the disk for {quiet_s:.0f} s"
+    elif state in ("T", "t"):
+        held = "stopped by a signal"
+    elif not place:
+        where = process.get("waits_in") or ""
+        held = (
+            f"be asleep in the kernel ({where})"
+            if where not in ("", "0")
+            else "be at a place that is not known"
+        )
+    return ", ".join(part for part in (place, held) if part)
+
+
+def explain(
+    stacks: Mapping[int, list[Mapping[str, Any]]], labels: Mapping[int, str], watch: Watch, now: float
+) -> str:
+    """
+    One sentence: ``ranks 0-2 wait in all_reduce (train.py:12, in step); rank 3 is in load_batch (data.py:31)``.
+
+    Ranks at one place come together, the most first, so that the odd one is last.
+    """
+    groups: dict[str, list[int]] = {}
+    for rank, processes in sorted(stacks.items()):
+        groups.setdefault(_doing(list(processes), watch.quiet_s(rank, now)), []).append(rank)
+    said = []
+    for doing, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
+        who = words.ranks([labels[rank] for rank in ranks])
+        said.append(f"{who} {_conjugated(doing, len(ranks))}")
+    return "; ".join(said)
+
+
+def _conjugated(doing: str, count: int) -> str:
+    verb, _, rest = doing.partition(" ")
+    if verb == "be":
+        return f"{'is' if count == 1 else 'are'} {rest}"
+    if verb == "wait":
+        return f"{'waits' if count == 1 else 'wait'} {rest}"
+    return f"{'is' if count == 1 else 'are'} {doing}"
+
+
+def silence(seconds: float) -> str:
+    return f"no rank has printed anything or gone on for {seconds:g} s"

@@ -1,0 +1,113 @@
+"""Jobs that hang: what is said of them, by itself and on request, and what becomes of them."""
+
+import json
+import os
+import re
+import signal
+import textwrap
+
+import pytest
+from cli_jobs import background, two_by_two, wait_for_status, write_job
+from waiting import wait_until
+
+from drumline.control import jobs
+
+MISSING_COLLECTIVE = """
+    import time
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+
+    def load_batch():
+        time.sleep(1000)
+
+    def step(number):
+        if number == 3 and dist.get_rank() == 2:
+            load_batch()
+        dist.all_reduce(torch.ones(4))
+
+    for number in range(10):
+        step(number)
+"""
+
+SILENT = """
+    import os, signal, sys, time
+
+    def go_on(*_):
+        print("on it goes", flush=True)
+
+    signal.signal(signal.SIGUSR2, go_on)
+
+    def wait(seconds):
+        time.sleep(seconds)
+
+    wait(1000)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text, **fields):
+        (tmp_path / "src").mkdir()
+        (tmp_path / "src" / "train.py").write_text(textwrap.dedent(text))
+        return write_job(tmp_path, "python train.py", name="job", code="src", **{**two_by_two(), **fields})
+
+    return write
+
+
+def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wished(cli, script):
+    drumline = {"hang_after": 10, "hang_action": "end", "grace": 1}
+    done = cli("job", "create", "-f", script(MISSING_COLLECTIVE, drumline=drumline), "--stream")
+    assert done.rc == 1
+    where = (
+        "no rank has printed anything or gone on for 10 s: ranks 0-1 and 3 wait in all_reduce (train.py:14, in step); "
+        "rank 2 is in load_batch (train.py:9)"
+    )
+    assert f"job job hangs: {where}\n" in done.err
+    assert jobs.describe("job")["reason"] == f"it hung: {where}"
+
+
+def test_a_job_that_hangs_is_left_alone_unless_told_otherwise(cli, script, tmp_path):
+    path = script(SILENT, drumline={"hang_after": 2, "grace": 1})
+    with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
+        wait_until(lambda: "hangs: " in create.err, 30.0, "the report")
+        assert re.search(
+            r"job job hangs: no rank .* for 2 s: ranks 0-3 are in wait \(train\.py:10\)\n", create.err
+        )
+        shown = jobs.describe("job")
+        assert (shown["status"], shown["hang"] is not None) == ("Running", True)
+        os.kill(shown["processes"]["ranks"][1]["pid"], signal.SIGUSR2)
+        wait_until(lambda: "job job goes on\n" in create.err, 30.0, "the news")
+        assert "[1|node-0] on it goes\n" in create.out
+        cli("job", "cancel", "-n", "job")
+        create.end()
+
+
+def test_stacks_on_request(cli, script):
+    assert cli("job", "create", "-f", script(SILENT, drumline={"hang_after": 0, "grace": 1})).rc == 0
+    wait_for_status("job", "Running")
+    wait_until(
+        lambda: "ranks 0-3 are in wait (train.py:10)" in cli("job", "stacks", "job").out, 30.0, "all to wait"
+    )
+    shown = cli("job", "stacks", "job").out
+    assert shown == (
+        "ranks 0-3 are in wait (train.py:10)\n\nranks 0, 1, 2, 3\n  wait (train.py:10)\n  <module> (train.py:12)\n"
+    )
+    answer = json.loads(cli("job", "stacks", "-n", "job", "-o", "json").out)
+    assert sorted(answer["ranks"]) == ["0", "1", "2", "3"]
+    assert answer["ranks"]["0"][0]["frames"][0] == ["train.py", 10, "wait"]
+    cli("job", "cancel", "-n", "job")
+    wait_for_status("job", "Canceled")
+    refused = cli("job", "stacks", "job")
+    assert (refused.rc, refused.err) == (2, "error: job job is Canceled: it has no ranks that run\n")
+
+
+def test_a_time_limit_that_ends_a_job_that_hangs_says_so(cli, script):
+    fields = {"drumline": {"hang_after": 2, "grace": 1}, "limits": {"timeout": 6}}
+    done = cli("job", "create", "-f", script(SILENT, **fields), "--stream")
+    assert done.rc == 1
+    assert re.search(
+        r"it ran into its time limit of 6 s; it hung: no rank .* ranks 0-3 are in wait \(train\.py:10\)",
+        done.out,
+    )

@@ -1,0 +1,117 @@
+"""When a job hangs, and how it is said where its ranks are. Looks are a second apart."""
+
+import pytest
+
+from drumline.supervisor.hang import Seen, Watch, explain, place_of
+
+TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/"
+ALL_REDUCE = [
+    [TORCH + "distributed_c10d.py", 3012, "all_reduce"],
+    [TORCH + "c10d_logger.py", 83, "wrapper"],
+    ["train.py", 210, "step"],
+    ["train.py", 300, "<module>"],
+]
+LOAD = [["data.py", 31, "load_batch"], ["train.py", 208, "step"]]
+
+
+def at(frames, state="S", waits_in="0"):
+    return [
+        {"pid": 7, "name": "python", "state": state, "waits_in": waits_in, "frames": frames, "threads": 1}
+    ]
+
+
+def hangs_at(watch, looks, ranks=2):
+    """The first look at which it hangs, None for never; ``looks``: of second and rank, what is seen and where it is."""
+    for second in range(100):
+        seen = {rank: looks(second, rank) for rank in range(ranks)}
+        places = {rank: place for rank, (_, place) in seen.items()} if watch.wants_places(second) else {}
+        if watch.saw({rank: one for rank, (one, _) in seen.items()}, places, float(second)):
+            return second
+    return None
+
+
+def test_a_job_that_neither_prints_nor_computes_hangs():
+    assert hangs_at(Watch(10), lambda _, __: (Seen(0, 1.0), "")) == 10
+
+
+def test_one_rank_that_prints_is_enough():
+    assert hangs_at(Watch(10), lambda second, rank: (Seen(second * rank, 1.0), "")) is None
+
+
+def test_one_rank_that_computes_here_and_there_is_enough():
+    assert hangs_at(Watch(10), lambda second, rank: (Seen(0, second * 0.9 * rank), f"line {second}")) is None
+
+
+def test_a_rank_that_spins_at_one_place_does_not_go_on():
+    assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 1.0), "wait in all_reduce")) == 10
+
+
+def test_a_rank_that_computes_at_a_place_that_nobody_knows_goes_on():
+    assert hangs_at(Watch(10), lambda second, rank: (Seen(0, second * 0.9 * rank), "")) is None
+
+
+def test_waking_up_now_and_then_is_not_going_on():
+    assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 0.01), f"line {second}")) == 10
+
+
+def test_it_hangs_once_and_again_after_it_went_on():
+    watch = Watch(5)
+    assert hangs_at(watch, lambda _, __: (Seen(0, 1.0), "")) == 5
+    assert watch.is_hung
+    assert not watch.saw({0: Seen(0, 1.0), 1: Seen(0, 1.0)}, {}, 200.0), "it is known already"
+    assert not watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, {}, 201.0)
+    assert not watch.is_hung
+    assert watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, {}, 206.0)
+
+
+def test_a_rank_that_ends_is_a_sign_of_life():
+    watch = Watch(5)
+    two = {0: Seen(0, 1.0), 1: Seen(0, 1.0)}
+    assert not watch.saw(two, {}, 0.0)
+    assert not watch.saw(two, {}, 4.0)
+    assert not watch.saw({0: Seen(0, 1.0)}, {}, 6.0)
+    assert watch.saw({0: Seen(0, 1.0)}, {}, 11.0)
+
+
+def test_without_ranks_nothing_hangs():
+    assert hangs_at(Watch(5), lambda _, __: (Seen(0, 0.0), ""), ranks=0) is None
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        (ALL_REDUCE, "wait in all_reduce (train.py:210, in step)"),
+        (LOAD, "be in load_batch (data.py:31)"),
+        (
+            [["/usr/lib/python3.11/threading.py", 327, "wait"], *LOAD],
+            "be in wait (data.py:31, in load_batch)",
+        ),
+        ([["<frozen importlib._bootstrap>", 9, "_find"]], "be in _find (<frozen importlib._bootstrap>:9)"),
+        ([], ""),
+    ],
+)
+def test_a_place_is_the_programs_own_line_and_what_it_called(frames, place):
+    assert place_of(at(frames)) == place
+
+
+def said(stacks, quiet_s=118.0):
+    watch = Watch(300)
+    watch.saw({rank: Seen(0, 0.0) for rank in stacks}, {}, 1000.0)
+    return explain(stacks, {rank: str(rank) for rank in stacks}, watch, 1000.0 + quiet_s)
+
+
+def test_ranks_at_one_place_come_together_and_the_odd_one_last():
+    stacks = {rank: at(ALL_REDUCE) for rank in range(16)}
+    stacks[5] = at(LOAD, state="D")
+    assert said(stacks) == (
+        "ranks 0-4 and 6-15 wait in all_reduce (train.py:210, in step); "
+        "rank 5 is in load_batch (data.py:31), waiting on the disk for 118 s"
+    )
+
+
+def test_a_rank_without_python_is_where_the_kernel_has_it():
+    assert (
+        said({0: at([], waits_in="futex_wait_queue")}) == "rank 0 is asleep in the kernel (futex_wait_queue)"
+    )
+    assert said({0: at([], state="T")}) == "rank 0 is stopped by a signal"
+    assert said({0: [], 1: []}) == "ranks 0-1 are at a place that is not known"

@@ -2,7 +2,8 @@
 One rank of a job that fails in a cascade: the culprit fails, and the others follow.
 
 CASCADE is a JSON object: folder (shared by the ranks), culprit (a rank), cause, work ("bare" or "gloo"),
-follow (by rank: how it follows, and how many milliseconds behind).
+follow (by rank: how it follows, and how many milliseconds behind), dies (behind the culprit's end, else behind its
+exception, while it may still be about to end).
 Nothing in here knows what launched it; RANK and WORLD_SIZE are all that it reads.
 """
 
@@ -18,12 +19,28 @@ CASE = json.loads(os.environ["CASCADE"])
 
 
 def mark(name):
-    with open(os.path.join(CASE["folder"], name), "w") as file:
-        file.write(repr(time.monotonic()))
+    """Whole at once: whoever sees the file can read it."""
+    path = os.path.join(CASE["folder"], name)
+    with open(path + ".partial", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(path + ".partial", path)
 
 
 def wait_for(*names):
     while not all(os.path.exists(os.path.join(CASE["folder"], name)) for name in names):
+        time.sleep(0.0005)
+
+
+def wait_for_end(name):
+    with open(os.path.join(CASE["folder"], name)) as file:
+        stat = f"/proc/{file.read()}/stat"
+    while True:
+        try:
+            with open(stat) as file:
+                if file.read().rpartition(")")[2].split()[0] in "ZX":
+                    return
+        except OSError:
+            return
         time.sleep(0.0005)
 
 
@@ -88,6 +105,8 @@ def bare():
     if CASE["culprit"] == RANK:
         fail(CASE["cause"])
     wait_for(f"failed-{CASE['culprit']}")
+    if CASE["dies"]:
+        wait_for_end(f"failed-{CASE['culprit']}")
     follow(*CASE["follow"][RANK])
 
 

@@ -71,6 +71,7 @@ def case_of(number: int, seed: int) -> Case:
 
 def environment(case: Case, folder: Path) -> dict[str, str]:
     content = {"folder": str(folder), "culprit": case.culprit, "cause": case.cause, "work": case.work}
+    content["dies"] = case.cause in CODES
     names = {
         name: value for name, value in os.environ.items() if not name.startswith(("DRUMLINE_", "PYTHON"))
     }

@@ -131,7 +131,15 @@ def _parser() -> Parser:
         help="seconds without a sign of life of any rank, after which it is said where they are; default 300, 0: never",
     )
     parser.add_argument(
-        "--hang-action", choices=("report", "end"), help="what then happens to the job; default report"
+        "--hang-action",
+        choices=("report", "end", "restart"),
+        help="what then happens to the job; default report",
+    )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        metavar="N",
+        help="start all ranks again when one fails, so often; default 0",
     )
     parser.add_argument("--ranks", default="", help="show only these: 0,3-5")
     parser.add_argument(
@@ -191,7 +199,7 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         timeout=arguments.timeout,
         drumline={
             name: value
-            for name in ("grace", "hang_after", "hang_action", "once", "chief", "evaluator")
+            for name in ("grace", "hang_after", "hang_action", "max_restarts", "once", "chief", "evaluator")
             if (value := getattr(arguments, name)) is not None
         },
     )

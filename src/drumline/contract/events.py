@@ -101,6 +101,18 @@ class JobStopping(NamedTuple):
     reason: str
 
 
+class AttemptEnded(NamedTuple):
+    """The ranks failed, and are started again; ``attempt`` counts from 0. The rest is as in JobEnded."""
+
+    time: float
+    attempt: int
+    exit_code: int
+    reason: str
+    rank: Optional[int] = None
+    node: Optional[int] = None
+    verdict: Optional[dict[str, Any]] = None
+
+
 class JobHung(NamedTuple):
     """
     No rank goes on; ``reason`` says since when and where they are. ``stacks``: by rank, as text, what
@@ -159,7 +171,7 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, RankStarted, JobRunning, RankExited,
-    NodeLost, CancelRequested, JobStopping, JobHung, JobWentOn, JobFinalizing, JobEnded,
+    NodeLost, CancelRequested, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing, JobEnded,
     JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip
 

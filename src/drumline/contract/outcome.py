@@ -53,7 +53,10 @@ class Outcome:
         """Since when no rank goes on, and where they are; empty when they do."""
         self.archived = False
         self.edits: dict[str, Any] = {}
+        self.attempts: list[e.AttemptEnded] = []
+        """Those that failed and were followed by another."""
         self.ranks: dict[int, RankOutcome] = {}
+        """Of the latest attempt."""
         self.agents: dict[int, int] = {}
         """Node to the process id of its agent."""
 
@@ -99,12 +102,26 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
         outcome.verdict = event.verdict
-    elif isinstance(event, (e.JobHung, e.JobWentOn)):
+    elif isinstance(event, (e.AttemptEnded, e.JobHung, e.JobWentOn)):
         outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
-    elif isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
+        if isinstance(event, e.AttemptEnded):
+            _start_again(outcome, event)
+    else:
+        _apply_users(outcome, event)
+
+
+def _apply_users(outcome: Outcome, event: e.Event) -> None:
+    """What its user changed, which says nothing of how it goes."""
+    if isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
         outcome.edits.update(event.changes)
     elif isinstance(event, (e.JobArchived, e.JobRestored)):
         outcome.archived = isinstance(event, e.JobArchived)
+
+
+def _start_again(outcome: Outcome, event: e.AttemptEnded) -> None:
+    outcome.attempts.append(event)
+    outcome.ranks.clear()
+    outcome.agents.clear()
 
 
 def _end_rank(outcome: Outcome, event: e.RankExited) -> None:

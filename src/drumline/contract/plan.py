@@ -155,7 +155,13 @@ class Plan(NamedTuple):
     """Without any sign of life of any rank; 0: nobody looks."""
 
     hang_action: str = "report"
-    """What then happens: ``report`` or ``end``."""
+    """What then happens: ``report``, ``end`` or ``restart``."""
+
+    max_restarts: int = 0
+    """How often all ranks are started again when one fails."""
+
+    restart_on: tuple[str, ...] = ()
+    """For which failures only: ``supervisor/attempts.py``; empty: for all."""
 
     snapshot: str = ""
     """Content hash of the code; empty: the ranks run in ``cwd`` as it is."""
@@ -219,8 +225,8 @@ class Plan(NamedTuple):
         if data.get("launcher"):
             launcher = data["launcher"]
             data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
-        for name in ("argv", "unset", "folders", "warnings"):
-            data[name] = tuple(data[name])
+        for name in ("argv", "unset", "folders", "warnings", "restart_on"):
+            data[name] = tuple(data.get(name, ()))
         return cls(**data)
 
 

@@ -42,9 +42,17 @@ class Line(NamedTuple):
 
 
 class _Log:
-    """One rank's file, read from where it was left. ``raw``: lines as they are, progress bars too."""
+    """
+    One rank's file, read from where it was left.
 
-    def __init__(self, path: str, label: str, node: int, *, raw: bool = False) -> None:
+    ``raw``: lines as they are, progress bars too. ``is_replaced``: whether another attempt may put a new file in its
+    place.
+    """
+
+    def __init__(
+        self, path: str, label: str, node: int, *, raw: bool = False, is_replaced: bool = False
+    ) -> None:
+        self._is_replaced = is_replaced
         self._path = path
         self._label = label
         self._node = node
@@ -86,6 +94,24 @@ class _Log:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return b""
+        return os.read(self._file, _CHUNK) or self._of_next_attempt()
+
+    def _of_next_attempt(self) -> bytes:
+        """What a newer file in the place of this one holds; this one was read to its end, and nobody writes to it."""
+        assert self._file is not None
+        try:
+            if not self._is_replaced or os.path.samestat(os.stat(self._path), os.fstat(self._file)):
+                return b""
+            newer = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        # Between the last look and the other file's coming it may have grown.
+        rest = os.read(self._file, _CHUNK) or (b"\n" if self._rest else b"")
+        if rest:
+            os.close(newer)
+            return rest
+        os.close(self._file)
+        self._file = newer
         return os.read(self._file, _CHUNK)
 
     def _line(self, text: bytes) -> Line:
@@ -110,7 +136,13 @@ class Follower:
     ) -> None:
         self._folder = folder
         self._logs = [
-            _Log(os.path.join(folder.path, task.log), task.label, node.node, raw=raw)
+            _Log(
+                os.path.join(folder.path, task.log),
+                task.label,
+                node.node,
+                raw=raw,
+                is_replaced=plan.max_restarts > 0,
+            )
             for node in plan.nodes
             for task in node.ranks
             if labels is None or task.label in labels

@@ -141,6 +141,16 @@ def describe(name: str) -> dict[str, Any]:
         "failed_node": outcome.failed_node,
         "verdict": outcome.verdict,
         "hang": outcome.hang or None,
+        "attempt": len(outcome.attempts),
+        "attempts": [
+            {
+                "attempt": one.attempt,
+                "ended_at": _utc(one.time),
+                "exit_code": one.exit_code,
+                "reason": one.reason,
+            }
+            for one in outcome.attempts
+        ],
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services")},
         "id": f"azureml:{name}",
         "creation_context": {

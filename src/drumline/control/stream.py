@@ -105,6 +105,7 @@ class _Notices:
         self._size = -1
         self._waits_for = ""
         self._hang = ""
+        self._attempts = 0
 
     def look(self) -> None:
         if time.monotonic() < self._next:
@@ -118,6 +119,9 @@ class _Notices:
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:
             self._say(f"is in line: {waits_for}")
+        for attempt in outcome.attempts[self._attempts :]:
+            self._say(f"is started again; attempt {attempt.attempt + 1} failed: {attempt.reason}")
+        self._attempts = len(outcome.attempts)
         if outcome.hang != self._hang and not outcome.is_final:
             self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
         self._waits_for, self._hang = waits_for, outcome.hang

@@ -28,7 +28,10 @@ class Nodes(Protocol):
         """
 
     def start_agents(self, port: int, secret: str) -> None:
-        """Start an agent a node, which connects to ``listen_address``:``port``. Called once. Raises EngineError."""
+        """Start an agent a node, which connects to ``listen_address``:``port``. Raises EngineError.
+
+        Called once for each attempt, when the agents of the one before have ended.
+        """
 
     def address(self, node: int) -> str:
         """An IP."""

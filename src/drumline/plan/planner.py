@@ -95,6 +95,8 @@ def plan_job(job: Command, site: Site) -> Plan:
         timeout_s=timeout_of(job),
         hang_after_s=_hang_after(job),
         hang_action=str(settings_of(job).get("hang_action") or "report").lower(),
+        max_restarts=int(settings_of(job).get("max_restarts") or 0),
+        restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
         copies=given.copies,
         folders=given.folders,
         launcher=layout.launcher,

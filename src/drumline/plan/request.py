@@ -17,6 +17,8 @@ MOST_PROCESSES = 1024
 
 MOST_RANKS = 16384
 MOST_PORT = 65535
+MOST_RESTARTS = 1000
+RESTART_KINDS = ("failure", "node", "hang")
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 
@@ -80,6 +82,7 @@ def request_of(job: Command) -> Request:
     if settings.get("mpi") and distribution_of(job) != "mpi":
         what = "drumline.mpi: only distribution: {type: mpi} has a launcher to choose"
         wrong.append(Problem(what, path="drumline.mpi"))
+    wrong += _of_restarts(settings)
     timeout = timeout_of(job)
     if timeout is not None and timeout <= 0:
         what = f"limits.timeout: {timeout:g} is not a number of seconds above 0"
@@ -91,6 +94,27 @@ def request_of(job: Command) -> Request:
     if wrong:
         raise PlanError(wrong)
     return request
+
+
+def _of_restarts(settings: dict[str, Any]) -> list[Problem]:
+    wrong = []
+    most = settings.get("max_restarts")
+    if most is not None and not 0 <= most <= MOST_RESTARTS:
+        what = f"drumline.max_restarts: {most} is not between 0 and {MOST_RESTARTS}"
+        wrong.append(Problem(what, path="drumline.max_restarts"))
+    for index, one in enumerate(settings.get("restart_on") or ()):
+        text = str(one)
+        if text not in RESTART_KINDS and not (text.isdecimal() and 1 <= int(text) <= 255):
+            what = (
+                f"drumline.restart_on: {text!r} is neither an exit code from 1 to 255 nor a kind of failure"
+            )
+            hint = "kinds are " + ", ".join(RESTART_KINDS)
+            wrong.append(Problem(what, path=f"drumline.restart_on.{index}", hint=hint))
+    restarts = settings.get("restart_on") or str(settings.get("hang_action") or "").lower() == "restart"
+    if restarts and not most:
+        what = "drumline.max_restarts: nothing is started again without it"
+        wrong.append(Problem(what, path="drumline.max_restarts", hint="set it to 1 or more"))
+    return wrong
 
 
 def _ray_of(distribution: Any) -> RaySettings:

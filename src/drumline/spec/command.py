@@ -93,7 +93,8 @@ class Command(Job):
         """
         Our own settings: ``grace``, the seconds between asking ranks to end and killing them;
         ``hang_after``, the seconds without a sign of life after which a job hangs (0: never), and
-        ``hang_action``, what is done then, "report" or "end";
+        ``hang_action``, what is done then, "report", "end" or "restart"; ``max_restarts``, how often all ranks
+        are started again when one fails, and ``restart_on``, for which failures only;
         ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """

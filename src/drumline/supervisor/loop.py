@@ -57,7 +57,10 @@ class _Look:
 
 
 class Loop:
-    """``canceled``: the request for the job's end, None while there is none. ``wake``: readable when to look for it."""
+    """
+    One attempt. ``canceled``: the request for the job's end, None while there is none. ``wake``: readable when to look
+    for it. ``timeout_s``: what is left of the job's time limit when the ranks start; None: there is none.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,9 @@ class Loop:
         nodes: Nodes,
         wake: int,
         canceled: Callable[[], p.Canceled | None],
+        *,
+        attempt: int = 0,
+        timeout_s: float | None = None,
     ) -> None:
         members = {
             task.rank: p.Member(node.node, task.label, task.awaited)
@@ -76,9 +82,9 @@ class Loop:
             members,
             len(plan.nodes),
             grace_s=plan.grace_s,
-            timeout_s=plan.timeout_s,
+            timeout_s=timeout_s,
             launcher=plan.launcher.name if plan.launcher else "",
-            ends_when_hung=plan.hang_action == "end",
+            ends_when_hung=plan.hang_action != "report",
         )
         self._labels = {rank: member.label for rank, member in members.items()}
         self._watch = hang.Watch(plan.hang_after_s)
@@ -87,6 +93,10 @@ class Loop:
         self._looks: dict[int, _Look] = {}
         self._request_seen = ""
         self._folder = folder
+        self._attempt = attempt
+        self.ranks_started: float | None = None
+        """When, in monotonic seconds."""
+
         self._plan = plan
         self._nodes = nodes
         self._wake = wake
@@ -397,7 +407,16 @@ class Loop:
         for task in self._plan.nodes[1:]:
             self._agents.send(task.node, "reach", address=self._facts["node_0"], port=self._probe_port)
 
+    def _count_in(self, env: dict[str, str]) -> dict[str, str]:
+        """With the number of this attempt, under torchrun's name too where there is one."""
+        env["DRUMLINE_ATTEMPT"] = str(self._attempt)
+        for name, value in (("RESTART_COUNT", self._attempt), ("MAX_RESTARTS", self._plan.max_restarts)):
+            if f"TORCHELASTIC_{name}" in env:
+                env[f"TORCHELASTIC_{name}"] = str(value)
+        return env
+
     def _do_startranks(self, _: p.StartRanks) -> None:
+        self.ranks_started = time.monotonic()
         if self._plan.host_file:
             self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
         for node in self._plan.nodes:
@@ -406,7 +425,7 @@ class Loop:
                     "rank": task.rank,
                     "log": os.path.join(self._folder.path, task.log),
                     "argv": [bind(word, self._facts) for word in task.argv] or self._plan.argv,
-                    "env": self._plan.environment(node, task, self._facts),
+                    "env": self._count_in(self._plan.environment(node, task, self._facts)),
                 }
                 for task in node.ranks
             ]
@@ -417,7 +436,9 @@ class Loop:
                 cwd=self._plan.cwd,
                 unset=self._plan.unset,
                 cores=node.cores,
-                node_env=self._plan.node_environment(node, self._facts) if self._has_doors() else {},
+                node_env=self._count_in(self._plan.node_environment(node, self._facts))
+                if self._has_doors()
+                else {},
                 by_launcher=self._plan.launcher is not None,
                 launcher=self._launcher() if node.node == 0 else None,
                 host_name=self._host_name(node.node),

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.node import descendants, kernel
 from drumline.supervisor import policy as p
+from drumline.supervisor.attempts import Attempts, left_in
 from drumline.supervisor.loop import Loop
 from drumline.tracking import mlflow_files
 
@@ -114,9 +115,60 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
         workplace.prepare(folder, plan)
     folder.append(e.JobStarting(time.time()))
     _quietly(lambda: mlflow_files.begin(plan, user()))
-    end = Loop(folder, plan, nodes, wake, lambda: _cancel_request(folder)).run()
+    end = _attempt(nodes, folder, plan, wake)
     _quietly(lambda: mlflow_files.end(plan, end.status))
     return end
+
+
+def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
+    """One attempt after the other, while that can help."""
+    attempts = Attempts(plan.max_restarts, plan.restart_on)
+    deadline: float | None = None
+    places = [folder.outputs, *plan.folders, *_quietly_listed(lambda: mlflow_files.metrics_of(plan))]
+    while True:
+        number = attempts.number
+        left_s = plan.timeout_s if deadline is None else max(0.0, deadline - time.monotonic())
+        before = left_in(places) if plan.max_restarts else frozenset()
+        loop = Loop(
+            folder, plan, nodes, wake, lambda: _cancel_request(folder), attempt=number, timeout_s=left_s
+        )
+        end = loop.run()
+        if deadline is None and plan.timeout_s is not None and loop.ranks_started is not None:
+            deadline = loop.ranks_started + plan.timeout_s
+        progressed = bool(plan.max_restarts) and left_in(places) != before
+        decision = attempts.after(end, progressed=progressed)
+        if not decision.again:
+            return decision.end
+        request = _cancel_request(folder)
+        if request is not None:
+            return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {request.by}")
+        # What a killed agent left was adopted by this process.
+        descendants.end_all(0.0)
+        event = e.AttemptEnded(
+            time.time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict
+        )
+        folder.append(event)
+        _put_logs_aside(folder, plan, number)
+        folder.append(e.JobStarting(time.time()))
+
+
+def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:
+    """The next attempt has logs of its own, at the same places."""
+    for task in plan.ranks:
+        log = os.path.join(folder.path, task.log)
+        aside = os.path.join(os.path.dirname(log), f"attempt-{attempt}")
+        with contextlib.suppress(FileNotFoundError):
+            private_folder(aside)
+            os.rename(log, os.path.join(aside, os.path.basename(log)))
+
+
+def _quietly_listed(step: Callable[[], str]) -> list[str]:
+    try:
+        found = step()
+    except Exception:  # noqa: BLE001 - as in _quietly
+        _say_traceback()
+        return []
+    return [found] if found else []
 
 
 def _quietly(step: Callable[[], None]) -> None:

@@ -196,6 +196,8 @@ class Finish(NamedTuple):
     rank: int | None = None
     node: int | None = None
     verdict: dict[str, Any] | None = None
+    kind: str = "failure"
+    """What failed: ``failure`` (a rank, or what starts them), ``node`` (an agent was lost), ``hang``."""
 
 
 Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Empty | SetTimer | Finish
@@ -364,7 +366,7 @@ class Policy:
             self._answered.add(event.node)
             return self._empty_when_still()
         reason = f"the agent of node {event.node} {event.reason}"
-        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node, kind="node"))
 
     def _on_canceled(self, event: Canceled) -> list[Instruction]:
         if self._phase == "stopping" and event.at_once:
@@ -379,7 +381,7 @@ class Policy:
         self._hang = event.reason
         if not self._ends_when_hung or not self._is_running or self._end is not None:
             return []
-        return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}"))
+        return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
 
     def _on_wenton(self, _event: WentOn) -> list[Instruction]:
         self._hang = ""

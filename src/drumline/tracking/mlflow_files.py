@@ -24,6 +24,12 @@ _STATUS = {status.COMPLETED: _FINISHED, status.FAILED: _FAILED, status.CANCELED:
 _SCHEME = "file://"
 
 
+def metrics_of(plan: Plan) -> str:
+    """The folder of the run's metrics; empty when the job tracks elsewhere."""
+    run = _run_folder(plan)
+    return os.path.join(run, "metrics") if run else ""
+
+
 def begin(plan: Plan, user: str) -> None:
     """Make experiment and run, unless the job tracks elsewhere. Raises OSError."""
     run = _run_folder(plan)

@@ -1,4 +1,4 @@
-"""Agents' clocks against ours."""
+"""Agents' clocks against ours, which goes on only when a test says so."""
 
 import time
 
@@ -6,46 +6,70 @@ import pytest
 
 from drumline.supervisor.clocks import AGAIN_S, SAMPLES, Clocks
 
+EPOCH = 1_700_000_000.0
 
-def ask(clocks, node, ahead, late_s=0.0):
-    """One question, whose answer takes ``late_s`` on its way back."""
+
+class Ours:
+    def __init__(self):
+        self.now = 50.0
+
+    def passes(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def ours(monkeypatch):
+    clock = Ours()
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(time, "time", lambda: EPOCH + clock.now)
+    return clock
+
+
+def ask(clocks, ours, node, ahead, there_s=0.001, back_s=0.001):
+    """One question; how long it takes there and the answer back."""
     clocks.ask(node)
-    at = time.monotonic() + ahead
-    time.sleep(late_s)
+    ours.passes(there_s)
+    at = ours.now + ahead
+    ours.passes(back_s)
     return clocks.answered(node, at)
 
 
-def test_a_clock_that_is_ahead_is_set_right_by_the_quickest_answer():
+def test_a_clock_that_is_ahead_is_set_right_by_the_quickest_answer(ours):
     clocks = Clocks()
-    late = [0.05, 0.03, 0.0, 0.02, 0.04]
-    again = [ask(clocks, 1, 1000.0, late_s) for late_s in late]
+    again = [ask(clocks, ours, 1, 1000.0, back_s=back_s) for back_s in (0.05, 0.03, 0.001, 0.02, 0.04)]
     assert again == [True] * (SAMPLES - 1) + [False]
-    assert clocks.wall(1, time.monotonic() + 1000.0) == pytest.approx(time.time(), abs=0.01)
+    assert clocks.wall(1, ours.now + 1000.0) == pytest.approx(EPOCH + ours.now, abs=1e-6)
 
 
-def test_a_clock_that_was_never_asked_is_taken_for_ours():
-    assert Clocks().wall(0, time.monotonic()) == pytest.approx(time.time(), abs=0.01)
+def test_what_is_not_known_is_at_most_half_of_the_way_there_and_back(ours):
+    clocks = Clocks()
+    for _ in range(SAMPLES):
+        ask(clocks, ours, 1, -7.0, there_s=0.0, back_s=0.010)
+    assert clocks.wall(1, ours.now - 7.0) == pytest.approx(EPOCH + ours.now, abs=0.005 + 1e-6)
 
 
-def test_an_answer_that_nobody_asked_for_is_passed_over():
+def test_a_clock_that_was_never_asked_is_taken_for_ours(ours):
+    assert Clocks().wall(0, ours.now) == EPOCH + ours.now
+
+
+def test_an_answer_that_nobody_asked_for_is_passed_over(ours):
     clocks = Clocks()
     assert not clocks.answered(0, 5.0)
-    assert clocks.wall(0, time.monotonic()) == pytest.approx(time.time(), abs=0.01)
+    assert clocks.wall(0, ours.now) == EPOCH + ours.now
 
 
-def test_only_the_last_answers_count_for_clocks_drift():
+def test_only_the_last_answers_count_for_clocks_drift(ours):
     clocks = Clocks()
     for _ in range(SAMPLES):
-        ask(clocks, 0, 1000.0)
+        ask(clocks, ours, 0, 1000.0)
     for _ in range(SAMPLES):
-        ask(clocks, 0, 1000.5, late_s=0.002)
-    assert clocks.wall(0, time.monotonic() + 1000.5) == pytest.approx(time.time(), abs=0.01)
+        ask(clocks, ours, 0, 1000.5, there_s=0.002, back_s=0.002)
+    assert clocks.wall(0, ours.now + 1000.5) == pytest.approx(EPOCH + ours.now, abs=1e-6)
 
 
-def test_all_are_asked_again_now_and_then(monkeypatch):
+def test_all_are_asked_again_now_and_then(ours):
     clocks = Clocks()
     assert not clocks.is_due()
-    later = time.monotonic() + AGAIN_S + 1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    ours.passes(AGAIN_S + 1)
     assert clocks.is_due()
     assert not clocks.is_due()

@@ -78,6 +78,12 @@ class LocalNodes:
         return ",".join(dict.fromkeys(share))
 
     def start_agents(self, port: int, secret: str) -> None:
+        # Of an attempt before this one, agents that did not leave in time have been ended by now.
+        _close(list(self._pidfds.values()))
+        self._pids.clear()
+        self._pidfds.clear()
+        for path in (*self._scratch.values(), *self._memory):
+            scratch.remove(path)
         for task in self._plan.nodes:
             self._scratch[task.node] = _scratch_path(task.node)
         if self._plan.launcher is not None:

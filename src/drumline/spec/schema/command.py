@@ -15,6 +15,7 @@ from drumline.spec.schema.kinds import (
     Seconds,
     Text,
     TextOrList,
+    VersionText,
 )
 from drumline.spec.schema.locations import Code
 from drumline.spec.schema.records import ByType, Record
@@ -126,7 +127,9 @@ DRUMLINE = Record(
     {
         "grace": Seconds(),
         "hang_after": Seconds(),
-        "hang_action": Choice("report", "end"),
+        "hang_action": Choice("report", "end", "restart"),
+        "max_restarts": _INTEGER,
+        "restart_on": ListOf(VersionText()),
         "once": Flag(),
         "mpi": Choice("launcher", "environment"),
         "chief": Flag(),

@@ -22,7 +22,17 @@ _PLACES = {
     "limits": ("timeout",),
     "queue_settings": ("job_tier", "priority"),
     "environment": ("image", "build", "conda_file"),
-    "drumline": ("grace", "hang_after", "hang_action", "once", "mpi", "chief", "evaluator"),
+    "drumline": (
+        "grace",
+        "hang_after",
+        "hang_action",
+        "max_restarts",
+        "restart_on",
+        "once",
+        "mpi",
+        "chief",
+        "evaluator",
+    ),
 }
 
 _OTHER_NAMES = {

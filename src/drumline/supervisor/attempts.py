@@ -1,0 +1,99 @@
+"""
+Whether a job that failed is started again: all its ranks, with the numbers that they had.
+
+It is not when that cannot help: the same exception at the same place twice in a row, or three attempts that left
+neither a new checkpoint nor a metric. Exit code 93 then tells whoever requeues jobs to leave it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.contract import status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from drumline.supervisor.policy import Finish
+
+NO_USE_CODE = 93
+"""Do not start it again. Source: NVIDIA's resiliency extension has this code for attempts without progress."""
+
+MOST_WITHOUT_PROGRESS = 3
+_MOST_FILES = 20_000
+
+
+class Decision(NamedTuple):
+    again: bool
+    end: Finish
+    """As the job is to end, when it is not started again."""
+
+
+class Attempts:
+    """
+    ``restart_on``: ``failure`` (of a rank), ``node`` (an agent is lost), ``hang``, or exit codes as text; empty: all.
+    """
+
+    def __init__(self, max_restarts: int, restart_on: Sequence[str] = ()) -> None:
+        self._max_restarts = max_restarts
+        self._restart_on = restart_on
+        self._before: tuple[Any, ...] | None = None
+        self._without_progress = 0
+        self.number = 0
+        """Of the attempt that runs, from 0."""
+
+    def after(self, end: Finish, *, progressed: bool) -> Decision:
+        """``progressed``: whether the attempt left anything new."""
+        place = _place_of(end)
+        alike = place is not None and place == self._before
+        self._before = place
+        self._without_progress = 0 if progressed else self._without_progress + 1
+        if not self._max_restarts or end.status != status.FAILED or not self._is_meant(end):
+            return Decision(False, self._counted(end))
+        if alike:
+            return Decision(False, self._no_use(end, "the last two failed alike"))
+        if self._without_progress >= MOST_WITHOUT_PROGRESS:
+            why = f"the last {MOST_WITHOUT_PROGRESS} left neither a new checkpoint nor a metric"
+            return Decision(False, self._no_use(end, why))
+        if self.number >= self._max_restarts:
+            return Decision(False, self._counted(end))
+        self.number += 1
+        return Decision(True, end)
+
+    def _is_meant(self, end: Finish) -> bool:
+        return not self._restart_on or end.kind in self._restart_on or str(end.exit_code) in self._restart_on
+
+    def _counted(self, end: Finish) -> Finish:
+        if not self.number:
+            return end
+        return end._replace(reason=f"{end.reason} (attempt {self.number + 1} of {self._max_restarts + 1})")
+
+    def _no_use(self, end: Finish, why: str) -> Finish:
+        reason = f"{end.reason} (attempt {self.number + 1}; no other follows, for {why})"
+        return end._replace(exit_code=NO_USE_CODE, reason=reason)
+
+
+def _place_of(end: Finish) -> tuple[Any, ...] | None:
+    """The exception and where it was raised; None when there was none."""
+    verdict = end.verdict or {}
+    if not verdict.get("error_type") or not verdict.get("file"):
+        return None
+    return tuple(verdict[name] for name in ("error_type", "error_message", "file", "line", "function"))
+
+
+def left_in(folders: Iterable[str]) -> frozenset[tuple[str, int, int]]:
+    """Path, size and time of change of the files in these folders, to be compared."""
+    found = set()
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(parent, name)
+                try:
+                    known = os.stat(path, follow_symlinks=False)
+                except OSError:
+                    continue
+                found.add((path, known.st_size, known.st_mtime_ns))
+                if len(found) >= _MOST_FILES:
+                    return frozenset(found)
+    return frozenset(found)

@@ -1,0 +1,104 @@
+"""Whether a job that failed is started again."""
+
+import os
+
+import pytest
+
+from drumline.contract import status
+from drumline.supervisor.attempts import NO_USE_CODE, Attempts, left_in
+from drumline.supervisor.policy import Finish
+
+
+def failed(line=7, code=1, kind="failure", error="ValueError"):
+    verdict = {"error_type": error, "error_message": "m", "file": "train.py", "line": line, "function": "f"}
+    return Finish(status.FAILED, code, f"rank 0 failed at {line}", 0, 0, verdict, kind)
+
+
+def run(attempts, *ends, progressed=True):
+    """The decisions, until the job is not started again."""
+    decided = []
+    for end in ends:
+        decided.append(attempts.after(end, progressed=progressed))
+        if not decided[-1].again:
+            break
+    return decided
+
+
+def test_a_job_that_asks_for_none_is_not_started_again():
+    (only,) = run(Attempts(0), failed())
+    assert only == (False, failed())
+
+
+@pytest.mark.parametrize("ended", [status.COMPLETED, status.CANCELED])
+def test_only_a_failure_is_tried_again(ended):
+    (only,) = run(Attempts(3), Finish(ended, 0, "it ended"))
+    assert not only.again
+
+
+def test_as_often_as_it_says_and_then_says_how_often():
+    attempts = Attempts(2)
+    decided = run(attempts, *(failed(line) for line in range(9)))
+    assert [one.again for one in decided] == [True, True, False]
+    assert decided[-1].end.reason == "rank 0 failed at 2 (attempt 3 of 3)"
+    assert decided[-1].end.exit_code == 1
+
+
+def test_one_that_then_completes_ends_as_it_did():
+    attempts = Attempts(2)
+    run(attempts, failed())
+    done = Finish(status.COMPLETED, 0, "all ended")
+    assert attempts.after(done, progressed=True).end.status == status.COMPLETED
+    assert attempts.number == 1
+
+
+def test_the_same_exception_at_the_same_place_twice_in_a_row_is_enough():
+    decided = run(Attempts(9), failed(1), failed(2), failed(2))
+    assert [one.again for one in decided] == [True, True, False]
+    assert decided[-1].end.exit_code == NO_USE_CODE
+    assert decided[-1].end.reason == (
+        "rank 0 failed at 2 (attempt 3; no other follows, for the last two failed alike)"
+    )
+
+
+def test_signals_alike_are_tried_again():
+    killed = Finish(status.FAILED, 137, "killed", 0, 0, {"error_type": None, "file": None})
+    assert [one.again for one in run(Attempts(2), killed, killed, killed)] == [True, True, False]
+
+
+def test_three_attempts_that_leave_nothing_new_are_enough():
+    decided = run(Attempts(9), *(failed(line) for line in range(9)), progressed=False)
+    assert [one.again for one in decided] == [True, True, False]
+    assert decided[-1].end.exit_code == NO_USE_CODE
+    assert "the last 3 left neither a new checkpoint nor a metric" in decided[-1].end.reason
+
+
+def test_progress_is_counted_anew_after_some():
+    attempts = Attempts(9)
+    for line, progressed in enumerate((False, False, True, False, False)):
+        assert attempts.after(failed(line), progressed=progressed).again
+    assert not attempts.after(failed(99), progressed=False).again
+
+
+@pytest.mark.parametrize(
+    ("restart_on", "end", "again"),
+    [
+        (("failure",), failed(), True),
+        (("node",), failed(), False),
+        (("node", "hang"), failed(kind="hang"), True),
+        (("node",), failed(kind="node"), True),
+        (("75", "137"), failed(code=137), True),
+        (("75", "137"), failed(code=1), False),
+    ],
+)
+def test_only_the_failures_that_are_named_are_tried_again(restart_on, end, again):
+    assert Attempts(1, restart_on).after(end, progressed=True).again is again
+
+
+def test_what_an_attempt_left_is_told_by_name_size_and_time(tmp_path):
+    before = left_in([str(tmp_path)])
+    assert before == left_in([str(tmp_path), str(tmp_path / "none")])
+    (tmp_path / "model.pt").write_text("1")
+    first = left_in([str(tmp_path)])
+    assert first != before
+    os.utime(tmp_path / "model.pt", (1, 1))
+    assert left_in([str(tmp_path)]) != first

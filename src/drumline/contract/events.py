@@ -114,14 +114,10 @@ class AttemptEnded(NamedTuple):
 
 
 class JobHung(NamedTuple):
-    """
-    No rank goes on; ``reason`` says since when and where they are. ``stacks``: by rank, as text, what
-    ``node/stacks.py`` found of its processes.
-    """
+    """No rank goes on; ``reason`` says since when and where they are. The run folder's hang.json has their stacks."""
 
     time: float
     reason: str
-    stacks: dict[str, Any]
 
 
 class JobWentOn(NamedTuple):

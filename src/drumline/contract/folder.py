@@ -8,6 +8,7 @@ Every path of a run, and the only code that writes its events.
     supervisor.json  which process looks after it
     cancel           there when somebody asked for its end
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
+    hang.json        where they were when the job was last found to hang
     hosts            the nodes' addresses and how many ranks each has, for a launcher in the job's command
     scratch          the nodes' folders for temporary files, one a line
     events.jsonl     what happened; the truth
@@ -66,6 +67,7 @@ class RunFolder:
         self.cancel = os.path.join(path, "cancel")
         self.stacks_request = os.path.join(path, "stacks-request")
         self.stacks = os.path.join(path, "stacks.json")
+        self.hang = os.path.join(path, "hang.json")
         self.reserve = os.path.join(path, "system_logs", "reserve")
         self.hosts = os.path.join(path, "hosts")
         self.scratch = os.path.join(path, "scratch")

@@ -1,8 +1,8 @@
 """
 Whether a job hangs, and what its ranks wait for.
 
-A job hangs when for a set time no rank has printed, and each either used next to no CPU time or spent it in one and the
-same place. One rank that goes on is enough for a job that does.
+A job hangs when for a set time no rank has printed, and each either used next to no CPU time or, where there are
+several, spent it in one and the same place. One rank that goes on is enough for a job that does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ class Watch:
             printed = seen.log_bytes != self._logs.get(rank, 0)
             is_busy = (seen.cpu_s - self._cpu.get(rank, 0.0)) / passed > IDLE_SHARE
             place = places.get(rank, "")
-            is_elsewhere = is_busy and (not place or place != self._places.get(rank, place))
+            # Alone it waits for nobody, and a place may be a long call of native code.
+            is_elsewhere = is_busy and (
+                not place or place != self._places.get(rank, place) or len(ranks) == 1
+            )
             if printed or is_elsewhere or rank not in self._moved:
                 self._moved[rank] = now
             # Before places are asked for, CPU time alone says nothing: who waits may spin.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import sys
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.plan import bind
-from drumline.supervisor import hang, words
 from drumline.supervisor import policy as p
+from drumline.supervisor import words
 from drumline.supervisor.agents import Agents
 from drumline.supervisor.clocks import Clocks
+from drumline.supervisor.looks import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,6 @@ _LOOK_S = 1.0
 
 _LEAVE_TIMEOUT_S = 2.0
 
-_LOOK_TIMEOUT_S = 6.0
-"""For all nodes to say where their ranks are; then those count that did."""
-
 
 class _Asked(NamedTuple):
     """A command that one node asked another for. ``of_launcher``: it is a daemon, without which ranks cannot go on."""
@@ -41,19 +38,6 @@ class _Asked(NamedTuple):
     caller: int
     target: int
     of_launcher: bool
-
-
-class _Look:
-    """
-    A question to all nodes: what their ranks have done, and where they are. ``asked``: by which request; empty: by us.
-    """
-
-    def __init__(self, nodes: set[int], *, stacks: bool, asked: str = "") -> None:
-        self.waiting = nodes
-        self.stacks = stacks
-        self.asked = asked
-        self.ranks: dict[int, dict[str, Any]] = {}
-        self.deadline = time.monotonic() + _LOOK_TIMEOUT_S
 
 
 class Loop:
@@ -86,12 +70,6 @@ class Loop:
             launcher=plan.launcher.name if plan.launcher else "",
             ends_when_hung=plan.hang_action != "report",
         )
-        self._labels = {rank: member.label for rank, member in members.items()}
-        self._watch = hang.Watch(plan.hang_after_s)
-        self._next_look: float | None = None
-        self._look_count = 0
-        self._looks: dict[int, _Look] = {}
-        self._request_seen = ""
         self._folder = folder
         self._attempt = attempt
         self.ranks_started: float | None = None
@@ -104,6 +82,8 @@ class Loop:
         self._cancel_seen: p.Canceled | None = None
         self._secret = os.urandom(32).hex()
         self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
+        labels = {rank: member.label for rank, member in members.items()}
+        self._looks = Looks(folder, self._agents, labels, plan.hang_after_s, self._record, self._happen)
         self._clocks = Clocks()
         self._poller = select.poll()
         self._watched: dict[int, int] = {}
@@ -129,11 +109,11 @@ class Loop:
         while self._end is None:
             ready = [descriptor for descriptor, _ in self._poller.poll(self._patience() * 1000)]
             self._look_for_cancel()
-            self._look_for_request()
+            self._looks.look_for_request()
             for descriptor in ready:
                 self._hear(descriptor)
             self._fire_timers()
-            self._look_when_due()
+            self._looks.look_when_due()
             if self._clocks.is_due():
                 for node in self._agents.connected():
                     self._ask_clock(node)
@@ -142,9 +122,7 @@ class Loop:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        due = [*self._timers.values(), *(look.deadline for look in self._looks.values())]
-        if self._next_look is not None:
-            due.append(self._next_look)
+        due = [*self._timers.values(), *self._looks.due()]
         return max(0.0, min([_LOOK_S, *(one - now for one in due)]))
 
     def _happen(self, happening: p.Happening) -> None:
@@ -164,68 +142,6 @@ class Loop:
         self._cancel_seen = request
         self._record(e.CancelRequested(time.time(), request.by, request.at_once))
         self._happen(request)
-
-    def _look_for_request(self) -> None:
-        """Somebody may have asked where the ranks are."""
-        try:
-            with open(self._folder.stacks_request) as file:
-                request = file.read(100)
-        except OSError:
-            return
-        if request and request != self._request_seen:
-            self._request_seen = request
-            self._look(stacks=True, asked=request)
-
-    def _look_when_due(self) -> None:
-        now = time.monotonic()
-        if self._next_look is not None and now >= self._next_look:
-            self._next_look = now + self._watch.pause_s
-            if not any(not look.asked for look in self._looks.values()):
-                self._look(stacks=self._watch.wants_places(now))
-        for number in [number for number, look in self._looks.items() if look.deadline <= now]:
-            self._seen(self._looks.pop(number))
-
-    def _look(self, *, stacks: bool, asked: str = "") -> None:
-        nodes = self._agents.connected()
-        self._look_count += 1
-        self._looks[self._look_count] = _Look(nodes, stacks=stacks, asked=asked)
-        for node in nodes:
-            self._agents.send(node, "look", id=self._look_count, stacks=stacks)
-
-    def _on_looked(self, node: int, message: dict[str, Any]) -> None:
-        look = self._looks.get(message["id"])
-        if look is None:
-            return
-        look.ranks.update({one["rank"]: one for one in message["ranks"]})
-        look.waiting.discard(node)
-        if not look.waiting:
-            del self._looks[message["id"]]
-            self._seen(look)
-
-    def _seen(self, look: _Look) -> None:
-        now = time.monotonic()
-        stacks = {rank: one["processes"] for rank, one in look.ranks.items()}
-        if look.asked:
-            where = hang.explain(stacks, self._labels, self._watch, now)
-            answer = {
-                "id": look.asked,
-                "reason": where,
-                "ranks": {str(rank): stacks[rank] for rank in sorted(stacks)},
-            }
-            with contextlib.suppress(OSError):
-                self._folder.write(self._folder.stacks, json.dumps(answer))
-            return
-        ranks = {rank: hang.Seen(one["log_bytes"], one["cpu_s"]) for rank, one in look.ranks.items()}
-        places = {rank: hang.place_of(processes) for rank, processes in stacks.items() if look.stacks}
-        hung_before = self._watch.is_hung
-        if self._watch.saw(ranks, places, now):
-            where = hang.explain(stacks, self._labels, self._watch, now)
-            reason = f"{hang.silence(self._plan.hang_after_s)}: {where}"
-            self._record(e.JobHung(time.time(), reason, {str(rank): stacks[rank] for rank in sorted(stacks)}))
-            self._happen(p.Hung(reason))
-        elif hung_before and not self._watch.is_hung:
-            self._record(e.JobWentOn(time.time()))
-            self._happen(p.WentOn())
 
     def _hear(self, descriptor: int) -> None:
         if descriptor == self._agents.server.fileno():
@@ -266,8 +182,6 @@ class Loop:
             self._hear_peer(descriptor)
 
     def _lose(self, node: int, reason: str) -> None:
-        for look in self._looks.values():
-            look.waiting.discard(node)
         if self._end is None:
             self._record(e.NodeLost(time.time(), node, reason))
             self._happen(p.Lost(node, reason))
@@ -289,6 +203,9 @@ class Loop:
     def _on_clock(self, node: int, message: dict[str, Any]) -> None:
         if self._clocks.answered(node, message["at"]):
             self._ask_clock(node)
+
+    def _on_looked(self, node: int, message: dict[str, Any]) -> None:
+        self._looks.answered(node, message)
 
     def _on_prepared(self, node: int, message: dict[str, Any]) -> None:
         self._facts.update({name: str(port) for name, port in message["ports"].items()})
@@ -461,11 +378,10 @@ class Loop:
 
     def _do_allrunning(self, _: p.AllRunning) -> None:
         self._record(e.JobRunning(time.time()))
-        if self._plan.hang_after_s:
-            self._next_look = time.monotonic() + self._watch.pause_s
+        self._looks.begin()
 
     def _do_terminate(self, instruction: p.Terminate) -> None:
-        self._next_look = None
+        self._looks.end()
         for node in instruction.nodes:
             self._agents.send(node, "terminate")
         self._record(e.JobStopping(time.time(), instruction.reason))
@@ -475,7 +391,7 @@ class Loop:
             self._agents.send(node, "kill")
 
     def _do_empty(self, instruction: p.Empty) -> None:
-        self._next_look = None
+        self._looks.end()
         self._record(e.JobFinalizing(time.time()))
         for node in instruction.nodes:
             if not self._agents.send(node, "empty", grace_s=instruction.grace_s):

@@ -50,6 +50,12 @@ def test_a_rank_that_computes_at_a_place_that_nobody_knows_goes_on():
     assert hangs_at(Watch(10), lambda second, rank: (Seen(0, second * 0.9 * rank), "")) is None
 
 
+def test_a_single_rank_waits_for_nobody():
+    spins = hangs_at(Watch(10), lambda second, _: (Seen(0, second * 1.0), "be in fit (train.py:3)"), ranks=1)
+    idles = hangs_at(Watch(10), lambda _, __: (Seen(0, 1.0), "be in get (train.py:3)"), ranks=1)
+    assert (spins, idles) == (None, 10)
+
+
 def test_waking_up_now_and_then_is_not_going_on():
     assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 0.01), f"line {second}")) == 10
 

@@ -313,4 +313,5 @@ def test_a_users_own_mpirun_runs_programs_of_mpi(cli, tmp_path):
     program = "from mpi4py import MPI; world = MPI.COMM_WORLD; print(world.allreduce(world.rank), flush=True)"
     words = ("mpirun", "-n", "4", "--bind-to", "none", "python", "-c", program)
     done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", *words, cwd=tmp_path)
-    assert (done.rc, done.out) == (0, "6\n" * 4), done.err
+    # Their output goes through mpirun, which may put two writes of one together.
+    assert (done.rc, sorted(done.out)) == (0, ["\n"] * 4 + ["6"] * 4), done.err

@@ -27,6 +27,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -55,6 +56,9 @@ def _users_home() -> str:
     import pwd
 
     return pwd.getpwuid(os.getuid()).pw_dir
+
+
+_MOST_BYTES = 64 << 20
 
 
 class RunFolder:
@@ -125,11 +129,26 @@ class RunFolder:
     def read_json(self, path: str) -> dict[str, Any] | None:
         """None when there is no such file, or not a whole one."""
         try:
-            with open(path) as file:
-                data = json.load(file)
-        except (OSError, ValueError):
+            data = json.loads(_read_plain(path, _MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
+
+    def read_word(self, path: str) -> str:
+        """The beginning of a small file; empty when there is none."""
+        try:
+            return _read_plain(path, 100).decode("ascii", "replace")
+        except OSError:
+            return ""
+
+
+def _read_plain(path: str, most: int) -> bytes:
+    """Of a plain file and nothing else: a job can put a pipe into its folder. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", path)
+        return file.read(most)
 
 
 def private_folder(path: str) -> None:

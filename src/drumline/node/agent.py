@@ -8,7 +8,7 @@ reach    address, port          reached   error
 start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at,
                                                                   evidence
 clock                           clock     at
-look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, processes (``stacks.of``)
+look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate / kill                (exited, as it happens)
@@ -75,6 +75,10 @@ class Agent:
         self._poller = select.epoll()
         self._ranks: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
+        self._started_at: dict[int, float] = {}
+        self._told_at: float | None = None
+        """When the ranks were told to end."""
+
         self._errors: dict[int, str] = {}
         self._helpers: dict[int, _Helper] = {}
         self._door: Door | None = None
@@ -171,6 +175,7 @@ class Agent:
                 "rank": rank,
                 "log_bytes": _size_of(self._log_of(rank)),
                 "cpu_s": stacks.cpu_s(pid),
+                "io_bytes": stacks.io_bytes(pid),
                 "processes": found.get(rank, []),
             }
             for rank, pid in sorted(pids.items())
@@ -232,6 +237,7 @@ class Agent:
 
     def _start_rank(self, task: dict[str, Any], variables: dict[str, str]) -> processes.Started:
         failures.add_hook(variables, self._notes_of(task["rank"]))
+        before = time.monotonic()
         process = processes.start(
             task["argv"],
             env=self._with_door(variables),
@@ -240,6 +246,7 @@ class Agent:
             cores=self._start["cores"],
         )
         at = time.monotonic()
+        self._started_at[process.pid] = before
         self._watch(process.pid)
         self._ranks[process.pid] = task["rank"]
         channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
@@ -378,7 +385,12 @@ class Agent:
     def _evidence(self, rank: int, code: int, ended: descendants.Ended) -> dict[str, Any]:
         """What may tell when and why a rank ended."""
         cwd = self._start["cwd"]
-        evidence: dict[str, Any] = failures.of(self._notes_of(rank), ended.pid, code, cwd)
+        since = self._started_at.pop(ended.pid, 0.0)
+        evidence: dict[str, Any] = failures.of(
+            self._notes_of(rank), ended.pid, code, cwd, since, time.monotonic()
+        )
+        if self._told_at is not None:
+            evidence["told_at"] = self._told_at
         if code == 0:
             return evidence
         evidence["peak_bytes"] = ended.peak_bytes
@@ -397,16 +409,19 @@ class Agent:
 
     def _do_terminate(self, _message: dict[str, Any]) -> None:
         self._tasks = {}
+        self._told_at = self._told_at or time.monotonic()
         # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         descendants.signal_all(signal.SIGTERM, spared)
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
+        self._told_at = self._told_at or time.monotonic()
         # A launcher tidies up when its ranks are gone; what does not end is ended with all that is left.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         descendants.signal_all(signal.SIGKILL, spared)
 
     def _do_empty(self, message: dict[str, Any]) -> None:
+        self._told_at = self._told_at or time.monotonic()
         self._let_launcher_end()
         ended, survivors = descendants.end_all(message["grace_s"])
         at = time.monotonic()

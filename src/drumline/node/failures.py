@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
 _MOST_BYTES = 1 << 16
 _LINE = 300
+_MOST_LINES = 10**9
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 
@@ -38,6 +40,9 @@ _KINDS: dict[str, Any] = {
     "function": str,
 }
 
+_OF_EXCEPTIONS = (1, 134)
+"""The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
+
 _CRASH = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 
@@ -51,70 +56,104 @@ def add_hook(variables: MutableMapping[str, str], notes: str) -> None:
     variables["DRUMLINE_FAILURES"] = notes
 
 
-def of(notes: str, pid: int, code: int, cwd: str) -> dict[str, Any]:
+def of(notes: str, pid: int, code: int, cwd: str, since: float, until: float) -> dict[str, Any]:
     """
     What a rank's notes tell of its end; empty when that is nothing. Times are monotonic seconds.
 
     ``failure`` (at, type, message, file, line, function) when an uncaught exception explains it, ``left_at`` when it
     ended in order.
 
-    ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it.
+    ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it. ``since``, ``until``: when
+    it was started and had ended; what was noted at another time is not believed.
     """
-    noted = _read(notes)
-    near = [one for one in noted if pid in (one["pid"], one["parent"])]
-    if near and not near[-1]["type"]:
-        return {"left_at": float(near[-1]["at"])}
-    failure = _failure(noted, pid, code, cwd) if code else None
-    return {"failure": failure} if failure else {}
+    noted = [one for one in _read(notes) if since <= one["at"] <= until]
+    own = [one for one in noted if one["pid"] == pid]
+    if code >= 0 and own and not own[-1]["type"]:
+        told: dict[str, Any] = {"left_at": own[-1]["at"]}
+    else:
+        told = {}
+    chosen = _chosen(noted, own, pid, code) if code else None
+    if chosen:
+        message = _gist(chosen["message"], chosen["type"])
+        told["failure"] = {
+            "at": chosen["at"],
+            "type": printable(chosen["type"], 200),
+            "message": message,
+            "file": shown(chosen["file"], cwd),
+            "line": chosen["line"],
+            "function": printable(chosen["function"], 200),
+        }
+    return told
 
 
-def _failure(noted: list[dict[str, Any]], pid: int, code: int, cwd: str) -> Optional[dict[str, Any]]:
-    """Not what whoever started a process has dealt with."""
+def _chosen(
+    noted: list[dict[str, Any]], own: list[dict[str, Any]], pid: int, code: int
+) -> Optional[dict[str, Any]]:
+    """
+    The exception that the rank ended of. What a process that it started has failed of, it may have expected: that
+    counts where the exit code is an exception's, and where nothing came after it.
+    """
     failed = [one for one in noted if one["type"]]
-    pids = {one["pid"] for one in failed}
-    top = [one for one in failed if one["parent"] not in pids]
-    if not top:
-        return None
-    chosen: dict[str, Any] = top[-1]
-    if chosen["type"].rpartition(".")[2] in _FOR_ANOTHER:
-        chosen = min(failed, key=lambda one: float(one["at"]))
-    is_near = pid in (chosen["pid"], chosen["parent"])
-    # Of a grandchild's exception the rank may know nothing, or have expected it.
-    if not is_near and 1 < code < 128:
-        return None
-    return {
-        "at": float(chosen["at"]),
-        "type": printable(chosen["type"], 200),
-        "message": _gist(chosen["message"]),
-        "file": shown(chosen["file"], cwd),
-        "line": chosen["line"],
-        "function": printable(chosen["function"], 200),
-    }
+    if own and own[-1]["type"]:
+        chosen = own[-1]
+    elif own:
+        # A launcher in Python that ends in order, with the code of what it started.
+        below = [one for one in failed if one["pid"] != pid]
+        return min(below, key=_at) if code == 1 and below else None
+    else:
+        # A shell: the last command's code is its own.
+        below = [one for one in noted if one["parent"] == pid]
+        if not below or not below[-1]["type"] or code not in _OF_EXCEPTIONS:
+            return None
+        chosen = below[-1]
+    others = [one for one in failed if one["pid"] != chosen["pid"]]
+    if others and str(chosen["type"]).rpartition(".")[2] in _FOR_ANOTHER:
+        return min(others, key=_at)
+    return chosen
+
+
+def _at(one: dict[str, Any]) -> float:
+    return float(one["at"])
 
 
 def _read(notes: str) -> list[dict[str, Any]]:
-    try:
-        with open(notes, "rb") as file:
-            lines = file.read(_MOST_BYTES).splitlines()
-    except OSError:
-        return []
     found = []
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
+    for line in _bytes_of(notes, from_end=False).splitlines():
+        with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
             if isinstance(one, dict):
                 one = {**_ORDINARY_END, **one}
                 if all(isinstance(one.get(name), kind) for name, kind in _KINDS.items()):
+                    one["at"], one["line"] = float(one["at"]), min(one["line"], _MOST_LINES)
                     found.append(one)
     return found
 
 
-def _gist(message: str) -> str:
+def _bytes_of(path: str, *, from_end: bool) -> bytes:
+    """Some of a file, which the job may have made anything of: a link, a pipe that nobody writes to."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            known = os.fstat(descriptor)
+            if not stat.S_ISREG(known.st_mode):
+                return b""
+            return os.pread(descriptor, _MOST_BYTES, max(0, known.st_size - _MOST_BYTES) if from_end else 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""
+
+
+def _gist(message: str, kind: str) -> str:
     """The line that says most: of an exception that holds another's traceback, that one's last."""
     lines = [line.strip() for line in message.splitlines() if line.strip(" -=^~")]
     if not lines:
         return ""
-    first = lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
+    if any(line.endswith("Traceback (most recent call last):") for line in lines):
+        return printable(lines[-1].removeprefix(kind.rpartition(".")[2] + ": "), _LINE)
+    first = lines[0]
+    if first.endswith(":") and len(lines) > 1:
+        first += " " + lines[1]
     return printable(first, _LINE)
 
 
@@ -135,13 +174,7 @@ def shown(path: str, cwd: str) -> str:
 
 def end_of_log(log: str) -> str:
     """Its last bytes as text."""
-    try:
-        with open(log, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _MOST_BYTES))
-            return file.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return _bytes_of(log, from_end=True).decode(errors="replace")
 
 
 def last_line(text: str) -> str:

@@ -31,12 +31,17 @@ _ANSWER_S = 0.5
 _SPY_S = 3.0
 _LOOK_S = 0.002
 _STILL_LOOKS = 5
+_SETTLED_S = 0.5
 _MOST_BYTES = 1 << 18
 _MOST_FRAMES = 60
 _MOST_BELOW = 8
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+_OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
+_MOST_THREADS = 100
+"""Which faulthandler writes. Source: CPython, Python/traceback.c, MAX_NTHREADS."""
+
 _LAUNCHING = ("subprocess.py", "multiprocessing/popen_fork.py", "torch/distributed/elastic/")
 
 # By machine: futex; pause, rt_sigsuspend and rt_sigtimedwait; poll and ppoll, which wait for a signal when they have no
@@ -52,6 +57,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def cpu_s(pid: int) -> float:
     """Seconds of CPU time of a process and all below it, so far."""
     return sum(_cpu_s(one) for one in (pid, *descendants.of(pid)))
+
+
+def io_bytes(pid: int) -> int:
+    """What a process and all below it have read and written so far; sockets are not counted."""
+    return sum(_io_bytes(one) for one in (pid, *descendants.of(pid)))
 
 
 def of(ranks: Mapping[int, int], cwd: str, path: str) -> dict[int, list[dict[str, Any]]]:
@@ -100,35 +110,63 @@ def _process(pid: int, dump: str, spied: list[list[Any]] | None, cwd: str) -> di
 
 def _ask(pids: Iterable[int]) -> dict[int, str]:
     """What each writes when it is asked; one that does not in time is left out."""
-    memories = {}
+    memories: dict[int, int] = {}
+    begins: dict[int, int] = {}
     for pid in pids:
-        thread = _thread_to_ask(pid)
-        memory = _memory_of(pid) if thread else None
-        if memory is not None:
-            memories[pid] = memory
-            with contextlib.suppress(OSError):
-                os.ftruncate(memory, 0)
+        memory = _memory_of(pid)
+        if memory is None:
+            continue
+        memories[pid] = memory
+        with contextlib.suppress(OSError):
+            begins[pid] = _begin(memory)
+            thread = _thread_to_ask(pid)
+            # It may have become another program meanwhile, which the signal would end.
+            if thread and _is_settled(memory) and _answers(pid):
                 kernel.send_to_thread(pid, thread, SIGNAL)
-    sizes, still, said = dict.fromkeys(memories, 0), dict.fromkeys(memories, 0), {}
+    sizes, still, said = dict(begins), dict.fromkeys(begins, 0), {}
     deadline = time.monotonic() + _ANSWER_S
     while time.monotonic() < deadline and any(count < _STILL_LOOKS for count in still.values()):
         time.sleep(_LOOK_S)
-        for pid, memory in memories.items():
-            size = os.fstat(memory).st_size
+        for pid, begin in begins.items():
+            size = os.fstat(memories[pid]).st_size
             # It has begun, and written nothing since: it is whole.
-            still[pid] = still[pid] + 1 if size and size == sizes[pid] else 0
+            still[pid] = still[pid] + 1 if size > begin and size == sizes[pid] else 0
             sizes[pid] = size
-    for pid, memory in memories.items():
-        if sizes[pid]:
-            said[pid] = os.pread(memory, _MOST_BYTES, 0).decode(errors="replace")
+    for pid, begin in begins.items():
+        if sizes[pid] > begin:
+            said[pid] = os.pread(memories[pid], _MOST_BYTES, begin).decode(errors="replace")
+    for memory in memories.values():
         os.close(memory)
     return said
 
 
+def _begin(memory: int) -> int:
+    """Where in it the next answer begins; what is too much is dropped."""
+    size = os.fstat(memory).st_size
+    if size <= _MOST_BYTES:
+        return size
+    os.ftruncate(memory, 0)
+    return 0
+
+
+def _is_settled(memory: int) -> bool:
+    """
+    Whether its program has run for a moment, or has answered before: one that becomes another again and again could do
+    so between our last look and the signal.
+    """
+    known = os.fstat(memory)
+    return known.st_size > 0 or time.time() - known.st_ctime >= _SETTLED_S
+
+
 def _answers(pid: int) -> bool:
     """Whether it catches the signal: the default is to be ended by it."""
-    found = re.search(r"^SigCgt:\s*([0-9a-f]+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
-    return bool(found) and bool(int(found[1], 16) >> (SIGNAL - 1) & 1) if found else False
+    return _has(f"/proc/{pid}/status", "SigCgt")
+
+
+def _has(status: str, field: str) -> bool:
+    """Whether the signal is in that set of signals."""
+    found = re.search(rf"^{field}:\s*([0-9a-f]+)", _read(status), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (SIGNAL - 1) & 1)
 
 
 def _thread_to_ask(pid: int) -> int:
@@ -143,7 +181,7 @@ def _thread_to_ask(pid: int) -> int:
         words = _read(f"/proc/{pid}/task/{thread}/syscall").split()
         if not words:
             continue
-        if words[0] == _FUTEX:
+        if words[0] == _FUTEX and not _has(f"/proc/{pid}/task/{thread}/status", "SigBlk"):
             return thread
         waits_for_signal = words[0] in _WAIT_FOR_SIGNALS or (words[0] in _POLLS and int(words[2], 16) == 0)
         if thread == pid and not waits_for_signal:
@@ -170,17 +208,18 @@ def _memory_of(pid: int) -> int | None:
 
 
 def _main_thread(dump: str) -> tuple[list[list[Any]], int]:
-    """The frames of the thread that tells most, and how many threads there are."""
+    """The frames of the main thread, or of the one that it has joined; and how many threads there are."""
+    if dump.rstrip().endswith("\n..."):
+        return [], _MOST_THREADS  # The main thread comes last, and is not among those that were written.
     starts = [match.end() for match in _THREAD.finditer(dump)]
     ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
     threads: list[list[Any]] = [_FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
     if not threads:
         return [], 0
     main = threads[-1]
-    if main and main[0][0].endswith("/threading.py"):
-        others = [thread for thread in threads[:-1] if thread and not thread[0][0].endswith("/threading.py")]
-        main = max(others, key=len) if others else main
-    return main, len(threads)
+    joins = any(frame[0].endswith("/threading.py") and frame[2] == "join" for frame in main[:3])
+    own = [thread for thread in threads[:-1] if any(not _OF_LIBRARIES.search(frame[0]) for frame in thread)]
+    return (max(own, key=len) if joins and own else main), len(threads)
 
 
 def _is_launching(dump: str) -> bool:
@@ -227,6 +266,11 @@ def _cpu_s(pid: int) -> float:
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     # utime, stime, and those of children that were waited for. Source: proc_pid_stat(5).
     return sum(map(int, fields[11:15])) / _TICKS if len(fields) > 14 else 0.0
+
+
+def _io_bytes(pid: int) -> int:
+    # rchar and wchar. Source: proc_pid_io(5).
+    return sum(int(line.split()[1]) for line in _read(f"/proc/{pid}/io").splitlines()[:2])
 
 
 def _status(pid: int) -> tuple[str, str]:

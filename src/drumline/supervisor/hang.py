@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 IDLE_SHARE = 0.02
 """Of a core; a process that waits wakes up now and then."""
 
+IDLE_BYTES = 1 << 20
+"""Read and written between two looks; to be looked at takes some too."""
+
 SAMPLES_PER_PERIOD = 10
 
 _COLLECTIVES = re.compile(
@@ -30,23 +33,27 @@ _DISTRIBUTED = re.compile(r"torch/distributed/|horovod/|mpi4py|tensorflow/python
 
 
 class Seen(NamedTuple):
-    """One look at a rank: how long its log is, and how many seconds of CPU time it has used."""
+    """One look at a rank: how long its log is, the CPU time that it has used, and what it has read and written."""
 
     log_bytes: int
     cpu_s: float
+    io_bytes: int = 0
+
+
+_UNSEEN = Seen(0, 0.0)
 
 
 class Watch:
     """
     ``hang_after_s``: 0 for never. Times are monotonic seconds.
 
-    Each look is ``saw`` with all ranks that run; in the second half of the silence it wants their places too.
+    Each look is ``saw`` with all ranks that run; in the second half of the silence it wants their places too, which are
+    whole stacks: who works moves somewhere in them.
     """
 
     def __init__(self, hang_after_s: float) -> None:
         self._hang_after_s = hang_after_s
-        self._logs: dict[int, int] = {}
-        self._cpu: dict[int, float] = {}
+        self._seen: dict[int, Seen] = {}
         self._places: dict[int, str] = {}
         self._moved: dict[int, float] = {}
         """When each rank did last do something, as far as is known."""
@@ -71,13 +78,12 @@ class Watch:
 
     def saw(self, ranks: Mapping[int, Seen], places: Mapping[int, str], now: float) -> bool:
         """True when the job hangs, once for each time that it does."""
-        went_on = self._printed is None or ranks.keys() != self._logs.keys()
-        for rank in self._logs.keys() - ranks.keys():
-            del self._logs[rank]
+        went_on = self._printed is None or ranks.keys() != self._seen.keys()
         passed = max(now - self._last, 1e-3)
         for rank, seen in ranks.items():
-            printed = seen.log_bytes != self._logs.get(rank, 0)
-            is_busy = (seen.cpu_s - self._cpu.get(rank, 0.0)) / passed > IDLE_SHARE
+            before = self._seen.get(rank, _UNSEEN)
+            printed = seen.log_bytes != before.log_bytes or seen.io_bytes - before.io_bytes > IDLE_BYTES
+            is_busy = (seen.cpu_s - before.cpu_s) / passed > IDLE_SHARE
             place = places.get(rank, "")
             # Alone it waits for nobody, and a place may be a long call of native code.
             is_elsewhere = is_busy and (
@@ -87,10 +93,9 @@ class Watch:
                 self._moved[rank] = now
             # Before places are asked for, CPU time alone says nothing: who waits may spin.
             went_on = went_on or printed or (is_elsewhere and self.wants_places(self._last))
-            self._logs[rank], self._cpu[rank] = seen.log_bytes, seen.cpu_s
             if place:
                 self._places[rank] = place
-        self._last = now
+        self._last, self._seen = now, dict(ranks)
         if went_on or not ranks:
             self._printed, self.is_hung = now, False
             self._places.clear()
@@ -102,9 +107,10 @@ class Watch:
         return True
 
 
-def place_of(processes: Iterable[Mapping[str, Any]]) -> str:
-    """Where a rank is, by its Python frames; empty when none are known."""
-    return "; ".join(filter(None, (_place(process["frames"]) for process in processes)))
+def places_of(processes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Where a rank is, by the Python frames of its processes; none where none are known."""
+    places = (_place(process["frames"]) for process in processes)
+    return list(dict.fromkeys(place for place in places if place))
 
 
 def _place(frames: list[list[Any]]) -> str:
@@ -122,24 +128,21 @@ def _place(frames: list[list[Any]]) -> str:
     return f"be in {own[2]} ({own[0]}:{own[1]})"
 
 
-def _doing(processes: list[Mapping[str, Any]], quiet_s: float) -> str:
-    """Its place and, where the kernel holds it, what for."""
-    place = place_of(processes)
+def _doing(processes: list[Mapping[str, Any]], quiet_s: float) -> list[str]:
+    """Its places and, where the kernel holds it, what for."""
+    places = places_of(processes)
     process = processes[0] if processes else {}
     state = process.get("state")
-    held = ""
     if state == "D":
-        held = f"waiting on the disk for {quiet_s:.0f} s"
-    elif state in ("T", "t"):
-        held = "stopped by a signal"
-    elif not place:
-        where = process.get("waits_in") or ""
-        held = (
-            f"be asleep in the kernel ({where})"
-            if where not in ("", "0")
-            else "be at a place that is not known"
-        )
-    return ", ".join(part for part in (place, held) if part)
+        return [*places, f"waiting on the disk for {quiet_s:.0f} s"]
+    if state in ("T", "t"):
+        return [*places, "stopped by a signal"]
+    if places:
+        return places
+    where = process.get("waits_in") or ""
+    return [
+        f"be asleep in the kernel ({where})" if where not in ("", "0") else "be at a place that is not known"
+    ]
 
 
 def explain(
@@ -150,13 +153,17 @@ def explain(
 
     Ranks at one place come together, the most first, so that the odd one is last.
     """
-    groups: dict[str, list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for rank, processes in sorted(stacks.items()):
-        groups.setdefault(_doing(list(processes), watch.quiet_s(rank, now)), []).append(rank)
+        groups.setdefault(tuple(_doing(list(processes), watch.quiet_s(rank, now))), []).append(rank)
     said = []
     for doing, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
         who = words.ranks([labels[rank] for rank in ranks])
-        said.append(f"{who} {_conjugated(doing, len(ranks))}")
+        parts = [_conjugated(part, len(ranks)) for part in doing]
+        said.append(
+            f"{who} {parts[0]}"
+            + "".join(f", {part.removeprefix('is ').removeprefix('are ')}" for part in parts[1:])
+        )
     return "; ".join(said)
 
 

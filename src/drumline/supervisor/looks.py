@@ -32,6 +32,7 @@ class _Look:
         self.stacks = stacks
         self.asked = asked
         self.ranks: dict[int, dict[str, Any]] = {}
+        self.began = time.time()
         self.deadline = time.monotonic() + _TIMEOUT_S
 
     @property
@@ -65,7 +66,7 @@ class Looks:
         self._next: float | None = None
         self._count = 0
         self._looks: dict[int, _Look] = {}
-        self._request_seen = _read(folder.stacks_request)
+        self._request_seen = folder.read_word(folder.stacks_request)
 
     def begin(self) -> None:
         """All ranks run."""
@@ -82,7 +83,7 @@ class Looks:
         return times if self._next is None else [*times, self._next]
 
     def look_for_request(self) -> None:
-        request = _read(self._folder.stacks_request)
+        request = self._folder.read_word(self._folder.stacks_request)
         if request and request != self._request_seen:
             self._request_seen = request
             self._look(stacks=True, asked=request)
@@ -123,8 +124,11 @@ class Looks:
 
     def _judge(self, look: _Look) -> None:
         now = time.monotonic()
-        ranks = {rank: hang.Seen(one["log_bytes"], one["cpu_s"]) for rank, one in look.ranks.items()}
-        places = {rank: hang.place_of(found) for rank, found in look.processes.items()} if look.stacks else {}
+        ranks = {
+            rank: hang.Seen(one["log_bytes"], one["cpu_s"], one["io_bytes"])
+            for rank, one in look.ranks.items()
+        }
+        places = {rank: _stack_of(found) for rank, found in look.processes.items()} if look.stacks else {}
         hung_before = self._watch.is_hung
         if self._watch.saw(ranks, places, now):
             where = hang.explain(look.processes, self._labels, self._watch, now)
@@ -139,12 +143,12 @@ class Looks:
     def _write(self, path: str, number: str, reason: str, look: _Look) -> None:
         ranks = {str(rank): processes for rank, processes in look.processes.items()}
         with contextlib.suppress(OSError):
-            self._folder.write(path, json.dumps({"id": number, "reason": reason, "ranks": ranks}))
+            self._folder.write(
+                path, json.dumps({"id": number, "began": look.began, "reason": reason, "ranks": ranks})
+            )
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read(100)
-    except OSError:
-        return ""
+def _stack_of(processes: list[Mapping[str, Any]]) -> str:
+    """As one text, to be compared; empty when a process has none, for it may be anywhere."""
+    stacks = [process["frames"] for process in processes]
+    return repr(stacks) if stacks and all(stacks) else ""

@@ -226,8 +226,9 @@ class Loop:
         failure = evidence.get("failure")
         if failure:
             failure["time"] = self._clocks.wall(node, failure.pop("at"))
-        if "left_at" in evidence:
-            evidence["left"] = self._clocks.wall(node, evidence.pop("left_at"))
+        for name in ("left", "told"):
+            if f"{name}_at" in evidence:
+                evidence[name] = self._clocks.wall(node, evidence.pop(f"{name}_at"))
         exited = e.RankExited(
             self._clocks.wall(node, message["at"]),
             message["rank"],

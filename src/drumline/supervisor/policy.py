@@ -238,6 +238,9 @@ class Policy:
         self._started: set[int] = set()
         self._exited: dict[int, RankExited] = {}
         self._start_time: float | None = None
+        self._lost_ranks: set[int] = set()
+        """Those that ended with their node: nothing is known of that."""
+
         self._first_failure: RankExited | None = None
         """The first that was heard of."""
 
@@ -362,6 +365,7 @@ class Policy:
         self._nodes.discard(event.node)
         for rank in self._ranks_left({event.node}):
             self._exited[rank] = RankExited(0.0, rank, event.node, None, 9)
+            self._lost_ranks.add(rank)
         if self._phase in ("stopping", "emptying"):
             self._answered.add(event.node)
             return self._empty_when_still()
@@ -497,7 +501,8 @@ class Policy:
 
     def _failure(self) -> Finish:
         stopped_after = self._first_failure.time if self._first_failure else None
-        found = verdict.judge(self._members, self._exited, stopped_after, self._start_time)
+        known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost_ranks}
+        found = verdict.judge(self._members, known, stopped_after, self._start_time)
         return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)
 
     def _label(self, event: RankExited) -> str:

@@ -35,10 +35,6 @@ _CUT_OFF_TYPES = (
 )
 
 
-_TOLD_S = 0.1
-"""An exception that was raised so soon after another rank's end does not come of being told to end."""
-
-
 class Verdict(NamedTuple):
     """``rank``: the one that began. ``fields``: the same for programs, as in ``drumline job show -o json``."""
 
@@ -66,10 +62,12 @@ def judge(
     first = min(began or own, key=time_of)
     early = None if began else _ended_early(exits, first)
     who = early or first
-    groups = _groups(who, [one for one in failed if one.rank != who.rank], stopped_after)
+    groups = _groups(who, [one for one in failed if one.rank not in (who.rank, first.rank)], stopped_after)
     after_s = None if started is None else max(0.0, time_of(who) - started)
     code = first.code if first.code is not None else 128 + (first.signal or 0)
-    reason = _sentence(members, who, early is not None, after_s, groups)
+    reason = _sentence(members, who, first if early else None, after_s, groups)
+    if early:
+        groups.cut_off.append(first.rank)
     return Verdict(reason, code, who.rank, who.node, _fields(members, who, after_s, groups))
 
 
@@ -99,13 +97,15 @@ def _failure(exit_: RankExited) -> dict[str, Any] | None:
 
 def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
     """Whether it failed before it was told to end; a process may take its time between exception and end."""
-    if stopped_after is None:
-        return True
-    return time_of(exit_) <= stopped_after + (_TOLD_S if _failure(exit_) else 0.0)
+    told = (exit_.evidence or {}).get("told", stopped_after)
+    return told is None or time_of(exit_) <= told
 
 
 def _ended_early(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
     """Whom the cut off ranks missed, though it ended well: the latest to do so before the first of them failed."""
+    # Who ended is not there any more; "refused" is said of one that never was.
+    if "refused" in cut_off_by(first).lower():
+        return None
     done = [one for one in exits.values() if one.code == 0 and time_of(one) <= time_of(first)]
     return max(done, key=time_of) if done else None
 
@@ -144,16 +144,25 @@ def _groups(who: RankExited, others: Sequence[RankExited], stopped_after: float 
 
 
 def _sentence(
-    members: Mapping[int, Member], who: RankExited, early: bool, after_s: float | None, groups: _Groups
+    members: Mapping[int, Member],
+    who: RankExited,
+    missed_by: RankExited | None,
+    after_s: float | None,
+    groups: _Groups,
 ) -> str:
+    """``missed_by``: the first to fail because ``who`` had ended."""
     label = members[who.rank].label
     first = " first" if len(members) > 1 else ""
     taken = f"{after_s:.2f} s in" if after_s is not None else ""
     if who.error:
         said = f"{words.place(label, who.node)} did not start: {who.error}"
-    elif early:
-        waited = "; others still waited for it" if len(members) > 1 else ""
-        said = f"{words.place(label, who.node)} ended early, {taken or 'and well'}, with exit code 0{waited}"
+    elif missed_by:
+        later_s = time_of(missed_by) - time_of(who)
+        said = (
+            f"{words.place(label, who.node)} ended early, {taken or 'and well'}, with exit code 0; "
+            f"rank {members[missed_by.rank].label} still waited for it, "
+            f"and failed {later_s:.2f} s later: {words.cause(missed_by)}"
+        )
     else:
         when = f", {taken}" if taken and first else f" {taken}" if taken else ""
         said = f"{words.place(label, who.node)} failed{first}{when}: {words.cause(who)}"
@@ -188,6 +197,6 @@ def _fields(
         "line": failure.get("line") or crash.get("line"),
         "function": failure.get("function") or crash.get("function"),
         "failed_too": sorted(groups.alike + groups.apart),
-        "cut_off": groups.cut_off,
+        "cut_off": sorted(groups.cut_off),
         "stopped": groups.stopped,
     }

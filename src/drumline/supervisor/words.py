@@ -55,7 +55,14 @@ def cause(exit_: RankExited) -> str:
     if code in (126, 127) or (code == 2 and _PYTHONS_OWN.search(said)):
         meaning = {126: "a command could not be executed", 127: "a command was not found"}.get(code, "")
         return f"exit code {code}: {said or meaning}"
-    return f"exit code {code}"
+    return f'exit code {code}, after it said "{_short(said)}"' if said else f"exit code {code}"
+
+
+_MOST_SAID = 120
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_SAID else text[: _MOST_SAID - 3] + "..."
 
 
 _PYTHONS_OWN = re.compile(r"python[\d.]*: can't open file|: No module named |^usage: |error: ")

@@ -19,17 +19,18 @@ RAISE = "def step(batch):\n    raise ValueError('bad batch')\n\nstep(1)\n"
 def rank(tmp_path):
     """Run a program as a rank's agent would; its process, and what the agent makes of its failure."""
 
-    def run(text, *arguments, env=None, options=()):
+    def run(text, *arguments, env=None, options=(), command=None):
         (tmp_path / "train.py").write_text(textwrap.dedent(text))
         variables = {**os.environ, **(env or {})}
         notes = str(tmp_path / "notes.jsonl")
         failures.add_hook(variables, notes)
-        command = [sys.executable, *options, "train.py", *arguments]
+        command = command or [sys.executable, *options, "train.py", *arguments]
+        since = time.monotonic()
         done = subprocess.Popen(
             command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         done.out = done.communicate()[0]
-        done.told = failures.of(notes, done.pid, done.returncode, str(tmp_path))
+        done.told = failures.of(notes, done.pid, done.returncode, str(tmp_path), since, time.monotonic())
         done.failure = done.told.get("failure")
         return done
 
@@ -153,10 +154,94 @@ def test_a_crash_leaves_its_stack_in_the_log(rank, tmp_path):
     assert failures.crash_of(done.out, str(tmp_path)) == {"file": "train.py", "line": 4, "function": "step"}
 
 
+def test_a_child_that_ends_well_is_not_the_end_of_the_rank(rank):
+    quiet = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'pass'])\n"
+    done = rank(quiet + "raise ValueError('bad batch')\n")
+    assert (done.failure["message"], "left_at" in done.told) == ("bad batch", False)
+    assert rank(quiet + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n").told == {}
+
+
+def test_a_child_that_outlives_the_exception_does_not_hide_it(rank):
+    done = rank(
+        """
+        import multiprocessing as mp, time
+
+        if __name__ == "__main__":
+            mp.get_context("spawn").Process(target=time.sleep, args=(0.3,)).start()
+            raise ValueError("bad batch")
+        """
+    )
+    assert done.failure["message"] == "bad batch"
+
+
+@pytest.mark.parametrize(
+    ("after", "code"), [("ctypes.string_at(0)", -signal.SIGSEGV), ("os._exit(5)", 5), ("sys.exit(7)", 7)]
+)
+def test_an_exception_that_was_expected_explains_no_other_end(rank, after, code):
+    done = rank(
+        f"import ctypes, os, subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import apex'])\n{after}\n"
+    )
+    assert (done.returncode, done.failure) == (code, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "kind"),
+    [
+        ("python train.py; true; python train.py", 1, "ValueError"),
+        ("python train.py || exit 7", 7, None),
+        ("python train.py || python -c pass; exit 1", 1, None),
+        ("python -c pass && python train.py", 1, "ValueError"),
+        ("python train.py || python -c 'import apex'", 1, "ModuleNotFoundError"),
+    ],
+)
+def test_of_a_shell_the_last_command_counts(rank, command, code, kind):
+    done = rank(RAISE, command=["bash", "-c", command.replace("python", sys.executable)])
+    assert (done.returncode, (done.failure or {}).get("type")) == (code, kind)
+
+
+def test_a_launcher_that_ends_in_order_with_the_code_of_what_it_started(rank):
+    done = rank(PARENT.format(check="", then="sys.exit(done.returncode)"))
+    assert done.failure["message"] == "of the child"
+
+
+def test_what_a_loaders_process_raised_is_told(rank):
+    message = (
+        "Caught ValueError in DataLoader worker process 0.\n"
+        "Original Traceback (most recent call last):\n  File 'x', line 1\nValueError: bad image 5\n"
+    )
+    assert rank(f"raise ValueError({message!r})").failure["message"] == "bad image 5"
+    message = "Error(s) in loading state_dict for Net:\n\tMissing key(s): 'a'"
+    assert (
+        rank(f"raise RuntimeError({message!r})").failure["message"].endswith("for Net: Missing key(s): 'a'")
+    )
+
+
+def test_letters_of_any_plane_arrive(rank):
+    assert (
+        rank("raise ValueError('caf\u00e9 \U0001f600 \u4e2d')").failure["message"]
+        == "caf\u00e9 \U0001f600 \u4e2d"
+    )
+
+
+@pytest.mark.parametrize("plant", ["os.mkfifo(p)", "os.symlink('/etc/passwd', p)", "os.mkdir(p)"])
+def test_what_a_job_puts_in_the_place_of_its_notes_is_not_read(rank, plant):
+    done = rank(f"import os\np = os.environ['DRUMLINE_FAILURES']\n{plant}\nos._exit(3)\n")
+    assert (done.returncode, done.told) == (3, {})
+
+
+@pytest.mark.parametrize("at", ["1" + "0" * 400, "1e999", "99999999", "NaN", "-1", "0"])
+def test_a_time_that_cannot_be_is_not_believed(tmp_path, at):
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text(f'{{"at": {at}, "pid": 7, "parent": 1, "type": "E", "message": "m"}}\n')
+    assert failures.of(str(notes), 7, 1, "", 1.0, 1000.0) == {}
+
+
 def test_notes_that_are_none_are_passed_over(tmp_path):
     notes = tmp_path / "notes.jsonl"
     good = {"at": 1.0, "pid": 7, "parent": 1, "type": "E", "message": "m\x1b[31m", "file": "f", "line": 3}
     notes.write_bytes(b"\xff\n[1]\n{}\n" + b"[" * 9999 + b"\n" + json.dumps(good).encode() + b'\n{"at": "x"')
-    assert failures.of(str(notes), 7, 1, "")["failure"]["message"] == "m [31m"
-    assert failures.of(str(tmp_path / "none"), 7, 1, "") == {}
-    assert failures.of(str(notes), 99, 7, "") == {}, "a grandchild's, of which the rank may know nothing"
+    assert failures.of(str(notes), 7, 1, "", 0.0, 9.0)["failure"]["message"] == "m [31m"
+    assert failures.of(str(tmp_path / "none"), 7, 1, "", 0.0, 9.0) == {}
+    assert failures.of(str(notes), 99, 7, "", 0.0, 9.0) == {}, (
+        "a grandchild's, of which the rank may know nothing"
+    )

@@ -108,10 +108,15 @@ def test_of_a_launcher_what_it_started_is_shown(rank, tmp_path):
 
 def test_sixteen_are_asked_at_once(rank, tmp_path):
     processes = {number: rank(WAIT.format(wait="time.sleep(100)")).pid for number in range(16)}
+
+    def all_answer():
+        found = stacks.of(processes, str(tmp_path), "")
+        return all(found[number][0]["frames"] for number in range(16))
+
+    wait_until(all_answer, 20.0, "all to have run for a moment")
     began = time.monotonic()
-    found = stacks.of(processes, str(tmp_path), "")
+    assert all_answer()
     assert time.monotonic() - began < 2.0
-    assert all(found[number][0]["frames"] for number in range(16))
 
 
 def test_a_thread_is_shown_when_the_main_one_only_waits_for_it(rank, tmp_path):
@@ -120,6 +125,67 @@ def test_a_thread_is_shown_when_the_main_one_only_waits_for_it(rank, tmp_path):
         "thread = threading.Thread(target=train)\nthread.start()\nthread.join()\n"
     )
     wait_for(process, tmp_path, ["train.py", 5, "train"])
+
+
+def test_forks_answer_each_for_itself(rank, tmp_path):
+    process = rank(
+        "import os, subprocess, time\n\ndef alpha():\n    time.sleep(100)\n\ndef beta():\n    time.sleep(100)\n\n"
+        "for target in (alpha, beta):\n    if os.fork() == 0:\n        target()\n"
+        "print('there', flush=True)\nsubprocess.run(['sleep', '100'])\n"
+    )
+
+    def places():
+        found = where(process, tmp_path)
+        return sorted(one["frames"][0][2] for one in found if one["frames"])
+
+    wait_until(lambda: places() == ["alpha", "beta"], 20.0, "both places")
+
+
+def test_a_thread_of_a_library_does_not_hide_what_the_program_waits_for(rank, tmp_path):
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "mon.py").write_text("import time\ndef poll_gpu():\n    time.sleep(100)\n")
+    text = "import queue, sys, threading\nsys.path.append('site-packages')\nimport mon\n"
+    text += "threading.Thread(target=mon.poll_gpu, daemon=True).start()\n"
+    process = rank(text + WAIT.format(wait="queue.Queue().get()"))
+    wait_for(process, tmp_path, ["train.py", 8, "load_batch"])
+
+
+def test_few_descriptors_are_enough(rank, tmp_path):
+    text = WAIT.format(wait="time.sleep(100)")
+    (tmp_path / "train.py").write_text(text)
+    process = rank(text, ["bash", "-c", f"ulimit -n 64; exec {sys.executable} train.py"])
+    wait_for(process, tmp_path)
+
+
+def test_of_more_threads_than_are_written_the_main_one_is_not_known(rank, tmp_path):
+    text = "import threading\nlock = threading.Lock()\nlock.acquire()\n"
+    text += "for _ in range(150):\n    threading.Thread(target=lock.acquire, daemon=True).start()\n"
+    process = rank(text + WAIT.format(wait="time.sleep(100)"))
+    wait_until(lambda: where(process, tmp_path)[0]["threads"] == 100, 20.0, "an answer")
+    assert where(process, tmp_path)[0]["frames"] == []
+
+
+def test_a_program_that_becomes_another_again_and_again_survives(rank, tmp_path):
+    text = (
+        "import os, sys, time\ncount = int(sys.argv[1]) if sys.argv[1:] else 0\n"
+        "if count == 0:\n    print('there', flush=True)\n"
+        "time.sleep(0.01)\n"
+        "if count < 20:\n    os.execv(sys.executable, [sys.executable, 'train.py', str(count + 1)])\n"
+        "time.sleep(100)\n"
+    )
+    process = rank(text)
+
+    def there():
+        found = where(process, tmp_path)[0]
+        assert process.poll() is None
+        return found["frames"][:1] == [["train.py", 8, "<module>"]]
+
+    wait_until(there, 60.0, "the last of them")
+
+
+def test_what_is_read_and_written_is_counted(rank):
+    process = rank(WAIT.format(wait="open('/dev/null', 'wb').write(bytes(1 << 22)); time.sleep(100)"))
+    wait_until(lambda: stacks.io_bytes(process.pid) > 1 << 22, 20.0, "the write")
 
 
 def test_a_python_without_the_hook_is_sent_nothing(rank, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.supervisor.hang import Seen, Watch, explain, place_of
+from drumline.supervisor.hang import IDLE_BYTES, Seen, Watch, explain, places_of
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/"
 ALL_REDUCE = [
@@ -56,6 +56,11 @@ def test_a_single_rank_waits_for_nobody():
     assert (spins, idles) == (None, 10)
 
 
+def test_a_rank_that_reads_or_writes_goes_on():
+    reads = lambda second, rank: (Seen(0, 1.0, second * 2 * IDLE_BYTES * rank), "wait in read")  # noqa: E731
+    assert hangs_at(Watch(10), reads) is None
+
+
 def test_waking_up_now_and_then_is_not_going_on():
     assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 0.01), f"line {second}")) == 10
 
@@ -97,7 +102,7 @@ def test_without_ranks_nothing_hangs():
     ],
 )
 def test_a_place_is_the_programs_own_line_and_what_it_called(frames, place):
-    assert place_of(at(frames)) == place
+    assert places_of(at(frames)) == ([place] if place else [])
 
 
 def said(stacks, quiet_s=118.0):
@@ -121,3 +126,8 @@ def test_a_rank_without_python_is_where_the_kernel_has_it():
     )
     assert said({0: at([], state="T")}) == "rank 0 is stopped by a signal"
     assert said({0: [], 1: []}) == "ranks 0-1 are at a place that is not known"
+
+
+def test_a_rank_of_several_processes_is_at_several_places():
+    workers = at([["train.py", 3, "alpha"]]) + at([["train.py", 6, "beta"]]) + at([["train.py", 3, "alpha"]])
+    assert said({0: workers}) == "rank 0 is in alpha (train.py:3), in beta (train.py:6)"

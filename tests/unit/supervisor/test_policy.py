@@ -305,6 +305,16 @@ def test_an_agent_that_joins_while_the_others_leave_is_told_too():
     assert said(job.handle(p.Joined(1))) == said([p.Empty((1,), 0.0)])
 
 
+def test_a_node_that_is_lost_while_the_job_ends_is_not_what_it_failed_of():
+    job = running()
+    job.handle(exit_(0, code=1, time=2.0))
+    job.handle(exit_(1, signal=15, time=2.1))
+    job.handle(p.Lost(1, "was killed by SIGKILL"))
+    end = emptied(job, 0)
+    assert (end.rank, end.exit_code) == (0, 1)
+    assert end.reason == "rank 0 on node 0 failed first: exit code 1; rank 1 was then stopped"
+
+
 def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
     job = running()
     assert job.handle(p.Hung("ranks 0-3 wait")) == []

@@ -89,10 +89,30 @@ def test_one_that_ended_too_early_is_what_the_others_waited_for():
         ended(1, 101.0, code=0), cut_off(0, 101.05), cut_off(2, 101.06), cut_off(3, 101.07), heard=101.35
     )
     assert found.reason == (
-        "rank 1 on node 0 ended early, 1.00 s in, with exit code 0; others still waited for it; "
-        "ranks 0 and 2-3 were then cut off (Connection closed by peer)"
+        "rank 1 on node 0 ended early, 1.00 s in, with exit code 0; "
+        "rank 0 still waited for it, and failed 0.05 s later: "
+        "RuntimeError: [pair.cc:525] Connection closed by peer [127.0.0.1]:4242 (train.py:88, in step); "
+        "ranks 2-3 were then cut off (Connection closed by peer)"
     )
-    assert (found.rank, found.exit_code) == (1, 1)
+    assert (found.rank, found.exit_code, found.fields["cut_off"]) == (1, 1, [0, 2, 3])
+
+
+def test_one_that_ended_well_has_nothing_to_do_with_a_server_that_refuses():
+    refused = ended(0, 104.1, raised=104.0, error="ConnectionRefusedError: [Errno 111] Connection refused")
+    found = verdict(refused, ended(1, 101.0, code=0), heard=104.1)
+    assert found.reason.startswith("rank 0 on node 0 failed first, 4.00 s in: ConnectionRefusedError")
+
+
+def test_what_a_rank_raises_after_it_was_told_to_end_is_no_failure_of_its_own():
+    first = ended(
+        0, 102.1, raised=102.0, error="ConnectionRefusedError: [Errno 111] Connection refused", told=103.0
+    )
+    others = [
+        ended(rank, 102.3, raised=102.25, error="RuntimeError: got SIGTERM", told=102.2) for rank in (1, 2)
+    ]
+    found = verdict(first, *others)
+    assert found.rank == 0
+    assert found.fields["stopped"] == [1, 2]
 
 
 def test_where_all_were_cut_off_the_first_of_them_is_named():

@@ -49,7 +49,7 @@ class _Notes:
         if isinstance(error, Exception):
             self._note(error, error.__traceback__)
         elif os.getpid() == self._pid:
-            self._write(monotonic(), "")
+            self._write(monotonic(), "", _MOST_BYTES // 2)
 
     def _note(self, error: BaseException, trace: TracebackType | None) -> None:
         at = monotonic()
@@ -69,7 +69,7 @@ class _Notes:
         except Exception:
             pass
 
-    def _write(self, at: float, content: str) -> None:
+    def _write(self, at: float, content: str, most_bytes: int = _MOST_BYTES) -> None:
         pid = os.getpid()
         # A child that was forked has this object too, and another parent.
         parent = self._parent if pid == self._pid else os.getppid()
@@ -77,7 +77,7 @@ class _Notes:
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                if os.fstat(descriptor).st_size < _MOST_BYTES:
+                if os.fstat(descriptor).st_size < most_bytes:
                     os.write(descriptor, text.encode("ascii"))
             finally:
                 os.close(descriptor)
@@ -88,10 +88,17 @@ class _Notes:
 def _quoted(text: str) -> str:
     """JSON, without its module: the program may have one of that name, or have lost the library."""
     shown = [
-        letter if " " <= letter <= "~" and letter not in '"\\' else "\\u%04x" % min(ord(letter), 0xFFFD)
+        letter if " " <= letter <= "~" and letter not in '"\\' else _escaped(ord(letter))
         for letter in text[:2000]
     ]
     return '"%s"' % "".join(shown)
+
+
+def _escaped(number: int) -> str:
+    if number > 0xFFFF:
+        number -= 0x10000
+        return "\\u%04x\\u%04x" % (0xD800 + (number >> 10), 0xDC00 + (number & 0x3FF))
+    return "\\u%04x" % number
 
 
 def _message_of(error: BaseException) -> str:
@@ -140,24 +147,45 @@ def _start(path: str) -> None:
             faulthandler.enable()
     except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
         pass
+    stacks = _Stacks()
+    stacks.answer()
     try:
-        _answer_with_stacks()
-    except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
+        os.register_at_fork(after_in_child=stacks.answer)
+    except AttributeError:
         pass
 
 
-def _answer_with_stacks() -> None:
+class _Stacks:
+    """A fork has a memory of its own: what it writes must not mix with its parent's."""
+
+    def __init__(self) -> None:
+        self._memory = -1
+
+    def answer(self) -> None:
+        try:
+            before, self._memory = self._memory, _answer_with_stacks()
+            if before >= 0:
+                os.close(before)
+        except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
+            pass
+
+
+def _answer_with_stacks() -> int:
     import faulthandler
     from _signal import SIGRTMAX  # type: ignore[import-not-found]  # signal itself takes milliseconds
     from fcntl import F_DUPFD_CLOEXEC, F_SETFL, fcntl
 
-    low = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)
-    try:
-        memory = fcntl(low, F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
-    finally:
-        os.close(low)
+    memory = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)
+    for high in (_HIGH_DESCRIPTOR, 200, 50):
+        try:
+            low, memory = memory, fcntl(memory, F_DUPFD_CLOEXEC, high)
+            os.close(low)
+            break
+        except OSError:  # fewer are allowed
+            continue
     fcntl(memory, F_SETFL, os.O_APPEND)
     faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=False)
+    return memory
 
 
 def _run_the_other() -> None:

@@ -389,10 +389,9 @@ class Agent:
         evidence: dict[str, Any] = failures.of(
             self._notes_of(rank), ended.pid, code, cwd, since, time.monotonic()
         )
-        if self._told_at is not None:
-            evidence["told_at"] = self._told_at
         if code == 0:
             return evidence
+        evidence["told_at"] = self._told_at
         evidence["peak_bytes"] = ended.peak_bytes
         log = failures.end_of_log(self._log_of(rank))
         evidence["said"] = failures.last_line(log)

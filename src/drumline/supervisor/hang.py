@@ -164,7 +164,7 @@ def explain(
             f"{who} {parts[0]}"
             + "".join(f", {part.removeprefix('is ').removeprefix('are ')}" for part in parts[1:])
         )
-    return "; ".join(said)
+    return "; ".join(said) or "no rank has answered"
 
 
 def _conjugated(doing: str, count: int) -> str:

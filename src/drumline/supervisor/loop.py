@@ -228,7 +228,8 @@ class Loop:
             failure["time"] = self._clocks.wall(node, failure.pop("at"))
         for name in ("left", "told"):
             if f"{name}_at" in evidence:
-                evidence[name] = self._clocks.wall(node, evidence.pop(f"{name}_at"))
+                at = evidence.pop(f"{name}_at")
+                evidence[name] = None if at is None else self._clocks.wall(node, at)
         exited = e.RankExited(
             self._clocks.wall(node, message["at"]),
             message["rank"],

@@ -128,6 +128,10 @@ def test_a_rank_without_python_is_where_the_kernel_has_it():
     assert said({0: [], 1: []}) == "ranks 0-1 are at a place that is not known"
 
 
+def test_when_nobody_answers_that_is_said():
+    assert explain({}, {}, Watch(1), 0.0) == "no rank has answered"
+
+
 def test_a_rank_of_several_processes_is_at_several_places():
     workers = at([["train.py", 3, "alpha"]]) + at([["train.py", 6, "beta"]]) + at([["train.py", 3, "alpha"]])
     assert said({0: workers}) == "rank 0 is in alpha (train.py:3), in beta (train.py:6)"

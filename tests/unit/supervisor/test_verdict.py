@@ -76,6 +76,11 @@ def test_ranks_that_fail_alike_are_told_together():
     )
 
 
+def test_one_that_failed_before_its_node_was_told_of_the_other_was_not_stopped():
+    found = verdict(ended(2, 101.0, code=7, told=None), ended(0, 101.01, code=3, told=None))
+    assert found.reason == "rank 2 on node 1 failed first, 1.00 s in: exit code 7; rank 0 failed too"
+
+
 def test_a_rank_that_was_told_to_end_did_not_begin():
     found = verdict(ended(2, 101.0, code=7), ended(0, 101.01, signal=15), ended(1, 101.02, code=1))
     assert (

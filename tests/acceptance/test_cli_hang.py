@@ -102,10 +102,10 @@ def test_stacks_on_request(cli, script):
 
 
 def test_a_time_limit_that_ends_a_job_that_hangs_says_so(cli, script):
-    fields = {"drumline": {"hang_after": 2, "grace": 1}, "limits": {"timeout": 6}}
+    fields = {"drumline": {"hang_after": 2, "grace": 1}, "limits": {"timeout": 12}}
     done = cli("job", "create", "-f", script(SILENT, **fields), "--stream")
     assert done.rc == 1
     assert re.search(
-        r"it ran into its time limit of 6 s; it hung: no rank .* ranks 0-3 are in wait \(train\.py:10\)",
+        r"it ran into its time limit of 12 s; it hung: no rank .* ranks 0-3 are in wait \(train\.py:10\)",
         done.out,
     )

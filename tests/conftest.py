@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 _LAUNCHER_NAMES = {
     "RANK",
@@ -66,7 +66,7 @@ def no_leftovers(drumline_home: Path) -> Iterator[None]:
     yield
     marker = b"DRUMLINE_HOME=" + os.fsencode(drumline_home) + b"\0"
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not processes_with(marker), _LEFTOVER_GRACE_S)
+        wait_until(lambda: not processes_with(marker), _LEFTOVER_GRACE_S / PATIENCE)
     left = processes_with(marker)
     for pid in left:
         kill(pid)
@@ -113,7 +113,7 @@ class Cli(Protocol):
         *arguments: str | Path,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        timeout_s: float = 120.0,
+        timeout_s: float = 240.0,
     ) -> CommandResult:
         """
         Wait for its end; `env` is added to the test's environment. Raises
@@ -129,7 +129,7 @@ def cli(tmp_path: Path) -> Cli:
         *arguments: str | Path,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        timeout_s: float = 120.0,
+        timeout_s: float = 240.0,
         before: Callable[[], object] | None = None,
     ) -> CommandResult:
         # Files, not pipes: a process that outlives the command would hold a pipe open, and us

@@ -8,13 +8,17 @@ T = TypeVar("T")
 
 _PAUSE_S = 0.01
 
+PATIENCE = 4
+"""By which every limit grows: a shared machine may be slow, and what comes in time is not waited for any longer."""
+
 
 def wait_until(predicate: Callable[[], T], timeout_s: float = 10.0, what: str = "") -> T:
     """
     The first true value of the predicate, which is asked every 10 ms.
 
-    Raises TimeoutError after timeout_s; it names `what` was waited for, or else the predicate.
+    Raises TimeoutError after timeout_s times PATIENCE; it names `what` was waited for, or else the predicate.
     """
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     while True:
         value = predicate()

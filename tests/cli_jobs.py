@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +32,13 @@ def write_job(folder: Path, command: str, **fields: Any) -> Path:
     path = folder / "job.yml"
     path.write_text(json.dumps({"command": command, **fields}, ensure_ascii=False))
     return path
+
+
+def write_script(folder: Path, text: str, command: str = "python train.py", **fields: Any) -> Path:
+    """The file of a job "job", on two nodes of two unless told otherwise, whose code is train.py with that text."""
+    (folder / "src").mkdir()
+    (folder / "src" / "train.py").write_text(textwrap.dedent(text))
+    return write_job(folder, command, name="job", code="src", **{**two_by_two(), **fields})
 
 
 def two_by_two(**fields: Any) -> dict[str, Any]:

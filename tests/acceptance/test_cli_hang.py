@@ -1,13 +1,13 @@
 """Jobs that hang: what is said of them, by itself and on request, and what becomes of them."""
 
+import functools
 import json
 import os
 import re
 import signal
-import textwrap
 
 import pytest
-from cli_jobs import background, two_by_two, wait_for_status, write_job
+from cli_jobs import background, wait_for_status, write_script
 from waiting import wait_until
 
 from drumline.control import jobs
@@ -48,12 +48,7 @@ SILENT = """
 
 @pytest.fixture
 def script(tmp_path):
-    def write(text, **fields):
-        (tmp_path / "src").mkdir()
-        (tmp_path / "src" / "train.py").write_text(textwrap.dedent(text))
-        return write_job(tmp_path, "python train.py", name="job", code="src", **{**two_by_two(), **fields})
-
-    return write
+    return functools.partial(write_script, tmp_path)
 
 
 def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wished(cli, script):

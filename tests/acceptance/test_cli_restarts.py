@@ -1,13 +1,13 @@
 """Jobs whose ranks are started again: attempts with logs of their own, the same numbers, and an end to it."""
 
+import functools
 import json
 import os
 import shutil
 import signal
-import textwrap
 
 import pytest
-from cli_jobs import two_by_two, wait_for_status, write_job
+from cli_jobs import wait_for_status, write_job, write_script
 from waiting import wait_until
 
 from drumline.control import jobs
@@ -38,12 +38,7 @@ BROKEN = """
 
 @pytest.fixture
 def script(tmp_path):
-    def write(text, **fields):
-        (tmp_path / "src").mkdir()
-        (tmp_path / "src" / "train.py").write_text(textwrap.dedent(text))
-        return write_job(tmp_path, "python train.py", name="job", code="src", **{**two_by_two(), **fields})
-
-    return write
+    return functools.partial(write_script, tmp_path)
 
 
 def test_all_ranks_are_started_again_until_they_complete(cli, script, drumline_home):

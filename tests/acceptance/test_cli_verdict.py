@@ -3,11 +3,10 @@
 import contextlib
 import os
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
-from cli_jobs import two_by_two, write_job
+from cli_jobs import write_script
 
 from drumline.control import jobs
 
@@ -32,9 +31,7 @@ def verdict(cli, tmp_path):
     """Run a broken script on two nodes of two; its sentence, which ``stream`` and ``show`` agree on, and the fields."""
 
     def run(script, command="python train.py", cli=cli, **fields):
-        (tmp_path / "src").mkdir()
-        (tmp_path / "src" / "train.py").write_text(textwrap.dedent(script))
-        path = write_job(tmp_path, command, name="job", code="src", **{**two_by_two(), **fields})
+        path = write_script(tmp_path, script, command, **fields)
         done = cli("job", "create", "-f", path, "--stream")
         assert done.rc == 1, done.out + done.err
         shown = jobs.describe("job")

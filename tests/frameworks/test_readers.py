@@ -85,17 +85,24 @@ def test_lightning_whose_processes_are_started_for_it(seen_by):
         assert seen["address"] == f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
 
 
+def lightning_starts_two(node, address):
+    """What the first process of each node sees."""
+    return {
+        "name": "LightningEnvironment",
+        "started": False,
+        "rank": node * 2,
+        "count": 4,
+        "local_rank": 0,
+        "node": node,
+        "address": address,
+    }
+
+
 def test_lightning_that_starts_its_own_processes(seen_by):
     for node, (seen, environment) in enumerate(seen_by(BASE, "lightning", None)):
-        assert seen == {
-            "name": "LightningEnvironment",
-            "started": False,
-            "rank": node * 2,
-            "count": 4,
-            "local_rank": 0,
-            "node": node,
-            "address": f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}",
-        }
+        assert seen == lightning_starts_two(
+            node, f"{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
+        )
 
 
 @pytest.mark.parametrize("reader", ["accelerate", "transformers"])
@@ -157,15 +164,7 @@ def test_lightning_below_mpi(seen_by):
 @by_mpi
 def test_lightning_that_starts_its_own_processes_below_mpi(seen_by):
     for node, (seen, environment) in enumerate(seen_by(BASE, "adapter", ONE_A_NODE_BY_MPI, "lightning")):
-        assert seen == {
-            "name": "LightningEnvironment",
-            "started": False,
-            "rank": node * 2,
-            "count": 4,
-            "local_rank": 0,
-            "node": node,
-            "address": environment["AZ_BATCH_MASTER_NODE"],
-        }
+        assert seen == lightning_starts_two(node, environment["AZ_BATCH_MASTER_NODE"])
 
 
 @by_mpi

@@ -174,8 +174,7 @@ class Agent:
             {
                 "rank": rank,
                 "log_bytes": _size_of(self._log_of(rank)),
-                "cpu_s": stacks.cpu_s(pid),
-                "io_bytes": stacks.io_bytes(pid),
+                **stacks.used(pid)._asdict(),
                 "processes": found.get(rank, []),
             }
             for rank, pid in sorted(pids.items())

@@ -43,8 +43,12 @@ _KINDS: dict[str, Any] = {
 _OF_EXCEPTIONS = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
 
+OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
+"""Finds a file that is not the program's own."""
+
 _CRASH = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
-_FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+"""A line of faulthandler's: file, line and function."""
 
 
 def add_hook(variables: MutableMapping[str, str], notes: str) -> None:
@@ -190,7 +194,7 @@ def crash_of(text: str, cwd: str) -> Optional[dict[str, Any]]:
     if not crashes:
         return None
     stack = text[crashes[-1].end() :]
-    frames = [(shown(name, cwd), int(line), function) for name, line, function in _FRAME.findall(stack)]
+    frames = [(shown(name, cwd), int(line), function) for name, line, function in FRAME.findall(stack)]
     if not frames:
         return None
     own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))

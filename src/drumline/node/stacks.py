@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.node import descendants, failures, kernel
 
@@ -37,8 +37,6 @@ _MOST_FRAMES = 60
 _MOST_BELOW = 8
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
-_FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
-_OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
 _MOST_THREADS = 100
 """Which faulthandler writes. Source: CPython, Python/traceback.c, MAX_NTHREADS."""
 
@@ -54,14 +52,16 @@ _FUTEX, _WAIT_FOR_SIGNALS, _POLLS = {
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_s(pid: int) -> float:
-    """Seconds of CPU time of a process and all below it, so far."""
-    return sum(_cpu_s(one) for one in (pid, *descendants.of(pid)))
+class Used(NamedTuple):
+    """By a process and all below it, so far. ``io_bytes``: read and written; sockets are not counted."""
+
+    cpu_s: float
+    io_bytes: int
 
 
-def io_bytes(pid: int) -> int:
-    """What a process and all below it have read and written so far; sockets are not counted."""
-    return sum(_io_bytes(one) for one in (pid, *descendants.of(pid)))
+def used(pid: int) -> Used:
+    tree = (pid, *descendants.of(pid))
+    return Used(sum(map(_cpu_s, tree)), sum(map(_io_bytes, tree)))
 
 
 def of(ranks: Mapping[int, int], cwd: str, path: str) -> dict[int, list[dict[str, Any]]]:
@@ -213,12 +213,16 @@ def _main_thread(dump: str) -> tuple[list[list[Any]], int]:
         return [], _MOST_THREADS  # The main thread comes last, and is not among those that were written.
     starts = [match.end() for match in _THREAD.finditer(dump)]
     ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
-    threads: list[list[Any]] = [_FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
+    threads: list[list[Any]] = [failures.FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
     if not threads:
         return [], 0
     main = threads[-1]
     joins = any(frame[0].endswith("/threading.py") and frame[2] == "join" for frame in main[:3])
-    own = [thread for thread in threads[:-1] if any(not _OF_LIBRARIES.search(frame[0]) for frame in thread)]
+    own = [
+        thread
+        for thread in threads[:-1]
+        if any(not failures.OF_LIBRARIES.search(frame[0]) for frame in thread)
+    ]
     return (max(own, key=len) if joins and own else main), len(threads)
 
 

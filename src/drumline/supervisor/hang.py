@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drumline.node.failures import OF_LIBRARIES
 from drumline.supervisor import words
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _COLLECTIVES = re.compile(
     r"|isend|irecv|monitored_barrier|synchronize)(_\w+)?$",
     re.IGNORECASE,
 )
-_OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
 _DISTRIBUTED = re.compile(r"torch/distributed/|horovod/|mpi4py|tensorflow/python/distribute|jax/.*multihost")
 
 
@@ -115,7 +115,7 @@ def places_of(processes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _place(frames: list[list[Any]]) -> str:
     """``wait in all_reduce (train.py:210, in step)``, ``be in load_batch (data.py:31)``."""
-    own = next((frame for frame in frames if not _OF_LIBRARIES.search(frame[0])), None)
+    own = next((frame for frame in frames if not OF_LIBRARIES.search(frame[0])), None)
     if own is None:
         return f"be in {frames[0][2]} ({frames[0][0]}:{frames[0][1]})" if frames else ""
     inner = frames[: frames.index(own)]

@@ -185,7 +185,7 @@ def test_a_program_that_becomes_another_again_and_again_survives(rank, tmp_path)
 
 def test_what_is_read_and_written_is_counted(rank):
     process = rank(WAIT.format(wait="open('/dev/null', 'wb').write(bytes(1 << 22)); time.sleep(100)"))
-    wait_until(lambda: stacks.io_bytes(process.pid) > 1 << 22, 20.0, "the write")
+    wait_until(lambda: stacks.used(process.pid).io_bytes > 1 << 22, 20.0, "the write")
 
 
 def test_a_python_without_the_hook_is_sent_nothing(rank, tmp_path):
@@ -235,4 +235,4 @@ def test_a_process_that_is_gone_is_no_error(tmp_path):
 
 def test_cpu_time_counts_what_it_started(rank):
     process = rank(WAIT.format(wait="while True: pass"), ["bash", "-c", f"{sys.executable} train.py; true"])
-    wait_until(lambda: stacks.cpu_s(process.pid) > 0.2, 30.0, "some CPU time")
+    wait_until(lambda: stacks.used(process.pid).cpu_s > 0.2, 30.0, "some CPU time")

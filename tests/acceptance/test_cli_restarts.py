@@ -13,13 +13,15 @@ from waiting import wait_until
 from drumline.control import jobs
 
 FLAKY = """
-    import os, pathlib
+    import os, pathlib, time
 
     attempt = int(os.environ["DRUMLINE_ATTEMPT"])
     assert attempt == int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     rank = os.environ["RANK"]
     print(f"attempt {attempt} of rank {rank} at {os.environ['MASTER_PORT']}", flush=True)
     pathlib.Path("outputs", f"checkpoint-{attempt}-{rank}").touch()
+    while len(list(pathlib.Path("outputs").glob(f"checkpoint-{attempt}-*"))) < 4:
+        time.sleep(0.01)
     if attempt < 2 and rank == "1":
         raise RuntimeError(f"attempt {attempt} is flaky")
     if attempt < 2:

@@ -46,7 +46,7 @@ class _Log:
     One rank's file, read from where it was left.
 
     ``raw``: lines as they are, progress bars too. ``is_replaced``: whether another attempt may put a new file in its
-    place.
+    place; the files of all attempts are read, one after the other.
     """
 
     def __init__(
@@ -90,20 +90,16 @@ class _Log:
 
     def _more(self) -> bytes:
         if self._file is None:
-            try:
-                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
+            self._file = self._open_next()
+            if self._file is None:
                 return b""
         return os.read(self._file, _CHUNK) or self._of_next_attempt()
 
     def _of_next_attempt(self) -> bytes:
-        """What a newer file in the place of this one holds; this one was read to its end, and nobody writes to it."""
+        """What the file of the attempt after this one holds; this one was read to its end, and nobody writes to it."""
         assert self._file is not None
-        try:
-            if not self._is_replaced or os.path.samestat(os.stat(self._path), os.fstat(self._file)):
-                return b""
-            newer = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        newer = self._open_next()
+        if newer is None:
             return b""
         # Between the last look and the other file's coming it may have grown.
         rest = os.read(self._file, _CHUNK) or (b"\n" if self._rest else b"")
@@ -112,7 +108,39 @@ class _Log:
             return rest
         os.close(self._file)
         self._file = newer
-        return os.read(self._file, _CHUNK)
+        return os.read(self._file, _CHUNK) or self._of_next_attempt()
+
+    def _open_next(self) -> int | None:
+        """The file after this one, or the first; on a busy machine that attempt may have ended too, and its file been put aside."""
+        path = self._next()
+        if path is None:
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        path = self._next()
+        if path is not None and _is_same(path, descriptor):
+            return descriptor
+        os.close(descriptor)  # It was put aside at this moment: the next look finds it.
+        return None
+
+    def _next(self) -> str | None:
+        """Where the file of the attempt after this one is, or of the first attempt; None while there is none."""
+        if not self._is_replaced:
+            return self._path if self._file is None else None
+        folder, name = os.path.split(self._path)
+        numbers = sorted(
+            int(entry.removeprefix("attempt-"))
+            for entry in os.listdir(folder)
+            if entry.startswith("attempt-") and entry.removeprefix("attempt-").isdecimal()
+        )
+        places = [os.path.join(folder, f"attempt-{number}", name) for number in numbers]
+        places = [place for place in [*places, self._path] if os.path.exists(place)]
+        if self._file is None:
+            return places[0] if places else None
+        ours = next((index for index, place in enumerate(places) if _is_same(place, self._file)), len(places))
+        return places[ours + 1] if ours + 1 < len(places) else None
 
     def _line(self, text: bytes) -> Line:
         if not self._raw:
@@ -123,6 +151,13 @@ class _Log:
             text = text[: self._limit] + b" ... (%d bytes more)" % left_out
             self._cut = 0
         return Line(self._label, self._node, text)
+
+
+def _is_same(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 class Follower:

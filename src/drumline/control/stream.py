@@ -93,7 +93,9 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
         else:
             binary.write(prefix.encode() + line.text + b"\n")
     out.flush()
-    return outcome_of(folder)
+    outcome = outcome_of(folder)
+    notices.tell_attempts(outcome)
+    return outcome
 
 
 class _Notices:
@@ -119,12 +121,16 @@ class _Notices:
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:
             self._say(f"is in line: {waits_for}")
-        for attempt in outcome.attempts[self._attempts :]:
-            self._say(f"is started again; attempt {attempt.attempt + 1} failed: {attempt.reason}")
-        self._attempts = len(outcome.attempts)
+        self.tell_attempts(outcome)
         if outcome.hang != self._hang and not outcome.is_final:
             self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
         self._waits_for, self._hang = waits_for, outcome.hang
+
+    def tell_attempts(self, outcome: Outcome) -> None:
+        """Those that failed since."""
+        for attempt in outcome.attempts[self._attempts :]:
+            self._say(f"is started again; attempt {attempt.attempt + 1} failed: {attempt.reason}")
+        self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:
         print(f"job {self._folder.name} {terminal.clean(what)}", file=sys.stderr)

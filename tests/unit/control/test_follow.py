@@ -74,3 +74,28 @@ def test_a_progress_bar_without_an_end_is_shown_now_and_then(path, monkeypatch):
 def test_raw_lines_keep_their_carriage_returns(path):
     append(path, b"1%\r50%\r\nend\r\n")
     assert texts(_Log(str(path), "0", 0, raw=True).finish()) == [b"1%\r50%\r", b"end\r"]
+
+
+def test_attempts_that_ended_between_two_looks_are_read_too(path):
+    def put_aside(attempt):
+        folder = path.parent / f"attempt-{attempt}"
+        folder.mkdir()
+        path.rename(folder / path.name)
+
+    append(path, b"zero\n")
+    log = _Log(str(path), "0", 0, is_replaced=True)
+    assert texts(log.read()) == [b"zero"]
+    append(path, b"end of zero")
+    put_aside(0)
+    append(path, b"one\n")
+    put_aside(1)
+    (path.parent / "attempt-2").mkdir()  # One in which this rank was not started.
+    assert texts(log.read()) == [b"end of zero", b"one"]
+    append(path, b"three\n")
+    assert texts(log.read()) == [b"three"]
+    put_aside(3)
+    assert texts(log.read()) == []
+    for attempt in range(4, 12):
+        append(path, b"%d\n" % attempt)
+        put_aside(attempt)
+    assert texts(log.finish()) == [b"%d" % attempt for attempt in range(4, 12)]

@@ -104,9 +104,12 @@ def background(*arguments: str | Path, cwd: Path, new_session: bool = False) -> 
     """``drumline`` with those arguments; ended at the end of the block when it has not ended by itself."""
     argv = [sys.executable, "-m", "drumline", *map(str, arguments)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        # A shell that starts the tests with "&" has SIGINT ignored, by them and by all below.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=new_session
         )
+        signal.signal(signal.SIGINT, before)
         try:
             yield Background(process, out, err)
         finally:

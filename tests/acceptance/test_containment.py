@@ -64,6 +64,16 @@ class Job:
         return self.show()
 
 
+def is_pending(pid, number):
+    """Whether a signal waits for the process to take it in."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    masks = re.findall(r"^S(?:hd|ig)Pnd:\s*(\w+)", status, re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
 def leave_only_daemons(job, count):
     """
     Where supervisor and agent are both killed, a daemon that cleared its environment is found by nobody: one a rank.
@@ -88,15 +98,31 @@ def test_a_killed_rank_ends_the_job(cli, tmp_path, number):
     assert (ended["failed_rank"], ended["failed_node"]) == (2, 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("node", [0, 1])
-def test_a_killed_agent_ends_the_job(cli, tmp_path, node, number):
+def test_a_killed_agent_ends_the_job(cli, tmp_path, node):
     job = Job(cli, tmp_path)
-    os.kill(job.show()["processes"]["agents"][node], number)
+    os.kill(job.show()["processes"]["agents"][node], signal.SIGKILL)
     ended = job.ended()
     assert ended["status"] == "Failed"
-    assert ended["reason"].startswith(f"the agent of node {node} ")
-    assert number.name in ended["reason"]
+    assert ended["reason"] == f"the agent of node {node} was killed by SIGKILL"
+
+
+def test_an_agent_that_is_told_to_end_twice_does_so_at_once(cli, tmp_path):
+    """The second time it does not wait for its supervisor, which here takes nothing in."""
+    job = Job(cli, tmp_path, then="ignore", grace="2")
+    processes = job.show()["processes"]
+    os.kill(processes["supervisor"], signal.SIGSTOP)
+    agent = identity.of(processes["agents"][1])
+    for _ in range(2):
+        os.kill(processes["agents"][1], signal.SIGTERM)
+        wait_until(lambda: not is_pending(processes["agents"][1], signal.SIGTERM), 10)
+    wait_until(lambda: not identity.is_alive(agent), GONE_S, "the agent gone")
+    os.kill(processes["supervisor"], signal.SIGCONT)
+    wait_until(lambda: job.show()["attempts"], 20, "the next attempt")
+    cli("job", "cancel", "-n", job.name, "--at-once")
+    ended = job.ended()
+    assert ended["status"] == "Canceled"
+    assert ended["attempts"][0]["reason"] == "node 1 was preempted by a SIGTERM to its agent"
 
 
 def test_a_killed_supervisor_ends_the_job(cli, tmp_path):

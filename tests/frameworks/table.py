@@ -89,6 +89,13 @@ DEEPSPEED = r"test accuracy (0\.\d+) \(4 ranks, ZeRO stage 2\)"
 
 TABLE = (
     Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp),
+    Example(
+        "checkpointing",
+        ACCURACY,
+        0.95,
+        ("torch",),
+        long=("inputs.epochs=100000", "drumline.max_restarts=0"),
+    ),
     Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp),
     Example(
         "lightning",

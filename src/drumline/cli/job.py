@@ -180,15 +180,44 @@ def _cancel(arguments: Namespace) -> int:
     from drumline.control import jobs
     from drumline.control.cancel import cancel
     from drumline.control.follow import wait_for_end
-    from drumline.control.terminal import clean
 
     name = _name_of(arguments)
     asked = cancel(name, at_once=arguments.at_once)
     if asked and not arguments.no_wait:
         wait_for_end(jobs.folder_of(name))
+    return _say_status(name)
+
+
+def _preempt_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("--node", type=int, help="only this one; default: all of the job's")
+    parser.add_argument("--no-wait", action="store_true", help="return before its ranks have ended")
+
+
+def _preempt(arguments: Namespace) -> int:
+    from drumline.control import jobs
+    from drumline.control.follow import wait_for_end
+    from drumline.control.preempt import preempt
+    from drumline.control.terminal import clean
+
+    name = _name_of(arguments)
+    attempt = preempt(name, arguments.node)
+    if not arguments.no_wait:
+        wait_for_end(jobs.folder_of(name), of_attempt=attempt)
     outcome = jobs.outcome_of(jobs.folder_of(name))
-    said = f"job {name} is {outcome.status}" + (f": {outcome.reason}" if outcome.reason else "")
-    print(clean(said), file=sys.stderr)
+    if len(outcome.attempts) <= attempt:
+        return _say_status(name)
+    print(clean(f"job {name}: {outcome.attempts[attempt].reason}; it is {outcome.status}"), file=sys.stderr)
+    return 0
+
+
+def _say_status(name: str) -> int:
+    from drumline.control import jobs
+    from drumline.control.terminal import clean
+
+    outcome = jobs.outcome_of(jobs.folder_of(name))
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    print(clean(f"job {name} is {outcome.status}{reason}"), file=sys.stderr)
     return 0
 
 
@@ -304,6 +333,7 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "stream": ("the logs of its ranks, until it has ended", _stream_arguments, _stream),
     "list": ("the jobs there are, newest first", _list_arguments, _list),
     "cancel": ("end a job", _cancel_arguments, _cancel),
+    "preempt": ("take its nodes away with notice; it is started again", _preempt_arguments, _preempt),
     "download": ("copy what a job left", _download_arguments, _download),
     "archive": ("hide a job from lists", _name, _archive),
     "restore": ("show an archived job in lists again", _name, _restore),

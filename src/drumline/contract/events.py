@@ -95,6 +95,14 @@ class CancelRequested(NamedTuple):
     at_once: bool = False
 
 
+class Preempted(NamedTuple):
+    """The ranks are asked to save what they have; ``node`` None: all nodes are taken away."""
+
+    time: float
+    by: str
+    node: Optional[int] = None
+
+
 class JobStopping(NamedTuple):
     """The ranks that are left were sent SIGTERM."""
 
@@ -103,7 +111,10 @@ class JobStopping(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """The ranks failed, and are started again; ``attempt`` counts from 0. The rest is as in JobEnded."""
+    """
+    The ranks failed or were preempted, and are started again; ``attempt`` counts from 0. ``kind`` is as in
+    ``supervisor.policy.Finish``, the rest as in JobEnded.
+    """
 
     time: float
     attempt: int
@@ -112,6 +123,7 @@ class AttemptEnded(NamedTuple):
     rank: Optional[int] = None
     node: Optional[int] = None
     verdict: Optional[dict[str, Any]] = None
+    kind: str = "failure"
 
 
 class JobHung(NamedTuple):
@@ -168,7 +180,7 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, RankStarted, JobRunning, RankExited,
-    NodeLost, CancelRequested, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing, JobEnded,
+    NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing, JobEnded,
     JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip
 

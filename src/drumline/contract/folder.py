@@ -69,6 +69,7 @@ class RunFolder:
         self.plan = os.path.join(path, "plan.json")
         self.supervisor = os.path.join(path, "supervisor.json")
         self.cancel = os.path.join(path, "cancel")
+        self.preempt = os.path.join(path, "preempt")
         self.stacks_request = os.path.join(path, "stacks-request")
         self.stacks = os.path.join(path, "stacks.json")
         self.hang = os.path.join(path, "hang.json")

@@ -54,7 +54,7 @@ class Outcome:
         self.archived = False
         self.edits: dict[str, Any] = {}
         self.attempts: list[e.AttemptEnded] = []
-        """Those that failed and were followed by another."""
+        """Those that failed or were preempted, and were followed by another."""
         self.ranks: dict[int, RankOutcome] = {}
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}

@@ -43,16 +43,12 @@ class Line(NamedTuple):
 
 class _Log:
     """
-    One rank's file, read from where it was left.
+    One rank's files, those of all attempts one after the other, read from where they were left.
 
-    ``raw``: lines as they are, progress bars too. ``is_replaced``: whether another attempt may put a new file in its
-    place; the files of all attempts are read, one after the other.
+    ``raw``: lines as they are, progress bars too.
     """
 
-    def __init__(
-        self, path: str, label: str, node: int, *, raw: bool = False, is_replaced: bool = False
-    ) -> None:
-        self._is_replaced = is_replaced
+    def __init__(self, path: str, label: str, node: int, *, raw: bool = False) -> None:
         self._path = path
         self._label = label
         self._node = node
@@ -111,7 +107,7 @@ class _Log:
         return os.read(self._file, _CHUNK) or self._of_next_attempt()
 
     def _open_next(self) -> int | None:
-        """The file after this one, or the first; on a busy machine that attempt may have ended too, and its file been put aside."""
+        """The file after this one, or the first; by now that attempt may have ended too."""
         path = self._next()
         if path is None:
             return None
@@ -127,8 +123,8 @@ class _Log:
 
     def _next(self) -> str | None:
         """Where the file of the attempt after this one is, or of the first attempt; None while there is none."""
-        if not self._is_replaced:
-            return self._path if self._file is None else None
+        if self._file is not None and _is_same(self._path, self._file):
+            return None
         folder, name = os.path.split(self._path)
         numbers = sorted(
             int(entry.removeprefix("attempt-"))
@@ -176,7 +172,6 @@ class Follower:
                 task.label,
                 node.node,
                 raw=raw,
-                is_replaced=plan.max_restarts > 0,
             )
             for node in plan.nodes
             for task in node.ranks
@@ -254,12 +249,17 @@ def last_lines(folder: RunFolder, plan: Plan, rank: int, count: int) -> list[byt
     return [line for line in lines if line.strip()][-count:]
 
 
-def wait_for_end(folder: RunFolder, deadline: float | None = None) -> bool:
-    """Block until the job has ended; False when ``deadline`` (monotonic seconds) came first."""
+def wait_for_end(folder: RunFolder, deadline: float | None = None, *, of_attempt: int | None = None) -> bool:
+    """
+    Block until the job has ended, or that attempt of it; False when ``deadline`` (monotonic seconds) came first.
+    """
     from drumline.control.jobs import outcome_of
 
-    while not outcome_of(folder).is_final:
-        left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+    while not (outcome := outcome_of(folder)).is_final:
+        if of_attempt is not None and len(outcome.attempts) > of_attempt:
+            return True
+        longest = 1.0 if of_attempt is None else _LONGEST_PAUSE_S
+        left = longest if deadline is None else min(longest, deadline - time.monotonic())
         if left <= 0:
             return False
         supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))

@@ -148,6 +148,7 @@ def describe(name: str) -> dict[str, Any]:
                 "ended_at": _utc(one.time),
                 "exit_code": one.exit_code,
                 "reason": one.reason,
+                "kind": one.kind,
             }
             for one in outcome.attempts
         ],

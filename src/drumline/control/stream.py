@@ -129,7 +129,9 @@ class _Notices:
     def tell_attempts(self, outcome: Outcome) -> None:
         """Those that failed since."""
         for attempt in outcome.attempts[self._attempts :]:
-            self._say(f"is started again; attempt {attempt.attempt + 1} failed: {attempt.reason}")
+            again = f"is started again; attempt {attempt.attempt + 1}"
+            what = "was ended" if "preemption" in attempt.kind else "failed"
+            self._say(f"{again} {what}: {attempt.reason}")
         self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:

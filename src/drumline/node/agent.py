@@ -11,7 +11,8 @@ clock                           clock     at
 look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
-terminate / kill                (exited, as it happens)
+terminate  grace_s              (exited, as it happens)
+kill                            (exited, as it happens)
 empty    grace_s                emptied   survivors
 leave                           (ends)
 
@@ -19,6 +20,7 @@ With a launcher, such as mpirun, ``start`` starts that on the first node, and ra
 launcher_exited, abandoned  rank, misplaced  rank.
 A program of this node that asks for a command on another one: shell  id, host, command, ...; the supervisor has it
 run there, and says ``ran`` here. ``hung_up``  id: whoever asked is gone.
+Its node is taken away, says a SIGTERM: preempted  by. At the second one it does not wait for the supervisor: leaving.
 
 ``at`` is seconds on this machine's monotonic clock.
 """
@@ -35,6 +37,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
+from drumline.contract.folder import write_whole
 from drumline.node import descendants, failures, kernel, ports, processes, scratch, stacks, standin
 from drumline.node.door import Door
 
@@ -76,8 +79,14 @@ class Agent:
         self._ranks: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
         self._started_at: dict[int, float] = {}
+        self._is_preempted = False
         self._told_at: float | None = None
         """When the ranks were told to end."""
+
+        self._told: set[int] = set()
+        self._told_until: float | None = None
+        self._has_heirs = False
+        """Whether a rank ended at once, as a shell does, and what it started may still be saving."""
 
         self._errors: dict[int, str] = {}
         self._helpers: dict[int, _Helper] = {}
@@ -116,8 +125,7 @@ class Agent:
             return False
         # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
         self._tell_exits(ready)
-        if ended in ready:
-            channel.send(self._peer, "leaving", reason="it was sent SIGTERM")
+        if ended in ready and not self._give_notice(ended):
             return False
         if self._peer.fileno() in ready:
             data = self._peer.recv(1 << 16)
@@ -126,6 +134,16 @@ class Agent:
             for message in self._lines.feed(data):
                 if message["type"] == "leave" or not self._obey(message):
                     return False
+        return True
+
+    def _give_notice(self, ended: int) -> bool:
+        """The node is taken away, in a while; False when it cannot be waited for what the supervisor makes of it."""
+        count = len(os.read(ended, 512))
+        if self._is_preempted or count > 1:
+            channel.send(self._peer, "leaving", reason="it was sent SIGTERM twice")
+            return False
+        self._is_preempted = True
+        channel.send(self._peer, "preempted", by="a SIGTERM to its agent")
         return True
 
     def _answer_the_door(self, ready: set[int]) -> bool:
@@ -236,6 +254,8 @@ class Agent:
 
     def _start_rank(self, task: dict[str, Any], variables: dict[str, str]) -> processes.Started:
         failures.add_hook(variables, self._notes_of(task["rank"]))
+        if self._scratch:
+            variables["DRUMLINE_DEADLINE"] = self._deadline()
         before = time.monotonic()
         process = processes.start(
             task["argv"],
@@ -250,6 +270,10 @@ class Agent:
         self._ranks[process.pid] = task["rank"]
         channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
         return process
+
+    def _deadline(self) -> str:
+        """The file that says until when the ranks have to end, from when they are told to; empty: there is none."""
+        return os.path.join(self._scratch, "deadline") if self._scratch else ""
 
     def _notes_of(self, rank: int) -> str:
         """The file in which a rank's Pythons note how they fail; empty: there is no place for one."""
@@ -373,6 +397,7 @@ class Agent:
             channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
             return
         rank = self._ranks.pop(pid)
+        self._has_heirs = self._has_heirs or (pid in self._told and code == -signal.SIGTERM)
         error = self._errors.pop(pid, "")
         evidence = {} if error else self._evidence(rank, code, ended)
         channel.send(self._peer, "exited", rank=rank, error=error, at=at, evidence=evidence, **how)
@@ -405,12 +430,18 @@ class Agent:
     def _log_of(self, rank: int) -> str:
         return next((str(task["log"]) for task in self._start["ranks"] if task["rank"] == rank), "")
 
-    def _do_terminate(self, _message: dict[str, Any]) -> None:
+    def _do_terminate(self, message: dict[str, Any]) -> None:
         self._tasks = {}
         self._told_at = self._told_at or time.monotonic()
+        deadline = self._deadline()
+        if deadline:
+            # Whoever finds no room for it learns of the end by the signal.
+            with contextlib.suppress(OSError):
+                write_whole(deadline, f"{time.time() + message['grace_s']:.3f}\n")
         # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
-        descendants.signal_all(signal.SIGTERM, spared)
+        self._told = descendants.ask_to_end(spared)
+        self._told_until = time.monotonic() + message["grace_s"]
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
         self._told_at = self._told_at or time.monotonic()
@@ -421,12 +452,18 @@ class Agent:
     def _do_empty(self, message: dict[str, Any]) -> None:
         self._told_at = self._told_at or time.monotonic()
         self._let_launcher_end()
-        ended, survivors = descendants.end_all(message["grace_s"])
+        until = self._told_until if self._has_heirs and message["grace_s"] > 0 else None
+        ended, survivors = descendants.end_all(
+            message["grace_s"], told=self._told, told_until=until, is_urgent=self._has_message
+        )
         at = time.monotonic()
         for one in ended:
             self._tell_exit(one, at)
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=survivors)
+
+    def _has_message(self) -> bool:
+        return bool(select.select([self._peer], [], [], 0)[0])
 
     def _let_launcher_end(self) -> None:
         """Tell the stand-ins that their ranks are gone: their launcher ends by itself, sooner than if it is told."""

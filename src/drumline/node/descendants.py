@@ -7,13 +7,17 @@ included, stays below it; numbers cannot be given to strangers meanwhile, since 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+
+
+_LOOK_S = 0.05
 
 
 def of(pid: int) -> list[int]:
@@ -39,6 +43,40 @@ def signal_all(number: int, spared: Collection[int] = ()) -> int:
         except (ProcessLookupError, PermissionError):
             continue
     return len(below)
+
+
+def ask_to_end(spared: Collection[int] = ()) -> set[int]:
+    """
+    SIGTERM to everything below this process but ``spared`` and what is below them, once; whom it was sent to.
+
+    Who handles that signal decides for what it started: workers that load its data are there while it saves. Who does
+    not, such as a shell, ends by it, and what it started is told too.
+    """
+    told: set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        for pid in _children(waiting.pop()):
+            if pid in spared:
+                continue
+            if not _handles_sigterm(pid):
+                waiting.append(pid)
+            told.add(pid)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGTERM)
+    return told
+
+
+def _any_saves(told: Collection[int]) -> bool:
+    return any(pid in told and _handles_sigterm(pid) for pid in of(os.getpid()))
+
+
+def _handles_sigterm(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            caught = next(line.split()[1] for line in file if line.startswith(b"SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 class Ended(NamedTuple):
@@ -73,9 +111,19 @@ def has_any() -> bool:
     return True
 
 
-def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[Ended], list[int]]:
+def end_all(
+    grace_s: float,
+    limit_s: float = 5.0,
+    *,
+    told: Collection[int] = (),
+    told_until: float | None = None,
+    is_urgent: Callable[[], bool] = lambda: False,
+) -> tuple[list[Ended], list[int]]:
     """
     SIGTERM to everything below this process, SIGKILL after ``grace_s``, until nothing is left.
+
+    ``told``: who was sent SIGTERM before, and is not again; those of them that handle it have until ``told_until``
+    (monotonic seconds), or until ``is_urgent``.
 
     Returns (what ended; what even SIGKILL did not end within ``limit_s``). Blocks.
     """
@@ -84,8 +132,10 @@ def end_all(grace_s: float, limit_s: float = 5.0) -> tuple[list[Ended], list[int
         return ended, []
     deadline = time.monotonic() + grace_s
     if grace_s > 0:
-        signal_all(signal.SIGTERM)
+        signal_all(signal.SIGTERM, told)
         ended += _reap_until(deadline)
+        while told_until and time.monotonic() < told_until and _any_saves(told) and not is_urgent():
+            ended += _reap_until(min(told_until, time.monotonic() + _LOOK_S))
     deadline = time.monotonic() + limit_s
     while has_any() and time.monotonic() < deadline:
         # Again and again: a process may have forked between the look and the signal.

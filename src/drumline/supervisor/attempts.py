@@ -3,6 +3,7 @@ Whether a job that failed is started again: all its ranks, with the numbers that
 
 It is not when that cannot help: the same exception at the same place twice in a row, or three attempts that left
 neither a new checkpoint nor a metric. Exit code 93 then tells whoever requeues jobs to leave it.
+A preemption is no failure: the job is started again however often that happens, and nothing is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 NO_USE_CODE = 93
 """Do not start it again. Source: NVIDIA's resiliency extension has this code for attempts without progress."""
+
+PREEMPTIONS = ("preemption", "node preemption")
+"""Kinds of ends (``policy.Finish``)."""
 
 MOST_WITHOUT_PROGRESS = 3
 _MOST_FILES = 20_000
@@ -40,11 +44,15 @@ class Attempts:
         self._restart_on = restart_on
         self._before: tuple[Any, ...] | None = None
         self._without_progress = 0
+        self._failures = 0
         self.number = 0
         """Of the attempt that runs, from 0."""
 
     def after(self, end: Finish, *, progressed: bool) -> Decision:
         """``progressed``: whether the attempt left anything new."""
+        if end.kind in PREEMPTIONS:
+            self.number += 1
+            return Decision(True, end)
         place = _place_of(end)
         alike = place is not None and place == self._before
         self._before = place
@@ -56,8 +64,9 @@ class Attempts:
         if self._without_progress >= MOST_WITHOUT_PROGRESS:
             why = f"the last {MOST_WITHOUT_PROGRESS} left neither a new checkpoint nor a metric"
             return Decision(False, self._no_use(end, why))
-        if self.number >= self._max_restarts:
+        if self._failures >= self._max_restarts:
             return Decision(False, self._counted(end))
+        self._failures += 1
         self.number += 1
         return Decision(True, end)
 
@@ -67,7 +76,14 @@ class Attempts:
     def _counted(self, end: Finish) -> Finish:
         if not self.number:
             return end
-        return end._replace(reason=f"{end.reason} (attempt {self.number + 1} of {self._max_restarts + 1})")
+        preemptions = self.number - self._failures
+        most = f" of {self._max_restarts + 1}" if self._max_restarts else ""
+        text = f"attempt {self._failures + 1}{most}" if self._failures or most else ""
+        if preemptions:
+            text += (
+                f"{', ' if text else ''}preempted {'once' if preemptions == 1 else f'{preemptions} times'}"
+            )
+        return end._replace(reason=f"{end.reason} ({text})")
 
     def _no_use(self, end: Finish, why: str) -> Finish:
         reason = f"{end.reason} (attempt {self.number + 1}; no other follows, for {why})"

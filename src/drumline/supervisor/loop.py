@@ -80,6 +80,7 @@ class Loop:
         self._wake = wake
         self._canceled = canceled
         self._cancel_seen: p.Canceled | None = None
+        self._preempt_seen = False
         self._secret = os.urandom(32).hex()
         self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
         labels = {rank: member.label for rank, member in members.items()}
@@ -109,6 +110,7 @@ class Loop:
         while self._end is None:
             ready = [descriptor for descriptor, _ in self._poller.poll(self._patience() * 1000)]
             self._look_for_cancel()
+            self._look_for_preemption()
             self._looks.look_for_request()
             for descriptor in ready:
                 self._hear(descriptor)
@@ -142,6 +144,18 @@ class Loop:
         self._cancel_seen = request
         self._record(e.CancelRequested(time.time(), request.by, request.at_once))
         self._happen(request)
+
+    def _look_for_preemption(self) -> None:
+        request = self._folder.read_json(self._folder.preempt) or {}
+        if request.get("attempt") != self._attempt or self._preempt_seen:
+            return
+        self._preempt_seen = True
+        node = request.get("node")
+        self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
+
+    def _preempt(self, by: str, node: int | None) -> None:
+        self._record(e.Preempted(time.time(), by, node))
+        self._happen(p.Preempted(by, node))
 
     def _hear(self, descriptor: int) -> None:
         if descriptor == self._agents.server.fileno():
@@ -244,6 +258,9 @@ class Loop:
 
     def _on_emptied(self, node: int, message: dict[str, Any]) -> None:
         self._happen(p.Emptied(node, tuple(message["survivors"])))
+
+    def _on_preempted(self, node: int, message: dict[str, Any]) -> None:
+        self._preempt(message["by"], node)
 
     def _on_leaving(self, node: int, message: dict[str, Any]) -> None:
         self._lose(node, "left: " + message["reason"])
@@ -385,7 +402,7 @@ class Loop:
     def _do_terminate(self, instruction: p.Terminate) -> None:
         self._looks.end()
         for node in instruction.nodes:
-            self._agents.send(node, "terminate")
+            self._agents.send(node, "terminate", grace_s=self._plan.grace_s)
         self._record(e.JobStopping(time.time(), instruction.reason))
 
     def _do_kill(self, instruction: p.Kill) -> None:

@@ -86,25 +86,27 @@ def _run(folder: RunFolder, wake: int) -> p.Finish:
     plan = Plan.read(folder.plan)
     nodes = engine(plan.engine).nodes(plan, folder)
 
-    def canceled() -> p.Canceled | None:
-        return _cancel_request(folder)
-
     try:
-        granted = nodes.wait(
-            lambda reason: folder.append(e.JobWaiting(time.time(), reason)),
-            lambda: canceled() is not None,
-            wake,
-        )
-        request = canceled()
-        if request is not None or not granted:
-            by = request.by if request else "its supervisor"
-            folder.append(e.CancelRequested(time.time(), by))
-            return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} before it started")
-        return _run_on(nodes, folder, plan, wake)
+        return _wait(nodes, folder, wake, "before it started") or _run_on(nodes, folder, plan, wake)
     finally:
         # What a killed agent left was adopted by this process; it goes before the cores are anybody else's.
         descendants.end_all(0.0)
         _quietly(nodes.release)
+
+
+def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | None:
+    """Until the nodes are there: None. Else how the job ended."""
+    granted = nodes.wait(
+        lambda reason: folder.append(e.JobWaiting(time.time(), reason)),
+        lambda: _cancel_request(folder) is not None,
+        wake,
+    )
+    request = _cancel_request(folder)
+    if request is None and granted:
+        return None
+    by = request.by if request else "its supervisor"
+    folder.append(e.CancelRequested(time.time(), by))
+    return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} {when}")
 
 
 def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
@@ -123,18 +125,17 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
 def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     """One attempt after the other, while that can help."""
     attempts = Attempts(plan.max_restarts, plan.restart_on)
-    deadline: float | None = None
+    left_s = plan.timeout_s
     places = [folder.outputs, *plan.folders, *_quietly_listed(lambda: mlflow_files.metrics_of(plan))]
     while True:
         number = attempts.number
-        left_s = plan.timeout_s if deadline is None else max(0.0, deadline - time.monotonic())
         before = left_in(places) if plan.max_restarts else frozenset()
         loop = Loop(
             folder, plan, nodes, wake, lambda: _cancel_request(folder), attempt=number, timeout_s=left_s
         )
         end = loop.run()
-        if deadline is None and plan.timeout_s is not None and loop.ranks_started is not None:
-            deadline = loop.ranks_started + plan.timeout_s
+        if left_s is not None and loop.ranks_started is not None:
+            left_s = max(0.0, left_s - (time.monotonic() - loop.ranks_started))
         progressed = bool(plan.max_restarts) and left_in(places) != before
         decision = attempts.after(end, progressed=progressed)
         if not decision.again:
@@ -145,10 +146,16 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
         # What a killed agent left was adopted by this process.
         descendants.end_all(0.0)
         event = e.AttemptEnded(
-            time.time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict
+            time.time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
         )
         folder.append(event)
         _put_logs_aside(folder, plan, number)
+        if end.kind == "preemption":
+            # Others in line go first. What one node had is still this job's, for the one that replaces it.
+            _quietly(nodes.release)
+            canceled = _wait(nodes, folder, wake, "after it was preempted")
+            if canceled:
+                return canceled
         folder.append(e.JobStarting(time.time()))
 
 

@@ -43,6 +43,7 @@ LAUNCHER_END_S = 5.0
 """For a launcher to end after its ranks."""
 
 CANCELED_CODE = 130
+PREEMPTED_CODE = 143
 TIMEOUT_CODE = 124
 NODE_LOST_CODE = 1
 HUNG_CODE = 1
@@ -118,6 +119,13 @@ class Canceled(NamedTuple):
     at_once: bool
 
 
+class Preempted(NamedTuple):
+    """``node`` None: all nodes are taken away. ``by`` completes "preempted by ..."."""
+
+    by: str
+    node: int | None = None
+
+
 class Hung(NamedTuple):
     """No rank goes on; ``reason`` says where they are."""
 
@@ -145,6 +153,7 @@ Happening = (
     | LauncherEnded
     | Emptied
     | Canceled
+    | Preempted
     | Hung
     | WentOn
     | Elapsed
@@ -197,7 +206,10 @@ class Finish(NamedTuple):
     node: int | None = None
     verdict: dict[str, Any] | None = None
     kind: str = "failure"
-    """What failed: ``failure`` (a rank, or what starts them), ``node`` (an agent was lost), ``hang``."""
+    """
+    What failed: ``failure`` (a rank, or what starts them), ``node`` (an agent was lost), ``hang``; or ``preemption``
+    (of the job) and ``node preemption``, which are no failures.
+    """
 
 
 Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Empty | SetTimer | Finish
@@ -375,11 +387,21 @@ class Policy:
     def _on_canceled(self, event: Canceled) -> list[Instruction]:
         if self._phase == "stopping" and event.at_once:
             return self._kill()
+        if self._phase == "emptying" and event.at_once:
+            return [Kill(tuple(sorted(self._nodes)))]
         if self._phase in ("stopping", "emptying") or self._end is not None:
             return []
         self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
         stop = self._stop(f"canceled by {event.by}")
         return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
+
+    def _on_preempted(self, event: Preempted) -> list[Instruction]:
+        if self._phase in ("stopping", "emptying") or self._end is not None:
+            return []
+        of_node = event.node is not None
+        reason = f"{f'node {event.node} was ' if of_node else ''}preempted by {event.by}"
+        kind = "node preemption" if of_node else "preemption"
+        return self._fail(Finish(status.FAILED, PREEMPTED_CODE, reason, node=event.node, kind=kind))
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
@@ -479,15 +501,20 @@ class Policy:
 
     def _empty_when_still(self) -> list[Instruction]:
         if self._phase == "stopping":
-            return [] if self._ranks_left(self._nodes) else self._empty(LEFTOVER_GRACE_S)
+            # What a shell started has the rest of the grace; its agent knows.
+            rest_s = self._grace_s
+            return [] if self._ranks_left(self._nodes) else self._empty(LEFTOVER_GRACE_S, rest_s)
         return self._over() if self._nodes <= self._answered else []
 
-    def _empty(self, grace_s: float) -> list[Instruction]:
+    def _empty(self, grace_s: float, rest_s: float = 0.0) -> list[Instruction]:
         self._phase, self._answered = "emptying", set()
         if not self._nodes:
             return self._over()
         grace_s = min(grace_s, self._grace_s)
-        return [Empty(tuple(sorted(self._nodes)), grace_s), SetTimer("empty", grace_s + EMPTY_TIMEOUT_S)]
+        return [
+            Empty(tuple(sorted(self._nodes)), grace_s),
+            SetTimer("empty", max(grace_s, rest_s) + EMPTY_TIMEOUT_S),
+        ]
 
     def _over(self) -> list[Instruction]:
         self._phase = "over"

@@ -83,7 +83,7 @@ def test_attempts_that_ended_between_two_looks_are_read_too(path):
         path.rename(folder / path.name)
 
     append(path, b"zero\n")
-    log = _Log(str(path), "0", 0, is_replaced=True)
+    log = _Log(str(path), "0", 0)
     assert texts(log.read()) == [b"zero"]
     append(path, b"end of zero")
     put_aside(0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -195,7 +196,7 @@ def test_an_exception_that_was_expected_explains_no_other_end(rank, after, code)
     ],
 )
 def test_of_a_shell_the_last_command_counts(rank, command, code, kind):
-    done = rank(RAISE, command=["bash", "-c", command.replace("python", sys.executable)])
+    done = rank(RAISE, command=["bash", "-c", command.replace("python", shlex.quote(sys.executable))])
     assert (done.returncode, (done.failure or {}).get("type")) == (code, kind)
 
 

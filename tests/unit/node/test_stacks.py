@@ -1,6 +1,7 @@
 """Where processes are: real ones, with and without the hook."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -94,7 +95,9 @@ def test_a_thread_of_its_that_waits_for_a_lock_answers_for_it(rank, tmp_path):
 
 
 def test_a_python_below_a_shell_is_found(rank, tmp_path):
-    process = rank(WAIT.format(wait="time.sleep(100)"), ["bash", "-c", f"{sys.executable} train.py; true"])
+    process = rank(
+        WAIT.format(wait="time.sleep(100)"), ["bash", "-c", f"{shlex.quote(sys.executable)} train.py; true"]
+    )
     assert wait_for(process, tmp_path)["pid"] != process.pid
 
 
@@ -153,7 +156,7 @@ def test_a_thread_of_a_library_does_not_hide_what_the_program_waits_for(rank, tm
 def test_few_descriptors_are_enough(rank, tmp_path):
     text = WAIT.format(wait="time.sleep(100)")
     (tmp_path / "train.py").write_text(text)
-    process = rank(text, ["bash", "-c", f"ulimit -n 64; exec {sys.executable} train.py"])
+    process = rank(text, ["bash", "-c", f"ulimit -n 64; exec {shlex.quote(sys.executable)} train.py"])
     wait_for(process, tmp_path)
 
 
@@ -234,5 +237,7 @@ def test_a_process_that_is_gone_is_no_error(tmp_path):
 
 
 def test_cpu_time_counts_what_it_started(rank):
-    process = rank(WAIT.format(wait="while True: pass"), ["bash", "-c", f"{sys.executable} train.py; true"])
+    process = rank(
+        WAIT.format(wait="while True: pass"), ["bash", "-c", f"{shlex.quote(sys.executable)} train.py; true"]
+    )
     wait_until(lambda: stacks.used(process.pid).cpu_s > 0.2, 30.0, "some CPU time")

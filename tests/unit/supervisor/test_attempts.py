@@ -102,3 +102,23 @@ def test_what_an_attempt_left_is_told_by_name_size_and_time(tmp_path):
     assert first != before
     os.utime(tmp_path / "model.pt", (1, 1))
     assert left_in([str(tmp_path)]) != first
+
+
+def test_a_preemption_is_never_the_last_attempt_and_never_counted():
+    attempts = Attempts(1, ["node"])
+    preempted = Finish(status.FAILED, 143, "preempted by ada", kind="preemption")
+    decided = run(attempts, *[preempted] * 9, progressed=False)
+    assert all(one.again for one in decided)
+    assert attempts.number == 9
+    lost = failed(kind="node", error="")
+    decided = run(attempts, lost, preempted, lost)
+    assert [one.again for one in decided] == [True, True, False]
+    assert decided[-1].end.reason == "rank 0 failed at 7 (attempt 2 of 2, preempted 10 times)"
+
+
+def test_of_a_job_without_restarts_it_says_how_often_it_was_preempted():
+    attempts = Attempts(0)
+    preempted = Finish(status.FAILED, 143, "node 1 was preempted by ada", kind="node preemption")
+    done = Finish(status.COMPLETED, 0, "all ended")
+    decided = run(attempts, preempted, done)
+    assert decided[-1].end.reason == "all ended (preempted once)"

@@ -1,0 +1,40 @@
+"""
+Submit the job of job.yml from Python.
+
+A script for azure-ai-ml in which only the imports and the credential differ: there, `MLClient` and its companions
+come from `azure.ai.ml`, and the credential is `DefaultAzureCredential()`.
+"""
+
+from pathlib import Path
+
+from drumline import Input, MLClient, command
+
+here = Path(__file__).resolve().parent
+
+ml_client = MLClient(
+    credential=None,
+    subscription_id="local",
+    resource_group_name="local",
+    workspace_name="local",
+)
+
+job = command(
+    display_name="checkpointing",
+    experiment_name="digits",
+    code=str(here / "src"),
+    command=(
+        "python train.py --data ${{inputs.digits}} --epochs ${{inputs.epochs}} --pause ${{inputs.pause}}"
+    ),
+    inputs={
+        "digits": Input(type="uri_file", path=str(here.parent / "digits-ddp" / "data" / "digits.csv")),
+        "epochs": 20,
+        "pause": 0.02,
+    },
+    compute="local",
+    distribution={"type": "pytorch", "process_count_per_instance": 2},
+    instance_count=2,
+)
+
+returned_job = ml_client.create_or_update(job)
+ml_client.jobs.stream(returned_job.name)
+print(f"{returned_job.name}: {ml_client.jobs.get(returned_job.name).status}")

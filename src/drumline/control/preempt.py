@@ -1,0 +1,31 @@
+"""Taking a running job's nodes away, with notice: it saves what it has, and is started again."""
+
+from __future__ import annotations
+
+import json
+
+from drumline.contract.errors import UsageError
+from drumline.contract.user import user
+from drumline.control import jobs
+from drumline.control.cancel import wake
+from drumline.control.follow import plan_of
+
+
+def preempt(name: str, node: int | None = None) -> int:
+    """
+    Ask for it and return the number of the attempt that ends so. ``node``: None takes all nodes away.
+
+    Raises NotFoundError; UsageError for a job whose ranks do not run, and for a node that it has not.
+    """
+    folder = jobs.folder_of(name)
+    outcome = jobs.outcome_of(folder)
+    if outcome.is_final or not outcome.ranks:
+        raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
+    nodes = len(plan_of(folder).nodes)
+    if node is not None and not 0 <= node < nodes:
+        has = "node 0" if nodes == 1 else f"nodes 0 to {nodes - 1}"
+        raise UsageError(f"--node: there is no node {node}", f"job {name} has {has}")
+    attempt = len(outcome.attempts)
+    folder.write(folder.preempt, json.dumps({"by": user(), "node": node, "attempt": attempt}))
+    wake(folder)
+    return attempt

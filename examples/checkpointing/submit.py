@@ -30,6 +30,7 @@ job = command(
         "epochs": 20,
         "pause": 0.02,
     },
+    environment_variables={"TORCH_CPP_LOG_LEVEL": "ERROR"},
     compute="local",
     distribution={"type": "pytorch", "process_count_per_instance": 2},
     instance_count=2,

@@ -51,13 +51,18 @@ def script(tmp_path):
     return functools.partial(write_script, tmp_path)
 
 
-def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wished(cli, script):
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wished(cli, script, recorded):
     drumline = {"hang_after": 10, "hang_action": "end", "grace": 1}
-    done = cli("job", "create", "-f", script(MISSING_COLLECTIVE, drumline=drumline), "--stream")
+    variables = {"TORCH_FR_BUFFER_SIZE": "100"} if recorded else {}
+    path = script(MISSING_COLLECTIVE, drumline=drumline, environment_variables=variables)
+    done = cli("job", "create", "-f", path, "--stream")
     assert done.rc == 1
+    numbers = ("seq 4, ", ", its last collective was all_reduce, seq 3") if recorded else ("", "")
     where = (
-        "no rank has printed anything or gone on for 10 s: ranks 0-1 and 3 wait in all_reduce (train.py:14, in step); "
-        "rank 2 is in load_batch (train.py:9)"
+        "no rank has printed anything or gone on for 10 s: "
+        f"ranks 0-1 and 3 wait in all_reduce ({numbers[0]}train.py:14, in step); "
+        f"rank 2 is in load_batch (train.py:9){numbers[1]}"
     )
     assert jobs.describe("job")["reason"] == f"it hung: {where}"
     assert f": it hung: {where}\n" in done.out

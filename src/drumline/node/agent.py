@@ -187,7 +187,10 @@ class Agent:
     def _do_look(self, message: dict[str, Any]) -> None:
         """What each rank has done so far, and where it is, if that is wanted."""
         pids = {rank: pid for pid, rank in self._ranks.items()}
-        found = stacks.of(pids, self._start["cwd"], self._path()) if message["stacks"] and pids else {}
+        found = {}
+        if message["stacks"] and pids:
+            notes = {rank: self._notes_of(rank) for rank in pids}
+            found = stacks.of(pids, self._start["cwd"], self._path(), notes)
         ranks = [
             {
                 "rank": rank,

@@ -18,7 +18,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.node import descendants, failures, kernel
+from drumline.node import collectives, descendants, failures, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,13 +64,16 @@ def used(pid: int) -> Used:
     return Used(sum(map(_cpu_s, tree)), sum(map(_io_bytes, tree)))
 
 
-def of(ranks: Mapping[int, int], cwd: str, path: str) -> dict[int, list[dict[str, Any]]]:
+def of(
+    ranks: Mapping[int, int], cwd: str, path: str, notes: Mapping[int, str]
+) -> dict[int, list[dict[str, Any]]]:
     """
     For each rank the processes that tell where it is, as pid, name, state, waits_in, frames (file, line, function; the
-    innermost first; empty when there is no Python or it did not answer), threads.
+    innermost first; empty when there is no Python or it did not answer), threads, collective (``collectives.of``; None
+    where that is not known).
 
-    ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. Blocks, for some seconds
-    at most.
+    ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. ``notes``: the file of each
+    rank's. Blocks, for some seconds at most.
     """
     trees = {rank: [pid, *descendants.of(pid)] for rank, pid in ranks.items()}
     answering = {rank: [pid for pid in tree if _answers(pid)] for rank, tree in trees.items()}
@@ -85,11 +88,15 @@ def of(ranks: Mapping[int, int], cwd: str, path: str) -> dict[int, list[dict[str
     first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
     silent = [pid for pid in first.values() if not dumps.get(pid)]
     spied = _spy(silent, path)
-    found = {}
-    for rank in trees:
-        shown = below.get(rank) or [first[rank]]
-        found[rank] = [_process(pid, dumps.get(pid, ""), spied.get(pid), cwd) for pid in shown]
-    return found
+    shown = {rank: below.get(rank) or [first[rank]] for rank in trees}
+    asked = collectives.of((notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids)
+    return {
+        rank: [
+            {**_process(pid, dumps.get(pid, ""), spied.get(pid), cwd), "collective": asked.get(pid)}
+            for pid in pids
+        ]
+        for rank, pids in shown.items()
+    }
 
 
 def _process(pid: int, dump: str, spied: list[list[Any]] | None, cwd: str) -> dict[str, Any]:

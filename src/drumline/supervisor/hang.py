@@ -109,8 +109,21 @@ class Watch:
 
 def places_of(processes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Where a rank is, by the Python frames of its processes; none where none are known."""
-    places = (_place(process["frames"]) for process in processes)
+    places = (_with_collective(_place(process["frames"]), process.get("collective")) for process in processes)
     return list(dict.fromkeys(place for place in places if place))
+
+
+def _with_collective(place: str, collective: Mapping[str, Any] | None) -> str:
+    """With the number of the collective, where PyTorch's flight recorder knows it."""
+    if not collective or not place:
+        return place
+    seq = f"seq {collective['seq']}" + (f" of {collective['group']}" if collective["group"] else "")
+    if not collective["is_waiting"]:
+        return f"{place}, its last collective was {collective['name']}, {seq}"
+    if place.startswith("wait in "):
+        what, _, where = place.partition(" (")
+        return f"{what} ({seq}, {where}"
+    return f"{place}, waiting in {collective['name']}, {seq}"
 
 
 def _place(frames: list[list[Any]]) -> str:

@@ -48,7 +48,7 @@ def rank(tmp_path):
 
 
 def where(process, tmp_path, path=""):
-    return stacks.of({0: process.pid}, str(tmp_path), path)[0]
+    return stacks.of({0: process.pid}, str(tmp_path), path, {0: str(tmp_path / "notes")})[0]
 
 
 def wait_for(process, tmp_path, place=THERE):
@@ -113,7 +113,7 @@ def test_sixteen_are_asked_at_once(rank, tmp_path):
     processes = {number: rank(WAIT.format(wait="time.sleep(100)")).pid for number in range(16)}
 
     def all_answer():
-        found = stacks.of(processes, str(tmp_path), "")
+        found = stacks.of(processes, str(tmp_path), "", {})
         return all(found[number][0]["frames"] for number in range(16))
 
     wait_until(all_answer, 20.0, "all to have run for a moment")
@@ -232,7 +232,7 @@ def test_a_stopped_process_is_shown_as_stopped_and_in_time(rank, tmp_path):
 def test_a_process_that_is_gone_is_no_error(tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
-    (found,) = stacks.of({0: gone.pid}, str(tmp_path), "")[0]
+    (found,) = stacks.of({0: gone.pid}, str(tmp_path), "", {0: str(tmp_path / "notes")})[0]
     assert found["frames"] == []
 
 
@@ -241,3 +241,54 @@ def test_cpu_time_counts_what_it_started(rank):
         WAIT.format(wait="while True: pass"), ["bash", "-c", f"{shlex.quote(sys.executable)} train.py; true"]
     )
     wait_until(lambda: stacks.used(process.pid).cpu_s > 0.2, 30.0, "some CPU time")
+
+
+RECORDER = """
+import json, sys, time, types
+
+def entry(number, name, group="default_pg", retired=True, is_p2p=False):
+    return {
+        "record_id": number, "collective_seq_id": number, "profiling_name": name,
+        "process_group": ["0", group], "retired": retired, "is_p2p": is_p2p,
+    }
+
+def dump():
+    return ENTRIES
+
+sys.modules["torch._C"] = torch = types.ModuleType("torch._C")
+torch._distributed_c10d = types.SimpleNamespace(_dump_fr_trace_json=dump)
+print("there", flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize(
+    ("entries", "collective"),
+    [
+        (
+            "[entry(1, 'gloo:broadcast'), entry(2, 'gloo:all_reduce')]",
+            {"name": "all_reduce", "seq": 2, "group": "", "is_waiting": False},
+        ),
+        (
+            "[entry(3, 'nccl:all_gather', 'tensor', False), entry(2, 'x:all_reduce', 'tensor', False)]",
+            {"name": "all_reduce", "seq": 2, "group": "tensor", "is_waiting": True},
+        ),
+        ("[entry(1, 'gloo:send', is_p2p=True)]", None),
+        ("[]", None),
+        ("[{}]", None),
+    ],
+)
+def test_the_collective_is_that_of_pytorchs_flight_recorder(rank, tmp_path, monkeypatch, entries, collective):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
+    text = RECORDER.replace("ENTRIES", f'json.dumps({{"entries": {entries}}}).encode()')
+    process = rank(text)
+    for _ in range(2):
+        assert where(process, tmp_path)[0]["collective"] == collective
+    assert not list(tmp_path.glob("*.record"))
+
+
+@pytest.mark.parametrize("text", ["import sys, time\nprint('there', flush=True)\ntime.sleep(100)"])
+@pytest.mark.parametrize("size", ["", "0", "100"])
+def test_without_pytorch_or_its_recorder_no_collective_is_known(rank, tmp_path, monkeypatch, text, size):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", size)
+    assert where(rank(text), tmp_path)[0]["collective"] is None

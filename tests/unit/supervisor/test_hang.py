@@ -14,10 +14,9 @@ ALL_REDUCE = [
 LOAD = [["data.py", 31, "load_batch"], ["train.py", 208, "step"]]
 
 
-def at(frames, state="S", waits_in="0"):
-    return [
-        {"pid": 7, "name": "python", "state": state, "waits_in": waits_in, "frames": frames, "threads": 1}
-    ]
+def at(frames, state="S", waits_in="0", collective=None):
+    known = {"pid": 7, "name": "python", "state": state, "waits_in": waits_in, "frames": frames, "threads": 1}
+    return [{**known, "collective": collective}]
 
 
 def hangs_at(watch, looks, ranks=2):
@@ -135,3 +134,18 @@ def test_when_nobody_answers_that_is_said():
 def test_a_rank_of_several_processes_is_at_several_places():
     workers = at([["train.py", 3, "alpha"]]) + at([["train.py", 6, "beta"]]) + at([["train.py", 3, "alpha"]])
     assert said({0: workers}) == "rank 0 is in alpha (train.py:3), in beta (train.py:6)"
+
+
+def test_collectives_have_their_number_where_the_recorder_knows_it():
+    waits = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}
+    stacks = {rank: at(ALL_REDUCE, collective=waits) for rank in range(3)}
+    stacks[3] = at(
+        LOAD, collective={"name": "all_gather", "seq": 4811, "group": "tensor", "is_waiting": False}
+    )
+    stacks[4] = at(LOAD, collective={**waits, "seq": 4810})
+    labels = {rank: str(rank) for rank in stacks}
+    assert explain(stacks, labels, Watch(10), 0.0) == (
+        "ranks 0-2 wait in all_reduce (seq 4812, train.py:210, in step); "
+        "rank 3 is in load_batch (data.py:31), its last collective was all_gather, seq 4811 of tensor; "
+        "rank 4 is in load_batch (data.py:31), waiting in all_reduce, seq 4810"
+    )

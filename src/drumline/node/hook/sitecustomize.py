@@ -9,7 +9,8 @@ An uncaught exception becomes one line of JSON, appended to the file named in ``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
 A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
-memory that the agent reads (``node/stacks.py``).
+memory that the agent reads (``node/stacks.py``). Where the job uses PyTorch's flight recorder, a thread waits to be
+asked for its record (``node/collectives.py``).
 """
 
 from __future__ import annotations
@@ -147,6 +148,8 @@ def _start(path: str) -> None:
             faulthandler.enable()
     except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
         pass
+    if os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0"):
+        _answer_with_record(path)
     stacks = _Stacks()
     stacks.answer()
     try:
@@ -186,6 +189,34 @@ def _answer_with_stacks() -> int:
     fcntl(memory, F_SETFL, os.O_APPEND)
     faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=False)
     return memory
+
+
+def _answer_with_record(path: str) -> None:
+    try:
+        from _thread import start_new_thread
+
+        pipe = "%s.%d.ask" % (path, os.getpid())
+        os.mkfifo(pipe, 0o600)
+        start_new_thread(_record, (os.open(pipe, os.O_RDWR | os.O_CLOEXEC), path, os.getpid()))
+    except (ImportError, OSError, RuntimeError):
+        pass
+
+
+def _record(asked: int, path: str, pid: int) -> None:
+    """What the recorder of PyTorch knows, each time that a byte comes."""
+    try:
+        while os.read(asked, 64):
+            torch = sys.modules.get("torch._C")
+            dump = getattr(getattr(torch, "_distributed_c10d", None), "_dump_fr_trace_json", None)
+            record = b"" if dump is None else dump()
+            partial = "%s.%d.partial" % (path, pid)
+            with open(
+                os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
+            ) as file:
+                file.write(record.encode() if isinstance(record, str) else record)
+            os.rename(partial, "%s.%d.record" % (path, pid))
+    except Exception:
+        pass
 
 
 def _run_the_other() -> None:

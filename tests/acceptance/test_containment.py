@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from waiting import wait_until
 
 from drumline.contract import identity
+from drumline.node import cgroups
 
 NASTY = Path(__file__).parent.parent / "jobs" / "nasty.py"
 PROCESSES_OF_A_RANK = 5
@@ -74,11 +76,37 @@ def is_pending(pid, number):
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-def leave_only_daemons(job, count):
+with_both = pytest.mark.parametrize("containment", ["cgroup", "subreaper"], indirect=True)
+
+
+@pytest.fixture
+def containment(request, monkeypatch):
+    """What holds the job together; a control group where this machine lets us have one."""
+    if request.param == "subreaper":
+        monkeypatch.setenv("DRUMLINE_CGROUP", "0")
+    elif not can_have_a_cgroup():
+        pytest.skip("no control group can be made here: that needs root, or a group that is this user's")
+    return request.param
+
+
+def can_have_a_cgroup():
+    name = f"drumline-{uuid.uuid4().hex[:8]}-n0"
+    program = f"from drumline.node import cgroups; print(cgroups.join(cgroups.place_for({name!r})))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    cgroups.end(cgroups.place_for(name))
+    return done.stdout == "True\n"
+
+
+def leave_only_daemons(job, count, containment):
     """
-    Where supervisor and agent are both killed, a daemon that cleared its environment is found by nobody: one a rank.
-    docs/running.md says so. They are ended here.
+    Where supervisor and agent are both killed, a daemon that cleared its environment is found by its control group
+    alone: one a rank. docs/running.md says so. They are ended here.
     """
+    if containment == "cgroup":
+        wait_until(
+            lambda: not carrying(job.token), GONE_S, "everything gone, daemons without an environment too"
+        )
+        return
     wait_until(
         lambda: len(carrying(job.token)) <= count, GONE_S, "all but the daemons without an environment"
     )
@@ -125,7 +153,8 @@ def test_an_agent_that_is_told_to_end_twice_does_so_at_once(cli, tmp_path):
     assert ended["attempts"][0]["reason"] == "node 1 was preempted by a SIGTERM to its agent"
 
 
-def test_a_killed_supervisor_ends_the_job(cli, tmp_path):
+@with_both
+def test_a_killed_supervisor_ends_the_job(cli, tmp_path, containment):
     job = Job(cli, tmp_path)
     os.kill(job.show()["processes"]["supervisor"], signal.SIGKILL)
     # Nobody looks at the job: its agents end it by themselves.
@@ -142,7 +171,8 @@ def test_a_supervisor_asked_to_end_cancels_the_job(cli, tmp_path):
     assert (ended["status"], ended["reason"]) == ("Canceled", "canceled by a SIGTERM to its supervisor")
 
 
-def test_all_agents_killed_at_once(cli, tmp_path):
+@with_both
+def test_all_agents_killed_at_once(cli, tmp_path, containment):
     job = Job(cli, tmp_path)
     for pid in job.show()["processes"]["agents"]:
         os.kill(pid, signal.SIGKILL)
@@ -174,6 +204,21 @@ def test_a_rank_that_stops_does_not_outlive_a_cancel(cli, tmp_path):
     assert job.ended()["status"] == "Canceled"
 
 
+@with_both
+def test_what_holds_it_together_is_shown_and_goes_with_the_job(cli, tmp_path, containment):
+    job = Job(cli, tmp_path)
+    assert job.show()["containment"] == containment
+    groups = [Path(line) for line in (job.folder / "scratch").read_text().splitlines() if "cgroup" in line]
+    assert [group.exists() for group in groups] == [True] * (2 if containment == "cgroup" else 0)
+    for rank in job.show()["processes"]["ranks"]:
+        assert all(str(rank["pid"]) not in (group / "cgroup.procs").read_text() for group in groups) == (
+            containment == "subreaper"
+        )
+    cli("job", "cancel", "-n", job.name)
+    job.ended()
+    assert not any(group.exists() for group in groups)
+
+
 def test_the_scratch_folders_go_with_the_job(cli, tmp_path):
     print_it = "import os, tempfile; print(tempfile.mkstemp()[1])"
     done = cli("run", "--nodes", "2", "--no-prefix", "--", sys.executable, "-c", print_it)
@@ -190,7 +235,8 @@ def test_the_terminal_status_never_changes_again(cli, tmp_path):
     assert job.show() == before
 
 
-def test_what_everybody_left_is_ended_by_whoever_looks_next(cli, tmp_path):
+@with_both
+def test_what_everybody_left_is_ended_by_whoever_looks_next(cli, tmp_path, containment):
     """Supervisor and agents killed at once: ranks die with their agents, the rest is found by its marker."""
     job = Job(cli, tmp_path)
     scratch = [Path(line) for line in (job.folder / "scratch").read_text().splitlines()]
@@ -198,7 +244,7 @@ def test_what_everybody_left_is_ended_by_whoever_looks_next(cli, tmp_path):
     for pid in (processes["supervisor"], *processes["agents"]):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: job.show()["status"] == "Failed", 10)
-    leave_only_daemons(job, 4)
+    leave_only_daemons(job, 4, containment)
     assert not any(path.exists() for path in scratch)
 
 
@@ -210,21 +256,51 @@ def test_a_stopped_agent_does_not_hold_up_a_cancel_for_ever(cli, tmp_path):
     assert job.ended()["status"] == "Canceled"
 
 
-def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli, tmp_path):
+@with_both
+def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli, tmp_path, containment):
     job = Job(cli, tmp_path)
     processes = job.show()["processes"]
     os.kill(processes["agents"][0], signal.SIGSTOP)
     os.kill(processes["supervisor"], signal.SIGKILL)
     wait_until(lambda: job.show()["status"] == "Failed", 10)
     wait_until(lambda: not identity.of(processes["agents"][0]), GONE_S, "the stopped agent gone")
-    leave_only_daemons(job, 2)
+    leave_only_daemons(job, 2, containment)
 
 
-def test_the_next_job_in_line_clears_what_a_killed_supervisor_left(cli, tmp_path):
+@with_both
+def test_the_next_job_in_line_clears_what_a_killed_supervisor_left(cli, tmp_path, containment):
     """Nobody looks at the first job: its place in line tells that its supervisor is gone."""
     job = Job(cli, tmp_path)
     processes = job.show()["processes"]
     for pid in (processes["supervisor"], *processes["agents"]):
         os.kill(pid, signal.SIGKILL)
     assert cli("run", "--", "true").rc == 0
-    leave_only_daemons(job, 4)
+    leave_only_daemons(job, 4, containment)
+
+
+@pytest.fixture
+def freezer():
+    """A control group of version 1 in which processes can be frozen: those do not end by SIGKILL."""
+    path = Path("/sys/fs/cgroup/freezer", f"drumline-test-{uuid.uuid4().hex[:8]}")
+    try:
+        path.mkdir()
+    except OSError:
+        pytest.skip("there is no freezer here: that needs root and control groups of version 1")
+    yield path
+    (path / "freezer.state").write_text("THAWED")
+    wait_until(lambda: not (path / "cgroup.procs").read_text(), 10)
+    path.rmdir()
+
+
+def test_a_process_that_sigkill_does_not_end_is_named_with_its_state(cli, tmp_path, freezer):
+    job = Job(cli, tmp_path)
+    pid = job.show()["processes"]["ranks"][1]["pid"]
+    (freezer / "cgroup.procs").write_text(str(pid))
+    (freezer / "freezer.state").write_text("FROZEN")
+    wait_until(lambda: (freezer / "freezer.state").read_text().startswith("FROZEN"), 10)
+    cli("job", "cancel", "-n", job.name, "--at-once", timeout_s=60)
+    ended = job.show()
+    assert ended["status"] == "Canceled"
+    assert re.search(rf"; even SIGKILL did not end process {pid} \(python\S*, state D", ended["reason"]), (
+        ended["reason"]
+    )

@@ -38,13 +38,17 @@ class JobStarting(NamedTuple):
 
 
 class AgentJoined(NamedTuple):
-    """``who``: its identity, where it runs on the supervisor's machine."""
+    """
+    ``who``: its identity, where it runs on the supervisor's machine. ``containment``: what holds together all that its
+    ranks start: ``cgroup``, else ``subreaper``.
+    """
 
     time: float
     node: int
     pid: int
     address: str
     who: Optional[dict[str, Any]] = None
+    containment: str = "subreaper"
 
 
 class RankStarted(NamedTuple):

@@ -59,6 +59,8 @@ class Outcome:
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}
         """Node to the process id of its agent."""
+        self.containment = ""
+        """The weakest of its agents': as in AgentJoined; empty before there is one."""
 
     @property
     def is_final(self) -> bool:
@@ -93,6 +95,8 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.created, outcome.user = event.time, event.user
     elif isinstance(event, e.AgentJoined):
         outcome.agents[event.node] = event.pid
+        if outcome.containment in ("", "cgroup"):
+            outcome.containment = event.containment
     elif isinstance(event, e.RankStarted):
         outcome.started = outcome.started or event.time
         outcome.ranks[event.rank] = RankOutcome(event.rank, event.node, event.pid, event.time)

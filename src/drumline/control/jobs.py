@@ -166,6 +166,7 @@ def describe(name: str) -> dict[str, Any]:
             "Tracking": {"endpoint": mlflow_files.uri_of(home()), "type": "Tracking"},
         },
         "run_folder": folder.path,
+        "containment": outcome.containment or None,
         "ranks": [
             {
                 "rank": rank.rank,

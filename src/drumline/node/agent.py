@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
 from drumline.contract.folder import write_whole
-from drumline.node import descendants, failures, kernel, ports, processes, scratch, stacks, standin
+from drumline.node import cgroups, descendants, failures, kernel, ports, processes, scratch, stacks, standin
 from drumline.node.door import Door
 
 if TYPE_CHECKING:
@@ -66,13 +66,19 @@ _NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
 
 
 class Agent:
-    """``scratch``: this node's own folder for temporary files, removed at the end; empty for none."""
+    """
+    ``scratch``: this node's own folder for temporary files, removed at the end; empty for none. ``cgroup``: the control
+    group to be in, which whoever starts the agent removes; empty for none.
+    """
 
-    def __init__(self, peer: socket.socket, node: int, address: str, scratch: str = "") -> None:
+    def __init__(
+        self, peer: socket.socket, node: int, address: str, scratch: str = "", cgroup: str = ""
+    ) -> None:
         self._peer = peer
         self._node = node
         self._address = address
         self._scratch = scratch
+        self._cgroup = cgroup
         self._lines = channel.Lines()
         # Unlike poll, it tells in which order things happened, however late we look.
         self._poller = select.epoll()
@@ -102,12 +108,19 @@ class Agent:
     def run(self, secret: str) -> None:
         """Serve until told to leave, or until the supervisor is gone. Nothing of the node is left afterwards."""
         kernel.adopt_orphans()
+        containment = "cgroup" if cgroups.join(self._cgroup) else "subreaper"
         ended = _readable_on_sigterm()
         self._poller.register(ended, select.EPOLLIN)
         self._poller.register(self._peer, select.EPOLLIN)
         try:
             channel.send(
-                self._peer, "hello", secret=secret, node=self._node, pid=os.getpid(), address=self._address
+                self._peer,
+                "hello",
+                secret=secret,
+                node=self._node,
+                pid=os.getpid(),
+                address=self._address,
+                containment=containment,
             )
             while self._serve(ended):
                 pass
@@ -463,7 +476,7 @@ class Agent:
         for one in ended:
             self._tell_exit(one, at)
         self._remove_scratch()
-        channel.send(self._peer, "emptied", survivors=survivors)
+        channel.send(self._peer, "emptied", survivors=[stacks.state_of(pid) for pid in survivors])
 
     def _has_message(self) -> bool:
         return bool(select.select([self._peer], [], [], 0)[0])
@@ -525,9 +538,11 @@ def _readable_on_sigterm() -> int:
     return reader
 
 
-def serve(address: tuple[str, int], secret: str, node: int, own_address: str, scratch: str = "") -> None:
+def serve(
+    address: tuple[str, int], secret: str, node: int, own_address: str, scratch: str = "", cgroup: str = ""
+) -> None:
     """Connect to the supervisor and serve it. Raises OSError when it cannot be reached. Blocks until the job's end."""
     with socket.create_connection(address, timeout=30.0) as peer:
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Agent(peer, node, own_address, scratch).run(secret)
+        Agent(peer, node, own_address, scratch, cgroup).run(secret)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
-from drumline.node import scratch
+from drumline.node import cgroups, scratch
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -22,8 +22,13 @@ _LIMIT_S = 5.0
 
 def clear(folder: RunFolder) -> int:
     """End what is left of a run, and remove its scratch folders; how many processes there were. Blocks a few ms."""
+    paths = _scratch_of(folder)
     count = _end_agents(folder) + _end_marked(folder.path)
-    _remove_scratch(folder)
+    for path in paths:
+        if cgroups.is_one(path):
+            count += cgroups.end(path)
+        else:
+            scratch.remove(path)
     return count
 
 
@@ -53,17 +58,15 @@ def _end_marked(folder: str) -> int:
     return len(first)
 
 
-def _remove_scratch(folder: RunFolder) -> None:
-    """The nodes' folders for temporary files, where agents did not come to remove them."""
+def _scratch_of(folder: RunFolder) -> list[str]:
+    """The nodes' folders for temporary files and their control groups."""
     try:
         with open(folder.scratch, encoding="utf-8", errors="surrogateescape") as file:
             paths = file.read().splitlines()
     except OSError:
-        return
-    for path in paths:
-        # By its name too: the file is the user's, and could have been edited.
-        if re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)):
-            scratch.remove(path)
+        return []
+    # By their names too: the file is the user's, and could have been edited.
+    return [path for path in paths if re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path))]
 
 
 def _marked(marker: bytes) -> list[int]:

@@ -115,6 +115,12 @@ def _process(pid: int, dump: str, spied: list[list[Any]] | None, cwd: str) -> di
     }
 
 
+def state_of(pid: int) -> dict[str, Any]:
+    """pid, name, state, waits_in: as in ``of``."""
+    process = _process(pid, "", None, "")
+    return {name: process[name] for name in ("pid", "name", "state", "waits_in")}
+
+
 def _ask(pids: Iterable[int]) -> dict[int, str]:
     """What each writes when it is asked; one that does not in time is left out."""
     memories: dict[int, int] = {}

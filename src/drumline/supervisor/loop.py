@@ -207,7 +207,8 @@ class Loop:
         self._facts[f"gpus_{node}"] = self._nodes.gpus(node)
         self._ask_clock(node)
         who = identity.of(message["pid"]) if node in self._nodes.agents() else None
-        self._record(e.AgentJoined(time.time(), node, message["pid"], message["address"], who))
+        containment = message["containment"]
+        self._record(e.AgentJoined(time.time(), node, message["pid"], message["address"], who, containment))
         self._happen(p.Joined(node))
 
     def _ask_clock(self, node: int) -> None:

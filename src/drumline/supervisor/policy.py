@@ -111,7 +111,8 @@ class LauncherEnded(NamedTuple):
 
 class Emptied(NamedTuple):
     node: int
-    survivors: tuple[int, ...]
+    survivors: tuple[dict[str, Any], ...]
+    """What even SIGKILL did not end: pid, name, state, waits_in."""
 
 
 class Canceled(NamedTuple):
@@ -257,7 +258,7 @@ class Policy:
         """The first that was heard of."""
 
         self._end: Finish | None = None
-        self._survivors: list[int] = []
+        self._survivors: list[dict[str, Any]] = []
 
     def begin(self) -> list[Instruction]:
         return [SetTimer("join", JOIN_TIMEOUT_S)]
@@ -522,8 +523,7 @@ class Policy:
         end = self._failure() if self._end.rank is not None else self._end
         reason = end.reason
         if self._survivors:
-            left = ", ".join(str(pid) for pid in self._survivors)
-            reason += f"; even SIGKILL did not end process {left}"
+            reason += f"; even SIGKILL did not end {words.survivors(self._survivors)}"
         return [end._replace(reason=reason)]
 
     def _failure(self) -> Finish:

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.events import RankExited
 
@@ -79,6 +79,15 @@ def _where(found: dict[str, Any]) -> str:
 def _worker_killed(message: str, evidence: dict[str, Any]) -> str:
     """PyTorch's loader tells that one of its processes was killed, and not why."""
     return "; memory had run out" if "Killed" in message and evidence.get("memory_ran_out") else ""
+
+
+def survivors(processes: Sequence[Mapping[str, Any]]) -> str:
+    """``process 71 (python, state D in nfs_wait_bit_killable)``."""
+    said = []
+    for process in processes:
+        where = f" in {process['waits_in']}" if process["waits_in"] not in ("", "0") else ""
+        said.append(f"process {process['pid']} ({process['name']}, state {process['state']}{where})")
+    return ", ".join(said)
 
 
 def ranks(labels: Sequence[str]) -> str:

@@ -267,9 +267,9 @@ def test_processes_that_even_sigkill_does_not_end_are_named():
     job = running()
     for rank in range(4):
         job.handle(exit_(rank))
-    job.handle(p.Emptied(0, (4711,)))
+    job.handle(p.Emptied(0, ({"pid": 4711, "name": "python", "state": "D", "waits_in": "nfs_wait"},)))
     end = end_of(job.handle(p.Emptied(1, ())))
-    assert end.reason.endswith("; even SIGKILL did not end process 4711")
+    assert end.reason.endswith("; even SIGKILL did not end process 4711 (python, state D in nfs_wait)")
 
 
 def test_an_agent_that_never_says_that_its_node_is_empty_is_given_up():

@@ -13,7 +13,7 @@ from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, home
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
-from drumline.node import agent, kernel, leftovers, scratch
+from drumline.node import agent, cgroups, kernel, leftovers, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ class LocalNodes:
         self._pidfds: dict[int, int] = {}
         self._scratch: dict[int, str] = {}
         self._memory: list[str] = []
+        self._cgroups: dict[int, str] = {}
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
@@ -82,15 +83,16 @@ class LocalNodes:
         _close(list(self._pidfds.values()))
         self._pids.clear()
         self._pidfds.clear()
-        for path in (*self._scratch.values(), *self._memory):
-            scratch.remove(path)
+        self._remove()
         for task in self._plan.nodes:
             self._scratch[task.node] = _scratch_path(task.node)
+            self._cgroups[task.node] = cgroups.place_for(os.path.basename(self._scratch[task.node]))
         if self._plan.launcher is not None:
             self._memory = [path for path in map(scratch.memory_of, self._scratch.values()) if path]
         folders = [*self._scratch.values(), *self._memory]
         # Written down before they are made: whoever is killed in between leaves nothing unknown.
-        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in folders))
+        known = [*folders, *filter(None, self._cgroups.values())]
+        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in known))
         for path in folders:
             _make_scratch(path)
         # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
@@ -118,7 +120,8 @@ class LocalNodes:
             # The supervisor's own descriptors, its listening socket above all.
             kernel.close_inherited()
             kernel.set_name(f"drumline-node-{node}")
-            agent.serve((self.listen_address, port), secret, node, self.address(node), self._scratch[node])
+            own = (self.address(node), self._scratch[node], self._cgroups[node])
+            agent.serve((self.listen_address, port), secret, node, *own)
             code = 0
         except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
             import traceback
@@ -148,9 +151,15 @@ class LocalNodes:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
 
     def release(self) -> None:
-        for folder in (*self._scratch.values(), *self._memory):
-            scratch.remove(folder)
+        self._remove()
         self._line.leave(self._who)
+
+    def _remove(self) -> None:
+        """Control groups, and what is left in them, then folders."""
+        for path in self._cgroups.values():
+            cgroups.end(path)
+        for path in (*self._scratch.values(), *self._memory):
+            scratch.remove(path)
 
 
 def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int) -> None:

@@ -30,7 +30,12 @@ def in_group(path, program):
 
 
 def test_all_that_was_started_in_it_ends_whatever_became_of_it(place):
-    detach = "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: os.execve('/bin/sleep', ['sleep', '600'], {})\n    os._exit(0)"
+    detach = (
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0: os.execve('/bin/sleep', ['sleep', '600'], {})\n"
+        "    os._exit(0)"
+    )
     process = in_group(
         place, f"import os, time\n{detach}\nos.wait()\nprint('there', flush=True)\ntime.sleep(600)"
     )

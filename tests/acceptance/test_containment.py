@@ -264,7 +264,7 @@ def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli
     os.kill(processes["supervisor"], signal.SIGKILL)
     wait_until(lambda: job.show()["status"] == "Failed", 10)
     wait_until(lambda: not identity.of(processes["agents"][0]), GONE_S, "the stopped agent gone")
-    leave_only_daemons(job, 2, containment)
+    wait_until(lambda: not carrying(job.token), GONE_S, "everything gone, daemons without an environment too")
 
 
 @with_both

@@ -72,6 +72,8 @@ def end(path: str) -> int:
     while time.monotonic() < deadline:
         try:
             _remove(path)
+        except FileNotFoundError:  # somebody else's doing
+            break
         except OSError:  # not empty yet
             time.sleep(_LOOK_S)
         else:

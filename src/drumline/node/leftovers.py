@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
 
 _LIMIT_S = 5.0
+_AGENT_S = 4.0
+"""For an agent to end by itself: it gives its ranks a second."""
 
 
 def clear(folder: RunFolder) -> int:
-    """End what is left of a run, and remove its scratch folders; how many processes there were. Blocks a few ms."""
+    """
+    End what is left of a run, and remove its scratch folders; how many processes had to be killed. Blocks, for seconds
+    at most.
+    """
     paths = _scratch_of(folder)
     count = _end_agents(folder) + _end_marked(folder.path)
     for path in paths:
@@ -33,16 +39,32 @@ def clear(folder: RunFolder) -> int:
 
 
 def _end_agents(folder: RunFolder) -> int:
-    """Those that were stopped, and so could not see that their supervisor is gone."""
-    count = 0
-    for event in folder.read_events():
-        pidfd = identity.open_pidfd(event.who) if isinstance(event, AgentJoined) else None
-        if pidfd is not None:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                count += 1
-            os.close(pidfd)
-    return count
+    """
+    An agent that sees that its supervisor is gone ends by itself, with all that it knows of; one that was stopped is
+    helped to see it. How many had to be killed.
+    """
+    agents = [event.who for event in folder.read_events() if isinstance(event, AgentJoined)]
+    pidfds = [pidfd for who in agents if (pidfd := identity.open_pidfd(who)) is not None]
+    for pidfd in pidfds:
+        _send(pidfd, signal.SIGCONT)
+    deadline = time.monotonic() + _AGENT_S
+    late = [pidfd for pidfd in pidfds if not _ends(pidfd, deadline)]
+    for pidfd in late:
+        _send(pidfd, signal.SIGKILL)
+    for pidfd in pidfds:
+        os.close(pidfd)
+    return len(late)
+
+
+def _send(pidfd: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        signal.pidfd_send_signal(pidfd, number)
+
+
+def _ends(pidfd: int, deadline: float) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
 
 
 def _end_marked(folder: str) -> int:

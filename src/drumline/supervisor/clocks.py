@@ -9,9 +9,19 @@ from __future__ import annotations
 import time
 from collections import deque
 
+_BEGIN = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
 SAMPLES = 5
 AGAIN_S = 60.0
 """Clocks of two machines drift apart by some ten microseconds each second."""
+
+
+def wall_time() -> float:
+    """
+    Seconds since 1970, for what happens to a job: a machine's clock that is set meanwhile must not make an end come
+    before its beginning. It goes on while the machine sleeps.
+    """
+    return _BEGIN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Clocks:
@@ -45,4 +55,4 @@ class Clocks:
         """Seconds since 1970 by this machine's clock, of a time on that node's monotonic clock."""
         samples = self._samples.get(node)
         ahead = min(samples)[1] if samples else 0.0
-        return time.time() - (time.monotonic() - (at - ahead))
+        return wall_time() - (time.monotonic() - (at - ahead))

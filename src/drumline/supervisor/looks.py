@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.supervisor import hang
 from drumline.supervisor import policy as p
+from drumline.supervisor.clocks import wall_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,10 +135,10 @@ class Looks:
             where = hang.explain(look.processes, self._labels, self._watch, now)
             reason = f"{hang.silence(self._hang_after_s)}: {where}"
             self._write(self._folder.hang, "", reason, look)
-            self._record(e.JobHung(time.time(), reason))
+            self._record(e.JobHung(wall_time(), reason))
             self._happen(p.Hung(reason))
         elif hung_before and not self._watch.is_hung:
-            self._record(e.JobWentOn(time.time()))
+            self._record(e.JobWentOn(wall_time()))
             self._happen(p.WentOn())
 
     def _write(self, path: str, number: str, reason: str, look: _Look) -> None:

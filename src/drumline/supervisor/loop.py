@@ -15,7 +15,7 @@ from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
 from drumline.supervisor import words
 from drumline.supervisor.agents import Agents
-from drumline.supervisor.clocks import Clocks
+from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.looks import Looks
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Loop:
         if request is None or request == self._cancel_seen:
             return
         self._cancel_seen = request
-        self._record(e.CancelRequested(time.time(), request.by, request.at_once))
+        self._record(e.CancelRequested(wall_time(), request.by, request.at_once))
         self._happen(request)
 
     def _look_for_preemption(self) -> None:
@@ -154,7 +154,7 @@ class Loop:
         self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
 
     def _preempt(self, by: str, node: int | None) -> None:
-        self._record(e.Preempted(time.time(), by, node))
+        self._record(e.Preempted(wall_time(), by, node))
         self._happen(p.Preempted(by, node))
 
     def _hear(self, descriptor: int) -> None:
@@ -197,7 +197,7 @@ class Loop:
 
     def _lose(self, node: int, reason: str) -> None:
         if self._end is None:
-            self._record(e.NodeLost(time.time(), node, reason))
+            self._record(e.NodeLost(wall_time(), node, reason))
             self._happen(p.Lost(node, reason))
 
     # What agents say.
@@ -208,7 +208,7 @@ class Loop:
         self._ask_clock(node)
         who = identity.of(message["pid"]) if node in self._nodes.agents() else None
         containment = message["containment"]
-        self._record(e.AgentJoined(time.time(), node, message["pid"], message["address"], who, containment))
+        self._record(e.AgentJoined(wall_time(), node, message["pid"], message["address"], who, containment))
         self._happen(p.Joined(node))
 
     def _ask_clock(self, node: int) -> None:
@@ -397,14 +397,14 @@ class Loop:
         }
 
     def _do_allrunning(self, _: p.AllRunning) -> None:
-        self._record(e.JobRunning(time.time()))
+        self._record(e.JobRunning(wall_time()))
         self._looks.begin()
 
     def _do_terminate(self, instruction: p.Terminate) -> None:
         self._looks.end()
         for node in instruction.nodes:
             self._agents.send(node, "terminate", grace_s=self._plan.grace_s)
-        self._record(e.JobStopping(time.time(), instruction.reason))
+        self._record(e.JobStopping(wall_time(), instruction.reason))
 
     def _do_kill(self, instruction: p.Kill) -> None:
         for node in instruction.nodes:
@@ -412,7 +412,7 @@ class Loop:
 
     def _do_empty(self, instruction: p.Empty) -> None:
         self._looks.end()
-        self._record(e.JobFinalizing(time.time()))
+        self._record(e.JobFinalizing(wall_time()))
         for node in instruction.nodes:
             if not self._agents.send(node, "empty", grace_s=instruction.grace_s):
                 self._nodes.end_agent(node)

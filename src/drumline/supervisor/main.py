@@ -25,6 +25,7 @@ from drumline.engines.table import engine
 from drumline.node import descendants, kernel
 from drumline.supervisor import policy as p
 from drumline.supervisor.attempts import Attempts, left_in
+from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.loop import Loop
 from drumline.tracking import mlflow_files
 
@@ -63,7 +64,7 @@ def _write_end(folder: RunFolder, end: p.Finish) -> None:
     """The one event that must find room: what was reserved for it is given up first."""
     with contextlib.suppress(OSError):
         os.unlink(folder.reserve)
-    event = e.JobEnded(time.time(), end.status, end.exit_code, end.reason, end.rank, end.node, end.verdict)
+    event = e.JobEnded(wall_time(), end.status, end.exit_code, end.reason, end.rank, end.node, end.verdict)
     try:
         folder.append(event)
     except OSError as error:
@@ -97,7 +98,7 @@ def _run(folder: RunFolder, wake: int) -> p.Finish:
 def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | None:
     """Until the nodes are there: None. Else how the job ended."""
     granted = nodes.wait(
-        lambda reason: folder.append(e.JobWaiting(time.time(), reason)),
+        lambda reason: folder.append(e.JobWaiting(wall_time(), reason)),
         lambda: _cancel_request(folder) is not None,
         wake,
     )
@@ -105,7 +106,7 @@ def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | N
     if request is None and granted:
         return None
     by = request.by if request else "its supervisor"
-    folder.append(e.CancelRequested(time.time(), by))
+    folder.append(e.CancelRequested(wall_time(), by))
     return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} {when}")
 
 
@@ -113,9 +114,9 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     if plan.cwd == folder.code or plan.copies or plan.folders:
         from drumline.staging import workplace
 
-        folder.append(e.JobPreparing(time.time()))
+        folder.append(e.JobPreparing(wall_time()))
         workplace.prepare(folder, plan)
-    folder.append(e.JobStarting(time.time()))
+    folder.append(e.JobStarting(wall_time()))
     _quietly(lambda: mlflow_files.begin(plan, user()))
     end = _attempt(nodes, folder, plan, wake)
     _quietly(lambda: mlflow_files.end(plan, end.status))
@@ -146,7 +147,7 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
         # What a killed agent left was adopted by this process.
         descendants.end_all(0.0)
         event = e.AttemptEnded(
-            time.time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
+            wall_time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
         )
         folder.append(event)
         _put_logs_aside(folder, plan, number)
@@ -156,7 +157,7 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
             canceled = _wait(nodes, folder, wake, "after it was preempted")
             if canceled:
                 return canceled
-        folder.append(e.JobStarting(time.time()))
+        folder.append(e.JobStarting(wall_time()))
 
 
 def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:

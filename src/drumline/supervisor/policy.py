@@ -24,7 +24,7 @@ EMPTY_TIMEOUT_S = 7.0
 LEFTOVER_GRACE_S = 1.0
 """For what ranks leave behind when they end by themselves."""
 
-BROKEN_DELAY_S = 0.3
+BROKEN_DELAY_S = 1.0
 """When a launcher gives up, a rank's own failure may be the reason and still on its way; that would tell more."""
 
 ABANDONED_DELAY_S = 3.0

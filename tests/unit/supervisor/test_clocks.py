@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from drumline.supervisor import clocks as clocks_module
 from drumline.supervisor.clocks import AGAIN_S, SAMPLES, Clocks
 
 EPOCH = 1_700_000_000.0
@@ -21,7 +22,7 @@ class Ours:
 def ours(monkeypatch):
     clock = Ours()
     monkeypatch.setattr(time, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(time, "time", lambda: EPOCH + clock.now)
+    monkeypatch.setattr(clocks_module, "wall_time", lambda: EPOCH + clock.now)
     return clock
 
 

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,10 +47,11 @@ class Entry:
 
 
 class Blocked(NamedTuple):
-    """Why a job waits, and the supervisors whose end may change that."""
+    """Why a job waits, the supervisors whose end may change that, and how many wait before it."""
 
     reason: str
     holders: tuple[dict[str, Any], ...]
+    ahead: int = 0
 
 
 class Line:
@@ -89,6 +91,7 @@ class Line:
                 free = [gpu for gpu in self._gpus if gpu not in taken]
                 mine.running, mine.gpus = True, tuple(free[: mine.gpu_count])
                 entry.gpus = mine.gpus
+                self._wake_first(entries)
             return blocked
 
     def leave(self, who: dict[str, Any]) -> None:
@@ -96,6 +99,17 @@ class Line:
         # Where that cannot be written, the entry counts for nothing as soon as this process has ended.
         with contextlib.suppress(OSError), self._entries() as entries:
             entries[:] = [entry for entry in entries if entry.who != who]
+            self._wake_first(entries)
+
+    @staticmethod
+    def _wake_first(entries: list[Entry]) -> None:
+        """Nobody behind the first of those that wait can start, so nobody else need look."""
+        first = next((entry for entry in entries if not entry.running), None)
+        pidfd = identity.open_pidfd(first.who) if first else None
+        if pidfd is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
+            os.close(pidfd)
 
     def _blocked(self, mine: Entry, ahead: list[Entry], running: list[Entry]) -> Blocked | None:
         for what, want, have, held in (
@@ -108,10 +122,11 @@ class Line:
                 reason = f"waiting for {want - free} of {want} {what} held by {names}"
                 if ahead:
                     reason += f"; {len(ahead)} ahead in line"
-                return Blocked(reason, tuple(entry.who for entry in running))
+                holders = (ahead[-1].who,) if ahead else tuple(entry.who for entry in running)
+                return Blocked(reason, holders, len(ahead))
         if ahead:
             first = ahead[0]
-            return Blocked(f"waiting behind job {first.job} in line", (ahead[-1].who,))
+            return Blocked(f"waiting behind job {first.job} in line", (ahead[-1].who,), len(ahead))
         return None
 
     @contextlib.contextmanager
@@ -121,10 +136,13 @@ class Line:
         try:
             _lock(lock)
             entries: list[Entry] = []
-            for entry in self._read():
+            before = self._read()
+            written = _as_text(before)
+            for entry in before:
                 (entries if identity.is_alive(entry.who) else self.dropped).append(entry)
             yield entries
-            self._write(entries)
+            if _as_text(entries) != written:
+                write_whole(self._path, _as_text(entries))
         finally:
             os.close(lock)
 
@@ -141,8 +159,9 @@ class Line:
             if isinstance(entry.who, dict) and isinstance(entry.who.get("pid"), int)
         ]
 
-    def _write(self, entries: list[Entry]) -> None:
-        write_whole(self._path, json.dumps([vars(entry) for entry in entries]))
+
+def _as_text(entries: list[Entry]) -> str:
+    return json.dumps([vars(entry) for entry in entries])
 
 
 def _lock(descriptor: int) -> None:

@@ -111,6 +111,8 @@ class Trial:
         ranks = [rank["pid"] for rank in processes.get("ranks", [])]
         if target == "rank":
             return chance.choice(ranks) if ranks else None
+        if len(ranks) < _RANKS:
+            return None  # One of which nothing is known yet would be taken for a child.
         known = {self.command.pid, processes.get("supervisor"), *processes.get("agents", []), *ranks}
         others = [pid for pid in carrying(self.token) if pid not in known]
         return chance.choice(others) if others else None

@@ -1,0 +1,279 @@
+"""
+What a machine can do to a job, and what must come of it. Each fault is a function of a folder that raises when that
+does not hold, or ``CannotTryError`` where it needs something that this machine has not.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from chaos import FINAL
+from waiting import wait_until
+
+from drumline import command
+from drumline.cli.supervise import Standby
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import home
+from drumline.control import jobs
+from drumline.control.cancel import cancel
+from drumline.control.submit import submit
+
+CORES = len(os.sched_getaffinity(0))
+_SMALL_MB = 3
+_LINES = 1_000_000
+_CLOCK = Path(__file__).parent / "jobs" / "clock_jumps.py"
+
+
+class CannotTryError(Exception):
+    """Says what is missing."""
+
+
+def run(*words: str | Path, program: str | Path = "-m drumline") -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, *str(program).split(" "), "run", *map(str, words)]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=200)
+
+
+def ended(name: str) -> dict[str, Any]:
+    """What is shown of a job, once it has ended."""
+    wait_until(lambda: jobs.describe(name)["status"] in FINAL, 60, f"the end of {name}")
+    return jobs.describe(name)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Of 3 MB, and the home of all jobs meanwhile."""
+    place = folder / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_MB}m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        raise CannotTryError("mounting a small disk needs root")
+    before = os.environ["DRUMLINE_HOME"]
+    os.environ["DRUMLINE_HOME"] = str(place)
+    try:
+        yield place
+    finally:
+        os.environ["DRUMLINE_HOME"] = before
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def outputs_fill_the_disk(folder: Path) -> None:
+    """The job ends as its ranks do; that finds room."""
+    with small_disk(folder):
+        fill = 'head -c 9M /dev/zero > "$DRUMLINE_RUN_FOLDER/outputs/big"; exit 3'
+        assert run("--name", "filler", "--", "bash", "-c", fill).returncode == 3
+        assert jobs.describe("filler")["exit_code"] == 3
+
+
+def logs_fill_the_disk(folder: Path) -> None:
+    """A rank that cannot print fails by that, and says so; a job after it runs when there is room again."""
+    with small_disk(folder) as place:
+        talk = "while True: print('x' * 1000, flush=True)"
+        done = run("--name", "talker", "--", sys.executable, "-c", talk)
+        shown = jobs.describe("talker")
+        assert (done.returncode, shown["status"]) == (1, "Failed")
+        assert "OSError: [Errno 28] No space left on device" in shown["reason"]
+        (place / "jobs" / "talker" / "user_logs" / "std_log.txt").unlink()
+        assert run("--", "true").returncode == 0
+
+
+def no_room_for_a_job(folder: Path) -> None:
+    """It is refused with a sentence, and nothing of it stays; when there is room again it runs."""
+    with small_disk(folder) as place:
+        (place / "jobs").mkdir()
+        with contextlib.suppress(OSError), (place / "big").open("wb") as big:
+            while True:
+                big.write(bytes(4096))
+        done = run("--name", "late", "--", "true")
+        assert done.returncode == 1
+        assert done.stderr.startswith(b"error: "), done.stderr
+        assert b"No space left on device" in done.stderr
+        assert b"Traceback" not in done.stderr
+        (place / "big").unlink()
+        assert run("--name", "late", "--", "true").returncode == 0
+
+
+def logs_cannot_be_written(folder: Path) -> None:
+    """Their folder is gone when the ranks start: the job fails and names it."""
+    holder = start("holder", "sleep 1000", CORES)
+    submitted = start("waits", "true")
+    wait_until(lambda: jobs.describe("waits")["status"] == "Queued", 20)
+    logs = Path(submitted.path, "user_logs")
+    logs.rmdir()
+    logs.touch()
+    cancel(holder.name, at_once=True)
+    shown = ended("waits")
+    assert shown["status"] == "Failed"
+    assert re.search(r"Not a directory: .*std_log", shown["reason"]), shown["reason"]
+
+
+def a_line_of_10_mb(folder: Path) -> None:
+    """It is whole in the log, and on a pipe."""
+    done = run("--name", "long", "--", sys.executable, "-c", "print('x' * 10_000_000)")
+    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(b"x" * 10_000_000 + b"\n").digest()
+
+
+def any_bytes(folder: Path) -> None:
+    """NUL, what is no UTF-8, progress bars, no last line's end: in the log and on a pipe as they were written."""
+    data = bytes(range(256)) * 40 + b"\r1%\r2%\r\n\n" + b"\xff\xfe\x00" * 100
+    file = folder / "bytes"
+    file.write_bytes(data)
+    done = run("--name", "bytes", "--", "cat", file)
+    assert done.stdout == data + b"\n", "the end of the last line is all that is added"
+    assert Path(home(), "jobs", "bytes", "user_logs", "std_log.txt").read_bytes() == data
+
+
+def a_million_lines(folder: Path) -> None:
+    """Of each of two ranks, as fast as they come: every one is in the logs and on a pipe."""
+    program = f"import os; os.write(1, b''); [print(n) for n in range({_LINES})]"
+    out = folder / "out"
+    words = ("run", "--name", "fast", "--procs", "2", "--no-prefix", "--", sys.executable, "-c", program)
+    with out.open("wb") as file:
+        subprocess.run([sys.executable, "-m", "drumline", *words], stdout=file, check=True, timeout=200)
+    expected = hashlib.sha256(b"".join(b"%d\n" % number for number in range(_LINES))).digest()
+    for rank in range(2):
+        log = Path(home(), "jobs", "fast", "user_logs", f"std_log_process_{rank:02d}.txt")
+        assert hashlib.sha256(log.read_bytes()).digest() == expected
+    with out.open("rb") as file:
+        assert sum(1 for _ in file) == 2 * _LINES
+
+
+def start(name: str, words: str, procs: int = 1) -> Any:
+    """Submit and do not wait; its run folder."""
+    job = command(command=words, name=name)
+    if procs > 1:
+        job.distribution = {"type": "pytorch", "process_count_per_instance": procs}
+    return submit(job, start=Standby()).folder
+
+
+def at_once(count: int, step: Callable[[int], None]) -> list[int]:
+    """The exit codes of so many processes that do that at the same time: 0, or 1 for a DrumlineError."""
+    reader, writer = os.pipe()
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid == 0:
+            code = 2
+            try:
+                os.close(writer)
+                os.read(reader, 1)  # They all begin when it is closed.
+                step(number)
+                code = 0
+            except DrumlineError:
+                code = 1
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    os.close(reader)
+    os.close(writer)
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+
+
+def a_hundred_submits_at_once(folder: Path) -> None:
+    """Each is there once, and completes."""
+    assert at_once(100, lambda number: start(f"many{number}", "true") and None) == [0] * 100
+    for number in range(100):
+        assert ended(f"many{number}")["status"] == "Completed"
+    assert len([name for name in jobs.names() if name.startswith("many")]) == 100
+
+
+def a_hundred_submits_of_one_name(folder: Path) -> None:
+    """One is taken, the others are refused, and it runs once."""
+    count = folder / "count"
+    codes = at_once(100, lambda _: start("same", f"echo once >> '{count}'") and None)
+    assert sorted(codes) == [0] + [1] * 99
+    assert ended("same")["status"] == "Completed"
+    assert count.read_text() == "once\n"
+
+
+def in_line(many: int) -> None:
+    """So many wait while one runs: they are listed, one of them can be canceled, and all come to their end."""
+    holder = start("holder", "sleep 1000", CORES)
+    wait_until(lambda: jobs.describe("holder")["status"] == "Running", 30)
+    for first in range(0, many, 20):
+        count = min(20, many - first)
+        codes = at_once(count, lambda number, first=first: start(f"w{first + number}", "true") and None)
+        assert codes == [0] * count
+    assert len(jobs.names()) == many + 1
+    wait_until(lambda: jobs.describe("w1")["status"] == "Queued", 30)
+    cancel("w1")
+    assert ended("w1")["status"] == "Canceled"
+    cancel(holder.name, at_once=True)
+    for number in range(many):
+        if number != 1:
+            wait_until(lambda number=number: jobs.describe(f"w{number}")["status"] == "Completed", 200)
+
+
+def a_hundred_in_line(folder: Path) -> None:
+    """They are listed, one of them can be canceled, and all come to their end."""
+    in_line(100)
+
+
+def a_thousand_in_line(folder: Path) -> None:
+    """They are listed, one of them can be canceled, and all come to their end."""
+    in_line(1000)
+
+
+def the_index_is_locked(folder: Path, seconds: float = 3.0) -> None:
+    """By another program: jobs run meanwhile, and a list comes when it is free again."""
+    assert run("--", "true").returncode == 0
+    assert len(jobs.names()) == 1
+    database = sqlite3.connect(Path(home(), "index.sqlite"), isolation_level=None, check_same_thread=False)
+    database.execute("BEGIN EXCLUSIVE")
+    begin = time.monotonic()
+    release = threading.Timer(seconds, lambda: database.execute("ROLLBACK"))
+    release.start()
+    try:
+        assert run("--", "true").returncode == 0
+        assert len(jobs.names()) == 2
+        assert time.monotonic() - begin >= seconds
+    finally:
+        release.join()
+        database.close()
+
+
+def the_index_is_locked_for_30_s(folder: Path) -> None:
+    """By another program: jobs run meanwhile, and a list comes when it is free again."""
+    the_index_is_locked(folder, 28.0)
+
+
+def the_clock_jumps(folder: Path) -> None:
+    """By two days, forwards and back, while ranks run: no limit strikes, and no time of the job is before another."""
+    for days in (2, -2):
+        name = f"jumps{days:+d}".replace("+", "p").replace("-", "m")
+        program = f"{_CLOCK} {days}"
+        words = ("--name", name, "--timeout", "100", "--", "sleep", "0.2")
+        done = run(*words, program=program)
+        assert done.returncode == 0, done.stderr
+        shown = jobs.describe(name)
+        assert shown["status"] == "Completed"
+        assert shown["started_at"] <= shown["ranks"][0]["ended_at"] <= shown["ended_at"]
+        took = re.search(rb"completed after ([\d.]+) s", done.stderr)
+        assert took, done.stderr
+        assert float(took[1]) < 60
+
+
+FAULTS: list[Callable[[Path], None]] = [
+    outputs_fill_the_disk,
+    logs_fill_the_disk,
+    no_room_for_a_job,
+    logs_cannot_be_written,
+    a_line_of_10_mb,
+    any_bytes,
+    a_million_lines,
+    a_hundred_submits_at_once,
+    a_hundred_submits_of_one_name,
+    a_hundred_in_line,
+    the_index_is_locked,
+    the_clock_jumps,
+]
+LONG_FAULTS: list[Callable[[Path], None]] = [a_thousand_in_line, the_index_is_locked_for_30_s]
+"""In scripts/chaos alone."""

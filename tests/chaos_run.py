@@ -1,0 +1,111 @@
+"""
+What scripts/chaos runs: every named point, every signal to everybody, every fault, and random sequences, as often as it
+is told to; a table of what was tried and what held.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos import POINTS
+from chaos_faults import FAULTS, LONG_FAULTS, CannotTryError
+from chaos_machine import run_machine
+from chaos_matrix import CELLS, try_cell, try_point
+
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+BEGIN, END = "<!-- begin: chaos -->", "<!-- end: chaos -->"
+_LEFT_OUT = "not tried here: "
+
+
+class Row:
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.tried = 0
+        self.held = 0
+        self.note = ""
+
+    def attempt(self, step: Callable[[Path], object], count: int = 1) -> None:
+        """Once, in a folder and a home of its own; ``count``: for how many trials that stands."""
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            os.environ["DRUMLINE_HOME"] = os.path.join(folder, "home")
+            copies = Path(folder, "copies")
+            copies.mkdir()
+            try:
+                step(copies)
+            except CannotTryError as reason:
+                self.note = _LEFT_OUT + str(reason)
+                return
+            except Exception:  # noqa: BLE001 - whatever does not hold is counted, and told
+                traceback.print_exc()
+            else:
+                self.held += count
+            self.tried += count
+
+    def __str__(self) -> str:
+        return f"| {self.what} | {self.note or self.tried} | {'' if self.note else self.held} |"
+
+
+def rows(times: int, runs: int) -> list[Row]:
+    points = Row(f"SIGKILL at one of {len(POINTS)} named points of supervisor and agent")
+    for point in POINTS * times:
+        points.attempt(lambda folder, point=point: try_point(folder, point))
+    say(points)
+    done = [points]
+    for cell in CELLS:
+        row = Row(f"{signal.Signals(cell.number).name} to {_NAMES[cell.target]}, at a random moment")
+        for seed in range(times * 4):
+            row.attempt(lambda folder, cell=cell, seed=seed: try_cell(folder, cell, seed))
+        done.append(say(row))
+    for fault in [*FAULTS, *(LONG_FAULTS if times > 1 else ())]:
+        row = Row(fault.__name__.replace("_", " "))
+        # A thousand jobs once are enough.
+        for _ in range(1 if fault in LONG_FAULTS else times):
+            row.attempt(fault)
+        done.append(say(row))
+    sequences = Row("random sequences of all of the above signals, cancels and preemptions, to two jobs")
+    sequences.attempt(lambda folder: run_machine(folder, runs, is_fixed=False), runs)
+    done.append(say(sequences))
+    return done
+
+
+_NAMES = {
+    "cli": "the command",
+    "supervisor": "the supervisor",
+    "agent": "an agent",
+    "rank": "a rank",
+    "child": "what a rank has started",
+}
+
+
+def say(row: Row) -> Row:
+    print(row, flush=True)
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
+    parser.add_argument(
+        "--times", type=int, default=5, help="of each point and fault; four times that of each signal"
+    )
+    parser.add_argument("--runs", type=int, default=500, help="random sequences")
+    parser.add_argument("--write", action="store_true", help="the table into docs/reliability.md")
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    found = rows(arguments.times, arguments.runs)
+    table = "\n".join(["| what happens | tried | held |", "| --- | --- | --- |", *map(str, found)])
+    minutes = (time.monotonic() - begin) / 60
+    print(f"{sum(row.held for row in found)} of {sum(row.tried for row in found)} held, {minutes:.0f} min")
+    if arguments.write:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    return 0 if all(row.held == row.tried for row in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -76,7 +76,7 @@ def test_ranks_are_told_once_and_until_when_and_are_started_again(cli, begin):
     wait_for_status("job", "Completed")
     for attempt in (0, 1):
         for rank in range(4):
-            assert 10 < float((outputs / f"saved-{attempt}-{rank}").read_text()) <= 20
+            assert 10 < float((outputs / f"saved-{attempt}-{rank}").read_text()) < 20.1
     shown = jobs.describe("job")
     assert [one["kind"] for one in shown["attempts"]] == ["preemption", "node preemption"]
     assert [one["exit_code"] for one in shown["attempts"]] == [143, 143]
@@ -102,7 +102,8 @@ def test_a_sigterm_to_an_agent_preempts_its_node(cli, begin):
     os.kill(jobs.describe("job")["processes"]["agents"][1], signal.SIGTERM)
     wait_for_status("job", "Completed")
     (attempt,) = jobs.describe("job")["attempts"]
-    assert attempt["reason"] == "node 1 was preempted by a SIGTERM to its agent"
+    sender = rf"a SIGTERM from process {os.getpid()} \(\S+\) to its agent"
+    assert re.fullmatch(f"node 1 was preempted by {sender}", attempt["reason"]), attempt["reason"]
 
 
 def test_others_in_line_go_first(cli, begin):

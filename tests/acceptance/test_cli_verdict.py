@@ -67,6 +67,30 @@ def test_a_rank_that_ends_too_early(verdict):
     assert fields["exit_code"] == 0
 
 
+def test_a_port_that_another_rank_holds(verdict):
+    script = """
+        import os, pathlib, signal, socket, time
+
+        if os.environ["NODE_RANK"] != "0":
+            signal.pause()
+        port = int(os.environ["MASTER_PORT"])
+        if os.environ["LOCAL_RANK"] == "0":
+            holder = socket.create_server(("127.0.0.1", port))
+            pathlib.Path("outputs", "held").write_text(str(os.getpid()))
+            signal.pause()
+        while not pathlib.Path("outputs", "held").exists():
+            time.sleep(0.01)
+        socket.create_server(("127.0.0.1", port))
+    """
+    said, fields = verdict(script)
+    assert re.match(
+        r"rank 1 on node 0 failed first, [\d.]+ s in: OSError: \[Errno 98\] Address already in use .*"
+        r"\(train\.py:\d+, in <module>\); port \d+ is held by process \d+ \(python\S*\); ",
+        said,
+    ), said
+    assert fields["error_type"] == "OSError"
+
+
 def test_a_module_that_is_missing_on_one_node(verdict):
     script = """
         import os

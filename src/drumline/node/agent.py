@@ -109,7 +109,9 @@ class Agent:
         """Serve until told to leave, or until the supervisor is gone. Nothing of the node is left afterwards."""
         kernel.adopt_orphans()
         containment = "cgroup" if cgroups.join(self._cgroup) else "subreaper"
-        ended = _readable_on_sigterm()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        ended = kernel.readable_on_signal(signal.SIGTERM)
         self._poller.register(ended, select.EPOLLIN)
         self._poller.register(self._peer, select.EPOLLIN)
         try:
@@ -151,12 +153,12 @@ class Agent:
 
     def _give_notice(self, ended: int) -> bool:
         """The node is taken away, in a while; False when it cannot be waited for what the supervisor makes of it."""
-        count = len(os.read(ended, 512))
-        if self._is_preempted or count > 1:
-            channel.send(self._peer, "leaving", reason="it was sent SIGTERM twice")
+        sender = failures.printable(kernel.sender_of_signal(ended), 100)
+        if self._is_preempted:
+            channel.send(self._peer, "leaving", reason=f"it was sent SIGTERM twice{sender}")
             return False
         self._is_preempted = True
-        channel.send(self._peer, "preempted", by="a SIGTERM to its agent")
+        channel.send(self._peer, "preempted", by=f"a SIGTERM{sender} to its agent")
         return True
 
     def _answer_the_door(self, ready: set[int]) -> bool:
@@ -438,10 +440,16 @@ class Agent:
         ended_by = -code if code < 0 else code - 128
         if ended_by in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
             evidence["crash"] = failures.crash_of(log, cwd)
+        failure = evidence.get("failure") or {}
+        holder = ports.holder(f"{failure.get('message', '')} {evidence['said']}", self._port_of(rank))
+        evidence["port_holder"] = failures.printable(holder, 200)
         if ended_by == signal.SIGBUS:
             evidence["shared_memory"] = failures.shared_memory()
-        evidence["memory_ran_out"] = self._memory.ran_out()
+        evidence["memory_ran_out"] = self._memory.ran_out(ended.pid)
         return evidence
+
+    def _port_of(self, rank: int) -> str:
+        return next((t["env"].get("MASTER_PORT", "") for t in self._start["ranks"] if t["rank"] == rank), "")
 
     def _log_of(self, rank: int) -> str:
         return next((str(task["log"]) for task in self._start["ranks"] if task["rank"] == rank), "")
@@ -525,17 +533,6 @@ def _without(unset: list[str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in exact and not (prefixes and name.startswith(prefixes))
     }
-
-
-def _readable_on_sigterm() -> int:
-    """A descriptor that becomes readable when this process is sent SIGTERM; SIGINT and SIGHUP are ignored."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    return reader
 
 
 def serve(

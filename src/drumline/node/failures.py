@@ -46,6 +46,9 @@ _OF_EXCEPTIONS = (1, 134)
 OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
 """Finds a file that is not the program's own."""
 
+_KILLED = re.compile(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
+"""Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
+
 _CRASH = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 """A line of faulthandler's: file, line and function."""
@@ -207,6 +210,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._files = _counters()
+        self._log = _kernel_log()
+        self._killed: set[int] = set()
         self._latest = self._earlier = self._counts()
 
     def _counts(self) -> list[int]:
@@ -216,8 +221,31 @@ class Memory:
         """To be called now and then: what was counted before the last call but one is another process's end."""
         self._earlier, self._latest = self._latest, self._counts()
 
-    def ran_out(self) -> bool:
-        return any(now > before for now, before in zip(self._counts(), self._earlier))
+    def ran_out(self, pid: int) -> bool:
+        """``pid``: what has ended, which the kernel's log may name."""
+        self._read_log()
+        return pid in self._killed or any(now > before for now, before in zip(self._counts(), self._earlier))
+
+    def _read_log(self) -> None:
+        while self._log >= 0:
+            try:
+                # A record at a time. Source: the kernel's Documentation/ABI/testing/dev-kmsg.
+                record = os.read(self._log, 1 << 14)
+            except BrokenPipeError:  # some were overwritten before they were read
+                continue
+            except OSError:
+                return
+            self._killed.update(map(int, _KILLED.findall(record)))
+
+
+def _kernel_log() -> int:
+    """A descriptor that reads what is logged from now on; -1 where only others may read it."""
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError:
+        return -1
+    return descriptor
 
 
 def _counters() -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -97,6 +99,47 @@ def send_to_thread(pid: int, thread: int, signal_number: int) -> None:
             raise OSError(ctypes.get_errno(), "tgkill")
     except (ImportError, AttributeError):
         os.kill(pid, signal_number)
+
+
+def readable_on_signal(number: int) -> int:
+    """
+    A descriptor that becomes readable when this process is sent that signal, which then does nothing else.
+
+    Source: signalfd(2). Where there is none, a handler writes into a pipe.
+    """
+    try:
+        import ctypes
+
+        signal.pthread_sigmask(signal.SIG_BLOCK, (number,))
+        mask = (ctypes.c_uint64 * 16)(1 << (number - 1))
+        descriptor = int(ctypes.CDLL(None).signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC))
+        if descriptor >= 0:
+            return descriptor
+    except (ImportError, OSError, AttributeError):
+        pass
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(number, lambda *_: None)
+    return reader
+
+
+def sender_of_signal(descriptor: int) -> str:
+    """
+    Take in a signal from ``readable_on_signal``; `` from process 71 (bash)``, or empty where that is not known.
+    """
+    record = os.read(descriptor, 128)
+    # ssi_pid, and 0 for one that this machine's view does not show.
+    pid = int.from_bytes(record[12:16], sys.byteorder) if len(record) == 128 else 0
+    if not pid:
+        return ""
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            name = file.read().strip()
+    except OSError:
+        name = "it has ended since"
+    return f" from process {pid} ({name})"
 
 
 def close_inherited() -> None:

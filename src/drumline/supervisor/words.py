@@ -45,7 +45,7 @@ def cause(exit_: RankExited) -> str:
     failure = evidence.get("failure")
     if failure:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
-        return message + _where(failure) + _worker_killed(message, evidence)
+        return message + _where(failure) + _worker_killed(message, evidence) + _port(evidence)
     if exit_.signal:
         return f"ended by {signal_words(exit_.signal, evidence)}"
     code = exit_.code or 0
@@ -55,7 +55,8 @@ def cause(exit_: RankExited) -> str:
     if code in (126, 127) or (code == 2 and _PYTHONS_OWN.search(said)):
         meaning = {126: "a command could not be executed", 127: "a command was not found"}.get(code, "")
         return f"exit code {code}: {said or meaning}"
-    return f'exit code {code}, after it said "{_short(said)}"' if said else f"exit code {code}"
+    words = f'exit code {code}, after it said "{_short(said)}"' if said else f"exit code {code}"
+    return words + _port(evidence)
 
 
 _MOST_SAID = 120
@@ -74,6 +75,11 @@ def _where(found: dict[str, Any]) -> str:
         return ""
     inside = found.get("function")
     return f" ({found['file']}:{found['line']}{f', in {inside}' if inside else ''})"
+
+
+def _port(evidence: dict[str, Any]) -> str:
+    """The one that it could not have."""
+    return f"; {evidence['port_holder']}" if evidence.get("port_holder") else ""
 
 
 def _worker_killed(message: str, evidence: dict[str, Any]) -> str:

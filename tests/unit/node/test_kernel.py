@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 
 def test_a_host_name_of_its_own_is_nobody_elses():
@@ -20,3 +21,20 @@ def test_a_host_name_of_its_own_is_nobody_elses():
     assert name == ("node-7" if taken == "True" else before)
     assert int(user) == os.getuid()
     assert socket.gethostname() == before
+
+
+def test_a_signal_is_told_with_its_sender():
+    program = (
+        "import os, select, signal\n"
+        "from drumline.node import kernel\n"
+        "ready = kernel.readable_on_signal(signal.SIGTERM)\n"
+        "print('ready', flush=True)\n"
+        "select.select([ready], [], [])\n"
+        "print(kernel.sender_of_signal(ready))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        name = Path("/proc/self/comm").read_text().strip()
+        assert process.stdout.readline() == f" from process {os.getpid()} ({name})\n"
+    assert process.returncode == 0

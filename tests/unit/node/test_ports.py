@@ -1,5 +1,6 @@
 """A leased port stays free for the rank that will bind it."""
 
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,3 +42,24 @@ def test_a_port_in_use_is_not_leased(monkeypatch):
         monkeypatch.setattr(ports, "_range", lambda: (port, port))
         with pytest.raises(OSError, match=f"no free port between {port} and {port}"):
             ports.lease("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The server socket has failed to listen. port: {port}, useIpv6: false, code: -98, name: EADDRINUSE",
+        "[Errno 98] Address already in use",
+        "error while attempting to bind on address ('0.0.0.0:{port}'): address already in use. Address already in use",
+    ],
+)
+def test_who_holds_a_port_is_named(text):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = ports.holder(text.format(port=port), str(port))
+        assert said.startswith(f"port {port} is held by process {os.getpid()} (")
+    assert ports.holder(text.format(port=port), str(port)) == f"port {port} is free by now"
+
+
+@pytest.mark.parametrize("text", ["", "connection refused, port: 7", "[Errno 98] Address already in use"])
+def test_nobody_holds_a_port_that_nobody_named(text):
+    assert ports.holder(text) == ""

@@ -37,8 +37,10 @@ class CannotTryError(Exception):
     """Says what is missing."""
 
 
-def run(*words: str | Path, program: str | Path = "-m drumline") -> subprocess.CompletedProcess[bytes]:
-    argv = [sys.executable, *str(program).split(" "), "run", *map(str, words)]
+def run(
+    *words: str | Path, program: tuple[str, ...] = ("-m", "drumline")
+) -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, *program, "run", *map(str, words)]
     return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=200)
 
 
@@ -249,7 +251,7 @@ def the_clock_jumps(folder: Path) -> None:
     """By two days, forwards and back, while ranks run: no limit strikes, and no time of the job is before another."""
     for days in (2, -2):
         name = f"jumps{days:+d}".replace("+", "p").replace("-", "m")
-        program = f"{_CLOCK} {days}"
+        program = (str(_CLOCK), str(days))
         words = ("--name", name, "--timeout", "100", "--", "sleep", "0.2")
         done = run(*words, program=program)
         assert done.returncode == 0, done.stderr

@@ -34,7 +34,9 @@ def write_program(folder, command, text, **fields):
 
 
 def log_of(home, rank):
-    return (home / "jobs" / "job" / "user_logs" / f"std_log_process_{rank:02d}.txt").read_text()
+    """Empty until the rank has become its program: it has begun a moment before."""
+    log = home / "jobs" / "job" / "user_logs" / f"std_log_process_{rank:02d}.txt"
+    return log.read_text() if log.exists() else ""
 
 
 PROBE = """

@@ -69,7 +69,10 @@ class Trial:
         self.copies = folder / self.name
         self.copies.mkdir()
         self._stopped: set[int] = set()
-        self._final: dict[str, Any] | None = None
+        self._touched = time.monotonic()
+        """When something was last done to it."""
+        self.gone_s = 0.0
+        """From then until it had ended and nothing of it was left."""
         words = ["run", "--name", self.name, "--nodes", "2", "--grace", "0.3", "--"]
         words += [sys.executable, "-S", str(RANK), self.token, str(self.copies), behaviour]
         head = [str(KILLED_AT), point, str(int(number))] if point else ["-m", "drumline"]
@@ -118,6 +121,7 @@ class Trial:
         return chance.choice(others) if others else None
 
     def send(self, pid: int, number: int) -> None:
+        self._touched = time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
             if number == signal.SIGSTOP:
@@ -125,12 +129,16 @@ class Trial:
 
     def go_on(self) -> None:
         """Those that were stopped."""
+        self._touched = time.monotonic()
         for pid in self._stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self._stopped.clear()
 
     def cancel(self) -> None:
+        """Counts as something that is done to it only where it runs: one whose supervisor was killed is past that."""
+        if self.show().get("status") not in FINAL:
+            self._touched = time.monotonic()
         with contextlib.suppress(NotFoundError):
             cancel(self.name)
 
@@ -161,6 +169,7 @@ class Trial:
             return not [pid for pid in carrying(self.token) if pid != self.command.pid]
 
         wait_until(all_gone, SOON_S, "every process gone")
+        self.gone_s = time.monotonic() - self._touched
         wait_until(lambda: self.command.poll() is not None, SOON_S, "the end of the command")
         scratch = self.home / "jobs" / self.name / "scratch"
         for path in scratch.read_text().splitlines() if scratch.exists() else ():

@@ -45,7 +45,14 @@ CELLS = [
 ]
 
 
-def try_point(folder: Path, point: str) -> dict[str, Any]:
+class Tried(NamedTuple):
+    """``gone_s``: from the last that was done to it until nothing of it was left."""
+
+    shown: dict[str, Any]
+    gone_s: float
+
+
+def try_point(folder: Path, point: str) -> Tried:
     """A job of ranks that ignore SIGTERM, whose supervisor or agent is killed there, and which is canceled else."""
     trial = Trial(folder, "children,ignore", point, signal.SIGKILL)
     try:
@@ -53,10 +60,10 @@ def try_point(folder: Path, point: str) -> dict[str, Any]:
         trial.wait_until_it_prints()
     finally:
         shown = trial.finish()
-    return shown
+    return Tried(shown, trial.gone_s)
 
 
-def try_cell(folder: Path, cell: Cell, seed: int) -> dict[str, Any]:
+def try_cell(folder: Path, cell: Cell, seed: int) -> Tried:
     """One job, one signal, at a moment and with ranks that the seed decides. Raises AssertionError, TimeoutError."""
     chance = random.Random(f"{cell.target} {cell.number} {seed}")
     behaviour = chance.choice(BEHAVIOURS)
@@ -83,4 +90,4 @@ def try_cell(folder: Path, cell: Cell, seed: int) -> dict[str, Any]:
         allowed = "|".join(filter(None, (cell.reason, CANCELED, BY_ITSELF)))
         assert re.match(allowed, shown["reason"]), shown["reason"]
         assert len(shown["attempts"]) <= cell.attempts, shown["attempts"]
-    return shown
+    return Tried(shown, trial.gone_s)

@@ -16,7 +16,7 @@ from pathlib import Path
 from chaos import POINTS
 from chaos_faults import FAULTS, LONG_FAULTS, CannotTryError
 from chaos_machine import run_machine
-from chaos_matrix import CELLS, try_cell, try_point
+from chaos_matrix import CELLS, Tried, try_cell, try_point
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- begin: chaos -->", "<!-- end: chaos -->"
@@ -28,6 +28,7 @@ class Row:
         self.what = what
         self.tried = 0
         self.held = 0
+        self.longest_s = 0.0
         self.note = ""
 
     def attempt(self, step: Callable[[Path], object], count: int = 1) -> None:
@@ -37,7 +38,8 @@ class Row:
             copies = Path(folder, "copies")
             copies.mkdir()
             try:
-                step(copies)
+                done = step(copies)
+                self.longest_s = max(self.longest_s, done.gone_s if isinstance(done, Tried) else 0.0)
             except CannotTryError as reason:
                 self.note = _LEFT_OUT + str(reason)
                 return
@@ -48,7 +50,9 @@ class Row:
             self.tried += count
 
     def __str__(self) -> str:
-        return f"| {self.what} | {self.note or self.tried} | {'' if self.note else self.held} |"
+        held = "" if self.note else self.held
+        longest = f"{self.longest_s:.1f} s" if self.longest_s else ""
+        return f"| {self.what} | {self.note or self.tried} | {held} | {longest} |"
 
 
 def rows(times: int, runs: int) -> list[Row]:
@@ -98,7 +102,8 @@ def main() -> int:
     arguments = parser.parse_args()
     begin = time.monotonic()
     found = rows(arguments.times, arguments.runs)
-    table = "\n".join(["| what happens | tried | held |", "| --- | --- | --- |", *map(str, found)])
+    head = ["| what happens | tried | held | nothing left after at most |", "| --- | --- | --- | --- |"]
+    table = "\n".join([*head, *map(str, found)])
     minutes = (time.monotonic() - begin) / 60
     print(f"{sum(row.held for row in found)} of {sum(row.tried for row in found)} held, {minutes:.0f} min")
     if arguments.write:

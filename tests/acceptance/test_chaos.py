@@ -23,7 +23,7 @@ def folder(tmp_path, drumline_home):
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_a_named_point(folder, point):
     """The supervisor around each event that it writes, an agent around each message that it obeys."""
-    shown = try_point(folder, point)
+    shown = try_point(folder, point).shown
     if " of node 1" not in point:
         assert shown["reason"].startswith(
             "canceled" if point == "after JobEnded" else "its supervisor was killed"

@@ -172,6 +172,21 @@ def test_what_a_shell_started_has_the_grace_and_a_second_cancel_ends_it(cli, tmp
     assert status_of("job") == "Canceled"
 
 
+def test_below_a_shell_with_a_trap_ranks_are_told_all_the_same(cli, tmp_path):
+    """It heeds the trap only when the command that it runs has ended."""
+    (tmp_path / "train.py").write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved', flush=True)))\n"
+        "open('ready', 'w').close()\n"
+        "while True: time.sleep(1)\n"
+    )
+    command = f"cd {str(tmp_path)!r}; trap 'echo trapped' TERM; {sys.executable!r} train.py; exit 0"
+    cli("run", "--name", "job", "--grace", "1000", "--detach", "--", "bash", "-c", command)
+    wait_until((tmp_path / "ready").exists, 20)
+    assert cli("job", "cancel", "job").rc == 0
+    assert cli("job", "stream", "job").out.count("saved\ntrapped\n") == 1
+
+
 def test_workers_of_a_rank_that_handles_sigterm_are_there_while_it_saves(cli, begin, tmp_path):
     """Below a shell, which does not pass the signal on."""
     program = tmp_path / "train.py"

@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from chaos import carrying
 from waiting import wait_until
 
 from drumline.contract import identity
@@ -24,18 +25,6 @@ SUPERVISOR_AND_AGENTS = 3
 """They are forked from the command line, whose words have the token too."""
 
 GONE_S = 5.0
-
-
-def carrying(token):
-    """The pids of live processes with that word in their command line."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if token.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 class Job:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_S = 0.05
+_SHELLS = ("bash", "dash", "sh", "zsh", "ksh", "ash", "fish", "busybox")
 
 
 def of(pid: int) -> list[int]:
@@ -49,8 +50,9 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
     """
     SIGTERM to everything below this process but ``spared`` and what is below them, once; whom it was sent to.
 
-    Who handles that signal decides for what it started: workers that load its data are there while it saves. Who does
-    not, such as a shell, ends by it, and what it started is told too.
+    Who handles that signal decides for what it started: workers that load its data are there while it saves. What
+    others have started is told too, and what a shell has: that heeds a trap only when the command that it runs has
+    ended.
     """
     told: set[int] = set()
     waiting = [os.getpid()]
@@ -58,12 +60,19 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
         for pid in _children(waiting.pop()):
             if pid in spared:
                 continue
-            if not _handles_sigterm(pid):
+            if not _handles_sigterm(pid) or _is_shell(pid):
                 waiting.append(pid)
             told.add(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGTERM)
     return told
+
+
+def _is_shell(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
+    except OSError:
+        return False
 
 
 def _any_saves(told: Collection[int]) -> bool:

@@ -25,6 +25,12 @@ pytestmark = pytest.mark.timeout(300)
 SOON_S = 20.0
 """Between the death of a rank and the end of its job, on a machine that is busy."""
 
+OF_THEIR_KIND = {"digits-ddp", "mpi4py"}
+"""
+Whose ranks wait for each other as those of the others of the environment BASE do: one of these is killed always, one of
+each example where other environments are chosen too.
+"""
+
 each = pytest.mark.parametrize("example", TABLE, ids=lambda row: row.id, indirect=True)
 with_submit_file = [row for row in TABLE if row.has_submit_file]
 run_in_python = pytest.mark.parametrize(
@@ -113,7 +119,16 @@ def test_the_same_in_python(example, examples, run_in):
     assert ": Completed" in done.out
 
 
-@each
+@pytest.mark.parametrize(
+    "example",
+    [
+        row
+        for row in TABLE
+        if CHOSEN or row.environment != BASE or row.job_file != "job.yml" or row.name in OF_THEIR_KIND
+    ],
+    ids=lambda row: row.id,
+    indirect=True,
+)
 def test_a_rank_that_is_killed_ends_the_job(example, examples, run_in, drumline_home):
     """The ranks that are left wait in a collective that may never end by itself."""
     folder = examples / example.name

@@ -85,7 +85,7 @@ def test_ranks_are_told_once_and_until_when_and_are_started_again(cli, begin):
     streamed = cli("job", "stream", "job")
     assert streamed.out.count("told 1 times") == 8
     assert "goes on after ['ready-0-0', 'ready-1-0', 'saved-0-0', 'saved-1-0']" in streamed.out
-    assert re.search(r"job job is started again; attempt 1 was ended: preempted by \S+\n", streamed.err)
+    assert re.search(r"job job goes on later; attempt 1 was ended: preempted by \S+\n", streamed.err)
 
 
 def test_a_preemption_is_no_failure_and_does_not_count_as_one(cli, begin):
@@ -153,38 +153,98 @@ def test_a_job_that_has_ended_is_refused(cli, begin):
     assert (done.rc, done.err) == (2, "error: job quick is Completed: it has no ranks that run\n")
 
 
-def test_what_a_shell_started_has_the_grace_and_a_second_cancel_ends_it(cli, tmp_path):
-    """The shell itself ends by the first SIGTERM."""
+SAVERS = {
+    "handler": "signal.signal(signal.SIGTERM, told)\nstart()\nwhile True: time.sleep(1)",
+    "sigwait": (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        "start()\nsignal.sigwait([signal.SIGTERM])\ntold()"
+    ),
+    "file": (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nstart()\n"
+        "while not os.path.exists(os.environ['DRUMLINE_DEADLINE']): time.sleep(0.01)\ntold()"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("trap", "saver"),
+    [
+        *[("", saver) for saver in SAVERS],
+        ("trap 'echo trapped' TERM;", "handler"),
+        ("trap 'echo trapped' EXIT;", "handler"),
+    ],
+)
+def test_what_a_shell_runs_has_the_whole_grace(cli, tmp_path, trap, saver):
+    """A shell heeds a trap of SIGTERM only when the command that it runs has ended, and ends at once without one."""
+    (tmp_path / "train.py").write_text(
+        "import os, signal, sys, time\n"
+        "def told(*_):\n"
+        "    time.sleep(1.5)\n"  # More than what is left behind has.
+        "    sys.exit(print('saved', flush=True))\n"
+        "def start():\n"
+        "    open('ready', 'w').close()\n" + SAVERS[saver]
+    )
+    command = f"cd {str(tmp_path)!r}; {trap} {sys.executable!r} train.py; exit 0"
+    cli("run", "--name", "job", "--grace", "100", "--detach", "--", "bash", "-c", command)
+    wait_until((tmp_path / "ready").exists, 20)
+    assert cli("job", "cancel", "job").rc == 0
+    assert cli("job", "stream", "job").out.count("saved\n") == 1
+
+
+@pytest.mark.parametrize("again", ["cancel", "SIGTERM"])
+def test_a_second_notice_ends_what_a_shell_runs_at_once(cli, tmp_path, again):
     (tmp_path / "train.py").write_text(
         "import signal, time\n"
-        "told = []\n"
         "signal.signal(signal.SIGTERM, lambda *_: open('told', 'w').close())\n"
         "open('ready', 'w').close()\n"
         "while True: time.sleep(1)\n"
     )
-    command = f"cd {str(tmp_path)!r} && {sys.executable!r} train.py; echo goes on"
+    command = f"cd {str(tmp_path)!r}; {sys.executable!r} train.py; exit 0"
     cli("run", "--name", "job", "--grace", "1000", "--detach", "--", "bash", "-c", command)
     wait_until((tmp_path / "ready").exists, 20)
-    cli("job", "cancel", "job", "--no-wait")
+    (agent,) = jobs.describe("job")["processes"]["agents"]
+    os.kill(agent, signal.SIGTERM)
     wait_until((tmp_path / "told").exists, 20)
     wait_for_status("job", "Finalizing")
+    (tmp_path / "ready").unlink()
+    if again == "SIGTERM":
+        os.kill(agent, signal.SIGTERM)
+        wait_until((tmp_path / "ready").exists, 20, "the next attempt")
+        assert [one["kind"] for one in jobs.describe("job")["attempts"]] == ["preemption"]
     assert cli("job", "cancel", "job", "--at-once").rc == 0
     assert status_of("job") == "Canceled"
 
 
-def test_below_a_shell_with_a_trap_ranks_are_told_all_the_same(cli, tmp_path):
-    """It heeds the trap only when the command that it runs has ended."""
-    (tmp_path / "train.py").write_text(
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('saved', flush=True)))\n"
-        "open('ready', 'w').close()\n"
-        "while True: time.sleep(1)\n"
-    )
-    command = f"cd {str(tmp_path)!r}; trap 'echo trapped' TERM; {sys.executable!r} train.py; exit 0"
-    cli("run", "--name", "job", "--grace", "1000", "--detach", "--", "bash", "-c", command)
-    wait_until((tmp_path / "ready").exists, 20)
-    assert cli("job", "cancel", "job").rc == 0
-    assert cli("job", "stream", "job").out.count("saved\ntrapped\n") == 1
+@pytest.mark.parametrize("how", ["--node", "SIGTERM"])
+def test_a_job_whose_nodes_are_taken_one_by_one_goes_back_in_line(cli, begin, how):
+    outputs = begin(SAVES)
+    all_ready(outputs, 0)
+    for node, agent in enumerate(jobs.describe("job")["processes"]["agents"]):
+        if how == "SIGTERM":
+            os.kill(agent, signal.SIGTERM)
+        else:
+            cli("job", "preempt", "job", "--node", str(node), "--no-wait")
+    all_ready(outputs, 1)
+    assert [one["kind"] for one in jobs.describe("job")["attempts"]] == ["preemption"]
+    cli("job", "cancel", "job", "--at-once")
+
+
+def test_a_time_limit_is_told_whole_after_a_preemption(cli, begin):
+    outputs = begin(SAVES, limits={"timeout": 4}, drumline={"grace": 1})
+    all_ready(outputs, 0)
+    cli("job", "preempt", "job")
+    wait_for_status("job", "Canceled")
+    assert jobs.describe("job")["reason"] == "it ran into its time limit of 4 s (preempted once)"
+
+
+def test_a_job_that_cannot_be_started_again_says_why(cli, begin, drumline_home):
+    outputs = begin(WAITS)
+    all_ready(outputs, 0)
+    (drumline_home / "jobs" / "job" / "user_logs" / "attempt-0").touch()
+    cli("job", "preempt", "job", "--node", "1")
+    wait_for_status("job", "Failed")
+    said = r"node 1 was preempted by \S+; it could not be started again: File exists"
+    assert re.fullmatch(said, jobs.describe("job")["reason"]), jobs.describe("job")["reason"]
 
 
 def test_workers_of_a_rank_that_handles_sigterm_are_there_while_it_saves(cli, begin, tmp_path):

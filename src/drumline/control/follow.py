@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,22 +90,18 @@ class _Log:
             self._file = self._open_next()
             if self._file is None:
                 return b""
-        return os.read(self._file, _CHUNK) or self._of_next_attempt()
-
-    def _of_next_attempt(self) -> bytes:
-        """What the file of the attempt after this one holds; this one was read to its end, and nobody writes to it."""
-        assert self._file is not None
-        newer = self._open_next()
-        if newer is None:
-            return b""
-        # Between the last look and the other file's coming it may have grown.
-        rest = os.read(self._file, _CHUNK) or (b"\n" if self._rest else b"")
-        if rest:
-            os.close(newer)
-            return rest
-        os.close(self._file)
-        self._file = newer
-        return os.read(self._file, _CHUNK) or self._of_next_attempt()
+        while not (data := os.read(self._file, _CHUNK)):
+            newer = self._open_next()
+            if newer is None:
+                return b""
+            # Between the last look and the other file's coming it may have grown. Now nobody writes to it any more.
+            rest = os.read(self._file, _CHUNK) or (b"\n" if self._rest else b"")
+            if rest:
+                os.close(newer)
+                return rest
+            os.close(self._file)
+            self._file = newer
+        return data
 
     def _open_next(self) -> int | None:
         """The file after this one, or the first; by now that attempt may have ended too."""
@@ -112,8 +109,8 @@ class _Log:
         if path is None:
             return None
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+            descriptor = _open_log(path)
+        except OSError:
             return None
         path = self._next()
         if path is not None and _is_same(path, descriptor):
@@ -132,7 +129,7 @@ class _Log:
             if entry.startswith("attempt-") and entry.removeprefix("attempt-").isdecimal()
         )
         places = [os.path.join(folder, f"attempt-{number}", name) for number in numbers]
-        places = [place for place in [*places, self._path] if os.path.exists(place)]
+        places = [place for place in [*places, self._path] if _is_log(place)]
         if self._file is None:
             return places[0] if places else None
         ours = next((index for index, place in enumerate(places) if _is_same(place, self._file)), len(places))
@@ -147,6 +144,19 @@ class _Log:
             text = text[: self._limit] + b" ... (%d bytes more)" % left_out
             self._cut = 0
         return Line(self._label, self._node, text)
+
+
+def _is_log(path: str) -> bool:
+    """Whether it is a plain file: a job can put a pipe or a link there, and many attempts."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _open_log(path: str) -> int:
+    """Raises OSError, and never blocks."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _is_same(path: str, descriptor: int) -> bool:
@@ -237,10 +247,11 @@ def plan_of(folder: RunFolder) -> Plan:
 def last_lines(folder: RunFolder, plan: Plan, rank: int, count: int) -> list[bytes]:
     """The last lines of a rank that are not blank, at most ``count``."""
     log = next((task.log for task in plan.ranks if task.rank == rank), None)
-    if log is None:
+    path = os.path.join(folder.path, log or "")
+    if not _is_log(path):
         return []
     try:
-        with open(os.path.join(folder.path, log), "rb") as file:
+        with open(_open_log(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - LINE_LIMIT))
             lines = file.read().splitlines()

@@ -118,10 +118,10 @@ class _Notices:
             return
         self._size = size
         outcome = fold(self._folder.read_events())
+        self.tell_attempts(outcome)
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:
             self._say(f"is in line: {waits_for}")
-        self.tell_attempts(outcome)
         if outcome.hang != self._hang and not outcome.is_final:
             self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
         self._waits_for, self._hang = waits_for, outcome.hang
@@ -129,9 +129,11 @@ class _Notices:
     def tell_attempts(self, outcome: Outcome) -> None:
         """Those that failed since."""
         for attempt in outcome.attempts[self._attempts :]:
-            again = f"is started again; attempt {attempt.attempt + 1}"
-            what = "was ended" if "preemption" in attempt.kind else "failed"
-            self._say(f"{again} {what}: {attempt.reason}")
+            number = attempt.attempt + 1
+            if "preemption" in attempt.kind:
+                self._say(f"goes on later; attempt {number} was ended: {attempt.reason}")
+            else:
+                self._say(f"is started again; attempt {number} failed: {attempt.reason}")
         self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:

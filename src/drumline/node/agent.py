@@ -85,6 +85,9 @@ class Agent:
         self._ranks: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
         self._started_at: dict[int, float] = {}
+        self._sigterm = -1
+        """Readable when this process was sent SIGTERM."""
+
         self._is_preempted = False
         self._told_at: float | None = None
         """When the ranks were told to end."""
@@ -111,8 +114,8 @@ class Agent:
         containment = "cgroup" if cgroups.join(self._cgroup) else "subreaper"
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        ended = kernel.readable_on_signal(signal.SIGTERM)
-        self._poller.register(ended, select.EPOLLIN)
+        self._sigterm = kernel.readable_on_signal(signal.SIGTERM)
+        self._poller.register(self._sigterm, select.EPOLLIN)
         self._poller.register(self._peer, select.EPOLLIN)
         try:
             channel.send(
@@ -124,7 +127,7 @@ class Agent:
                 address=self._address,
                 containment=containment,
             )
-            while self._serve(ended):
+            while self._serve():
                 pass
         except (OSError, channel.ChannelError) as error:
             print(f"node {self._node}: the supervisor is gone ({error})", file=sys.stderr)
@@ -132,15 +135,14 @@ class Agent:
             descendants.end_all(ORPHAN_GRACE_S)
             self._remove_scratch()
 
-    def _serve(self, ended: int) -> bool:
+    def _serve(self) -> bool:
         ready = [descriptor for descriptor, _ in self._poller.poll(_IDLE_S)]
-        if not ready:
-            self._memory.look()
+        self._memory.look()
         if self._door and not self._answer_the_door(set(ready)):
             return False
         # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
         self._tell_exits(ready)
-        if ended in ready and not self._give_notice(ended):
+        if self._sigterm in ready and not self._give_notice():
             return False
         if self._peer.fileno() in ready:
             data = self._peer.recv(1 << 16)
@@ -151,9 +153,9 @@ class Agent:
                     return False
         return True
 
-    def _give_notice(self, ended: int) -> bool:
+    def _give_notice(self) -> bool:
         """The node is taken away, in a while; False when it cannot be waited for what the supervisor makes of it."""
-        sender = failures.printable(kernel.sender_of_signal(ended), 100)
+        sender = failures.printable(kernel.sender_of_signal(self._sigterm), 100)
         if self._is_preempted:
             channel.send(self._peer, "leaving", reason=f"it was sent SIGTERM twice{sender}")
             return False
@@ -441,15 +443,12 @@ class Agent:
         if ended_by in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
             evidence["crash"] = failures.crash_of(log, cwd)
         failure = evidence.get("failure") or {}
-        holder = ports.holder(f"{failure.get('message', '')} {evidence['said']}", self._port_of(rank))
+        holder = ports.holder(f"{failure.get('message', '')} {evidence['said']}")
         evidence["port_holder"] = failures.printable(holder, 200)
         if ended_by == signal.SIGBUS:
             evidence["shared_memory"] = failures.shared_memory()
         evidence["memory_ran_out"] = self._memory.ran_out(ended.pid)
         return evidence
-
-    def _port_of(self, rank: int) -> str:
-        return next((t["env"].get("MASTER_PORT", "") for t in self._start["ranks"] if t["rank"] == rank), "")
 
     def _log_of(self, rank: int) -> str:
         return next((str(task["log"]) for task in self._start["ranks"] if task["rank"] == rank), "")
@@ -478,7 +477,7 @@ class Agent:
         self._let_launcher_end()
         until = self._told_until if self._has_heirs and message["grace_s"] > 0 else None
         ended, survivors = descendants.end_all(
-            message["grace_s"], told=self._told, told_until=until, is_urgent=self._has_message
+            message["grace_s"], told=self._told, told_until=until, is_urgent=self._is_urgent
         )
         at = time.monotonic()
         for one in ended:
@@ -486,8 +485,10 @@ class Agent:
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=[stacks.state_of(pid) for pid in survivors])
 
-    def _has_message(self) -> bool:
-        return bool(select.select([self._peer], [], [], 0)[0])
+    def _is_urgent(self) -> bool:
+        """Whether the supervisor has more to say, or the node is taken away for the second time."""
+        heard = [self._peer, self._sigterm] if self._is_preempted else [self._peer]
+        return bool(select.select(heard, [], [], 0)[0])
 
     def _let_launcher_end(self) -> None:
         """Tell the stand-ins that their ranks are gone: their launcher ends by itself, sooner than if it is told."""

@@ -13,6 +13,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
+from drumline.node import failures
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -31,7 +33,14 @@ def of(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, Any]]:
 
     ``asked``: the file of the notes, and the process id. Blocks, for half a second at most.
     """
-    waiting = {pid: RECORD % (notes, pid) for notes, pid in asked if notes and _ask(PIPE % (notes, pid))}
+    waiting = {}
+    for notes, pid in asked:
+        path = RECORD % (notes, pid)
+        # An answer that came too late for the last question.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        if notes and _ask(PIPE % (notes, pid)):
+            waiting[pid] = path
     found: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + _ANSWER_S
     while waiting and time.monotonic() < deadline:
@@ -85,10 +94,10 @@ def _current(record: bytes) -> Optional[dict[str, Any]]:
         current = next((entry for entry in entries if not entry["retired"]), entries[-1])
         _, group = current["process_group"]
         return {
-            "name": str(current["profiling_name"]).rpartition(":")[2][:100],
+            "name": failures.printable(str(current["profiling_name"]).rpartition(":")[2], 100),
             "seq": int(current["collective_seq_id"]),
-            "group": "" if group in ("default_pg", "undefined") else str(group)[:100],
+            "group": "" if group in ("default_pg", "undefined") else failures.printable(str(group), 100),
             "is_waiting": not current["retired"],
         }
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
+    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError):
+        return None  # It is the job's own text.

@@ -54,7 +54,7 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
     others have started is told too, and what a shell has: that heeds a trap only when the command that it runs has
     ended.
     """
-    told: set[int] = set()
+    told: list[int] = []
     waiting = [os.getpid()]
     while waiting:
         for pid in _children(waiting.pop()):
@@ -62,10 +62,12 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
                 continue
             if not _handles_sigterm(pid) or _is_shell(pid):
                 waiting.append(pid)
-            told.add(pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGTERM)
-    return told
+            told.append(pid)
+    # All are known before the first is told: what a shell has started is elsewhere as soon as that has ended.
+    for pid in told:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    return set(told)
 
 
 def _is_shell(pid: int) -> bool:
@@ -75,17 +77,18 @@ def _is_shell(pid: int) -> bool:
         return False
 
 
-def _any_saves(told: Collection[int]) -> bool:
-    return any(pid in told and _handles_sigterm(pid) for pid in of(os.getpid()))
+def _any_of(told: Collection[int]) -> bool:
+    return any(pid in told for pid in of(os.getpid()))
 
 
 def _handles_sigterm(pid: int) -> bool:
+    """By a handler, or in its own time: who blocks it asks for it by sigwait or a descriptor."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            caught = next(line.split()[1] for line in file if line.startswith(b"SigCgt:"))
-    except (OSError, StopIteration):
+            sets = [int(line.split()[1], 16) for line in file if line.startswith((b"SigCgt:", b"SigBlk:"))]
+    except OSError:
         return False
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    return any(signals >> (signal.SIGTERM - 1) & 1 for signals in sets)
 
 
 class Ended(NamedTuple):
@@ -131,8 +134,8 @@ def end_all(
     """
     SIGTERM to everything below this process, SIGKILL after ``grace_s``, until nothing is left.
 
-    ``told``: who was sent SIGTERM before, and is not again; those of them that handle it have until ``told_until``
-    (monotonic seconds), or until ``is_urgent``.
+    ``told``: who was sent SIGTERM before, and is not again; those have until ``told_until`` (monotonic seconds), or
+    until ``is_urgent``.
 
     Returns (what ended; what even SIGKILL did not end within ``limit_s``). Blocks.
     """
@@ -143,7 +146,7 @@ def end_all(
     if grace_s > 0:
         signal_all(signal.SIGTERM, told)
         ended += _reap_until(deadline)
-        while told_until and time.monotonic() < told_until and _any_saves(told) and not is_urgent():
+        while told_until and time.monotonic() < told_until and _any_of(told) and not is_urgent():
             ended += _reap_until(min(told_until, time.monotonic() + _LOOK_S))
     deadline = time.monotonic() + limit_s
     while has_any() and time.monotonic() < deadline:

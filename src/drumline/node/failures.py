@@ -12,6 +12,7 @@ import json
 import os
 import re
 import stat
+import time
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _OF_EXCEPTIONS = (1, 134)
 
 OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
 """Finds a file that is not the program's own."""
+
+_LOOK_S = 1.0
 
 _KILLED = re.compile(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
 """Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
@@ -213,13 +216,16 @@ class Memory:
         self._log = _kernel_log()
         self._killed: set[int] = set()
         self._latest = self._earlier = self._counts()
+        self._next = time.monotonic() + _LOOK_S
 
     def _counts(self) -> list[int]:
         return [_count(file) for file in self._files]
 
     def look(self) -> None:
-        """To be called now and then: what was counted before the last call but one is another process's end."""
-        self._earlier, self._latest = self._latest, self._counts()
+        """To be called often: what was counted a second or two ago is another process's end."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LOOK_S
+            self._earlier, self._latest = self._latest, self._counts()
 
     def ran_out(self, pid: int) -> bool:
         """``pid``: what has ended, which the kernel's log may name."""

@@ -13,7 +13,8 @@ import re
 import socket
 
 _TAKEN = re.compile(r"EADDRINUSE|Address already in use")
-_PORT = re.compile(r"\bport:? *(\d{1,5})\b|:(\d{1,5})\b(?=.*already in use)")
+_PORT = re.compile(r"\bport:? *(\d{1,5})\b|\('[^']*', (\d{1,5})\b|(?:\.\d{1,3}|\]|\*):(\d{1,5})\b")
+"""``port: 29500``, ``('0.0.0.0', 29500)``, ``127.0.0.1:29500``; a time of day is none."""
 
 _LOWEST = 20000
 _TRIES = 2000
@@ -39,22 +40,20 @@ def lease(address: str) -> tuple[int, socket.socket]:
     raise OSError(f"no free port between {lowest} and {highest}")
 
 
-def holder(text: str, port: str = "") -> str:
+def holder(text: str) -> str:
     """
     Who listens at the port that ``text`` says is taken: ``port 29500 is held by process 71 (python)``; empty when it
-    says no such thing. ``port``: which it is where the text does not say.
+    does not say which, or nobody listens there.
     """
-    if not _TAKEN.search(text):
+    said = _PORT.search(text) if _TAKEN.search(text) else None
+    if said is None:
         return ""
-    said = _PORT.search(text)
-    number = next(filter(None, said.groups())) if said else port
-    if not number.isascii() or not number.isdigit():
-        return ""
+    number = next(filter(None, said.groups()))
     inodes = set(_listening(int(number)))
     for pid in filter(str.isdigit, os.listdir("/proc")) if inodes else ():
         if inodes & set(_sockets(pid)):
             return f"port {number} is held by process {pid} ({_name(pid)})"
-    return f"port {number}" + (" is held by another user's process" if inodes else " is free by now")
+    return f"port {number} is held by another user's process" if inodes else ""
 
 
 def _listening(port: int) -> list[str]:

@@ -67,6 +67,7 @@ class Loop:
             len(plan.nodes),
             grace_s=plan.grace_s,
             timeout_s=timeout_s,
+            limit_s=plan.timeout_s,
             launcher=plan.launcher.name if plan.launcher else "",
             ends_when_hung=plan.hang_action != "report",
         )
@@ -80,7 +81,7 @@ class Loop:
         self._wake = wake
         self._canceled = canceled
         self._cancel_seen: p.Canceled | None = None
-        self._preempt_seen = False
+        self._preempt_seen: dict[str, Any] = {}
         self._secret = os.urandom(32).hex()
         self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
         labels = {rank: member.label for rank, member in members.items()}
@@ -147,9 +148,9 @@ class Loop:
 
     def _look_for_preemption(self) -> None:
         request = self._folder.read_json(self._folder.preempt) or {}
-        if request.get("attempt") != self._attempt or self._preempt_seen:
+        if request.get("attempt") != self._attempt or request == self._preempt_seen:
             return
-        self._preempt_seen = True
+        self._preempt_seen = request
         node = request.get("node")
         self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
 

@@ -146,18 +146,34 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
             return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {request.by}")
         # What a killed agent left was adopted by this process.
         descendants.end_all(0.0)
-        event = e.AttemptEnded(
+        try:
+            canceled = _prepare_next(nodes, folder, plan, number, end, wake)
+        except OSError as error:
+            # Such as a full disk. Nothing of the next attempt has begun.
+            why = f"it could not be started again: {error.strerror or error}"
+            return end._replace(reason=f"{end.reason}; {why}")
+        if canceled:
+            return canceled
+
+
+def _prepare_next(
+    nodes: Nodes, folder: RunFolder, plan: Plan, number: int, end: p.Finish, wake: int
+) -> p.Finish | None:
+    """After an attempt; how the job ended where there is no other after all. Raises OSError."""
+    folder.append(
+        e.AttemptEnded(
             wall_time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
         )
-        folder.append(event)
-        _put_logs_aside(folder, plan, number)
-        if end.kind == "preemption":
-            # Others in line go first. What one node had is still this job's, for the one that replaces it.
-            _quietly(nodes.release)
-            canceled = _wait(nodes, folder, wake, "after it was preempted")
-            if canceled:
-                return canceled
-        folder.append(e.JobStarting(wall_time()))
+    )
+    _put_logs_aside(folder, plan, number)
+    if end.kind == "preemption":
+        # Others in line go first. What one node had is still this job's, for the one that replaces it.
+        _quietly(nodes.release)
+        canceled = _wait(nodes, folder, wake, "after it was preempted")
+        if canceled:
+            return canceled
+    folder.append(e.JobStarting(wall_time()))
+    return None
 
 
 def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:

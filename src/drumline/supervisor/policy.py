@@ -219,6 +219,7 @@ Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Emp
 class Policy:
     """
     ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
+    ``limit_s``: of all attempts together, of which ``timeout_s`` is what is left.
     ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job that hangs
     is ended.
     """
@@ -230,6 +231,7 @@ class Policy:
         *,
         grace_s: float,
         timeout_s: float | None = None,
+        limit_s: float | None = None,
         launcher: str = "",
         ends_when_hung: bool = False,
     ) -> None:
@@ -238,6 +240,7 @@ class Policy:
         self._members = members
         self._grace_s = grace_s
         self._timeout_s = timeout_s
+        self._limit_s = limit_s if limit_s is not None else timeout_s
         self._launcher = launcher
         self._launcher_runs = bool(launcher)
         self._broken: Broken | None = None
@@ -258,6 +261,9 @@ class Policy:
         """The first that was heard of."""
 
         self._end: Finish | None = None
+        self._taken: set[int] = set()
+        """The nodes that were preempted."""
+
         self._survivors: list[dict[str, Any]] = []
 
     def begin(self) -> list[Instruction]:
@@ -397,12 +403,19 @@ class Policy:
         return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
 
     def _on_preempted(self, event: Preempted) -> list[Instruction]:
-        if self._phase in ("stopping", "emptying") or self._end is not None:
+        is_first = self._end is None
+        if not is_first and not self._taken:
             return []
-        of_node = event.node is not None
-        reason = f"{f'node {event.node} was ' if of_node else ''}preempted by {event.by}"
-        kind = "node preemption" if of_node else "preemption"
-        return self._fail(Finish(status.FAILED, PREEMPTED_CODE, reason, node=event.node, kind=kind))
+        self._taken |= self._expected if event.node is None else {event.node}
+        node = event.node
+        if self._taken >= self._expected:
+            reason, kind, node = f"preempted by {event.by}", "preemption", None
+        elif is_first:
+            reason, kind = f"node {event.node} was preempted by {event.by}", "node preemption"
+        else:
+            return []
+        self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)
+        return self._stop(reason) if is_first else []
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
@@ -442,7 +455,7 @@ class Policy:
     def _expire_limit(self) -> list[Instruction]:
         if not self._is_running or self._end is not None:
             return []
-        reason = f"it ran into its time limit of {self._timeout_s:g} s"
+        reason = f"it ran into its time limit of {self._limit_s:g} s"
         if self._hang:
             reason += f"; it hung: {self._hang}"
         self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)

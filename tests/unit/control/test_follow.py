@@ -1,5 +1,7 @@
 """Lines of a log as it grows; the file is written by the test, between reads."""
 
+import os
+
 import pytest
 
 from drumline.control import follow
@@ -99,3 +101,13 @@ def test_attempts_that_ended_between_two_looks_are_read_too(path):
         append(path, b"%d\n" % attempt)
         put_aside(attempt)
     assert texts(log.finish()) == [b"%d" % attempt for attempt in range(4, 12)]
+
+
+@pytest.mark.parametrize("where", ["attempt-0", ""])
+def test_what_is_no_plain_file_is_passed_over(path, where):
+    """A job can put anything into its folder."""
+    (path.parent / "attempt-0").mkdir()
+    os.mkfifo(path.parent / where / path.name)
+    if where:
+        append(path, b"one\n")
+    assert texts(_Log(str(path), "0", 0).finish()) == ([b"one"] if where else [])

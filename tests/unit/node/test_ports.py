@@ -48,18 +48,27 @@ def test_a_port_in_use_is_not_leased(monkeypatch):
     "text",
     [
         "The server socket has failed to listen. port: {port}, useIpv6: false, code: -98, name: EADDRINUSE",
-        "[Errno 98] Address already in use",
-        "error while attempting to bind on address ('0.0.0.0:{port}'): address already in use. Address already in use",
+        "[Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', {port}))",
+        "listen tcp 0.0.0.0:{port}: bind: Address already in use",
+        "2026-11-21 19:56:30,513 ERROR: [::]:{port}: Address already in use",
     ],
 )
 def test_who_holds_a_port_is_named(text):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = ports.holder(text.format(port=port), str(port))
+        said = ports.holder(text.format(port=port))
         assert said.startswith(f"port {port} is held by process {os.getpid()} (")
-    assert ports.holder(text.format(port=port), str(port)) == f"port {port} is free by now"
+    assert ports.holder(text.format(port=port)) == ""
 
 
-@pytest.mark.parametrize("text", ["", "connection refused, port: 7", "[Errno 98] Address already in use"])
-def test_nobody_holds_a_port_that_nobody_named(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "connection refused, port: 7",
+        "[Errno 98] Address already in use",
+        "2026-11-21 19:56:30,513 ERROR server: [Errno 98] Address already in use",
+    ],
+)
+def test_nothing_is_said_of_a_port_that_nobody_named(text):
     assert ports.holder(text) == ""

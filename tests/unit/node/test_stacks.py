@@ -1,5 +1,6 @@
 """Where processes are: real ones, with and without the hook."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -42,7 +43,8 @@ def rank(tmp_path):
 
     yield start
     for process in started:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
 
@@ -276,6 +278,12 @@ time.sleep(100)
         ("[entry(1, 'gloo:send', is_p2p=True)]", None),
         ("[]", None),
         ("[{}]", None),
+        ("[{'is_p2p': False, 'record_id': float('inf')}]", None),
+        ("7", None),
+        (
+            "[entry(1, 'gloo:all\\n\\x1b[31m_reduce', 'a\\ud800b')]",
+            {"name": "all  [31m_reduce", "seq": 1, "group": "a b", "is_waiting": False},
+        ),
     ],
 )
 def test_the_collective_is_that_of_pytorchs_flight_recorder(rank, tmp_path, monkeypatch, entries, collective):
@@ -292,3 +300,35 @@ def test_the_collective_is_that_of_pytorchs_flight_recorder(rank, tmp_path, monk
 def test_without_pytorch_or_its_recorder_no_collective_is_known(rank, tmp_path, monkeypatch, text, size):
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", size)
     assert where(rank(text), tmp_path)[0]["collective"] is None
+
+
+def test_an_answer_that_came_too_late_for_the_last_question_is_none_to_this(rank, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
+    process = rank(RECORDER.replace("ENTRIES", """(time.sleep(0.1), b'{"entries": []}')[1]"""))
+    (tmp_path / f"notes.{process.pid}.record").write_bytes(b"of the last question")
+    assert where(process, tmp_path)[0]["collective"] is None
+
+
+def test_the_recorders_thread_takes_no_signal_from_the_program(rank, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
+    process = rank(
+        "import signal, time\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        "print('there', flush=True)\n"
+        "while signal.sigtimedwait([signal.SIGTERM], 0) is None: time.sleep(0.01)\n"
+        "print('told', flush=True)\n"
+    )
+    process.terminate()
+    assert process.stdout.readline() == b"told\n"
+    assert process.wait() == 0
+    assert not list(tmp_path.glob("*.ask"))
+
+
+def test_a_program_that_becomes_another_has_a_recorder_of_its_own(rank, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
+    recorder = tmp_path / "recorder.py"
+    recorder.write_text(
+        RECORDER.replace("ENTRIES", 'json.dumps({"entries": [entry(1, "x:barrier")]}).encode()')
+    )
+    process = rank("import os, sys\nos.execv(sys.executable, [sys.executable, 'recorder.py'])")
+    assert where(process, tmp_path)[0]["collective"]["name"] == "barrier"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _LOCK_TIMEOUT_S = 1.0
+_TRIES = 10
+"""To give up a place: whoever holds the lock has it for milliseconds, or is stopped."""
 
 
 class Entry:
@@ -96,10 +98,17 @@ class Line:
 
     def leave(self, who: dict[str, Any]) -> None:
         """Give up the place, or what is held. No error when there is none."""
-        # Where that cannot be written, the entry counts for nothing as soon as this process has ended.
-        with contextlib.suppress(OSError), self._entries() as entries:
-            entries[:] = [entry for entry in entries if entry.who != who]
-            self._wake_first(entries)
+        for _ in range(_TRIES):
+            try:
+                with self._entries() as entries:
+                    entries[:] = [entry for entry in entries if entry.who != who]
+                    self._wake_first(entries)
+            except BlockingIOError:
+                continue
+            except OSError:
+                # Where that cannot be written, the entry counts for nothing as soon as this process has ended.
+                return
+            return
 
     @staticmethod
     def _wake_first(entries: list[Entry]) -> None:

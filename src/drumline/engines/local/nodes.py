@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import identity
@@ -25,6 +26,10 @@ _LOOK_AGAIN_S = 0.5
 While first in line: the holders' ends wake us at once, this is for everything else. Those behind look less often, so
 that a thousand of them cost next to nothing; the one that starts wakes the next.
 """
+
+_LONGEST_S = 120.0
+_LOOK_FOR_CANCEL_S = 2.0
+"""Whoever cancels a job wakes its supervisor, where that is on the same machine."""
 
 
 class LocalNodes:
@@ -56,7 +61,9 @@ class LocalNodes:
                 told = blocked.reason
                 on_wait(told)
             self._clear_dropped()
-            _wait_for_any(blocked.holders, wake, _LOOK_AGAIN_S * (1 + blocked.ahead) ** 1.5)
+            again = time.monotonic() + min(_LONGEST_S, _LOOK_AGAIN_S * (1 + blocked.ahead) ** 1.5)
+            while not _wait_for_any(blocked.holders, wake, again) and not canceled():
+                pass
             if canceled():
                 self._line.leave(self._who)
                 return False
@@ -165,18 +172,25 @@ class LocalNodes:
             scratch.remove(path)
 
 
-def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int, most_s: float) -> None:
-    """Until one of them ends, or ``wake`` is readable, or for a moment."""
+def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int, deadline: float) -> bool:
+    """
+    Until one of them ends, or ``wake`` is readable, or the deadline (monotonic seconds); False for a moment that has
+    passed without any of that.
+    """
     pidfds = [pidfd for holder in holders if (pidfd := identity.open_pidfd(holder)) is not None]
-    if len(pidfds) < len(holders):
-        return _close(pidfds)
-    poller = select.poll()
-    poller.register(wake, select.POLLIN)
-    for pidfd in pidfds:
-        poller.register(pidfd, select.POLLIN)
-    if any(descriptor == wake for descriptor, _ in poller.poll(most_s * 1000)):
-        os.read(wake, 512)
-    return _close(pidfds)
+    try:
+        if len(pidfds) < len(holders):
+            return True
+        poller = select.poll()
+        for descriptor in (wake, *pidfds):
+            poller.register(descriptor, select.POLLIN)
+        left_s = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(min(left_s, _LOOK_FOR_CANCEL_S) * 1000)]
+        if wake in ready:
+            os.read(wake, 512)
+        return bool(ready) or left_s <= _LOOK_FOR_CANCEL_S
+    finally:
+        _close(pidfds)
 
 
 def _close(descriptors: list[int]) -> None:

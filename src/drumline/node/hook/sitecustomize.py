@@ -51,6 +51,10 @@ class _Notes:
             self._note(error, error.__traceback__)
         elif os.getpid() == self._pid:
             self._write(monotonic(), "", _MOST_BYTES // 2)
+        try:
+            os.unlink("%s.%d.ask" % (self._path, os.getpid()))
+        except OSError:
+            pass
 
     def _note(self, error: BaseException, trace: TracebackType | None) -> None:
         at = monotonic()
@@ -193,11 +197,19 @@ def _answer_with_stacks() -> int:
 
 def _answer_with_record(path: str) -> None:
     try:
+        from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
         from _thread import start_new_thread
 
         pipe = "%s.%d.ask" % (path, os.getpid())
+        if os.path.exists(pipe):  # This process was another program before.
+            os.unlink(pipe)
         os.mkfifo(pipe, 0o600)
-        start_new_thread(_record, (os.open(pipe, os.O_RDWR | os.O_CLOEXEC), path, os.getpid()))
+        # A signal that the program blocks must not come to a thread that it knows nothing of.
+        before = pthread_sigmask(SIG_BLOCK, valid_signals())
+        try:
+            start_new_thread(_record, (os.open(pipe, os.O_RDWR | os.O_CLOEXEC), path, os.getpid()))
+        finally:
+            pthread_sigmask(SIG_SETMASK, before)
     except (ImportError, OSError, RuntimeError):
         pass
 

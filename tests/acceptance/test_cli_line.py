@@ -74,6 +74,18 @@ def test_a_job_can_be_canceled_while_it_waits(cli, submit):
     assert status_of("first") == "Running"
 
 
+def test_a_cancel_is_seen_far_back_in_line_though_nobody_wakes_it(submit, drumline_home):
+    """As from another machine or container that shares the home."""
+    submit("first")
+    for number in range(6):
+        submit(f"w{number}")
+    wait_for_status("w5", "Queued")
+    folder = drumline_home / "jobs" / "w5"
+    (folder / "cancel").write_text('{"by": "ada"}')
+    wait_for_status("w5", "Canceled")
+    assert jobs.describe("w5")["reason"] == "canceled by ada before it started"
+
+
 def test_run_waits_in_line_and_an_interrupt_ends_the_wait(submit, tmp_path):
     submit("first")
     wait_for_status("first", "Running")

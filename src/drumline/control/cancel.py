@@ -29,7 +29,7 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
 
 
 def wake(folder: RunFolder) -> None:
-    """Have its supervisor look for requests now; it does so every second anyway."""
+    """Have its supervisor look for requests now; it does so every second or two anyway."""
     pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
     if pidfd is not None:
         import os

@@ -1,5 +1,8 @@
 """The line before the machine, with identities that are not processes; who lives is what the test says."""
 
+import fcntl
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -167,3 +170,15 @@ def test_entries_of_killed_supervisors_are_handed_to_the_finder(line, living):
     living.remove(1)
     assert starts(line, entry(2, 4)) == [True]
     assert [one.job for one in line.dropped] == ["job1"]
+
+
+def test_a_place_is_given_up_although_the_file_is_held_for_a_while(line, tmp_path):
+    """Of a job that goes back in line: its process lives on, and with it a place that was not given up."""
+    assert starts(line, entry(1, 4)) == [True]
+    with (tmp_path / "line" / "line.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        release = threading.Timer(1.3, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
+        release.start()
+        line.leave(who(1))
+        release.join()
+    assert starts(line, entry(2, 4), entry(1, 4)) == [True, False]

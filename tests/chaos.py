@@ -157,7 +157,13 @@ class Trial:
         self._check_end(shown)
         self._check_logs()
         self._check_rest()
-        assert self.show() == shown, "the end of a job never changes again"
+        later = self.show()
+        changed = {
+            name: (shown.get(name), later.get(name))
+            for name in {*shown, *later}
+            if shown.get(name) != later.get(name)
+        }
+        assert not changed, f"the end of a job never changes again: {changed}"
         return shown
 
     def _check_end(self, shown: dict[str, Any]) -> None:

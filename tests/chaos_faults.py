@@ -106,6 +106,7 @@ def no_room_for_a_job(folder: Path) -> None:
 def logs_cannot_be_written(folder: Path) -> None:
     """Their folder is gone when the ranks start: the job fails and names it."""
     holder = start("holder", "sleep 1000", CORES)
+    wait_until(lambda: jobs.describe("holder")["status"] == "Running", 30)
     submitted = start("waits", "true")
     wait_until(lambda: jobs.describe("waits")["status"] == "Queued", 20)
     logs = Path(submitted.path, "user_logs")

@@ -44,6 +44,7 @@ class Row:
                 self.note = _LEFT_OUT + str(reason)
                 return
             except Exception:  # noqa: BLE001 - whatever does not hold is counted, and told
+                print(f"does not hold: {self.what}, number {self.tried}", file=sys.stderr)
                 traceback.print_exc()
             else:
                 self.held += count

@@ -35,7 +35,7 @@ def run_machine(folder: Path, runs: int, *, is_fixed: bool = True) -> None:  # n
 
         @precondition(lambda self: self.trials)
         @rule(
-            which=st.integers(0, _MOST_JOBS),
+            which=st.integers(0, _MOST_JOBS - 1),
             victim=st.sampled_from(("cli", "supervisor", "agent", "rank", "child")),
             number=st.sampled_from((signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)),
             chance=st.randoms(use_true_random=False),
@@ -47,17 +47,17 @@ def run_machine(folder: Path, runs: int, *, is_fixed: bool = True) -> None:  # n
                 trial.send(pid, number)
 
         @precondition(lambda self: self.trials)
-        @rule(which=st.integers(0, _MOST_JOBS))
+        @rule(which=st.integers(0, _MOST_JOBS - 1))
         def go_on(self, which: int) -> None:
             self.trials[which % len(self.trials)].go_on()
 
         @precondition(lambda self: self.trials)
-        @rule(which=st.integers(0, _MOST_JOBS))
+        @rule(which=st.integers(0, _MOST_JOBS - 1))
         def cancel(self, which: int) -> None:
             self.trials[which % len(self.trials)].cancel()
 
         @precondition(lambda self: self.trials)
-        @rule(which=st.integers(0, _MOST_JOBS), node=st.sampled_from((None, 0, 1)))
+        @rule(which=st.integers(0, _MOST_JOBS - 1), node=st.sampled_from((None, 0, 1)))
         def preempt(self, which: int, node: int | None) -> None:
             try:
                 preempt(self.trials[which % len(self.trials)].name, node)

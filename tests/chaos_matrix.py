@@ -14,11 +14,11 @@ _LATEST_S = 20.0
 _STOPPED_S = 0.2
 
 CANCELED = r"canceled by "
-BY_ITSELF = r"both ranks ended with exit code 0|all 2 ranks ended with exit code 0|rank [01] .*: exit code 3"
+BY_ITSELF = r"all 2 ranks ended with exit code 0|rank [01] .*: exit code 3"
 
 
 class Cell(NamedTuple):
-    """``reason``: what the job's then begins with, besides a cancel and its own end."""
+    """``reason``: what that of the job then begins with, besides a cancel and its own end."""
 
     target: str
     number: int

@@ -167,14 +167,15 @@ SAVERS = {
 
 
 @pytest.mark.parametrize(
-    ("trap", "saver"),
+    ("trap", "saver", "then"),
     [
-        *[("", saver) for saver in SAVERS],
-        ("trap 'echo trapped' TERM;", "handler"),
-        ("trap 'echo trapped' EXIT;", "handler"),
+        *[("", saver, "; exit 0") for saver in SAVERS],
+        ("trap 'echo trapped' TERM;", "handler", "; exit 0"),
+        ("trap 'echo trapped' EXIT;", "handler", "; exit 0"),
+        ("trap 'exit 0' TERM;", "handler", "& wait $!"),
     ],
 )
-def test_what_a_shell_runs_has_the_whole_grace(cli, tmp_path, trap, saver):
+def test_what_a_shell_runs_has_the_whole_grace(cli, tmp_path, trap, saver, then):
     """A shell heeds a trap of SIGTERM only when the command that it runs has ended, and ends at once without one."""
     (tmp_path / "train.py").write_text(
         "import os, signal, sys, time\n"
@@ -184,7 +185,7 @@ def test_what_a_shell_runs_has_the_whole_grace(cli, tmp_path, trap, saver):
         "def start():\n"
         "    open('ready', 'w').close()\n" + SAVERS[saver]
     )
-    command = f"cd {str(tmp_path)!r}; {trap} {sys.executable!r} train.py; exit 0"
+    command = f"cd {str(tmp_path)!r}; {trap} {sys.executable!r} train.py {then}"
     cli("run", "--name", "job", "--grace", "100", "--detach", "--", "bash", "-c", command)
     wait_until((tmp_path / "ready").exists, 20)
     assert cli("job", "cancel", "job").rc == 0

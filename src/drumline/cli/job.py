@@ -206,9 +206,11 @@ def _preempt(arguments: Namespace) -> int:
         wait_for_end(jobs.folder_of(name), of_attempt=attempt)
     outcome = jobs.outcome_of(jobs.folder_of(name))
     if len(outcome.attempts) <= attempt:
-        return _say_status(name)
-    print(clean(f"job {name}: {outcome.attempts[attempt].reason}; it is {outcome.status}"), file=sys.stderr)
-    return 0
+        _say_status(name)
+        return 1 if outcome.is_final else 0
+    ended = outcome.attempts[attempt]
+    print(clean(f"job {name}: {ended.reason}; it is {outcome.status}"), file=sys.stderr)
+    return 0 if "preemption" in ended.kind else 1
 
 
 def _say_status(name: str) -> int:

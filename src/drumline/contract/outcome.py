@@ -106,12 +106,20 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
         outcome.verdict = event.verdict
+    else:
+        _apply_to_attempt(outcome, event)
+        _apply_users(outcome, event)
+
+
+def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
+    """What need not be the end."""
+    if isinstance(event, e.Preempted) and not outcome.is_final:
+        what = "its nodes are" if event.node is None else f"node {event.node} is"
+        outcome.reason = f"{what} being taken away by {event.by}"
     elif isinstance(event, (e.AttemptEnded, e.JobHung, e.JobWentOn)):
         outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
         if isinstance(event, e.AttemptEnded):
             _start_again(outcome, event)
-    else:
-        _apply_users(outcome, event)
 
 
 def _apply_users(outcome: Outcome, event: e.Event) -> None:

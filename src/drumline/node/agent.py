@@ -88,11 +88,14 @@ class Agent:
         self._sigterm = -1
         """Readable when this process was sent SIGTERM."""
 
-        self._is_preempted = False
+        self._is_preempted = self._is_hurried = False
         self._told_at: float | None = None
         """When the ranks were told to end."""
 
         self._told: set[int] = set()
+        self._shells: set[int] = set()
+        """Ranks that were one when they were told."""
+
         self._told_until: float | None = None
         self._has_heirs = False
         """Whether a rank ended at once, as a shell does, and what it started may still be saving."""
@@ -132,7 +135,7 @@ class Agent:
         except (OSError, channel.ChannelError) as error:
             print(f"node {self._node}: the supervisor is gone ({error})", file=sys.stderr)
         finally:
-            descendants.end_all(ORPHAN_GRACE_S)
+            descendants.end_all(0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told)
             self._remove_scratch()
 
     def _serve(self) -> bool:
@@ -157,6 +160,7 @@ class Agent:
         """The node is taken away, in a while; False when it cannot be waited for what the supervisor makes of it."""
         sender = failures.printable(kernel.sender_of_signal(self._sigterm), 100)
         if self._is_preempted:
+            self._is_hurried = True
             channel.send(self._peer, "leaving", reason=f"it was sent SIGTERM twice{sender}")
             return False
         self._is_preempted = True
@@ -417,7 +421,8 @@ class Agent:
             channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
             return
         rank = self._ranks.pop(pid)
-        self._has_heirs = self._has_heirs or (pid in self._told and code == -signal.SIGTERM)
+        passes_on = code == -signal.SIGTERM or pid in self._shells
+        self._has_heirs = self._has_heirs or (pid in self._told and passes_on)
         error = self._errors.pop(pid, "")
         evidence = {} if error else self._evidence(rank, code, ended)
         channel.send(self._peer, "exited", rank=rank, error=error, at=at, evidence=evidence, **how)
@@ -463,6 +468,7 @@ class Agent:
                 write_whole(deadline, f"{time.time() + message['grace_s']:.3f}\n")
         # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
+        self._shells = {pid for pid in self._ranks if descendants.is_shell(pid)}
         self._told = descendants.ask_to_end(spared)
         self._told_until = time.monotonic() + message["grace_s"]
 

@@ -35,11 +35,13 @@ def of(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, Any]]:
     """
     waiting = {}
     for notes, pid in asked:
+        if not notes:
+            continue
         path = RECORD % (notes, pid)
         # An answer that came too late for the last question.
         with contextlib.suppress(OSError):
             os.unlink(path)
-        if notes and _ask(PIPE % (notes, pid)):
+        if _ask(PIPE % (notes, pid)):
             waiting[pid] = path
     found: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + _ANSWER_S

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_S = 0.05
-_SHELLS = ("bash", "dash", "sh", "zsh", "ksh", "ash", "fish", "busybox")
+_SHELLS = ("bash", "dash", "sh", "zsh", "ksh", "ksh93", "mksh", "ash", "csh", "tcsh", "fish", "busybox")
 
 
 def of(pid: int) -> list[int]:
@@ -60,7 +60,7 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
         for pid in _children(waiting.pop()):
             if pid in spared:
                 continue
-            if not _handles_sigterm(pid) or _is_shell(pid):
+            if not _handles_sigterm(pid) or is_shell(pid):
                 waiting.append(pid)
             told.append(pid)
     # All are known before the first is told: what a shell has started is elsewhere as soon as that has ended.
@@ -70,7 +70,7 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
     return set(told)
 
 
-def _is_shell(pid: int) -> bool:
+def is_shell(pid: int) -> bool:
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in _SHELLS
     except OSError:

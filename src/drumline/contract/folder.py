@@ -103,6 +103,10 @@ class RunFolder:
         """As ``write_whole``."""
         write_whole(path, text)
 
+    def begin(self, event: e.Event) -> None:
+        """The first event, with which the job is there; all of it at once. Raises OSError."""
+        self.write(self.events, e.to_line(event).decode())
+
     def append(self, event: e.Event) -> None:
         """One write of one whole line, so that several processes may append. Raises OSError, as for a full disk."""
         descriptor = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -104,7 +104,7 @@ def submit(
     try:
         folder.write(folder.job, text)
         folder.write(folder.plan, planned.to_json())
-        folder.append(e.JobSubmitted(time.time(), user()))
+        folder.begin(e.JobSubmitted(time.time(), user()))
     except BaseException:
         _remove(folder)
         raise

@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,21 @@ def test_a_torn_line_does_not_swallow_the_next_event(folder, monkeypatch):
     monkeypatch.undo()
     folder.append(e.JobFinalizing(2.0))
     assert list(folder.read_events()) == [e.JobFinalizing(2.0)]
+
+
+def test_a_job_is_there_with_all_of_its_first_event_or_not_at_all(tmp_path, monkeypatch):
+    """Whoever looks between would take it for one whose supervisor never came."""
+    run = RunFolder(str(tmp_path / "job"))
+    run.create()
+    seen = []
+    replace = os.replace
+
+    def look_and_replace(partial, path):
+        seen.append((run.exists(), Path(partial).read_bytes().count(b"\n")))
+        replace(partial, path)
+
+    monkeypatch.setattr(os, "replace", look_and_replace)
+    run.begin(e.JobSubmitted(1.0, "ann"))
+    assert seen == [(False, 1)]
+    run.append(e.JobPreparing(2.0))
+    assert [type(event).__name__ for event in run.read_events()] == ["JobSubmitted", "JobPreparing"]

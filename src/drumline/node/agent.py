@@ -137,6 +137,9 @@ class Agent:
         finally:
             descendants.end_all(0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told)
             self._remove_scratch()
+            # Nobody may be left who would: a supervisor that was killed while this agent was still coming.
+            if containment == "cgroup":
+                cgroups.leave(self._cgroup)
 
     def _serve(self) -> bool:
         ready = [descriptor for descriptor, _ in self._poller.poll(_IDLE_S)]

@@ -8,6 +8,7 @@ Source: the kernel's Documentation/admin-guide/cgroup-v2.rst.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -53,6 +54,14 @@ def join(path: str) -> bool:
     except OSError:
         pass
     return False
+
+
+def leave(path: str) -> None:
+    """This process goes back to where it was before ``join``, and removes the group if it was the last in it."""
+    if is_one(path) and _write(os.path.dirname(path), "cgroup.procs", "0"):
+        # Whoever started us ends what is left in it.
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
 
 
 def is_one(path: str) -> bool:

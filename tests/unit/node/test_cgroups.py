@@ -67,3 +67,18 @@ def test_there_is_none_where_it_is_switched_off_or_cannot_be_made(monkeypatch, p
     assert not cgroups.join("/proc/drumline-00000000-n0")
     monkeypatch.setenv("DRUMLINE_CGROUP", "0")
     assert cgroups.place_for("drumline-00000000-n0") == ""
+
+
+def test_who_leaves_as_the_last_removes_it(place):
+    with in_group(place, f"cgroups.leave({place!r})\nprint('left', flush=True)\ninput()") as process:
+        assert process.stdout.readline() == "left\n"
+        assert not os.path.exists(place)
+        process.kill()
+
+
+def test_who_is_not_the_last_leaves_it_to_others(place):
+    start = "import subprocess\nsubprocess.Popen(['sleep', '600'])"
+    program = f"{start}\ncgroups.leave({place!r})\nprint('left', flush=True)"
+    with in_group(place, program) as process:
+        assert process.stdout.readline() == "left\n"
+    assert cgroups.end(place) == 1

@@ -23,7 +23,6 @@ def run_machine(folder: Path, runs: int, *, is_fixed: bool = True) -> None:  # n
     class Chaos(RuleBasedStateMachine):
         def __init__(self) -> None:
             super().__init__()
-            self.chance = random.Random(0)
             self.trials: list[Trial] = []
             self.final: dict[str, dict[str, object]] = {}
 
@@ -38,11 +37,11 @@ def run_machine(folder: Path, runs: int, *, is_fixed: bool = True) -> None:  # n
             which=st.integers(0, _MOST_JOBS - 1),
             victim=st.sampled_from(("cli", "supervisor", "agent", "rank", "child")),
             number=st.sampled_from((signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)),
-            chance=st.randoms(use_true_random=False),
+            seed=st.integers(0, 1 << 32),
         )
-        def send(self, which: int, victim: str, number: int, chance: random.Random) -> None:
+        def send(self, which: int, victim: str, number: int, seed: int) -> None:
             trial = self.trials[which % len(self.trials)]
-            pid = trial.pid_of(victim, chance)
+            pid = trial.pid_of(victim, random.Random(seed))
             if pid is not None:
                 trial.send(pid, number)
 
@@ -65,9 +64,9 @@ def run_machine(folder: Path, runs: int, *, is_fixed: bool = True) -> None:  # n
                 return  # It does not run.
 
         @precondition(lambda self: self.trials)
-        @rule(chance=st.randoms(use_true_random=False))
-        def wait(self, chance: random.Random) -> None:
-            wait_a_moment(chance, _PAUSE_S)
+        @rule(seed=st.integers(0, 1 << 32))
+        def wait(self, seed: int) -> None:
+            wait_a_moment(random.Random(seed), _PAUSE_S)
 
         @precondition(lambda self: self.trials)
         @rule()

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from chaos import BEHAVIOURS, Trial, wait_a_moment
+from chaos import BEHAVIOURS, FINAL, Trial, wait_a_moment
 
 _ANYTIME_S = 0.4
 _LATEST_S = 20.0
@@ -77,7 +77,7 @@ def try_cell(folder: Path, cell: Cell, seed: int) -> Tried:
         wait_a_moment(chance, _ANYTIME_S)
         pid = None
         deadline = time.monotonic() + _LATEST_S
-        while pid is None and trial.show().get("status") not in ("Completed", "Failed", "Canceled"):
+        while pid is None and trial.show().get("status") not in FINAL:
             pid = trial.pid_of(cell.target, chance)
             if time.monotonic() > deadline:
                 break

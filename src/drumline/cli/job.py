@@ -210,7 +210,7 @@ def _preempt(arguments: Namespace) -> int:
         return 1 if outcome.is_final else 0
     ended = outcome.attempts[attempt]
     print(clean(f"job {name}: {ended.reason}; it is {outcome.status}"), file=sys.stderr)
-    return 0 if "preemption" in ended.kind else 1
+    return 0 if ended.was_preempted else 1
 
 
 def _say_status(name: str) -> int:

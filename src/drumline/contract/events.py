@@ -129,6 +129,10 @@ class AttemptEnded(NamedTuple):
     verdict: Optional[dict[str, Any]] = None
     kind: str = "failure"
 
+    @property
+    def was_preempted(self) -> bool:
+        return self.kind in ("preemption", "node preemption")
+
 
 class JobHung(NamedTuple):
     """No rank goes on; ``reason`` says since when and where they are. The run folder's hang.json has their stacks."""

@@ -130,7 +130,7 @@ class _Notices:
         """Those that failed since."""
         for attempt in outcome.attempts[self._attempts :]:
             number = attempt.attempt + 1
-            if "preemption" in attempt.kind:
+            if attempt.was_preempted:
                 self._say(f"goes on later; attempt {number} was ended: {attempt.reason}")
             else:
                 self._say(f"is started again; attempt {number} failed: {attempt.reason}")

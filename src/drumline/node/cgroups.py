@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 
-_NAME = re.compile(r"drumline-[0-9a-f]{8}-n\d+")
+from drumline.node import scratch
+
 _LIMIT_S = 5.0
 _LOOK_S = 0.005
 
@@ -73,7 +73,7 @@ def end(path: str) -> int:
     SIGKILL to all that is in the group, and its removal; how many processes there were. Never raises, and does nothing
     to what is no group of ours. Blocks until it is empty, for some seconds at most.
     """
-    if not _NAME.fullmatch(os.path.basename(path)) or not is_one(path):
+    if not scratch.is_named_so(path) or not is_one(path):
         return 0
     count = len(_processes(path))
     deadline = time.monotonic() + _LIMIT_S

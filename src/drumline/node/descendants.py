@@ -152,7 +152,7 @@ def end_all(
     while has_any() and time.monotonic() < deadline:
         # Again and again: a process may have forked between the look and the signal.
         signal_all(signal.SIGKILL)
-        ended += _reap_until(min(deadline, time.monotonic() + 0.05))
+        ended += _reap_until(min(deadline, time.monotonic() + _LOOK_S))
     return ended, of(os.getpid())
 
 

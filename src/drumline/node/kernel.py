@@ -132,14 +132,17 @@ def sender_of_signal(descriptor: int) -> str:
     record = os.read(descriptor, 128)
     # ssi_pid, and 0 for one that this machine's view does not show.
     pid = int.from_bytes(record[12:16], sys.byteorder) if len(record) == 128 else 0
-    if not pid:
-        return ""
+    return f" from {described(pid)}" if pid else ""
+
+
+def described(pid: int) -> str:
+    """``process 71 (bash)``."""
     try:
         with open(f"/proc/{pid}/comm", errors="replace") as file:
             name = file.read().strip()
     except OSError:
         name = "it has ended since"
-    return f" from process {pid} ({name})"
+    return f"process {pid} ({name})"
 
 
 def close_inherited() -> None:

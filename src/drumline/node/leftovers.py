@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import signal
 import time
@@ -88,7 +87,7 @@ def _scratch_of(folder: RunFolder) -> list[str]:
     except OSError:
         return []
     # By their names too: the file is the user's, and could have been edited.
-    return [path for path in paths if re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path))]
+    return [path for path in paths if scratch.is_named_so(path)]
 
 
 def _marked(marker: bytes) -> list[int]:

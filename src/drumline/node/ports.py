@@ -12,6 +12,8 @@ import os
 import re
 import socket
 
+from drumline.node import kernel
+
 _TAKEN = re.compile(r"EADDRINUSE|Address already in use")
 _PORT = re.compile(r"\bport:? *(\d{1,5})\b|\('[^']*', (\d{1,5})\b|(?:\.\d{1,3}|\]|\*):(\d{1,5})\b")
 """``port: 29500``, ``('0.0.0.0', 29500)``, ``127.0.0.1:29500``; a time of day is none."""
@@ -52,7 +54,7 @@ def holder(text: str) -> str:
     inodes = set(_listening(int(number)))
     for pid in filter(str.isdigit, os.listdir("/proc")) if inodes else ():
         if inodes & set(_sockets(pid)):
-            return f"port {number} is held by process {pid} ({_name(pid)})"
+            return f"port {number} is held by {kernel.described(int(pid))}"
     return f"port {number} is held by another user's process" if inodes else ""
 
 
@@ -79,14 +81,6 @@ def _sockets(pid: str) -> list[str]:
     except OSError:
         pass
     return found
-
-
-def _name(pid: str) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return "it has ended since"
 
 
 def _range() -> tuple[int, int]:

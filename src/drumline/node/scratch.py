@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was made exclusively
 
@@ -11,6 +12,11 @@ _MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was ma
 def memory_of(path: str) -> str:
     """The folder of the same name in shared memory, where ranks of MPI have what they share; empty: no such memory."""
     return os.path.join(_MEMORY, os.path.basename(path)) if path and os.path.isdir(_MEMORY) else ""
+
+
+def is_named_so(path: str) -> bool:
+    """Whether that is the name of a node's folder or control group, which holds a random number."""
+    return re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)) is not None
 
 
 def remove(path: str) -> None:

@@ -150,8 +150,9 @@ class Line:
             for entry in before:
                 (entries if identity.is_alive(entry.who) else self.dropped).append(entry)
             yield entries
-            if _as_text(entries) != written:
-                write_whole(self._path, _as_text(entries))
+            text = _as_text(entries)
+            if text != written:
+                write_whole(self._path, text)
         finally:
             os.close(lock)
 

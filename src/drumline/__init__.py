@@ -16,25 +16,35 @@ if TYPE_CHECKING:
     from drumline.sdk.ml_client import MLClient as MLClient
     from drumline.spec.command import Command as Command
     from drumline.spec.command import command as command
+    from drumline.spec.compute import AmlCompute as AmlCompute
+    from drumline.spec.compute import Compute as Compute
+    from drumline.spec.compute import LocalCompute as LocalCompute
+    from drumline.spec.compute import SlurmCompute as SlurmCompute
     from drumline.spec.distribution import MpiDistribution as MpiDistribution
     from drumline.spec.distribution import PyTorchDistribution as PyTorchDistribution
     from drumline.spec.distribution import RayDistribution as RayDistribution
     from drumline.spec.distribution import TensorFlowDistribution as TensorFlowDistribution
     from drumline.spec.io import Input as Input
     from drumline.spec.io import Output as Output
+    from drumline.spec.load import load_compute as load_compute
     from drumline.spec.load import load_environment as load_environment
     from drumline.spec.load import load_job as load_job
 
 _HOMES = {
+    "AmlCompute": "drumline.spec.compute",
     "Command": "drumline.spec.command",
+    "Compute": "drumline.spec.compute",
     "Input": "drumline.spec.io",
+    "LocalCompute": "drumline.spec.compute",
     "MLClient": "drumline.sdk.ml_client",
     "MpiDistribution": "drumline.spec.distribution",
     "Output": "drumline.spec.io",
     "PyTorchDistribution": "drumline.spec.distribution",
     "RayDistribution": "drumline.spec.distribution",
+    "SlurmCompute": "drumline.spec.compute",
     "TensorFlowDistribution": "drumline.spec.distribution",
     "command": "drumline.spec.command",
+    "load_compute": "drumline.spec.load",
     "load_environment": "drumline.spec.load",
     "load_job": "drumline.spec.load",
 }

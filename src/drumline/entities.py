@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumline.spec.command import Command, CommandJob
+from drumline.spec.compute import AmlCompute, Compute, LocalCompute, SlurmCompute
 from drumline.spec.distribution import (
     DistributionConfiguration,
     MpiDistribution,
@@ -36,11 +37,13 @@ from drumline.spec.sweep import SweepJob
 from drumline.spec.validate import ValidationResult
 
 __all__ = [
+    "AmlCompute",
     "AmlTokenConfiguration",
     "BuildContext",
     "Command",
     "CommandJob",
     "CommandJobLimits",
+    "Compute",
     "DistributionConfiguration",
     "Environment",
     "Input",
@@ -48,6 +51,7 @@ __all__ = [
     "JobResourceConfiguration",
     "JobService",
     "JupyterLabJobService",
+    "LocalCompute",
     "ManagedIdentityConfiguration",
     "MpiDistribution",
     "Output",
@@ -57,6 +61,7 @@ __all__ = [
     "QueueSettings",
     "RayDistribution",
     "ResourceConfiguration",
+    "SlurmCompute",
     "SshJobService",
     "SweepJob",
     "TensorBoardJobService",

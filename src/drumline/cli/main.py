@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "job": "submit and look after jobs: create, show, stream, list, cancel, download ...",
+    "compute": "name the machines that jobs run on: attach, show, list, list-nodes, update, detach",
     "run": "run a program on several nodes, without a job file",
     "plan": "show what a job file would run, rank by rank",
 }

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from drumline.contract.errors import SpecError, UsageError
+from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
+from drumline.spec.compute import Compute
 from drumline.spec.job import Job
 
 if TYPE_CHECKING:
+    from drumline.sdk.compute_operations import Done
     from drumline.spec.command import Command
+
+T = TypeVar("T")
 
 _CONFIG = ("config.json", os.path.join(".azureml", "config.json"))
 
 
 class MLClient:
     """
-    Jobs of this machine. Credential, subscription, resource group and workspace are accepted and kept, not used:
-    there is nobody to sign in to.
+    Jobs and computes as this machine knows them. Credential, subscription, resource group and workspace are accepted
+    and kept, not used: there is nobody to sign in to.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class MLClient:
         self.resource_group_name = resource_group_name
         self.workspace_name = workspace_name
         self.jobs = JobOperations()
+        self.compute = ComputeOperations()
 
     @classmethod
     def from_config(
@@ -66,11 +72,23 @@ class MLClient:
             ) from error
         return cls(credential, names["subscription_id"], names["resource_group"], names["workspace_name"])
 
-    def create_or_update(self, entity: Command, **kwargs: Any) -> Command:
-        """Submit a job; as ``jobs.create_or_update``. Raises SpecError for anything that is no job."""
+    def create_or_update(self, entity: T, **kwargs: Any) -> T:
+        """
+        Submit a job, as ``jobs.create_or_update``, or attach a compute. Raises SpecError for anything else.
+        """
+        if isinstance(entity, Compute):
+            attached: Any = self.compute.begin_create_or_update(entity).result()
+            return cast("T", attached)
         if not isinstance(entity, Job):
-            raise SpecError(f"{type(entity).__name__} entities are not supported yet", "jobs are")
-        return self.jobs.create_or_update(entity, **kwargs)
+            raise SpecError(
+                f"{type(entity).__name__} entities are not supported yet", "jobs and computes are"
+            )
+        submitted: Any = self.jobs.create_or_update(cast("Command", entity), **kwargs)
+        return cast("T", submitted)
+
+    def begin_create_or_update(self, entity: Compute, **kwargs: Any) -> Done[Compute]:
+        """Attach a compute; as ``compute.begin_create_or_update``."""
+        return self.compute.begin_create_or_update(entity)
 
 
 def _find_config(start: str, file_name: str | None) -> str:

@@ -1,5 +1,5 @@
 """
-A job from a YAML file, with every mistake of the file reported at once.
+A job, an environment or a compute from a YAML file, with every mistake of the file reported at once.
 
 Paths in the job stay as written; ``drumline.spec.paths.resolve`` says where they lead.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO, Any
 
+    from drumline.spec.compute import Compute
     from drumline.spec.environment import Environment
     from drumline.spec.job import Job
     from drumline.spec.nodes import Node
@@ -84,6 +85,26 @@ def load_environment(
     check_recipe(values, root, "", report)
     _raise_any(report)
     return Environment(**values, base_path=report.base_path)
+
+
+def load_compute(
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    relative_origin: str | os.PathLike[str] | None = None,
+    params_override: list[dict[str, Any]] | None = None,
+    **kwargs: Any,
+) -> Compute:
+    """
+    A ``SlurmCompute``, ``LocalCompute`` or ``AmlCompute``. Raises SpecError with every problem of
+    the file.
+    """
+    from drumline.spec.compute import from_tree
+
+    _, root = _read(source)
+    _override(root, params_override)
+    compute = from_tree(root, Report(_base_path(source, relative_origin)))
+    compute._warnings += _surprises(root)
+    return compute
 
 
 def _read(source: str | os.PathLike[str] | IO[Any]) -> tuple[str, Mapping]:

@@ -1,0 +1,98 @@
+"""
+``MLClient.compute``. Every method that takes a name raises NotFoundError for a compute that is not there.
+
+Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.operations.computeoperations
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from drumline.contract.errors import SpecError, UsageError
+from drumline.control import computes
+from drumline.spec.compute import Compute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+T = TypeVar("T")
+
+
+class Done(Generic[T]):
+    """The part of azure-core's LROPoller that scripts use, of what was done before it returned."""
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def result(self, timeout: float | None = None) -> T:
+        return self._result
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+    def done(self) -> bool:
+        return True
+
+    def status(self) -> str:
+        return "Succeeded"
+
+
+class Node:
+    """One node, with the engine's facts of it as attributes and under Azure's names: ``node_id``, ``node_state``."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.__dict__.update(facts)
+        self.node_id = facts.get("node")
+        self.node_state = facts.get("state")
+
+    def __repr__(self) -> str:
+        return f"Node({self.node_id!r}, {self.node_state!r})"
+
+
+class ComputeOperations:
+    def get(self, name: str) -> Compute:
+        return computes.get(name)
+
+    def list(self, *, compute_type: str | None = None) -> Iterator[Compute]:
+        """In the order of the alphabet; one that cannot be read is left out, with a warning."""
+        return iter(computes.all(compute_type, damaged=lambda said: _warn([said])))
+
+    def list_nodes(self, name: str) -> Iterable[Node]:
+        """Raises EngineError when the cluster does not answer."""
+        return [Node(facts) for facts in computes.nodes(name)]
+
+    def begin_create_or_update(self, compute: Compute) -> Done[Compute]:
+        """
+        Attach it, over one of its name. An AmlCompute becomes a SlurmCompute, and changes only what it speaks of
+        where one of its name is attached.
+
+        Raises SpecError, and PlanError where it cannot be used from this machine.
+        """
+        if not isinstance(compute, Compute):
+            raise SpecError(f"{type(compute).__name__} is not a compute", "SlurmCompute(name=...)")
+        _warn(computes.attach(compute))
+        return Done(computes.get(compute.name))
+
+    def begin_attach(self, compute: Compute, **kwargs: Any) -> Done[Compute]:
+        """As ``begin_create_or_update``."""
+        return self.begin_create_or_update(compute)
+
+    def begin_update(self, compute: Compute) -> Done[Compute]:
+        """As ``begin_create_or_update``, of one that is there."""
+        computes.get(compute.name)
+        return self.begin_create_or_update(compute)
+
+    def begin_delete(self, name: str, *, action: str = "Detach") -> Done[None]:
+        """Forget it; the machines stay, whatever ``action`` says, and its jobs go on."""
+        if str(getattr(action, "value", action)).lower() not in ("detach", "delete"):
+            raise UsageError(f"action: {action!r} is neither 'Detach' nor 'Delete'")
+        computes.detach(name)
+        return Done(None)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    from drumline.control.terminal import clean
+
+    for warning in warnings:
+        print(f"warning: {clean(warning)}", file=sys.stderr)

@@ -1,0 +1,282 @@
+"""The tables of a compute: a Slurm cluster, this machine, or what Azure calls an amlcompute."""
+
+from __future__ import annotations
+
+import re
+
+from drumline.spec.nodes import Scalar
+from drumline.spec.schema.kinds import Anything, Choice, Flag, Integer, Kind, ListOf, MapOf, Text, shown
+from drumline.spec.schema.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.nodes import Node
+    from drumline.spec.schema.report import Report
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+"""Of a compute; it is a file's name too. Azure's are 2 to 32 letters, digits and ``-``."""
+
+RESERVED = ("local", "serverless")
+"""What a job's ``compute`` may say without one being attached."""
+
+_CONTROL = r"[\x00-\x1f\x7f\x85\u2028\u2029]"
+_MOST_NICE = 2147483645  # Slurm's own
+
+
+class Line(Text):
+    """One line of text, for it becomes part of a batch script; ``pattern`` is of all of it."""
+
+    def __init__(self, pattern: str = ".*", word: str = "text", hint: str = "") -> None:
+        super().__init__()
+        self.pattern = pattern
+        self.said = word
+        self.hint = hint
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        is_text = isinstance(node, Scalar) and isinstance(node.value, str)
+        if self.hint and not is_text:
+            report.add(f"{path} must be {self.said}, got {shown(node)}", node, path, self.hint)
+            return None
+        value = super().take(node, path, report)
+        if not isinstance(value, str):
+            return None
+        if re.search(_CONTROL, value):
+            report.add(f"{path} must be one line without control characters", node, path)
+            return None
+        if not re.fullmatch(self.pattern, value):
+            report.add(f"{path} must be {self.said}, got {shown(node)}", node, path, self.hint)
+            return None
+        return value
+
+
+class Script(Text):
+    """Lines of a shell."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if isinstance(value, str) and re.search(r"[\x00-\x08\x0b-\x1f\x7f]", value):
+            report.add(f"{path} may hold no control characters but tabs and line ends", node, path)
+            return None
+        return value
+
+
+class Count(Integer):
+    def __init__(self, least: int, most: int = 1 << 31) -> None:
+        super().__init__()
+        self.least = least
+        self.most = most
+        self.word = f"a whole number, {least} or more"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if value is not None and not self.least <= value <= self.most:
+            self.refuse(node, path, report)
+            return None
+        return value
+
+
+class TimeLimit(Kind):
+    """As ``sbatch --time`` reads it, kept as text: YAML makes a number of base 60 of ``1:30:00``."""
+
+    word = "a time of Slurm: minutes, 'HH:MM:SS' or 'D-HH:MM:SS'"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        text = node.text if isinstance(node, Scalar) else ""
+        is_plain = isinstance(value, (str, int)) and not isinstance(value, bool)
+        text = value if isinstance(value, str) else text
+        if is_plain and re.fullmatch(r"\d+-\d+(:\d+){0,2}|\d+(:\d+){0,2}", text) and re.search("[1-9]", text):
+            assert isinstance(node, Scalar)
+            node.surprise = ""
+            return text
+        self.refuse(node, path, report)
+        return None
+
+
+class SbatchOption(Line):
+    """``--name`` or ``--name=value``, of those that are the user's to choose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if value is None:
+            return None
+        what, hint = refusal_of(value)
+        if what:
+            report.add(f"{path}: {what}", node, path, hint)
+            return None
+        return value
+
+
+_OURS = {
+    "nodes": "a job's `resources.instance_count` says it",
+    "ntasks": "Drumline starts one task a node, and the ranks itself",
+    "ntasks-per-node": "Drumline starts one task a node, and the ranks itself",
+    "job-name": "it is the job's name",
+    "output": "what ranks print is in the run folder",
+    "error": "what ranks print is in the run folder",
+    "open-mode": "what ranks print is in the run folder",
+    "input": "ranks have no standard input",
+    "signal": "a job's `drumline.grace` says how long before its end the ranks are told",
+    "export": "a job's `environment_variables` say it",
+    "export-file": "a job's `environment_variables` say it",
+    "array": "one job is one run",
+    "wrap": "Drumline writes the batch script",
+    "parsable": "Drumline reads what sbatch says",
+    "quiet": "Drumline reads what sbatch says",
+    "wait": "drumline job stream waits",
+    "test-only": "drumline job validate checks a job",
+    "help": "it submits nothing",
+    "usage": "it submits nothing",
+    "version": "it submits nothing",
+    "requeue": "use `requeue: true`",
+    "no-requeue": "use `requeue: false`",
+    "chdir": "a job's `code` says where it runs",
+    "clusters": "one compute is one cluster; `slurm_conf` says which",
+    "partition": "use `partition:`",
+    "account": "use `account:`",
+    "qos": "use `qos:`",
+    "time": "use `time_limit:`",
+    "nice": "use `priorities:`",
+}
+_LETTERS = {
+    "N": "nodes", "n": "ntasks", "J": "job-name", "o": "output", "e": "error", "i": "input", "a": "array",
+    "D": "chdir", "M": "clusters", "p": "partition", "A": "account", "q": "qos", "t": "time", "W": "wait",
+    "Q": "quiet", "h": "help", "V": "version", "C": "constraint", "w": "nodelist", "x": "exclude", "G": "gpus",
+    "c": "cpus-per-task", "d": "dependency", "L": "licenses", "F": "nodefile", "H": "hold", "k": "no-kill",
+}  # fmt: skip
+
+
+def refusal_of(option: str) -> tuple[str, str]:
+    """Why an option of sbatch cannot be, and what to do; two empty texts for one that can."""
+    found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=.*)?", option)
+    if found is None:
+        return _misspelt(option)
+    name = found[1]
+    # sbatch takes an option by its beginning too.
+    ours = name if name in _OURS else next((one for one in _OURS if one.startswith(name)), "")
+    if not ours:
+        return "", ""
+    return f"--{ours} is set by Drumline", _OURS[ours]
+
+
+def _misspelt(option: str) -> tuple[str, str]:
+    letter = re.fullmatch(r"-([A-Za-z])(.*)", option)
+    if letter:
+        name = _LETTERS.get(letter[1], "NAME")
+        value = letter[2].strip().removeprefix("=")
+        long = f"--{name}" + (f"={value}" if value else "")
+        what, hint = refusal_of(long) if name != "NAME" else ("", "")
+        return (what, hint) if what else (f"{option!r} is short", f"write it long: {long}")
+    parted = re.fullmatch(r"(--[a-z][a-z0-9-]*)\s+(.+)", option)
+    if parted:
+        return f"{option!r} is two words", f"write it as one: {parted[1]}={parted[2]}"
+    return f"{option!r} is not an option of sbatch", "write it as --NAME or --NAME=VALUE"
+
+
+_WORD = Line(r"[^\s\"'`$\\;&|<>#-][^\s\"'`$\\;&|<>#]*", "one word, without quotes or '$'")
+_PATH = Line(r"/[^\"'`$\\]*", "an absolute path, without quotes or '$'")
+_SCRATCH = Line(
+    r"/([^\"'`$\\]|\$(USER|SLURM_JOB_ID)\b|\$\{(USER|SLURM_JOB_ID)\})*",
+    "an absolute path, in which only $USER and $SLURM_JOB_ID are filled in",
+)
+_MEMORY = Line(r"[1-9][0-9]*[KMGT]", "a size with its unit K, M, G or T", "write 64 GB as 64G")
+_INTERFACE = Line(r"[A-Za-z0-9][\w.@:-]{0,14}", "the name of one network interface", "ip link shows them")
+_NAME = Line(NAME, "letters, digits, '-' and '_', beginning with a letter or digit, 64 at most")
+_ANY_TEXT = Text()
+_OPTIONS = ListOf(SbatchOption())
+
+_READ_ONLY = (
+    "$schema",
+    "id",
+    "created_on",
+    "provisioning_state",
+    "provisioning_errors",
+    "resource_id",
+    "location",
+    "reason",
+    "slurm",
+    "local",
+)
+"""What ``compute show`` prints beside the settings, and Azure's; so what it shows can be attached again."""
+
+_EVERY: dict[str, Kind] = {"name": _NAME, "description": Script(), "tags": MapOf(Text(nullable=True))}
+
+_SHAPE: dict[str, Kind] = {
+    "partition": _WORD,
+    "gpus_per_node": Count(0),
+    "cores_per_node": Count(0),
+    "memory_per_node": _MEMORY,
+    "sbatch_options": _OPTIONS,
+}
+_PRIORITY = Record("priorities", {"qos": _WORD, "partition": _WORD, "nice": Count(-_MOST_NICE, _MOST_NICE)})
+
+SLURM = Record(
+    "a slurm compute",
+    {
+        "type": Choice("slurm"),
+        **_EVERY,
+        **_SHAPE,
+        "account": _WORD,
+        "qos": _WORD,
+        "tier": Choice("low_priority", "dedicated"),
+        "spot_partition": _WORD,
+        "spot_qos": _WORD,
+        "folder": _PATH,
+        "scratch": _SCRATCH,
+        "python": _PATH,
+        "setup": Script(),
+        "max_instances": Count(1),
+        "interface": _INTERFACE,
+        "nccl_topo_file": _PATH,
+        "instance_types": MapOf(Record("instance_types", _SHAPE)),
+        "priorities": Record("priorities", dict.fromkeys(("low", "medium", "high"), _PRIORITY)),
+        "requeue": Flag(),
+        "time_limit": TimeLimit(),
+        "slurm_conf": _PATH,
+    },
+    required=("name", "type"),
+    ignored=_READ_ONLY,
+)
+
+LOCAL = Record(
+    "a local compute", {"type": Choice("local"), **_EVERY}, required=("name", "type"), ignored=_READ_ONLY
+)
+
+_SSH: dict[str, Kind] = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), _ANY_TEXT)
+_NETWORK: dict[str, Kind] = dict.fromkeys(("vnet_name", "subnet"), _ANY_TEXT)
+_IDENTITY: dict[str, Kind] = {
+    "type": Choice("system_assigned", "user_assigned", "none"),
+    "user_assigned_identities": ListOf(Anything()),
+}
+_ADDRESSES = ("$schema", "public_ip_address", "private_ip_address")
+_PRINCIPAL = ("$schema", "principal_id", "tenant_id")
+
+
+AMLCOMPUTE = Record(
+    "an amlcompute",
+    {
+        "type": Choice("amlcompute"),
+        **_EVERY,
+        "size": _ANY_TEXT,
+        "tier": Choice("low_priority", "dedicated"),
+        "min_instances": Integer(),
+        "max_instances": Integer(),
+        "idle_time_before_scale_down": Integer(),
+        "ssh_public_access_enabled": Flag(),
+        "ssh_settings": Record("ssh_settings", _SSH),
+        "network_settings": Record("network_settings", _NETWORK, ignored=_ADDRESSES),
+        "identity": Record("identity", _IDENTITY, ignored=_PRINCIPAL),
+        "enable_node_public_ip": Flag(),
+        "location": _ANY_TEXT,
+    },
+    required=("name", "type"),
+    ignored=_READ_ONLY,
+)
+"""Numbers may be any, as for Azure's client; which cannot be shows once it stands for a cluster."""
+
+RECORDS = {"slurm": SLURM, "local": LOCAL, "amlcompute": AMLCOMPUTE}

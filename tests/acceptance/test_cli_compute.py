@@ -1,0 +1,159 @@
+"""``drumline compute``: names for the machines that jobs run on."""
+
+import json
+
+import pytest
+
+CLUSTER = """
+name: gpu-cluster
+type: slurm
+partition: gpu
+max_instances: 4
+"""
+AZURE = """
+$schema: https://azuremlschemas.azureedge.net/latest/amlCompute.schema.json
+name: cpu-cluster
+type: amlcompute
+size: STANDARD_DS3_v2
+min_instances: 0
+max_instances: 2
+idle_time_before_scale_down: 120
+"""
+
+
+@pytest.fixture
+def compute(cli):
+    """`drumline compute` with the words of a line; what it prints is read as JSON."""
+
+    def run(line, rc=0):
+        done = cli("compute", *line.split(" "))
+        assert done.rc == rc, done.err
+        return json.loads(done.out) if done.out else done.err
+
+    return run
+
+
+def test_a_slurm_compute_from_a_file_with_flags_over_it(compute, tmp_path):
+    (tmp_path / "c.yml").write_text(CLUSTER)
+    line = "attach -f c.yml --set max_instances=8 --partition long --sbatch-option=--constraint=a100"
+    shown = compute(line + " --sbatch-option=--exclusive --requeue --tags team=vision --no-check --no-wait")
+    assert shown == {
+        "name": "gpu-cluster",
+        "type": "slurm",
+        "tags": {"team": "vision"},
+        "partition": "long",
+        "sbatch_options": ["--constraint=a100", "--exclusive"],
+        "max_instances": 8,
+        "requeue": True,
+        "id": "azureml:gpu-cluster",
+        "provisioning_state": "Succeeded",
+    }
+    assert compute("list") == [shown]
+
+
+def test_a_slurm_compute_from_flags_alone(compute):
+    line = "create -n gpu --type slurm --gpus-per-node 8 --size a100 --time-limit 1-00:00:00 --no-requeue"
+    shown = compute(line + " --no-check")
+    assert (shown["gpus_per_node"], shown["instance_types"], shown["requeue"]) == (8, {"a100": {}}, False)
+
+
+def test_azures_file_is_a_slurm_compute_and_says_what_is_not_used(cli, tmp_path):
+    (tmp_path / "c.yml").write_text(AZURE)
+    done = cli(
+        "compute", "create", "-g", "group", "-w", "space", "-f", "c.yml", "--partition", "cpu", "--no-check"
+    )
+    shown = json.loads(done.out)
+    assert (shown["type"], shown["partition"], shown["max_instances"]) == ("slurm", "cpu", 2)
+    assert shown["instance_types"] == {"STANDARD_DS3_v2": {}}
+    assert "warning: min_instances: not used; Slurm keeps the nodes" in done.err
+    assert "warning: idle_time_before_scale_down: not used" in done.err
+
+
+def test_azures_flags_make_one_too(cli):
+    line = "compute create -n cpu --type AmlCompute --min-instances 0 --max-instances 3 --size X -d 60 --no-check"
+    done = cli(*line.split(" "))
+    assert json.loads(done.out)["max_instances"] == 3
+    assert "warning: min_instances: not used" in done.err
+
+
+def test_azures_file_can_be_this_machine(compute, tmp_path):
+    (tmp_path / "c.yml").write_text(AZURE)
+    shown = compute("attach -f c.yml --type local")
+    assert (shown["name"], shown["type"]) == ("cpu-cluster", "local")
+    assert compute("show cpu-cluster")["local"]["cores"] >= 1
+    (node,) = compute("list-nodes -n cpu-cluster")
+    assert node["state"] == "up"
+
+
+def test_what_show_prints_can_be_attached(cli, tmp_path):
+    cli("compute", "attach", "-t", "local", "-n", "here")
+    (tmp_path / "c.yml").write_text(cli("compute", "show", "here", "-o", "yaml").out)
+    assert cli("compute", "attach", "-f", "c.yml").rc == 0
+
+
+def test_update_detach_and_delete(compute):
+    compute("attach -n gpu -t slurm --qos low --no-check")
+    shown = compute("update gpu --set max_instances=2 priorities.high.qos=urgent --remove qos --no-check")
+    assert (shown["max_instances"], shown["priorities"], "qos" in shown) == (
+        2,
+        {"high": {"qos": "urgent"}},
+        False,
+    )
+    compute("attach -n cpu -t local")
+    assert [one["name"] for one in compute("list --type local")] == ["cpu"]
+    compute("detach gpu")
+    compute("delete -n cpu -y")
+    assert compute("list") == []
+
+
+def test_lists_are_tables(cli):
+    cli("compute", "attach", "-t", "local", "-n", "here")
+    heading, row = cli("compute", "list", "-o", "table").out.splitlines()
+    assert heading.split() == ["NAME", "TYPE", "PARTITION", "MAX_INSTANCES", "DESCRIPTION"]
+    assert row.split()[:2] == ["here", "local"]
+    assert cli("compute", "list-nodes", "here", "-o", "table").out.startswith("NODE")
+
+
+@pytest.mark.parametrize(
+    ("line", "rc", "said"),
+    [
+        ("attach", 2, "hint: drumline compute attach --type slurm --name gpu-cluster --partition gpu"),
+        ("attach -t slurm", 2, "a compute's name is missing"),
+        ("attach -t kubernetes -n a", 2, "invalid choice: 'kubernetes'"),
+        ("attach -t local -n local", 2, "is this machine, without being attached"),
+        ("attach -t local -n ../x", 2, "letters, digits"),
+        ("attach -t local -n a --partition gpu", 2, "unknown key 'partition' in a local compute"),
+        ("attach -f wrong.yml", 2, "wrong.yml:3:12: partition must be one word"),
+        ("attach -f nothing.yml", 2, "no such file"),
+        ("attach -f good.yml --type local", 2, "good.yml is of type slurm"),
+        ("attach -t slurm -n a --max-instances 0 --no-check", 2, "1 or more"),
+        ("attach -t slurm -n a --tags x --no-check", 2, "NAME=VALUE"),
+        ("show nobody", 3, "there is no compute 'nobody'"),
+        ("list-nodes nobody", 3, "there is no compute 'nobody'"),
+        ("update nobody --set qos=x", 3, "there is no compute 'nobody'"),
+        ("update nobody", 2, "nothing to change"),
+        ("detach nobody", 3, "there is no compute 'nobody'"),
+    ],
+)
+def test_what_cannot_be_is_told(cli, tmp_path, line, rc, said):
+    (tmp_path / "wrong.yml").write_text("name: a\ntype: slurm\npartition: a b\n")
+    (tmp_path / "good.yml").write_text(CLUSTER)
+    done = cli("compute", *line.split(" "))
+    assert (done.rc, done.out) == (rc, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_cluster_that_cannot_be_reached_is_not_attached(cli, tmp_path):
+    done = cli("compute", "attach", "-t", "slurm", "-n", "gpu", env={"PATH": str(tmp_path)})
+    assert (done.rc, done.out) == (2, "")
+    assert "compute 'gpu'" in done.err
+    assert "drumline compute attach --type local --name gpu" in done.err
+    assert json.loads(cli("compute", "list").out) == []
+
+
+def test_one_that_does_not_answer_is_shown_with_the_reason(cli, tmp_path):
+    cli("compute", "attach", "-t", "slurm", "-n", "gpu", "--no-check")
+    done = cli("compute", "show", "gpu", env={"PATH": str(tmp_path)})
+    assert done.rc == 0
+    assert json.loads(done.out)["reason"]

@@ -1,0 +1,66 @@
+"""``MLClient.compute``, in scripts shaped like those for azure-ai-ml."""
+
+import pytest
+
+from drumline import AmlCompute, LocalCompute, MLClient, SlurmCompute, load_compute
+from drumline.control import computes
+from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
+
+
+@pytest.fixture
+def client():
+    return MLClient(None, "subscription", "group", "workspace")
+
+
+@pytest.fixture
+def here(client):
+    return client.compute.begin_create_or_update(LocalCompute(name="here")).result()
+
+
+def test_a_script_that_makes_its_cluster_finds_it_instead(client, here, capsys):
+    """As Azure's tutorials do; `here` was attached by whoever owns the machine."""
+    try:
+        client.compute.get("missing")
+    except ResourceNotFoundError:
+        cluster = AmlCompute(
+            name="here", type="amlcompute", size="STANDARD_DS3_V2", min_instances=1, tier="Dedicated"
+        )
+        made = client.begin_create_or_update(cluster).result()
+    assert (made.name, made.type, made.provisioning_state) == ("here", "local", "Succeeded")
+    assert "warning: min_instances: not used" in capsys.readouterr().err
+
+
+def test_list_get_and_nodes(client, here):
+    assert [one.name for one in client.compute.list()] == ["here"]
+    assert list(client.compute.list(compute_type="slurm")) == []
+    assert client.compute.get("here") == here
+    (node,) = client.compute.list_nodes("here")
+    assert (node.node_state, node.cores >= 1) == ("up", True)
+
+
+def test_a_compute_file_is_attached_by_either_client_method(client, tmp_path):
+    (tmp_path / "c.yml").write_text("name: cellar\ntype: local\ndescription: one\n")
+    assert client.create_or_update(load_compute(tmp_path / "c.yml")).description == "one"
+    changed = client.compute.get("cellar")
+    changed.description = "two"
+    assert client.compute.begin_update(changed).result().description == "two"
+    assert client.compute.begin_attach(LocalCompute(name="attic")).done()
+
+
+def test_an_update_is_of_one_that_is_there(client):
+    with pytest.raises(ResourceNotFoundError):
+        client.compute.begin_update(LocalCompute(name="nobody"))
+
+
+def test_delete_forgets_it(client, here):
+    with pytest.raises(UsageError):
+        client.compute.begin_delete("here", action="Explode")
+    poller = client.compute.begin_delete("here", action="Detach")
+    assert (poller.result(), poller.status(), computes.names()) == (None, "Succeeded", [])
+
+
+def test_what_is_no_compute_is_refused(client):
+    with pytest.raises(ValidationException):
+        client.compute.begin_create_or_update("gpu")
+    with pytest.raises(ValidationException, match="partition"):
+        client.compute.begin_create_or_update(SlurmCompute(name="gpu", partition="a b"))

@@ -33,13 +33,25 @@ def main(argv: list[str]) -> int:
         print(f"warning: {clean(warning)}", file=sys.stderr)
     form = arguments.output or ("table" if not arguments.query else None)
     if form == "table" and not arguments.query:
-        sys.stdout.write(_for_people(plan))
+        sys.stdout.write(_for_people(plan, submit.render(plan)))
     else:
         output.show(json.loads(plan.to_json()), form, arguments.query)
     return 0
 
 
-def _for_people(plan: Plan) -> str:
+_WHY = {
+    "NCCL_SOCKET_IFNAME": "the interface by which its node is reached from node 0, or reaches it",
+    "GLOO_SOCKET_IFNAME": "as NCCL_SOCKET_IFNAME",
+    "NCCL_IB_HCA": "the active InfiniBand ports, where a node has RoCE beside them; else left out, NCCL takes all",
+    "UCX_NET_DEVICES": "the active InfiniBand ports, else the interface; with RoCE alone left out, UCX takes the best",
+    "NCCL_TOPO_FILE": "nccl_topo_file of the compute",
+    "MASTER_ADDR": "node 0's address on the network that reaches it from every node: interface of the compute,"
+    " else InfiniBand, else the fastest",
+}
+"""Of nodes that are machines, with networks of their own; the values are known when the nodes are."""
+
+
+def _for_people(plan: Plan, script: str) -> str:
     ranks = len(plan.ranks)
     nodes = len(plan.nodes)
     text = f"{plan.distribution}: {ranks} {_many('rank', ranks)} on {nodes} {_many('node', nodes)}\n"
@@ -59,6 +71,11 @@ def _for_people(plan: Plan) -> str:
     text += "every rank has\n" + _variables(common)
     for node in plan.nodes:
         text += _node(node, plan)
+    if plan.engine != "local" and nodes > 1:
+        why = {name: reason for name, reason in _WHY.items() if name in common}
+        text += "chosen when the nodes are there\n" + "".join(f"  {name}: {why[name]}\n" for name in why)
+    if script:
+        text += f"{plan.engine} is sent\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
     return text
 
 

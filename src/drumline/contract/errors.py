@@ -127,6 +127,10 @@ class EngineError(DrumlineError):
     pass
 
 
+class NotSubmittedError(EngineError):
+    """The engine has understood and said no: nothing of the job is there."""
+
+
 class NodeError(DrumlineError):
     pass
 

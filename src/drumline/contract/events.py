@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional, Union, get_args
 class JobSubmitted(NamedTuple):
     time: float
     user: str
+    engine: str = "local"
 
 
 class JobWaiting(NamedTuple):
@@ -40,7 +41,7 @@ class JobStarting(NamedTuple):
 class AgentJoined(NamedTuple):
     """
     ``who``: its identity, where it runs on the supervisor's machine. ``containment``: what holds together all that its
-    ranks start: ``cgroup``, else ``subreaper``.
+    ranks start: ``cgroup``, else ``subreaper``. ``host``: the machine's name; empty where all nodes are this one.
     """
 
     time: float
@@ -49,6 +50,16 @@ class AgentJoined(NamedTuple):
     address: str
     who: Optional[dict[str, Any]] = None
     containment: str = "subreaper"
+    host: str = ""
+
+
+class NetworkChosen(NamedTuple):
+    """By what the ranks reach each other: interface and address by node, and why these."""
+
+    time: float
+    interfaces: list[str]
+    addresses: list[str]
+    reason: str
 
 
 class RankStarted(NamedTuple):
@@ -187,9 +198,9 @@ class JobRestored(NamedTuple):
 
 
 Event = Union[
-    JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, RankStarted, JobRunning, RankExited,
-    NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing, JobEnded,
-    JobEdited, JobArchived, JobRestored,
+    JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, NetworkChosen, RankStarted, JobRunning,
+    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing,
+    JobEnded, JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

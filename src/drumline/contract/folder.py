@@ -6,6 +6,8 @@ Every path of a run, and the only code that writes its events.
     job.yml          the job as submitted, defaults filled in
     plan.json        what runs
     supervisor.json  which process looks after it
+    engine.json      what its engine calls it, where that is a number of its own
+    agents.json      where its supervisor is to be reached, and the secret, for agents that others start
     cancel           there when somebody asked for its end
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
     hang.json        where they were when the job was last found to hang
@@ -68,6 +70,8 @@ class RunFolder:
         self.job = os.path.join(path, "job.yml")
         self.plan = os.path.join(path, "plan.json")
         self.supervisor = os.path.join(path, "supervisor.json")
+        self.engine = os.path.join(path, "engine.json")
+        self.agents = os.path.join(path, "agents.json")
         self.cancel = os.path.join(path, "cancel")
         self.preempt = os.path.join(path, "preempt")
         self.stacks_request = os.path.join(path, "stacks-request")
@@ -86,8 +90,18 @@ class RunFolder:
 
     @classmethod
     def of(cls, name: str, root: str | None = None) -> RunFolder:
-        """The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user."""
-        return cls(os.path.join(root or home(), "jobs", name))
+        """
+        The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user.
+
+        Where that is a link, as for a job of a compute with a folder of its own, what it leads to.
+        """
+        path = os.path.join(root or home(), "jobs", name)
+        return cls(os.path.realpath(path) if os.path.islink(path) else path)
+
+    @property
+    def root(self) -> str:
+        """The home that it is in."""
+        return os.path.dirname(os.path.dirname(self.path))
 
     def create(self) -> None:
         """Raises FileExistsError when the name is taken: exactly one of many at once wins."""

@@ -45,6 +45,7 @@ class Outcome:
         self.verdict: dict[str, Any] | None = None
         """Of a rank that failed: ``contract.events.JobEnded``."""
         self.user = ""
+        self.engine = ""
         self.created: float | None = None
         self.started: float | None = None
         """When the ranks were started."""
@@ -59,6 +60,9 @@ class Outcome:
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}
         """Node to the process id of its agent."""
+        self.hosts: dict[int, str] = {}
+        """Node to the name of its machine, where that is not always the same."""
+        self.network: e.NetworkChosen | None = None
         self.containment = ""
         """The weakest of its agents': as in AgentJoined; empty before there is one."""
 
@@ -92,11 +96,15 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.status = after
         outcome.reason = event.reason if isinstance(event, e.JobWaiting) else ""
     if isinstance(event, e.JobSubmitted):
-        outcome.created, outcome.user = event.time, event.user
+        outcome.created, outcome.user, outcome.engine = event.time, event.user, event.engine
     elif isinstance(event, e.AgentJoined):
         outcome.agents[event.node] = event.pid
+        if event.host:
+            outcome.hosts[event.node] = event.host
         if outcome.containment in ("", "cgroup"):
             outcome.containment = event.containment
+    elif isinstance(event, e.NetworkChosen):
+        outcome.network = event
     elif isinstance(event, e.RankStarted):
         outcome.started = outcome.started or event.time
         outcome.ranks[event.rank] = RankOutcome(event.rank, event.node, event.pid, event.time)

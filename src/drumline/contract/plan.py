@@ -5,7 +5,9 @@ A plan is complete but for what only placed nodes know. Those facts have one spe
 environment values, and are bound by ``bind`` once every node has joined:
 
 * ``${node_0}``      the address of node 0, an IP
-* ``${interface}``   the network interface that reaches the other nodes
+* ``${interface}``   the network interface that reaches the other nodes, which has a name on each node
+* ``${ib_devices}``, ``${ucx_devices}``  what is to be used of that node's network by NCCL and UCX; a variable that is
+                   this alone is left out where it is empty
 * ``${gpus_0}``      the GPUs that node 0 was given, as CUDA_VISIBLE_DEVICES wants them
 * ``${master_port}`` and every other name in ``Plan.ports``: a port that was free on its node
 """
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when an older agent could misread a plan."""
 
-_LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|[a-z][a-z0-9_]*_port)\}")
+_LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port)\}")
+_MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
 
 
 def address_of(node: int) -> str:
@@ -50,10 +53,17 @@ def bind(text: str, facts: Mapping[str, str]) -> str:
 
 
 class NodeShape(NamedTuple):
-    """What an engine says a node will have; ``cores`` are processor numbers on that node."""
+    """What an engine says a node will have; ``cores`` are processor numbers on that node, where those are known."""
 
     cores: tuple[int, ...]
     gpu_count: int
+    some_cores: int = 0
+    """How many it will have, where only that is known; 0: it is not."""
+
+    @property
+    def core_count(self) -> int:
+        """0: unknown."""
+        return len(self.cores) or self.some_cores
 
 
 class RankTask(NamedTuple):
@@ -111,6 +121,19 @@ class Launcher(NamedTuple):
 
     own_host_names: bool = False
     """Whether its daemons must not see that several nodes are one machine: they tell nodes by the names of hosts."""
+
+
+class Asked(NamedTuple):
+    """
+    What a job asks of its engine besides nodes and ranks, as its file has it; an engine honours or refuses each.
+
+    ``options``: in the engine's own words, ``resources.properties`` under its name. ``memory`` and the like are there.
+    """
+
+    instance_type: str = ""
+    priority: str = ""
+    job_tier: str = ""
+    options: Mapping[str, Any] = {}
 
 
 class InputCopy(NamedTuple):
@@ -183,6 +206,10 @@ class Plan(NamedTuple):
     """Cores that the job holds on a machine shared with others; at most all of them."""
 
     warnings: tuple[str, ...] = ()
+    compute: Mapping[str, Any] = {}
+    """The settings of the compute, as they were when the job was submitted; empty: this machine."""
+
+    asked: Asked = Asked()
     format: int = FORMAT
 
     @property
@@ -193,19 +220,17 @@ class Plan(NamedTuple):
     def environment(self, node: NodeTask, task: RankTask, facts: Mapping[str, str]) -> dict[str, str]:
         """The variables that a rank starts with, on top of its surroundings. Raises KeyError as ``bind``."""
         merged = {**self.env, **node.env, **task.env}
-        bound = {name: bind(value, facts) for name, value in merged.items()}
-        return {**bound, **self.user_env}
+        return {**_bound(merged, facts), **self.user_env}
 
     def node_environment(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
         """The variables of what runs on a node and is no rank: a launcher, a command that another node asked for."""
-        bound = {name: bind(value, facts) for name, value in {**self.env, **node.env}.items()}
-        return {**bound, **self.user_env}
+        return {**_bound({**self.env, **node.env}, facts), **self.user_env}
 
     def to_json(self) -> str:
         nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
         copies = [copy._asdict() for copy in self.copies]
         launcher = self.launcher._asdict() if self.launcher else None
-        changed = {"nodes": nodes, "copies": copies, "launcher": launcher}
+        changed = {"nodes": nodes, "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
         return json.dumps({**self._asdict(), **changed}, indent=1)
 
     @classmethod
@@ -225,9 +250,15 @@ class Plan(NamedTuple):
         if data.get("launcher"):
             launcher = data["launcher"]
             data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
+        data["asked"] = Asked(**data.get("asked", {}))
         for name in ("argv", "unset", "folders", "warnings", "restart_on"):
             data[name] = tuple(data.get(name, ()))
         return cls(**data)
+
+
+def _bound(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
+    bound = {name: bind(value, facts) for name, value in variables.items()}
+    return {name: value for name, value in bound.items() if value or variables[name] not in _MAY_BE_EMPTY}
 
 
 def _node_from(data: dict[str, Any]) -> NodeTask:

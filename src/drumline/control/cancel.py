@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from typing import TYPE_CHECKING
 
 from drumline.contract import identity
+from drumline.contract.errors import EngineError
 from drumline.contract.user import user
 from drumline.control import jobs
 
@@ -21,10 +23,17 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
     ``by``: who asks, for the reason; default the user. May be called again. Raises NotFoundError.
     """
     folder = jobs.folder_of(name)
-    if jobs.outcome_of(folder).is_final:
+    outcome = jobs.outcome_of(folder)
+    if outcome.is_final:
         return False
     folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
     wake(folder)
+    if outcome.engine not in ("", "local"):
+        from drumline.engines.table import engine
+
+        # One that waits has no supervisor that would see the request. Where nobody answers, whoever looks tries again.
+        with contextlib.suppress(EngineError):
+            engine(outcome.engine).withdraw(folder)
     return True
 
 

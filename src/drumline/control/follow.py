@@ -33,6 +33,9 @@ _PROGRESS_S = 1.0
 _SHORTEST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.1
 
+_LOOK_S = 0.5
+"""Between two looks at what became of a job whose supervisor is on another machine."""
+
 
 class Line(NamedTuple):
     """``text``: bytes as the rank wrote them, without the line's end."""
@@ -188,6 +191,7 @@ class Follower:
             if labels is None or task.label in labels
         ]
         self._supervisor: int | None = None
+        self._next_look = 0.0
 
     def lines(self) -> Iterator[Line | None]:
         """
@@ -225,7 +229,12 @@ class Follower:
         self._supervisor = identity.open_pidfd(who)
         if self._supervisor is not None:
             return True
-        # None yet, or none any more: the outcome tells, and ends a job whose supervisor was killed.
+        # None yet, or none any more: the outcome tells, and ends a job whose supervisor was killed. Of one on another
+        # machine it is all that there is to see.
+        is_elsewhere = who is not None and not identity.is_ours_to_judge(who)
+        if time.monotonic() < self._next_look and is_elsewhere:
+            return True
+        self._next_look = time.monotonic() + _LOOK_S
         return not outcome_of(self._folder).is_final
 
     def _wait(self, seconds: float) -> None:

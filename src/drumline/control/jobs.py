@@ -54,13 +54,48 @@ def outcome_of(folder: RunFolder) -> Outcome:
     whoever looks first writes it down.
     """
     outcome = fold(folder.read_events())
-    if outcome.is_final or _is_supervised(folder, outcome):
+    if outcome.is_final:
+        return outcome
+    if outcome.engine not in ("", "local"):
+        return _as_its_engine_says(folder, outcome)
+    if _is_supervised(folder, outcome):
         return outcome
     # Its last event may have been written between our look at the file and our look at the process.
     outcome = fold(folder.read_events())
     if not outcome.is_final:
         _bury(folder)
         outcome = fold(folder.read_events())
+    return outcome
+
+
+def _as_its_engine_says(folder: RunFolder, outcome: Outcome) -> Outcome:
+    """Of a job whose supervisor may be on another machine, or nowhere yet, or no more."""
+    from drumline.engines.table import engine
+
+    look = engine(outcome.engine).look(folder)
+    if look is None or look.state == "runs":
+        # It has its nodes, and its supervisor tells more; if it is held up, that is not the supervisor's to see.
+        outcome.reason = (look.reason if look else "") or outcome.reason
+        return outcome
+    if look.state == "gone":
+        again = fold(folder.read_events())
+        if not again.is_final:
+            request = folder.read_json(folder.cancel)
+            reason = look.reason
+            if request is not None and look.status == status.CANCELED:
+                reason = f"canceled by {request.get('by', 'its user')}" + (
+                    "" if again.started else " before it started"
+                )
+            folder.append(e.JobEnded(time.time(), look.status, look.exit_code, reason))
+            again = fold(folder.read_events())
+        return again
+    if look.state == "unknown":
+        outcome.reason = look.reason
+    else:
+        is_canceled = os.path.exists(folder.cancel)
+        waiting = status.QUEUED if look.state == "waits" else status.STARTING
+        outcome.status = status.CANCEL_REQUESTED if is_canceled else waiting
+        outcome.reason = look.reason
     return outcome
 
 
@@ -167,6 +202,7 @@ def describe(name: str) -> dict[str, Any]:
         },
         "run_folder": folder.path,
         "containment": outcome.containment or None,
+        **_of_engine(folder, outcome),
         "ranks": [
             {
                 "rank": rank.rank,
@@ -183,6 +219,28 @@ def describe(name: str) -> dict[str, Any]:
     if not outcome.is_final:
         described["processes"] = _processes(folder, outcome)
     return described
+
+
+def _of_engine(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Which machines its nodes are, by what they reach each other, and what the engine calls it."""
+    if outcome.engine in ("", "local"):
+        return {}
+    from drumline.engines.table import engine
+
+    network = outcome.network
+    return {
+        outcome.engine: engine(outcome.engine).describe_job(folder),
+        "nodes": [
+            {
+                "node": node,
+                "host": host,
+                "address": network.addresses[node] if network else None,
+                "interface": network.interfaces[node] if network else None,
+            }
+            for node, host in sorted(outcome.hosts.items())
+        ],
+        "network": network.reason if network else None,
+    }
 
 
 def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:

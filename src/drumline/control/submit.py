@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
-from drumline.contract.errors import PlanError, Problem
-from drumline.contract.folder import RunFolder, home
+from drumline.contract import status
+from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem
+from drumline.contract.folder import RunFolder, home, private_folder
 from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.plan import planner, values
 from drumline.plan.request import check_name
+from drumline.plan.unhonoured import LOCAL_COMPUTES
 from drumline.spec import names, paths
 from drumline.tracking import mlflow_files
 
@@ -57,11 +59,34 @@ def plan(job: Command, run: Run = AS_WRITTEN, *, check: bool = True) -> Plan:
             _validate(job)
         if job.name:
             check_name(job.name)
-        folder = RunFolder.of(job.name or "NAME")
+        compute = compute_of(job)
+        folder = RunFolder.of(job.name or "NAME", compute.get("folder"))
         _check_code(job, run)
-        planned = planner.plan_job(job, _site(job, folder, run))
+        planned = planner.plan_job(job, _site(job, folder, run, compute))
+        chosen = engine(planned.engine)
+        planned = planned._replace(warnings=(*planned.warnings, *chosen.warnings(planned)))
+        chosen.render(planned, folder)
         _check_inputs(job, folder)
     return planned
+
+
+def render(planned: Plan) -> str:
+    """What the engine would be sent for it; empty for nothing."""
+    folder = RunFolder.of(planned.job, planned.compute.get("folder"))
+    return engine(planned.engine).render(planned, folder)
+
+
+def compute_of(job: Command) -> dict[str, Any]:
+    """The settings of the compute that the job names; empty: this machine. Raises PlanError."""
+    if job.compute in LOCAL_COMPUTES:
+        return {}
+    from drumline.control import computes
+    from drumline.spec.compute import to_dict
+
+    found = computes.resolve(job.compute)
+    if found is None or found.type == "local":
+        return {}
+    return to_dict(found)
 
 
 @contextmanager
@@ -95,8 +120,9 @@ def submit(
     try:
         planned = plan(job, run, check=check)
         text = _dump(job, run)
-        digest, code_warnings = _take_code(job, run)
-        folder = _create(job)
+        root = planned.compute.get("folder") or home()
+        digest, code_warnings = _take_code(job, run, root)
+        folder = _create(job, root)
     except BaseException:
         job.name = job.name if named else None
         raise
@@ -104,14 +130,24 @@ def submit(
     try:
         folder.write(folder.job, text)
         folder.write(folder.plan, planned.to_json())
-        folder.begin(e.JobSubmitted(time.time(), user()))
+        folder.begin(e.JobSubmitted(time.time(), user(), planned.engine))
     except BaseException:
         _remove(folder)
         raise
     warnings = (*getattr(job, "_warnings", ()), *code_warnings, *planned.warnings)
     # The index learns of the job when it is next asked.
-    with _uninterrupted(start is not None):
-        engine(planned.engine).submit(folder, start)
+    chosen = engine(planned.engine)
+    try:
+        with _uninterrupted(start is not None and chosen.shares_machine):
+            chosen.submit(folder, start)
+    except NotSubmittedError:
+        # The engine said no: there is no such job.
+        _remove(folder)
+        job.name = job.name if named else None
+        raise
+    except EngineError as error:
+        folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
+        raise
     return Submitted(folder.name, folder, planned, warnings)
 
 
@@ -132,6 +168,9 @@ def _remove(folder: RunFolder) -> None:
     import shutil
 
     shutil.rmtree(folder.path, ignore_errors=True)
+    link = os.path.join(home(), "jobs", folder.name)
+    if os.path.islink(link):
+        os.unlink(link)
 
 
 def _check_type(job: Command) -> None:
@@ -148,27 +187,31 @@ def _validate(job: Command) -> None:
         raise SpecError(list(result.problems))
 
 
-def _site(job: Command, folder: RunFolder, run: Run) -> planner.Site:
+def _site(job: Command, folder: RunFolder, run: Run, compute: dict[str, Any]) -> planner.Site:
     count = planner.node_count(job)
-    local = engine("local")
+    name = str(compute.get("type") or "local")
+    chosen = engine(name)
     search_path = os.environ.get("PATH", "")
+    instance_type = str(getattr(job.resources, "instance_type", None) or "")
+    interpreter = str(compute.get("python") or sys.executable)
     return planner.Site(
-        engine="local",
-        shapes=tuple(local.shapes(count)),
+        engine=name,
+        shapes=tuple(chosen.shapes(count, compute, instance_type)),
         folder=folder,
-        interpreter=sys.executable,
+        interpreter=interpreter,
         search_path=search_path,
-        mpi=local.mpi(_ranks_path(search_path)) if planner.needs_mpi(job) else None,
-        shares_machine=True,
-        mlflow_uri=mlflow_files.uri_of(home()),
+        mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
+        compute=compute,
+        shares_machine=chosen.shares_machine,
+        mlflow_uri=mlflow_files.uri_of(folder.root),
         in_place=run.in_place,
         argv=run.argv,
     )
 
 
-def _ranks_path(search_path: str) -> str:
+def _ranks_path(interpreter: str, search_path: str) -> str:
     """As the planner makes it: the interpreter's folder comes first."""
-    return os.pathsep.join(part for part in (os.path.dirname(sys.executable), search_path) if part)
+    return os.pathsep.join(part for part in (os.path.dirname(interpreter), search_path) if part)
 
 
 def _code_of(job: Command, run: Run) -> str:
@@ -191,13 +234,13 @@ def _check_code(job: Command, run: Run) -> None:
         raise PlanError(f"code: there is no {code}", path="code")
 
 
-def _take_code(job: Command, run: Run) -> tuple[str, list[str]]:
+def _take_code(job: Command, run: Run, root: str) -> tuple[str, list[str]]:
     code = _code_of(job, run)
     if not code:
         return "", []
     from drumline.staging import snapshot
 
-    taken = snapshot.take(code, home())
+    taken = snapshot.take(code, root)
     warnings = [f"code: left out {path}" for path in taken.skipped]
     if taken.size_bytes > snapshot.LARGE_BYTES:
         size = taken.size_bytes / (1 << 20)
@@ -224,16 +267,29 @@ def _check_inputs(job: Command, folder: RunFolder) -> None:
         raise PlanError(wrong)
 
 
-def _create(job: Command) -> RunFolder:
-    """A new run folder under the job's name; exactly one of several at once gets it."""
-    folder = RunFolder.of(str(job.name))
+def _create(job: Command, root: str) -> RunFolder:
+    """
+    A new run folder under the job's name; exactly one of several at once gets it. One that is to be in another folder
+    than the home's has a link there.
+    """
+    folder = RunFolder.of(str(job.name), root)
+    link = os.path.join(home(), "jobs", folder.name)
+    is_elsewhere = os.path.dirname(link) != os.path.dirname(folder.path)
     try:
-        folder.create()
+        if is_elsewhere:
+            private_folder(os.path.dirname(link))
+            os.symlink(folder.path, link)
+        try:
+            folder.create()
+        except BaseException:
+            if is_elsewhere:
+                os.unlink(link)
+            raise
     except FileExistsError as error:
         _raise_unless_taken(folder, error)
         if _is_half_made(folder):
             _remove(folder)
-            return _create(job)
+            return _create(job, root)
         hint = f"drumline job show -n {job.name}, or leave the name out for a new one"
         raise PlanError(f"name: there is a job {job.name!r} already", hint) from error
     return folder

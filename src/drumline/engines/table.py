@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 ENGINES = {
     "local": "drumline.engines.local.engine",
+    "slurm": "drumline.engines.slurm.engine",
 }
 
 

@@ -1,5 +1,6 @@
 """
-``python node.pyz --supervisor HOST:PORT --node INDEX --address IP``, started once on each node by an engine.
+``python node.pyz --supervisor HOST:PORT --node INDEX --address IP``, started once on each node by an engine; or
+``join RUN_FOLDER TOKEN NODE_VARIABLE``, which finds all that in the run folder (``node/join.py``).
 
 The job's secret comes on standard input, one line: arguments and environments can be read by others.
 """
@@ -13,6 +14,10 @@ from drumline.node import agent
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["join"]:
+        from drumline.node import join
+
+        return join.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="drumline-node")
     parser.add_argument("--supervisor", required=True)
     parser.add_argument("--node", type=int, required=True)

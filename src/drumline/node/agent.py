@@ -3,7 +3,7 @@ One agent per node: it does what the supervisor says and tells what it sees. It 
 when the supervisor is gone, its ranks end.
 
 supervisor says                 agent answers
-prepare  ports, probe, door     prepared  ports, probe_port
+prepare  ports, probe, address  prepared  ports, probe_port
 reach    address, port          reached   error
 start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at,
                                                                   evidence
@@ -42,13 +42,15 @@ from drumline.node import cgroups, descendants, failures, kernel, ports, process
 from drumline.node.door import Door
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
 
 _REACH_TIMEOUT_S = 10.0
 _IDLE_S = 1.0
+
+_TOLD_TOO_S = 0.05
 
 _TICK_S = 1e-6
 """Between the exits of two ranks that were seen at once."""
@@ -68,17 +70,31 @@ _NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
 class Agent:
     """
     ``scratch``: this node's own folder for temporary files, removed at the end; empty for none. ``cgroup``: the control
-    group to be in, which whoever starts the agent removes; empty for none.
+    group to be in, which whoever starts the agent removes; empty for none. ``hello``: more to say at first.
+    ``ended_by``: the program whose SIGTERM to this process reaches all that is below it too; empty: there is none.
     """
 
     def __init__(
-        self, peer: socket.socket, node: int, address: str, scratch: str = "", cgroup: str = ""
+        self,
+        peer: socket.socket,
+        node: int,
+        address: str,
+        scratch: str = "",
+        cgroup: str = "",
+        *,
+        hello: Mapping[str, Any] | None = None,
+        ended_by: str = "",
     ) -> None:
         self._peer = peer
         self._node = node
         self._address = address
         self._scratch = scratch
         self._cgroup = cgroup
+        self._hello = dict(hello or {})
+        self._ended_by = ended_by
+        self._all_are_told = False
+        """Whether the ranks have had their SIGTERM, from whoever sent it to this process."""
+
         self._lines = channel.Lines()
         # Unlike poll, it tells in which order things happened, however late we look.
         self._poller = select.epoll()
@@ -129,6 +145,7 @@ class Agent:
                 pid=os.getpid(),
                 address=self._address,
                 containment=containment,
+                **self._hello,
             )
             while self._serve():
                 pass
@@ -146,6 +163,8 @@ class Agent:
         self._memory.look()
         if self._door and not self._answer_the_door(set(ready)):
             return False
+        if self._ended_by and not self._is_preempted and self._is_told_too(ready) and not self._give_notice():
+            return False
         # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
         self._tell_exits(ready)
         if self._sigterm in ready and not self._give_notice():
@@ -159,9 +178,26 @@ class Agent:
                     return False
         return True
 
+    def _is_told_too(self, ready: Sequence[int]) -> bool:
+        """
+        Whether this process was sent SIGTERM. When a rank has failed it may have been sent it a moment earlier, by
+        whoever sends it to both; that is then why.
+        """
+        if self._sigterm in ready:
+            return True
+        failed = [pid for pid, pidfd in self._pidfds.items() if pidfd in ready and _has_failed(pid)]
+        return bool(failed) and bool(select.select([self._sigterm], [], [], _TOLD_TOO_S)[0])
+
     def _give_notice(self) -> bool:
         """The node is taken away, in a while; False when it cannot be waited for what the supervisor makes of it."""
-        sender = failures.printable(kernel.sender_of_signal(self._sigterm), 100)
+        try:
+            sender = failures.printable(kernel.sender_of_signal(self._sigterm), 100)
+        except BlockingIOError:  # It was taken in before the exits were told.
+            return True
+        if self._ended_by and self._ended_by in sender:
+            if self._is_preempted:
+                return True  # Its SIGKILL follows.
+            self._all_are_told = True
         if self._is_preempted:
             self._is_hurried = True
             channel.send(self._peer, "leaving", reason=f"it was sent SIGTERM twice{sender}")
@@ -197,6 +233,7 @@ class Agent:
 
     def _do_prepare(self, message: dict[str, Any]) -> None:
         leased = {}
+        self._address = message.get("address") or self._address
         for name in message["ports"]:
             leased[name], lease = ports.lease(self._address)
             self._leases.append(lease)
@@ -472,7 +509,9 @@ class Agent:
         # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         self._shells = {pid for pid in self._ranks if descendants.is_shell(pid)}
-        self._told = descendants.ask_to_end(spared)
+        self._told = (
+            set(descendants.of(os.getpid())) if self._all_are_told else descendants.ask_to_end(spared)
+        )
         self._told_until = time.monotonic() + message["grace_s"]
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
@@ -519,6 +558,15 @@ _LAUNCHER = 0
 """The number of the launcher among the helpers; commands of other nodes have those that the supervisor gave them."""
 
 
+def _has_failed(pid: int) -> bool:
+    """Whether that child has ended otherwise than well; it is not reaped."""
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return ended is not None and ended.si_status != 0
+
+
 def _size_of(file: str) -> int:
     try:
         return os.stat(file).st_size
@@ -546,10 +594,20 @@ def _without(unset: list[str]) -> dict[str, str]:
 
 
 def serve(
-    address: tuple[str, int], secret: str, node: int, own_address: str, scratch: str = "", cgroup: str = ""
+    address: tuple[str, int],
+    secret: str,
+    node: int,
+    own_address: str,
+    scratch: str = "",
+    cgroup: str = "",
+    **more: Any,
 ) -> None:
-    """Connect to the supervisor and serve it. Raises OSError when it cannot be reached. Blocks until the job's end."""
+    """
+    Connect to the supervisor and serve it; ``more`` is as of Agent. Raises OSError when it cannot be reached. Blocks
+    until the job's end.
+    """
     with socket.create_connection(address, timeout=30.0) as peer:
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Agent(peer, node, own_address, scratch, cgroup).run(secret)
+        channel.notice_power_cut(peer)
+        Agent(peer, node, own_address, scratch, cgroup, **more).run(secret)

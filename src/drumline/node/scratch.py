@@ -14,6 +14,19 @@ def memory_of(path: str) -> str:
     return os.path.join(_MEMORY, os.path.basename(path)) if path and os.path.isdir(_MEMORY) else ""
 
 
+def make(parent: str, name: str, *, memory: bool = False) -> str:
+    """
+    The folder of that name, for this user alone, and with ``memory`` that in shared memory; its path.
+
+    Raises OSError, also when it is there already.
+    """
+    path = os.path.join(parent, name)
+    os.mkdir(path, 0o700)
+    if memory and memory_of(path):
+        os.mkdir(memory_of(path), 0o700)
+    return path
+
+
 def is_named_so(path: str) -> bool:
     """Whether that is the name of a node's folder or control group, which holds a random number."""
     return re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)) is not None

@@ -70,14 +70,17 @@ def of_job(name: str, folder: str, experiment: str, mlflow_uri: str) -> dict[str
     }
 
 
-def of_nodes(node_count: int) -> dict[str, str]:
-    """Common to all ranks."""
+def of_nodes(node_count: int, *, has_network: bool = False) -> dict[str, str]:
+    """Common to all ranks. ``has_network``: whether the nodes are machines, which may have several networks."""
     variables = {
         "AZUREML_NODE_COUNT": str(node_count),
         "PYTHONUNBUFFERED": "1",
         "NCCL_SOCKET_IFNAME": late("interface"),
         "GLOO_SOCKET_IFNAME": late("interface"),
     }
+    if has_network and node_count > 1:
+        variables["NCCL_IB_HCA"] = late("ib_devices")
+        variables["UCX_NET_DEVICES"] = late("ucx_devices")
     if node_count > 1:
         variables["AZ_BATCHAI_MPI_MASTER_NODE"] = address_of(0)
         variables["AZ_BATCH_HOST_LIST"] = ",".join(host_list(node_count))
@@ -99,7 +102,7 @@ def of_node(node: int, shape: NodeShape, rank_count: int) -> dict[str, str]:
     """Common to the ranks of a node, which share its cores evenly."""
     variables = {
         "AZUREML_CR_NODE_RANK": str(node),
-        "OMP_NUM_THREADS": str(max(1, len(shape.cores) // max(1, rank_count))),
+        "OMP_NUM_THREADS": str(max(1, shape.core_count // max(1, rank_count))),
     }
     if shape.gpu_count:
         variables["CUDA_VISIBLE_DEVICES"] = gpus_of(node)

@@ -10,7 +10,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
 from drumline.plan import environment, shell, unhonoured, values
 from drumline.plan.distributions import table
-from drumline.plan.request import check_name, distribution_of, request_of, settings_of, timeout_of
+from drumline.plan.request import asked_of, check_name, distribution_of, request_of, settings_of, timeout_of
 from drumline.spec import placeholders
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class Site(NamedTuple):
     mpi: Mpi | None = None
     """The MPI of the nodes; None: there is none, or the job needs none."""
 
+    compute: Mapping[str, object] = {}
+    """The settings of the compute; empty: this machine."""
+
     shares_machine: bool = False
     """Whether all nodes are one machine."""
 
@@ -77,7 +80,9 @@ def plan_job(job: Command, site: Site) -> Plan:
     experiment = job.experiment_name or "Default"
     named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
-    common = environment.of_nodes(request.node_count)
+    common = environment.of_nodes(request.node_count, has_network=site.engine != "local")
+    if site.compute.get("nccl_topo_file"):
+        common["NCCL_TOPO_FILE"] = str(site.compute["nccl_topo_file"])
     if request.node_count > 1:
         common.update(environment.master_node(layout))
     return Plan(
@@ -102,10 +107,12 @@ def plan_job(job: Command, site: Site) -> Plan:
         launcher=layout.launcher,
         remote_shell=layout.remote_shell,
         host_file=layout.host_file,
+        compute=dict(site.compute),
+        asked=asked_of(job, site.engine),
         cores_wanted=layout.slots * request.node_count
         or sum(process.holds_core for process in layout.processes),
         warnings=(
-            *unhonoured.warnings(job, site.interpreter),
+            *unhonoured.warnings(job, site.interpreter, site.engine),
             *layout.warnings,
             *_launcher_warnings(job, request),
             *user_warnings,
@@ -118,7 +125,7 @@ def _at(site: Site, request: Request) -> Request:
     per_node = request.process_count_per_node or 1
     shapes = site.shapes[: request.node_count]
     shared = site.shares_machine and request.node_count > 1
-    crowded = shared or any(len(shape.cores) < per_node for shape in shapes)
+    crowded = shared or any(0 < shape.core_count < per_node for shape in shapes)
     return request._replace(
         job=site.folder.name,
         gpu_counts=tuple(shape.gpu_count for shape in shapes),
@@ -157,7 +164,7 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
         mine = [process for process in layout.processes if process.node == node]
         count = max(len(mine), layout.slots)
         gpus = shapes[node].gpu_count
-        shape = NodeShape(shapes[node].cores, gpus if layout.whole_nodes else min(gpus, count))
+        shape = shapes[node]._replace(gpu_count=gpus if layout.whole_nodes else min(gpus, count))
         ranks = tuple(
             RankTask(
                 rank=process.rank,

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
+from drumline.contract.plan import Asked
 from drumline.plan.layout import RaySettings, Request
 
 if TYPE_CHECKING:
@@ -94,6 +95,26 @@ def request_of(job: Command) -> Request:
     if wrong:
         raise PlanError(wrong)
     return request
+
+
+def asked_of(job: Command, engine: str) -> Asked:
+    """What is for the engine alone to understand."""
+    resources, queue = job.resources, job.queue_settings
+    properties = getattr(resources, "properties", None) or {}
+    options = properties.get(engine) if isinstance(properties, dict) else None
+    if options is not None and not isinstance(options, dict):
+        path = f"resources.properties.{engine}"
+        raise PlanError(f"{path}: not a mapping of options to values", path=path)
+    return Asked(
+        instance_type=_text(getattr(resources, "instance_type", None)),
+        priority=_text(getattr(queue, "priority", None)).lower(),
+        job_tier=_text(getattr(queue, "job_tier", None)).lower(),
+        options=dict(options or {}),
+    )
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _of_restarts(settings: dict[str, Any]) -> list[Problem]:

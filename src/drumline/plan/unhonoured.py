@@ -14,15 +14,36 @@ if TYPE_CHECKING:
 LOCAL_COMPUTES = (None, "", "local")
 
 
-def warnings(job: Command, interpreter: str) -> list[str]:
-    """One line a field, ``field: what happens instead``."""
+def warnings(job: Command, interpreter: str, engine: str = "local") -> list[str]:
+    """One line a field, ``field: what happens instead``. ``engine``: where it is to run."""
     return [
         *_of_environment(job.environment, interpreter),
-        *_of_compute(job.compute),
-        *_of_resources(job.resources),
-        *_of_queue(job),
+        *(_of_local(job) if engine == "local" else _of_cluster(job, engine)),
+        *_of_services(job),
         *_of_data(job),
     ]
+
+
+def _of_local(job: Command) -> Iterator[str]:
+    yield from _of_compute(job.compute)
+    yield from _of_resources(job.resources)
+    yield from _of_queue(job)
+
+
+def _of_cluster(job: Command, engine: str) -> Iterator[str]:
+    """What an engine does not see of a job; what it sees it honours, or refuses."""
+    resources = job.resources
+    said = {
+        "shm_size": "shared memory is the node's",
+        "locations": "nodes are where the compute is",
+        "max_instance_count": "the number of nodes does not change",
+    }
+    for field, instead in said.items():
+        if getattr(resources, field, None):
+            yield f"resources.{field}: not used; {instead}"
+    for key in getattr(resources, "properties", None) or {}:
+        if key != engine:
+            yield f"resources.properties.{key}: not used; options of this compute stand under {engine!r}"
 
 
 def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
@@ -57,6 +78,9 @@ def _of_queue(job: Command) -> Iterator[str]:
     for field in ("job_tier", "priority"):
         if queue is not None and getattr(queue, field, None):
             yield f"queue_settings.{field}: not used; jobs run in the order of their submission"
+
+
+def _of_services(job: Command) -> Iterator[str]:
     if job.services:
         names = ", ".join(job.services)
         yield f"services: {names} not started; what the job itself listens on is reached on this machine"

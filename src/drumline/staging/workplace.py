@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -29,6 +30,16 @@ def prepare(folder: RunFolder, plan: Plan) -> None:
         raise NodeError(f"could not put the job in place: {error.strerror}: {path}") from error
     except shutil.Error as error:
         raise NodeError(f"could not copy an input: {error}") from error
+
+
+def clear(folder: RunFolder, plan: Plan) -> None:
+    """After a ``prepare`` that was killed: so that it can be called once more."""
+    for path in (folder.code if plan.cwd == folder.code else "", *(copy.target for copy in plan.copies)):
+        if path and os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif path:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def _working_folder(folder: RunFolder, digest: str) -> None:

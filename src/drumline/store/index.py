@@ -7,12 +7,14 @@ when another wrote in between, whatever its timeout.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import DrumlineError
+from drumline.contract.filesystems import is_network
 from drumline.contract.folder import private_folder
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ _VERSION = 1
 _BUSY_S = 30.0
 
 
+_LOCAL = "/var/tmp"  # noqa: S108 - a folder for this user alone is made in it, and whose it is is looked at
+
+
 class Row(NamedTuple):
     """``created``: seconds since 1970. ``parent``: a job's name, or empty."""
 
@@ -42,10 +47,23 @@ class Row(NamedTuple):
     archived: bool = False
 
 
+def _check_ours(folder: str) -> None:
+    """In a folder that everybody writes to, somebody else may have made one of that name first."""
+    known = os.lstat(os.path.dirname(folder) if folder.startswith(_LOCAL) else folder)
+    if known.st_uid != os.getuid() or (folder.startswith(_LOCAL) and known.st_mode & 0o077):
+        raise DrumlineError(f"{folder} is not this user's alone", "whoever made it has to remove it")
+
+
 class Index:
+    """In ``home``, or where that is on a network file system on this machine; it can be made again from the jobs."""
+
     def __init__(self, home: str) -> None:
-        self._home = home
-        self._path = os.path.join(home, "index.sqlite")
+        self._folder = home
+        if is_network(home):
+            # SQLite needs locks, and memory that is shared between processes: neither is to be had there.
+            name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+            self._folder = os.path.join(_LOCAL, f"drumline-index-{os.getuid()}", name)
+        self._path = os.path.join(self._folder, "index.sqlite")
 
     def set_archived(self, name: str, archived: bool) -> None:
         with self._transaction() as database:
@@ -76,7 +94,8 @@ class Index:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        private_folder(self._home)
+        private_folder(self._folder)
+        _check_ours(self._folder)
         try:
             database = self._open()
         except sqlite3.Error as error:

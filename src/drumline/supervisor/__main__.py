@@ -1,4 +1,7 @@
-"""``python -m drumline.supervisor RUN_FOLDER``: goes to the background at once and supervises that job."""
+"""
+``python -m drumline.supervisor RUN_FOLDER``: goes to the background at once and supervises that job. With ``--batch``
+before it, it stays: it is a step of an engine's batch job.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from drumline.supervisor.main import supervise
 
 
 def main() -> int:
+    if sys.argv[1] == "--batch":
+        return supervise(sys.argv[2], batch=True)
     if os.fork():
         return 0
     os._exit(supervise(sys.argv[1]))

@@ -34,12 +34,14 @@ class Agents:
             peer, _ = self.server.accept()
         except OSError:
             return None
-        if len(strangers) >= self._node_count + _MOST_STRANGERS:
+        # Agents of other machines try each address of this one first.
+        if len(strangers) >= 8 * self._node_count + _MOST_STRANGERS:
             peer.close()
             return None
         # An agent that takes nothing in is as good as gone; without this it would stop us too.
         peer.settimeout(_SEND_TIMEOUT_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel.notice_power_cut(peer)
         self._peers[peer.fileno()] = peer
         self._lines[peer.fileno()] = channel.Lines(channel.HELLO_LIMIT)
         return peer.fileno()

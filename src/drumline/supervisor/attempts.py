@@ -16,6 +16,7 @@ from drumline.contract import status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from drumline.contract.events import AttemptEnded
     from drumline.supervisor.policy import Finish
 
 NO_USE_CODE = 93
@@ -48,12 +49,26 @@ class Attempts:
         self.number = 0
         """Of the attempt that runs, from 0."""
 
+    def go_on_after(self, ended: Iterable[AttemptEnded]) -> None:
+        """As if those had been seen here: another supervisor has."""
+        for one in ended:
+            self.number = one.attempt + 1
+            if one.kind in PREEMPTIONS:
+                continue
+            self._failures += one.kind != "node" or bool(self._max_restarts)
+            self._before = _place_of(one.verdict)
+
+    def with_other_nodes(self, end: Finish) -> Decision:
+        """After a loss of nodes for which there are others: no failure of the job."""
+        self.number += 1
+        return Decision(True, end)
+
     def after(self, end: Finish, *, progressed: bool) -> Decision:
         """``progressed``: whether the attempt left anything new."""
         if end.kind in PREEMPTIONS:
             self.number += 1
             return Decision(True, end)
-        place = _place_of(end)
+        place = _place_of(end.verdict)
         alike = place is not None and place == self._before
         self._before = place
         self._without_progress = 0 if progressed else self._without_progress + 1
@@ -90,9 +105,9 @@ class Attempts:
         return end._replace(exit_code=NO_USE_CODE, reason=reason)
 
 
-def _place_of(end: Finish) -> tuple[Any, ...] | None:
+def _place_of(verdict: dict[str, Any] | None) -> tuple[Any, ...] | None:
     """The exception and where it was raised; None when there was none."""
-    verdict = end.verdict or {}
+    verdict = verdict or {}
     if not verdict.get("error_type") or not verdict.get("file"):
         return None
     return tuple(verdict[name] for name in ("error_type", "error_message", "file", "line", "function"))

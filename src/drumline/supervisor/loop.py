@@ -43,7 +43,8 @@ class _Asked(NamedTuple):
 class Loop:
     """
     One attempt. ``canceled``: the request for the job's end, None while there is none. ``wake``: readable when to look
-    for it. ``timeout_s``: what is left of the job's time limit when the ranks start; None: there is none.
+    for it. ``timeout_s``: what is left of the job's time limit when the ranks start; None: there is none. ``signals``:
+    grows by a text for each signal to this process by which its engine may take the nodes away.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Loop:
         *,
         attempt: int = 0,
         timeout_s: float | None = None,
+        signals: list[str] | None = None,
     ) -> None:
         members = {
             task.rank: p.Member(node.node, task.label, task.awaited)
@@ -70,6 +72,7 @@ class Loop:
             limit_s=plan.timeout_s,
             launcher=plan.launcher.name if plan.launcher else "",
             ends_when_hung=plan.hang_action != "report",
+            join_timeout_s=nodes.join_timeout_s,
         )
         self._folder = folder
         self._attempt = attempt
@@ -81,7 +84,13 @@ class Loop:
         self._wake = wake
         self._canceled = canceled
         self._cancel_seen: p.Canceled | None = None
+        self._signals = signals if signals is not None else []
+        self._signals_seen = len(self._signals)
+        self._lost: set[int] = set()
+        self._hosts: dict[int, str] = {}
+        self._node_facts: list[dict[str, str]] = [{} for _ in plan.nodes]
         self._preempt_seen: dict[str, Any] = {}
+        self._preemptions: list[p.Preempted] = []
         self._secret = os.urandom(32).hex()
         self._agents = Agents(nodes.listen_address, self._secret, len(plan.nodes))
         labels = {rank: member.label for rank, member in members.items()}
@@ -112,6 +121,7 @@ class Loop:
             ready = [descriptor for descriptor, _ in self._poller.poll(self._patience() * 1000)]
             self._look_for_cancel()
             self._look_for_preemption()
+            self._look_for_signal()
             self._looks.look_for_request()
             for descriptor in ready:
                 self._hear(descriptor)
@@ -154,9 +164,30 @@ class Loop:
         node = request.get("node")
         self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
 
-    def _preempt(self, by: str, node: int | None) -> None:
-        self._record(e.Preempted(wall_time(), by, node))
-        self._happen(p.Preempted(by, node))
+    def _look_for_signal(self) -> None:
+        while self._signals_seen < len(self._signals):
+            by = self._signals[self._signals_seen]
+            self._signals_seen += 1
+            self._be_taken(None, by)
+
+    def _be_taken(self, node: int | None, by: str) -> None:
+        """An agent, or this process, was asked to end: what that means, the engine knows."""
+        taken = self._nodes.taken(node, by)
+        if taken.kind == "cancel":
+            request = p.Canceled(taken.by, False, taken.grace_s)
+            if request != self._cancel_seen:
+                self._cancel_seen = request
+                self._record(e.CancelRequested(wall_time(), request.by))
+                self._happen(request)
+        else:
+            self._preempt(taken.by, None if taken.kind == "preemption" else node, taken.grace_s)
+
+    def _preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
+        happening = p.Preempted(by, node, grace_s)
+        if happening not in self._preemptions:
+            self._preemptions.append(happening)
+            self._record(e.Preempted(wall_time(), by, node))
+            self._happen(happening)
 
     def _hear(self, descriptor: int) -> None:
         if descriptor == self._agents.server.fileno():
@@ -175,8 +206,8 @@ class Loop:
         if messages is None:
             self._poller.unregister(descriptor)
             node = self._agents.drop(descriptor)
-            if node is not None and node not in self._watched.values():
-                self._lose(node, "closed its connection")
+            if node is not None and (node not in self._watched.values() or not self._nodes.shares_machine):
+                self._lose(node, self._nodes.gone(node))
             return
         node = self._agents.node_at(descriptor)
         for message in messages:
@@ -197,7 +228,8 @@ class Loop:
             self._hear_peer(descriptor)
 
     def _lose(self, node: int, reason: str) -> None:
-        if self._end is None:
+        if self._end is None and node not in self._lost:
+            self._lost.add(node)
             self._record(e.NodeLost(wall_time(), node, reason))
             self._happen(p.Lost(node, reason))
 
@@ -205,11 +237,22 @@ class Loop:
 
     def _on_hello(self, node: int, message: dict[str, Any]) -> None:
         self._facts[f"node_{node}"] = message["address"]
+        self._nodes.joined(node, message)
         self._facts[f"gpus_{node}"] = self._nodes.gpus(node)
         self._ask_clock(node)
-        who = identity.of(message["pid"]) if node in self._nodes.agents() else None
-        containment = message["containment"]
-        self._record(e.AgentJoined(wall_time(), node, message["pid"], message["address"], who, containment))
+        who = identity.of(message["pid"]) if self._nodes.shares_machine else None
+        self._hosts[node] = str(message.get("host", ""))
+        self._record(
+            e.AgentJoined(
+                wall_time(),
+                node,
+                message["pid"],
+                message["address"],
+                who,
+                message["containment"],
+                self._hosts[node],
+            )
+        )
         self._happen(p.Joined(node))
 
     def _ask_clock(self, node: int) -> None:
@@ -262,7 +305,7 @@ class Loop:
         self._happen(p.Emptied(node, tuple(message["survivors"])))
 
     def _on_preempted(self, node: int, message: dict[str, Any]) -> None:
-        self._preempt(message["by"], node)
+        self._be_taken(node, message["by"])
 
     def _on_leaving(self, node: int, message: dict[str, Any]) -> None:
         self._lose(node, "left: " + message["reason"])
@@ -333,10 +376,23 @@ class Loop:
         getattr(self, f"_do_{type(instruction).__name__.lower()}")(instruction)
 
     def _do_prepare(self, _: p.Prepare) -> None:
+        network = self._nodes.network()
+        if network is not None:
+            self._record(
+                e.NetworkChosen(
+                    wall_time(), list(network.interfaces), list(network.addresses), network.reason
+                )
+            )
+            for task in self._plan.nodes:
+                self._facts[f"node_{task.node}"] = network.addresses[task.node]
+                facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
+                self._node_facts[task.node] = facts
         for task in self._plan.nodes:
             names = [name for name, node in self._plan.ports.items() if node == task.node]
             probe = task.node == 0 and len(self._plan.nodes) > 1
-            self._agents.send(task.node, "prepare", ports=names, probe=probe, door=self._has_doors())
+            address = self._facts[f"node_{task.node}"]
+            content = {"ports": names, "probe": probe, "door": self._has_doors(), "address": address}
+            self._agents.send(task.node, "prepare", **content)
 
     def _has_doors(self) -> bool:
         return self._plan.launcher is not None or self._plan.remote_shell
@@ -358,12 +414,13 @@ class Loop:
         if self._plan.host_file:
             self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
         for node in self._plan.nodes:
+            facts = {**self._facts, **self._node_facts[node.node]}
             ranks = [
                 {
                     "rank": task.rank,
                     "log": os.path.join(self._folder.path, task.log),
-                    "argv": [bind(word, self._facts) for word in task.argv] or self._plan.argv,
-                    "env": self._count_in(self._plan.environment(node, task, self._facts)),
+                    "argv": [bind(word, facts) for word in task.argv] or self._plan.argv,
+                    "env": self._count_in(self._plan.environment(node, task, facts)),
                 }
                 for task in node.ranks
             ]
@@ -374,7 +431,7 @@ class Loop:
                 cwd=self._plan.cwd,
                 unset=self._plan.unset,
                 cores=node.cores,
-                node_env=self._count_in(self._plan.node_environment(node, self._facts))
+                node_env=self._count_in(self._plan.node_environment(node, facts))
                 if self._has_doors()
                 else {},
                 by_launcher=self._plan.launcher is not None,
@@ -391,9 +448,10 @@ class Loop:
         launcher = self._plan.launcher
         if launcher is None:
             return None
+        facts = {**self._facts, **self._node_facts[0]}
         return {
-            "argv": [bind(word, self._facts) for word in launcher.argv],
-            "env": {name: bind(value, self._facts) for name, value in launcher.env.items()},
+            "argv": [bind(word, facts) for word in launcher.argv],
+            "env": {name: bind(value, facts) for name, value in launcher.env.items()},
             "log": os.path.join(self._folder.path, launcher.log),
         }
 
@@ -404,7 +462,7 @@ class Loop:
     def _do_terminate(self, instruction: p.Terminate) -> None:
         self._looks.end()
         for node in instruction.nodes:
-            self._agents.send(node, "terminate", grace_s=self._plan.grace_s)
+            self._agents.send(node, "terminate", grace_s=instruction.grace_s)
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
     def _do_kill(self, instruction: p.Kill) -> None:
@@ -422,7 +480,7 @@ class Loop:
         self._timers[instruction.timer] = time.monotonic() + instruction.seconds
 
     def _do_finish(self, instruction: p.Finish) -> None:
-        self._end = instruction
+        self._end = instruction._replace(reason=words.with_host(instruction.reason, self._hosts))
 
     def _dismiss(self) -> None:
         """Agents leave; one that does not is ended by whoever cleans up after this loop."""

@@ -1,7 +1,9 @@
 """
 The life of a supervisor: wait for nodes, put everything in place, run the ranks, leave nothing, write the end.
 
-It is nobody's child and in a session of its own: the command that submitted the job may go away.
+On this machine it is nobody's child and in a session of its own: the command that submitted the job may go away.
+As a step of somebody else's batch job it may be killed with its nodes and started again with others, on the same run
+folder; it then goes on where the events end.
 """
 
 from __future__ import annotations
@@ -37,19 +39,37 @@ if TYPE_CHECKING:
     from drumline.engines.base import Nodes
 
 
-def supervise(path: str) -> int:
-    """Run the job of that run folder to its end; the exit code of this process. Never raises."""
+_LEFT = p.Finish("", 0, "")
+"""Of a supervisor that another one follows, with other nodes."""
+
+_NOT_OURS_CODE = 3
+
+
+def supervise(path: str, *, batch: bool = False) -> int:
+    """
+    Run the job of that run folder to its end; the exit code of this process. Never raises.
+
+    ``batch``: this process is the batch step of an engine, ends with the job's exit code, and may be started again.
+    """
     folder = RunFolder(path)
     try:
-        _stand_alone(folder)
+        _stand_alone(folder, batch=batch)
         kernel.set_name("drumline-job")
         kernel.adopt_orphans()
-        wake = _readable_on_signal()
-        folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
-        if fold(folder.read_events()).is_final:
+        wake = _readable_on_signal(batch=batch)
+        outcome = fold(folder.read_events())
+        if outcome.is_final:
             return 0  # So late that somebody took it for dead, and wrote so: what is written stays.
+        if batch:
+            other = engine(outcome.engine).claim(folder)
+            if other:
+                _say(other)
+                return _NOT_OURS_CODE
+        folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
         folder.write(folder.reserve, " " * _RESERVE_BYTES)
         end = _run(folder, wake)
+        if end is _LEFT:
+            return 0
     except DrumlineError as error:
         end = p.Finish(status.FAILED, 1, error.message)
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing above would say it
@@ -57,7 +77,7 @@ def supervise(path: str) -> int:
         log = os.path.join(folder.system_logs, "supervisor.log")
         end = p.Finish(status.FAILED, 1, f"the supervisor failed ({error!r}); see {log}")
     _write_end(folder, end)
-    return 0
+    return end.exit_code if batch else 0
 
 
 def _write_end(folder: RunFolder, end: p.Finish) -> None:
@@ -86,7 +106,6 @@ def _say_traceback() -> None:
 def _run(folder: RunFolder, wake: int) -> p.Finish:
     plan = Plan.read(folder.plan)
     nodes = engine(plan.engine).nodes(plan, folder)
-
     try:
         return _wait(nodes, folder, wake, "before it started") or _run_on(nodes, folder, plan, wake)
     finally:
@@ -111,34 +130,54 @@ def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | N
 
 
 def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
-    if plan.cwd == folder.code or plan.copies or plan.folders:
+    past = Past(folder)
+    if not past.has_started and (plan.cwd == folder.code or plan.copies or plan.folders):
         from drumline.staging import workplace
 
         folder.append(e.JobPreparing(wall_time()))
+        if past.has_prepared:
+            workplace.clear(folder, plan)
         workplace.prepare(folder, plan)
+    if past.was_cut_off:
+        reason = f"its nodes were taken away by {plan.engine.capitalize()} before it could say more"
+        cut_off = p.Finish(status.FAILED, p.PREEMPTED_CODE, reason, kind="preemption")
+        _note_attempt(folder, plan, len(past.attempts), cut_off)
+        past = Past(folder)
     folder.append(e.JobStarting(wall_time()))
     _quietly(lambda: mlflow_files.begin(plan, user()))
-    end = _attempt(nodes, folder, plan, wake)
-    _quietly(lambda: mlflow_files.end(plan, end.status))
+    end = _attempt(nodes, folder, plan, wake, past)
+    if end is not _LEFT:
+        _quietly(lambda: mlflow_files.end(plan, end.status))
     return end
 
 
-def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
+def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish:
     """One attempt after the other, while that can help."""
     attempts = Attempts(plan.max_restarts, plan.restart_on)
-    left_s = plan.timeout_s
+    attempts.go_on_after(past.attempts)
+    left_s = None if plan.timeout_s is None else max(0.0, plan.timeout_s - past.ran_s)
     places = [folder.outputs, *plan.folders, *_quietly_listed(lambda: mlflow_files.metrics_of(plan))]
     while True:
         number = attempts.number
-        before = left_in(places) if plan.max_restarts else frozenset()
+        counts = bool(plan.max_restarts) or not nodes.shares_machine
+        before = left_in(places) if counts else frozenset()
         loop = Loop(
-            folder, plan, nodes, wake, lambda: _cancel_request(folder), attempt=number, timeout_s=left_s
+            folder,
+            plan,
+            nodes,
+            wake,
+            lambda: _cancel_request(folder),
+            attempt=number,
+            timeout_s=left_s,
+            signals=_notices,
         )
         end = loop.run()
         if left_s is not None and loop.ranks_started is not None:
             left_s = max(0.0, left_s - (time.monotonic() - loop.ranks_started))
-        progressed = bool(plan.max_restarts) and left_in(places) != before
+        progressed = counts and left_in(places) != before
         decision = attempts.after(end, progressed=progressed)
+        if not decision.again and end.kind == "node" and nodes.replaces_lost:
+            decision = attempts.with_other_nodes(end)
         if not decision.again:
             return decision.end
         request = _cancel_request(folder)
@@ -146,8 +185,11 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
             return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {request.by}")
         # What a killed agent left was adopted by this process.
         descendants.end_all(0.0)
+        where = nodes.back_in_line(end.kind, progressed=progressed)
+        if where not in ("here", "wait", "leave"):
+            return end._replace(reason=f"{end.reason}; {where}")
         try:
-            canceled = _prepare_next(nodes, folder, plan, number, end, wake)
+            canceled = _prepare_next(nodes, folder, plan, number, end, wake, where)
         except OSError as error:
             # Such as a full disk. Nothing of the next attempt has begun.
             why = f"it could not be started again: {error.strerror or error}"
@@ -157,16 +199,17 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish
 
 
 def _prepare_next(
-    nodes: Nodes, folder: RunFolder, plan: Plan, number: int, end: p.Finish, wake: int
+    nodes: Nodes, folder: RunFolder, plan: Plan, number: int, end: p.Finish, wake: int, where: str
 ) -> p.Finish | None:
-    """After an attempt; how the job ended where there is no other after all. Raises OSError."""
-    folder.append(
-        e.AttemptEnded(
-            wall_time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
-        )
-    )
-    _put_logs_aside(folder, plan, number)
-    if end.kind == "preemption":
+    """
+    After an attempt; how the job ended where there is no other after all. ``where`` as of Nodes.back_in_line. Raises
+    OSError.
+    """
+    _note_attempt(folder, plan, number, end)
+    if where == "leave":
+        folder.append(e.JobWaiting(wall_time(), f"{plan.engine.capitalize()} starts it again"))
+        return _LEFT
+    if where == "wait":
         # Others in line go first. What one node had is still this job's, for the one that replaces it.
         _quietly(nodes.release)
         canceled = _wait(nodes, folder, wake, "after it was preempted")
@@ -174,6 +217,45 @@ def _prepare_next(
             return canceled
     folder.append(e.JobStarting(wall_time()))
     return None
+
+
+def _note_attempt(folder: RunFolder, plan: Plan, number: int, end: p.Finish) -> None:
+    """Raises OSError."""
+    folder.append(
+        e.AttemptEnded(
+            wall_time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
+        )
+    )
+    _put_logs_aside(folder, plan, number)
+
+
+class Past:
+    """What a supervisor before this one has done, by its events."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.attempts: list[e.AttemptEnded] = []
+        self.has_prepared = self.has_started = False
+        self.was_cut_off = False
+        """Whether an attempt had begun, of whose end nothing is known."""
+
+        self.ran_s = 0.0
+        """How long ranks have run in all attempts."""
+
+        began = last = None
+        for event in folder.read_events():
+            last = event.time
+            if isinstance(event, e.JobPreparing):
+                self.has_prepared = True
+            elif isinstance(event, e.JobStarting):
+                self.has_started = self.was_cut_off = True
+            elif isinstance(event, e.RankStarted):
+                began = began or event.time
+            elif isinstance(event, e.AttemptEnded):
+                self.attempts.append(event)
+                self.ran_s += max(0.0, event.time - began) if began else 0.0
+                self.was_cut_off, began = False, None
+        if began and last:
+            self.ran_s += max(0.0, last - began)
 
 
 def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:
@@ -204,6 +286,10 @@ def _quietly(step: Callable[[], None]) -> None:
 
 
 _signaled: list[int] = []
+"""By a plain SIGTERM, where this process is its own master."""
+
+_notices: list[str] = []
+"""In a batch step: what came, for its engine to say what it means."""
 
 
 def _cancel_request(folder: RunFolder) -> p.Canceled | None:
@@ -216,12 +302,18 @@ def _cancel_request(folder: RunFolder) -> p.Canceled | None:
     return None
 
 
-def _readable_on_signal() -> int:
+def _readable_on_signal(*, batch: bool = False) -> int:
     """A descriptor that becomes readable when this process is asked to end, or to look for a request."""
+    from drumline.engines.base import TIME_LIMIT
+
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda number, _: _signaled.append(number))
+    if batch:
+        signal.signal(signal.SIGTERM, lambda *_: _notices.append("a SIGTERM to its supervisor"))
+        signal.signal(signal.SIGUSR2, lambda *_: _notices.append(TIME_LIMIT))
+    else:
+        signal.signal(signal.SIGTERM, lambda number, _: _signaled.append(number))
     signal.signal(signal.SIGUSR1, lambda *_: None)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -230,9 +322,10 @@ def _readable_on_signal() -> int:
     return reader
 
 
-def _stand_alone(folder: RunFolder) -> None:
+def _stand_alone(folder: RunFolder, *, batch: bool = False) -> None:
     """A session of its own, output to its log, nothing else inherited: a shell may wait for the end of our pipes."""
-    os.setsid()
+    if not batch:  # What ends a batch step may know it by its session.
+        os.setsid()
     log = os.path.join(folder.system_logs, "supervisor.log")
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -116,15 +116,19 @@ class Emptied(NamedTuple):
 
 
 class Canceled(NamedTuple):
+    """``grace_s``: what there is time for; None: the job's own grace period."""
+
     by: str
     at_once: bool
+    grace_s: float | None = None
 
 
 class Preempted(NamedTuple):
-    """``node`` None: all nodes are taken away. ``by`` completes "preempted by ..."."""
+    """``node`` None: all nodes are taken away. ``by`` completes "preempted by ...". ``grace_s`` as of Canceled."""
 
     by: str
     node: int | None = None
+    grace_s: float | None = None
 
 
 class Hung(NamedTuple):
@@ -183,6 +187,7 @@ class AllRunning(NamedTuple):
 class Terminate(NamedTuple):
     reason: str
     nodes: tuple[int, ...]
+    grace_s: float
 
 
 class Kill(NamedTuple):
@@ -221,7 +226,7 @@ class Policy:
     ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
     ``limit_s``: of all attempts together, of which ``timeout_s`` is what is left.
     ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job that hangs
-    is ended.
+    is ended. ``join_timeout_s``: from the start of the agents until all have joined and node 0 was reached.
     """
 
     def __init__(
@@ -234,7 +239,9 @@ class Policy:
         limit_s: float | None = None,
         launcher: str = "",
         ends_when_hung: bool = False,
+        join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> None:
+        self._join_timeout_s = join_timeout_s
         self._ends_when_hung = ends_when_hung
         self._hang = ""
         self._members = members
@@ -267,7 +274,7 @@ class Policy:
         self._survivors: list[dict[str, Any]] = []
 
     def begin(self) -> list[Instruction]:
-        return [SetTimer("join", JOIN_TIMEOUT_S)]
+        return [SetTimer("join", self._join_timeout_s)]
 
     def handle(self, event: Happening) -> list[Instruction]:
         """Take in one event; return what to do about it, in order."""
@@ -396,8 +403,12 @@ class Policy:
             return self._kill()
         if self._phase == "emptying" and event.at_once:
             return [Kill(tuple(sorted(self._nodes)))]
+        if self._taken and self._phase in ("stopping", "emptying"):
+            # It is ending already, and there is nobody to start it again for.
+            self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
         if self._phase in ("stopping", "emptying") or self._end is not None:
             return []
+        self._shorten(event.grace_s)
         self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
         stop = self._stop(f"canceled by {event.by}")
         return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
@@ -406,6 +417,7 @@ class Policy:
         is_first = self._end is None
         if not is_first and not self._taken:
             return []
+        self._shorten(event.grace_s)
         self._taken |= self._expected if event.node is None else {event.node}
         node = event.node
         if self._taken >= self._expected:
@@ -416,6 +428,11 @@ class Policy:
             return []
         self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)
         return self._stop(reason) if is_first else []
+
+    def _shorten(self, grace_s: float | None) -> None:
+        """Whoever takes the nodes away may leave less time than the job wishes for."""
+        if grace_s is not None:
+            self._grace_s = min(self._grace_s, grace_s)
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
@@ -449,7 +466,7 @@ class Policy:
             return []
         missing = sorted(self._expected - self._answered)
         what = ", ".join(f"node {node}" for node in missing)
-        reason = f"{what} did not answer within {JOIN_TIMEOUT_S:.0f} s"
+        reason = f"{what} did not answer within {self._join_timeout_s:.0f} s"
         return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
 
     def _expire_limit(self) -> list[Instruction]:
@@ -511,7 +528,7 @@ class Policy:
         if not self._ranks_left(self._nodes) or self._phase in ("joining", "preparing", "reaching"):
             return self._empty(0.0)
         self._phase = "stopping"
-        return [Terminate(reason, nodes), SetTimer("grace", self._grace_s)]
+        return [Terminate(reason, nodes, self._grace_s), SetTimer("grace", self._grace_s)]
 
     def _empty_when_still(self) -> list[Instruction]:
         if self._phase == "stopping":

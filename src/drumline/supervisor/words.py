@@ -28,6 +28,18 @@ def place(label: str, node: int) -> str:
     return f"rank {label} on node {node}"
 
 
+def with_host(reason: str, hosts: Mapping[int, str]) -> str:
+    """
+    With the name of the machine after the first node that is named, where machines have names that tell them apart.
+
+    >>> with_host("rank 3 on node 1 failed first, 2 s in", {1: "gpu-17"})
+    'rank 3 on node 1 (gpu-17) failed first, 2 s in'
+    """
+    found = re.search(r"\bnode (\d+)\b", reason)
+    host = hosts.get(int(found[1]), "") if found else ""
+    return f"{reason[: found.end()]} ({host}){reason[found.end() :]}" if found and host else reason
+
+
 def failed(label: str, exit_: RankExited) -> str:
     """How a rank ended, without what came of it: ``rank 3 on node 1: exit code 1``."""
     if exit_.error:

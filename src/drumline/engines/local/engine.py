@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
 from drumline.contract.plan import NodeShape
 from drumline.engines.local import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
 
 class LocalEngine:
     name = "local"
+    shares_machine = True
 
-    def shapes(self, node_count: int) -> list[NodeShape]:
+    def shapes(
+        self, node_count: int, compute: Mapping[str, Any] = MappingProxyType({}), instance_type: str = ""
+    ) -> list[NodeShape]:
         gpu_numbers = tuple(range(len(machine.gpus())))
         gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
         core_split = machine.split(machine.cores(), node_count)
@@ -29,6 +34,12 @@ class LocalEngine:
 
     def mpi(self, search_path: str) -> Mpi | None:
         return machine.mpi_on(search_path)
+
+    def warnings(self, plan: Plan) -> list[str]:
+        return []
+
+    def render(self, plan: Plan, folder: RunFolder) -> str:
+        return ""
 
     def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
         if start is None:
@@ -45,10 +56,33 @@ class LocalEngine:
         if done.returncode:
             raise EngineError(f"the supervisor of job {folder.name} did not start: {done.stderr.strip()}")
 
+    def claim(self, folder: RunFolder) -> str:
+        return ""
+
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
         from drumline.engines.local.nodes import LocalNodes
 
         return LocalNodes(plan, folder)
+
+    def look(self, folder: RunFolder) -> None:
+        return None
+
+    def withdraw(self, folder: RunFolder) -> None:
+        """Its supervisor stands in line, and sees the request."""
+
+    def describe_job(self, folder: RunFolder) -> dict[str, Any]:
+        return {}
+
+    def check(self, compute: Mapping[str, Any]) -> list[str]:
+        return []
+
+    def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
+        return {"cores": len(machine.cores()), "gpus": len(machine.gpus())}
+
+    def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        facts = {"memory_mb": memory >> 20, "reason": "", "jobs": None}
+        return [{"node": os.uname().nodename, "state": "up", **self.describe(compute), **facts}]
 
 
 ENGINE = LocalEngine()

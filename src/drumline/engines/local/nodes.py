@@ -7,11 +7,12 @@ import select
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, home
+from drumline.engines.base import Network, Taken
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
 from drumline.node import agent, cgroups, kernel, leftovers, scratch
@@ -33,8 +34,11 @@ _LOOK_FOR_CANCEL_S = 2.0
 
 
 class LocalNodes:
+    shares_machine = True
+    replaces_lost = False
     listen_address = "127.0.0.1"
     interface = "lo"
+    join_timeout_s = 60.0
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
         self._plan = plan
@@ -159,6 +163,21 @@ class LocalNodes:
         pidfd = self._pidfds.get(node)
         if pidfd is not None:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+
+    def joined(self, node: int, hello: dict[str, Any]) -> None:
+        """All is known of this machine."""
+
+    def network(self) -> Network | None:
+        return None
+
+    def taken(self, node: int | None, by: str) -> Taken:
+        return Taken("cancel", by) if node is None else Taken("node preemption", by)
+
+    def gone(self, node: int) -> str:
+        return "closed its connection"
+
+    def back_in_line(self, end_kind: str, *, progressed: bool) -> str:
+        return "wait" if end_kind == "preemption" else "here"
 
     def release(self) -> None:
         self._remove()

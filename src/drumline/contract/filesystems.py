@@ -1,0 +1,35 @@
+"""Which paths are on a network file system: what is written shows later elsewhere, and locks are not to be had."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_NETWORK = re.compile(
+    r"nfs|nfs4|lustre|gpfs|beegfs|beegfs_nodev|ceph|cifs|smb3|smbfs|9p|afs|orangefs|pvfs2|panfs|wekafs|ocfs2|gfs2"
+    r"|glusterfs|fuse\.(?!fuseblk).*|virtiofs"
+)
+
+
+def is_network(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
+    """Of the path or, where it is not there yet, of what it will be in. False where that cannot be found out."""
+    path = os.path.realpath(path)
+    best, found = -1, ""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                place, kind = _parse(line)
+                below = place in ("/", path) or path.startswith(place + "/")
+                # Of several at one place the last is on top.
+                if below and len(place) >= best:
+                    best, found = len(place), kind
+    except OSError:
+        return False
+    return _NETWORK.fullmatch(found) is not None
+
+
+def _parse(line: str) -> tuple[str, str]:
+    """Where it is mounted, and its type. Source: proc(5), mountinfo."""
+    before, _, after = line.partition(" - ")
+    place = before.split(" ")[4] if before.count(" ") > 4 else ""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place), after.split(" ")[0]

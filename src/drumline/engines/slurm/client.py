@@ -1,0 +1,248 @@
+"""
+Slurm's commands, each with a time limit, and what they print as fields.
+
+Text with separators of our own choice, never ``--json``: that has changed its shape three times between 22.05 and
+25.05, is not built in everywhere, and ignores ``--job`` in 22.05. The letters of ``--format`` have not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.errors import EngineError, NotSubmittedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT_S = 20.0
+SUBMIT_TIMEOUT_S = 60.0
+
+_SILENCE = re.compile(
+    r"unable to contact slurm controller|connection (refused|timed out|reset)|socket timed out|zero bytes were"
+    r"|transport endpoint|backup controller|communication (connection|shutdown)|protocol authentication error"
+    r"|temporarily unable|munge",
+    re.IGNORECASE,
+)
+"""What a command says when nobody has decided anything: no controller, no answer, no credential."""
+
+
+class RefusedError(NotSubmittedError):
+    """Slurm has understood and said no."""
+
+    exit_code = 2
+
+
+class SilentError(EngineError):
+    """Slurm does not answer, or not in a way that can be read: what was asked for may have happened or not."""
+
+
+class InQueue(NamedTuple):
+    """A job as ``squeue`` has it. ``state`` in capitals, ``reason`` in Slurm's word, ``start`` empty where unknown."""
+
+    id: str
+    state: str
+    reason: str
+    start: str
+    partition: str
+    folder: str
+    """Its working folder, which is the run folder: by that a job of ours is known when its number is not."""
+
+
+class Slurm:
+    """``conf``: the path of slurm.conf; empty: where the commands look for it."""
+
+    def __init__(self, conf: str = "") -> None:
+        self._environment = dict(os.environ)
+        if conf:
+            self._environment["SLURM_CONF"] = conf
+        # Times in one form, and nobody's own columns.
+        self._environment["SLURM_TIME_FORMAT"] = "standard"
+        for name in (
+            "SQUEUE_FORMAT",
+            "SQUEUE_FORMAT2",
+            "SQUEUE_STATES",
+            "SQUEUE_USERS",
+            "SINFO_FORMAT",
+            "SCONTROL_ALL",
+        ):
+            self._environment.pop(name, None)
+
+    def sbatch(self, script: str, unset: tuple[str, ...]) -> str:
+        """The number of the new job. ``unset``: variables that must not speak for options. Raises EngineError."""
+        environment = {
+            name: value
+            for name, value in self._environment.items()
+            if name not in unset
+            and (not name.startswith("SLURM_") or name in ("SLURM_CONF", "SLURM_CLUSTERS"))
+        }
+        said = self._run(
+            "sbatch", "--parsable", text=script, timeout_s=SUBMIT_TIMEOUT_S, environment=environment
+        )
+        # After lines that a site's plugin may print: NUMBER, or NUMBER;CLUSTER.
+        number = next(
+            (line.partition(";")[0].strip() for line in reversed(said.splitlines()) if line.strip()), ""
+        )
+        if not number.isdecimal():
+            raise SilentError(f"sbatch answered {_short(said)!r}, which is no job's number")
+        return number
+
+    def mine(self) -> dict[str, InQueue]:
+        """This user's jobs that wait or run, by number. Raises EngineError."""
+        said = self._run(
+            "squeue", "--noheader", "--all", f"--user={os.getuid()}", "--format=%i|%T|%r|%S|%P|%Z"
+        )
+        found = {}
+        for line in said.splitlines():
+            fields = line.strip().split("|", 5)
+            if len(fields) != 6 or not fields[1].isupper():
+                raise SilentError(f"squeue answered {_short(line)!r}, which is no line of a queue")
+            number, state, reason, start, partition, folder = fields
+            found[number] = InQueue(number, state, reason, _time(start), partition, folder)
+        return found
+
+    def position(self, number: str, partition: str) -> tuple[int, int] | None:
+        """Its place among those that wait in that partition, and how many these are; None when that cannot be seen."""
+        said = self._run(
+            "squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%Q|%i"
+        )
+        order = sorted(
+            (-int(priority), _first_number(job), job)
+            for priority, _, job in (line.strip().partition("|") for line in said.splitlines())
+            if priority.isdecimal()
+        )
+        jobs = [job for _, _, job in order]
+        return (jobs.index(number) + 1, len(jobs)) if number in jobs else None
+
+    def job(self, number: str) -> dict[str, str] | None:
+        """What the controller knows of a job, by its own names of fields; None: nothing. Raises EngineError."""
+        try:
+            said = self._run("scontrol", "--oneliner", "show", "job", number)
+        except RefusedError as refused:
+            if "Invalid job id" in refused.message:
+                return None
+            raise
+        return fields_of(said)
+
+    def nodes(self, names: str = "") -> list[dict[str, str]]:
+        """As ``scontrol show node`` has them; ``names`` in Slurm's form, empty: all."""
+        said = self._run("scontrol", "--oneliner", "show", "node", *([names] if names else []))
+        return [fields_of(line) for line in said.splitlines() if line.strip().startswith("NodeName=")]
+
+    def partition(self, name: str) -> dict[str, str] | None:
+        """None: there is no such partition."""
+        try:
+            return fields_of(self._run("scontrol", "--oneliner", "show", "partition", name))
+        except RefusedError:
+            return None
+
+    def partitions(self) -> list[dict[str, str]]:
+        said = self._run("scontrol", "--oneliner", "show", "partition")
+        return [fields_of(line) for line in said.splitlines() if line.strip()]
+
+    def config(self) -> dict[str, str]:
+        said = self._run("scontrol", "show", "config")
+        pairs = (line.partition("=") for line in said.splitlines() if "=" in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    def accounted(self, number: str) -> tuple[str, str] | None:
+        """
+        State (``CANCELLED by 1000``) and exit code (``1:0``) from the accounting, which remembers for long; None where
+        it has none, or does not know the job.
+        """
+        try:
+            said = self._run(
+                "sacct",
+                "--noheader",
+                "--parsable2",
+                "--allocations",
+                f"--jobs={number}",
+                "--format=State,ExitCode",
+            )
+        except EngineError:
+            return None
+        lines = [line.split("|") for line in said.splitlines() if line.count("|") == 1]
+        return (lines[-1][0], lines[-1][1]) if lines else None
+
+    def withdraw(self, number: str) -> None:
+        """Take it out of the queue if it waits; one that runs is left alone. Raises EngineError."""
+        self._run("scancel", "--state=PENDING", number)
+
+    def requeue(self, number: str) -> None:
+        """Ends what runs of it, the caller included, and puts it in line again. Raises EngineError."""
+        self._run("scontrol", "requeue", number)
+
+    def version(self) -> str:
+        return self._run("scontrol", "--version").split()[-1]
+
+    def _run(
+        self,
+        program: str,
+        *arguments: str,
+        text: str = "",
+        timeout_s: float = TIMEOUT_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> str:
+        environment = self._environment if environment is None else environment
+        path = shutil.which(program, path=environment.get("PATH"))
+        if path is None:
+            hint = "on a machine from which jobs are submitted, such as a login node, it is on the PATH"
+            raise RefusedError(f"there is no {program} on this machine", hint)
+        try:
+            done = subprocess.run(  # noqa: S603 - the site's own Slurm, no shell
+                [path, *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=timeout_s,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired as expired:
+            raise SilentError(f"{program} has not answered for {timeout_s:.0f} s") from expired
+        except OSError as error:
+            raise SilentError(f"{program} could not be started: {error.strerror or error}") from error
+        if done.returncode == 0:
+            return done.stdout
+        said = _last_words(done.stderr or done.stdout) or f"exit code {done.returncode}"
+        kind = SilentError if _SILENCE.search(done.stderr) or done.returncode < 0 else RefusedError
+        raise kind(f"{program}: {said}")
+
+
+def fields_of(line: str) -> dict[str, str]:
+    """
+    ``Key=Value`` of ``scontrol --oneliner``. Of several values of a key the first counts: what people have chosen,
+    such as a comment, comes after what Slurm says of itself.
+    """
+    found: dict[str, str] = {}
+    for key, value in re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)", line):
+        found.setdefault(key, value)
+    reason = re.search(r"\sReason=(.*?)(?:\s\[\S+@\S+\])?(?=\s+[A-Z][A-Za-z]+=|\s*$)", line)
+    if reason:
+        found["Reason"] = reason.group(1).strip()
+    return found
+
+
+def _first_number(job: str) -> int:
+    digits = re.match(r"\d+", job)
+    return int(digits.group()) if digits else 0
+
+
+def _time(text: str) -> str:
+    return "" if text in ("N/A", "Unknown", "(null)") else text
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    last = telling[-1] if telling else ""
+    return re.sub(r"^\w+: (error: )?", "", last).rstrip(".")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:80] + "..."

@@ -1,0 +1,258 @@
+"""
+What a job asks for, as options of sbatch: pure. Whatever has no meaning for Slurm is refused before the queue.
+
+Source of the options: sbatch(1) of 22.05 to 25.05.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import PlanError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.plan import Plan
+
+STAGING_S = 300.0
+"""For code and inputs, on top of the ranks' time limit."""
+
+WARNING_S = 30.0
+"""On top of the grace period: how long before Slurm's own time limit the ranks are told to save."""
+
+LOW_NICE = 1000
+
+OURS = {
+    "nodes": "resources.instance_count says how many",
+    "ntasks": "the distribution says how many",
+    "ntasks-per-node": "an agent a node starts the ranks",
+    "job-name": "it is the job's name",
+    "output": "it goes to the run folder",
+    "error": "it goes to the run folder",
+    "open-mode": "a second start must not erase what the first wrote",
+    "chdir": "it is the run folder",
+    "signal": "Drumline is told before the time limit in its own way",
+    "export": "environment_variables says what the ranks get",
+    "array": "one job is one job",
+    "wrap": "the batch script is Drumline's",
+    "parsable": "the answer is Drumline's to read",
+    "test-only": "drumline plan shows what would be submitted",
+    "wait": "drumline job stream waits",
+    "dependency": "",
+}
+"""Options that are not the user's to give, and why; an empty reason: they are."""
+
+USERS = frozenset(
+    """
+    account acctg-freq batch begin bb bbf burst-buffer cluster-constraint comment constraint container
+    contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency exclude
+    exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket
+    gpus-per-task gres gres-flags hint hold licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
+    mem-per-gpu mincpus network nice nodefile nodelist overcommit oversubscribe partition power prefer priority
+    profile propagate qos reboot requeue reservation segment sockets-per-node spread-job stepmgr switches
+    thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid use-min-nodes wckey
+    """.split()  # noqa: SIM905 - a list of words
+)
+"""Options of sbatch that a user may give, by their long names."""
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+def of(plan: Plan, log: str) -> dict[str, str | None]:
+    """
+    Long name to value, in the order in which they stand in the script; None: an option without a value.
+
+    ``log``: where the batch step's own output goes. Raises PlanError that names each field that Slurm cannot honour.
+    """
+    compute, kind = plan.compute, _instance_type(plan)
+    options: dict[str, str | None] = {
+        "job-name": plan.job,
+        "nodes": str(len(plan.nodes)),
+        "ntasks-per-node": "1",
+        "chdir": _folder_of(log),
+        "output": log.replace("%", "%%"),
+        "open-mode": "append",
+    }
+    _put(options, "partition", kind.get("partition") or compute.get("partition"))
+    _put(options, "account", compute.get("account"))
+    _put(options, "qos", compute.get("qos"))
+    options.update(_priority(plan))
+    if _is_spot(plan):
+        _put(options, "partition", compute.get("spot_partition"))
+        _put(options, "qos", compute.get("spot_qos"))
+    options["cpus-per-task"] = str(cores_of(plan))
+    _put(options, "gpus-per-node", max((node.gpu_count for node in plan.nodes), default=0))
+    _put(options, "mem", kind.get("memory_per_node") or compute.get("memory_per_node"))
+    _put(options, "time", _time_limit(plan))
+    for line in (*compute.get("sbatch_options", ()), *kind.get("sbatch_options", ())):
+        name, has_value, value = line.removeprefix("--").partition("=")
+        options[name] = value if has_value else None
+    options.update(_own(plan))
+    options["requeue" if may_requeue(plan) else "no-requeue"] = None
+    options["signal"] = f"B:USR2@{warning_s(plan):.0f}"
+    return options
+
+
+def cores_of(plan: Plan) -> int:
+    """For each node: what its ranks need at least, else what the compute or its instance type says."""
+    kind = _instance_type(plan)
+    given = kind.get("cores_per_node", plan.compute.get("cores_per_node"))
+    if given:
+        return int(given)
+    nodes = max(1, len(plan.nodes))
+    return max(1, math.ceil(plan.cores_wanted / nodes), *(len(node.ranks) for node in plan.nodes))
+
+
+def warning_s(plan: Plan) -> float:
+    return plan.grace_s + WARNING_S
+
+
+def may_requeue(plan: Plan) -> bool:
+    """Whether Slurm may start it again: where the job, its compute or its tier wishes for it."""
+    own = plan.asked.options.get("requeue", plan.compute.get("requeue"))
+    return bool(own) if own is not None else _is_spot(plan) or plan.max_restarts > 0
+
+
+def _is_spot(plan: Plan) -> bool:
+    return plan.asked.job_tier == "spot" or plan.compute.get("tier") == "low_priority"
+
+
+def instance_type_of(compute: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a compute says of an instance type; empty for none, and for one that it does not know."""
+    found = (compute.get("instance_types") or {}).get(name)
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _instance_type(plan: Plan) -> dict[str, Any]:
+    return instance_type_of(plan.compute, plan.asked.instance_type)
+
+
+def _priority(plan: Plan) -> dict[str, str]:
+    """low waits behind others; only an operator's QOS or partition puts a job before them."""
+    priority = plan.asked.priority
+    given = (plan.compute.get("priorities") or {}).get(priority)
+    if given is not None:
+        return {name: str(value) for name, value in given.items()}
+    return {"nice": str(LOW_NICE)} if priority == "low" else {}
+
+
+def _time_limit(plan: Plan) -> str | None:
+    """Minutes: the ranks', with what is around them. Their own limit is kept by the supervisor, to the second."""
+    if plan.timeout_s is None:
+        return plan.compute.get("time_limit")
+    return str(math.ceil((plan.timeout_s + plan.grace_s + STAGING_S) / 60))
+
+
+def _own(plan: Plan) -> dict[str, str | None]:
+    """``resources.properties.slurm`` of the job: sbatch's long names, with - or _. Raises PlanError."""
+    wrong = _problems(plan)
+    if wrong:
+        raise PlanError(wrong)
+    given = {_long(key): value for key, value in plan.asked.options.items()}
+    given.pop("requeue", None)
+    return {
+        name: None if value is True else str(value)
+        for name, value in given.items()
+        if value is not False and value is not None
+    }
+
+
+def _problems(plan: Plan) -> list[Problem]:
+    wrong = []
+    for key, value in plan.asked.options.items():
+        path = f"resources.properties.slurm.{key}"
+        problem = _refusal(_long(key), value)
+        if problem:
+            wrong.append(Problem(f"{path}: {problem}", path=path, hint=_hint(_long(key))))
+    return wrong
+
+
+def _long(key: object) -> str:
+    return str(key).lstrip("-").replace("_", "-")
+
+
+def _refusal(name: str, value: Any) -> str:
+    if OURS.get(name):
+        return f"--{name} is not to be set; {OURS[name]}"
+    if name == "no-requeue":
+        return "write requeue: false"
+    if name not in USERS:
+        return f"sbatch has no option --{name}"
+    if isinstance(value, (dict, list)):
+        return "an option of sbatch has one value; several are written as a,b"
+    if any(ord(character) < 32 or ord(character) == 127 for character in str(value)):
+        return "a value is one line of text"
+    return ""
+
+
+def _hint(name: str) -> str:
+    import difflib
+
+    if OURS.get(name) or name in USERS:
+        return ""
+    close = difflib.get_close_matches(name, USERS, n=1)
+    return f"did you mean {close[0]!r}?" if close else "long names of sbatch's options, without --"
+
+
+def check(plan: Plan) -> list[str]:
+    """Raises PlanError for what the compute does not have; else warnings."""
+    wrong = _problems(plan)
+    asked, compute = plan.asked, plan.compute
+    known = compute.get("instance_types") or {}
+    if asked.instance_type and asked.instance_type not in known:
+        there = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        hint = f"{there}; instance_types of the compute says what each one is"
+        what = f"resources.instance_type: compute {compute.get('name')!r} has no {asked.instance_type!r}"
+        wrong.append(Problem(what, path="resources.instance_type", hint=hint))
+    most = compute.get("max_instances")
+    if most and len(plan.nodes) > int(most):
+        what = f"resources.instance_count: {len(plan.nodes)} nodes, and compute {compute.get('name')!r} gives {most}"
+        wrong.append(Problem(what, path="resources.instance_count"))
+    if wrong:
+        raise PlanError(wrong)
+    warnings = []
+    if asked.priority == "high" and not (compute.get("priorities") or {}).get("high"):
+        warnings.append(
+            "queue_settings.priority: high is as medium here; Slurm lets a user only wait longer (priorities of the"
+            " compute can name a QOS)"
+        )
+    if asked.job_tier == "spot" and not compute.get("spot_partition") and not compute.get("spot_qos"):
+        warnings.append(
+            "queue_settings.job_tier: spot: the compute names no spot_partition; it may be requeued, no more"
+        )
+    return warnings
+
+
+def _put(options: dict[str, str | None], name: str, value: Any) -> None:
+    if value:
+        options[name] = str(value)
+
+
+def _folder_of(log: str) -> str:
+    import os
+
+    return os.path.dirname(os.path.dirname(log))
+
+
+def variables_of(options: Mapping[str, str | None]) -> tuple[str, ...]:
+    """
+    The variables by which sbatch takes these options too, and before those of the script.
+
+    Source: sbatch(1), INPUT ENVIRONMENT VARIABLES.
+    """
+    odd = {"time": "TIMELIMIT", "nodes": "", "mem": "MEM_PER_NODE", "gpus-per-node": "GPUS_PER_NODE"}
+    names = [
+        "SBATCH_EXPORT",
+        "SBATCH_GET_USER_ENV",
+        "SBATCH_WAIT",
+        "SBATCH_ARRAY_INX",
+        "SBATCH_NO_REQUEUE",
+        "SBATCH_REQUEUE",
+    ]
+    for option in options:
+        name = odd.get(option, option.upper().replace("-", "_"))
+        names.append(f"SBATCH_{name}")
+    return tuple(names)

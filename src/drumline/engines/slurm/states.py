@@ -1,0 +1,172 @@
+"""
+Slurm's states and reasons, in ours and in plain words. Every state that it has is here; what a newer one adds is shown
+as it is.
+
+Source: squeue(1), JOB STATE CODES and JOB REASON CODES, of 22.05 to 25.05.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+
+WAITS, STARTS, RUNS, ENDED = "waits", "starts", "runs", "ended"
+
+PHASES = {
+    "PENDING": WAITS,
+    "REQUEUED": WAITS,
+    "REQUEUE_FED": WAITS,
+    "REQUEUE_HOLD": WAITS,
+    "RESV_DEL_HOLD": WAITS,
+    "SPECIAL_EXIT": WAITS,
+    "CONFIGURING": STARTS,
+    "POWER_UP_NODE": STARTS,
+    "RUNNING": RUNS,
+    "COMPLETING": RUNS,
+    "EXPEDITING": RUNS,
+    "RESIZING": RUNS,
+    "SIGNALING": RUNS,
+    "STAGE_OUT": RUNS,
+    "STOPPED": RUNS,
+    "SUSPENDED": RUNS,
+    "UPDATE_DB": RUNS,
+    "BOOT_FAIL": ENDED,
+    "CANCELLED": ENDED,
+    "COMPLETED": ENDED,
+    "DEADLINE": ENDED,
+    "FAILED": ENDED,
+    "LAUNCH_FAILED": ENDED,
+    "NODE_FAIL": ENDED,
+    "OUT_OF_MEMORY": ENDED,
+    "PREEMPTED": ENDED,
+    "RECONFIG_FAIL": ENDED,
+    "REVOKED": ENDED,
+    "TIMEOUT": ENDED,
+}
+
+_HELD = {
+    "SUSPENDED": "Slurm has suspended it; it goes on when Slurm lets it",
+    "STOPPED": "Slurm has stopped its processes; it goes on when Slurm lets it",
+}
+
+_ENDS = {
+    "BOOT_FAIL": "a node that it was given did not boot",
+    "CANCELLED": "it was canceled in Slurm",
+    "COMPLETED": "its batch script ended without a word of its supervisor",
+    "DEADLINE": "its deadline came",
+    "FAILED": "its batch script failed before its supervisor could say why",
+    "LAUNCH_FAILED": "Slurm could not start its batch script",
+    "NODE_FAIL": "a node of it failed",
+    "OUT_OF_MEMORY": "the batch step ran out of the memory that Slurm allows",
+    "PREEMPTED": "another job took its nodes, and Slurm does not start it again",
+    "RECONFIG_FAIL": "Slurm could not reconfigure a node of it",
+    "REVOKED": "another cluster of the federation runs it",
+    "TIMEOUT": "Slurm's time limit was reached",
+}
+
+_REASONS = {
+    "Resources": "nodes that it needs are busy",
+    "Priority": "others before it have a higher priority",
+    "BeginTime": "it may not start yet",
+    "Dependency": "it waits for another job's end",
+    "DependencyNeverSatisfied": "the job that it depends on ended otherwise than it asks for, so it never starts",
+    "JobHeldUser": "its owner holds it (scontrol release lets it go)",
+    "JobHeldAdmin": "an operator holds it",
+    "Licenses": "licenses that it needs are in use",
+    "PartitionDown": "the partition takes no jobs",
+    "PartitionInactive": "the partition starts no jobs at the moment",
+    "PartitionNodeLimit": "it asks for more nodes than the partition gives a job, so it never starts",
+    "PartitionTimeLimit": "it asks for more time than the partition gives a job, so it never starts",
+    "PartitionConfig": "it asks for what the partition does not allow",
+    "AccountNotAllowed": "its account may not use the partition, so it never starts",
+    "QOSNotAllowed": "its QOS may not use the partition, so it never starts",
+    "InvalidAccount": "its account is not valid, so it never starts",
+    "InvalidQOS": "its QOS is not valid, so it never starts",
+    "BadConstraints": "no node is what it asks for, so it never starts",
+    "NodeDown": "a node that it needs is down",
+    "Reservation": "its reservation has not begun",
+    "ReservationDeleted": "its reservation was deleted",
+    "Prolog": "Slurm prepares its nodes",
+    "Cleaning": "Slurm tidies up after its last start",
+    "JobArrayTaskLimit": "as many tasks of its array as may run do",
+    "MaxRequeue": "it was started again as often as Slurm allows",
+    "JobHoldMaxRequeue": "it was started again as often as Slurm allows, and is held",
+    "None": "Slurm has not looked at it yet",
+    "WaitingForScheduling": "Slurm has not looked at it yet",
+    "FrontEndDown": "a front end that it needs is down",
+    "SystemFailure": "Slurm itself failed",
+    "AssociationJobLimit": "its account may run no more jobs at once",
+    "AssociationResourceLimit": "its account has all the resources that it may have",
+    "AssociationTimeLimit": "its account has used the time that it may use",
+    "QOSJobLimit": "its QOS may run no more jobs at once",
+    "QOSResourceLimit": "its QOS has all the resources that it may have",
+    "QOSTimeLimit": "its QOS has used the time that it may use",
+    "QOSUsageThreshold": "its QOS has used what it may use",
+}
+
+_UNITS = {
+    "billing": "billing units", "cpu": "cores", "gres": "GPUs or the like", "job": "jobs", "jobs": "jobs",
+    "mem": "memory", "memory": "memory", "node": "nodes", "wall": "time", "wallduration": "time",
+    "submit": "jobs in line",    "cpuminutes": "core minutes", "cpurunminutes": "core minutes",
+}  # fmt: skip
+
+
+def phase(state: str) -> str:
+    """One of the four; of a state that is not known, RUNS: nothing is decided for it."""
+    return PHASES.get(_word(state), RUNS)
+
+
+def _word(state: str) -> str:
+    """``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
+    return re.split(r"[ +]", state, maxsplit=1)[0]
+
+
+def of_running(state: str) -> str:
+    """Why a job that has its nodes does not go on; empty when it does."""
+    word = _word(state)
+    if word in _HELD:
+        return _HELD[word]
+    return "" if word in PHASES else f"Slurm says {word}, which is not known here"
+
+
+def why_ended(state: str, exit_code: str = "") -> str:
+    """``exit_code`` as Slurm has it, ``CODE:SIGNAL``."""
+    word = _word(state)
+    number = exit_code.partition(":")[2]
+    if word in ("FAILED", "COMPLETED") and number not in ("", "0"):
+        return f"its supervisor was killed by {_signal(number)} ({word} in Slurm)"
+    return f"{_ENDS.get(word, 'it is over')} ({word} in Slurm)"
+
+
+def _signal(number: str) -> str:
+    try:
+        return signal.Signals(int(number)).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def why_waits(reason: str) -> str:
+    """In plain words, with Slurm's own in brackets."""
+    word = re.split(r"[ ,(]", reason.strip("()"), maxsplit=1)[0]
+    if word.startswith("ReqNodeNotAvail") or reason.startswith("Nodes required"):
+        nodes = re.search(r"UnavailableNodes:\s*([^\s)]+)", reason)
+        which = f": {nodes.group(1)}" if nodes else ""
+        return f"nodes that it needs are down, drained or reserved{which} (ReqNodeNotAvail)"
+    plain = _REASONS.get(word) or _of_limit(word)
+    return f"{plain} ({word})" if plain else f"Slurm says {reason}"
+
+
+def _of_limit(word: str) -> str:
+    """``QOSMaxGRESPerUser``, ``AssocGrpCpuLimit``: whose limit, and of what."""
+    found = re.fullmatch(
+        r"(Assoc|QOS)(Max|Grp|Min)(.+?)(?:Limit|PerUser|PerUserLimit|PerJob|PerJobLimit|PerAccount|PerNode)?",
+        word,
+    )
+    if not found:
+        return ""
+    whose = "account" if found.group(1) == "Assoc" else "QOS"
+    what = re.sub(r"(PerUser|PerJob|PerAccount|PerNode|Limit)+$", "", found.group(3))
+    unit = _UNITS.get(what.lower(), what)
+    if found.group(2) == "Min":
+        return f"it asks for less {unit} than its {whose} wants"
+    return f"its {whose} has as much of its {unit} in use as it may have"

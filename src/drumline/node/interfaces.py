@@ -1,0 +1,90 @@
+"""The network interfaces of this machine that have an IPv4 address, and its InfiniBand."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+from typing import Any
+
+_SIOCGIFFLAGS, _SIOCGIFADDR, _SIOCGIFHWADDR = 0x8913, 0x8915, 0x8927
+_UP, _LOOPBACK = 0x1, 0x8
+_INFINIBAND = 32
+"""Source: netdevice(7), and if_arp.h for the number."""
+
+_VIRTUAL = ("docker", "virbr", "veth", "cni", "flannel", "cali", "tap", "tun", "br-", "lxc", "kube")
+
+
+def scan() -> list[dict[str, Any]]:
+    """
+    Those that are up, without the loopback: ``name``, ``address``, ``infiniband``, ``speed_mbps`` (0: unknown),
+    ``virtual`` (a bridge or the like, which may lead nowhere but to this machine).
+    """
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            flags = _ask(asked, _SIOCGIFFLAGS, name)
+            address = _ask(asked, _SIOCGIFADDR, name)
+            hardware = _ask(asked, _SIOCGIFHWADDR, name)
+            if not flags or not address:
+                continue
+            bits = struct.unpack("H", flags[16:18])[0]
+            if not bits & _UP or bits & _LOOPBACK:
+                continue
+            kind = struct.unpack("H", hardware[16:18])[0] if hardware else 0
+            found.append(
+                {
+                    "name": name,
+                    "address": socket.inet_ntoa(address[20:24]),
+                    "infiniband": kind == _INFINIBAND,
+                    "speed_mbps": max(0, _number(f"/sys/class/net/{name}/speed")),
+                    "virtual": _is_virtual(name),
+                }
+            )
+    return found
+
+
+def infiniband(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
+    """Ports that are active: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
+    found = []
+    for device in _listed(root):
+        for port in _listed(os.path.join(root, device, "ports")):
+            place = os.path.join(root, device, "ports", port)
+            if _text(os.path.join(place, "state")).startswith("4"):
+                link = _text(os.path.join(place, "link_layer")) or "InfiniBand"
+                found.append({"device": device, "port": port, "link": link})
+    return found
+
+
+def _is_virtual(name: str) -> bool:
+    return name.startswith(_VIRTUAL) and "/virtual/" in os.path.realpath(f"/sys/class/net/{name}")
+
+
+def _ask(asked: socket.socket, what: int, name: str) -> bytes:
+    try:
+        return fcntl.ioctl(asked.fileno(), what, struct.pack("256s", name.encode()[:15]))
+    except OSError:
+        return b""
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _number(path: str) -> int:
+    try:
+        return int(_text(path))
+    except ValueError:
+        return 0

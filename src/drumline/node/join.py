@@ -1,0 +1,125 @@
+"""
+How an agent that an engine started by its own means finds its supervisor.
+
+What it needs to know is in a file of the run folder, for its owner alone: arguments and environments can be read by
+others. The supervisor's machine may have several addresses, of which only some lead there from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import time
+from typing import Any
+
+from drumline.contract.folder import RunFolder
+from drumline.node import agent, cgroups, interfaces, kernel
+from drumline.node.scratch import make
+
+_REACH_S = 5.0
+_OTHERS_S = 0.3
+"""For the other addresses, when one has answered."""
+
+_FILE_S = 30.0
+"""For a network file system to show a file that was written a moment ago."""
+
+
+def join(run_folder: str, node: int, token: str) -> None:
+    """
+    Serve the supervisor of that run as the agent of that node, until it says so. Blocks.
+
+    ``token`` names the attempt, so that the file of an earlier one is not taken for it. The file has ``addresses`` of
+    the supervisor, ``port``, ``secret``, ``scratch`` (the folder for the node's own; empty: TMPDIR), ``memory``
+    (whether it needs one in shared memory), ``ended_by`` (the program whose SIGTERM reaches the ranks too; empty:
+    none). Raises OSError.
+    """
+    known = _wait_for_file(RunFolder(run_folder), token)
+    reached = reach(known["addresses"], int(known["port"]))
+    if not reached:
+        addresses = ", ".join(str(address) for address in known["addresses"])
+        raise OSError(
+            f"the supervisor cannot be reached from here; it is at {addresses}, port {known['port']}"
+        )
+    parent = os.path.expandvars(known["scratch"]) or _temporary()
+    scratch = make(parent, f"drumline-{token}-n{node}", memory=known["memory"])
+    kernel.set_name(f"drumline-node-{node}")
+    hello = {
+        "host": os.uname().nodename,
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+        "interfaces": interfaces.scan(),
+        "infiniband": interfaces.infiniband(),
+        "reached": reached,
+    }
+    first = next(iter(reached))
+    agent.serve(
+        (first, int(known["port"])),
+        known["secret"],
+        node,
+        reached[first],
+        scratch,
+        cgroups.place_for(os.path.basename(scratch)),
+        hello=hello,
+        ended_by=known["ended_by"],
+    )
+
+
+def reach(addresses: list[str], port: int) -> dict[str, str]:
+    """Those of another machine that answer, in their order, and by which address of this one each was reached."""
+    poller = select.poll()
+    waiting: dict[int, tuple[str, socket.socket]] = {}
+    found: dict[str, str] = {}
+    for address in addresses:
+        peer = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        waiting[peer.fileno()] = (address, peer)
+        with contextlib.suppress(BlockingIOError, OSError):
+            peer.connect((address, port))
+        poller.register(peer, select.POLLOUT)
+    deadline = time.monotonic() + _REACH_S
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poller.poll(left * 1000):
+            address, peer = waiting.pop(descriptor)
+            poller.unregister(descriptor)
+            if peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                with contextlib.suppress(OSError):
+                    peer.getpeername()
+                    found[address] = peer.getsockname()[0]
+                    deadline = min(deadline, time.monotonic() + _OTHERS_S)
+            peer.close()
+    for _, peer in waiting.values():
+        peer.close()
+    return {address: found[address] for address in addresses if address in found}
+
+
+def _wait_for_file(folder: RunFolder, token: str) -> dict[str, Any]:
+    deadline = time.monotonic() + _FILE_S
+    while True:
+        known = folder.read_json(folder.agents) or {}
+        if known.get("token") == token:
+            return known
+        if time.monotonic() > deadline:
+            raise OSError(
+                f"{folder.agents} is not there, or of another attempt: is it on a shared file system?"
+            )
+        # A network file system shows a new file when its folder is looked at again.
+        with contextlib.suppress(OSError):
+            os.listdir(folder.path)
+        time.sleep(0.1)
+
+
+def _temporary() -> str:
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - a folder with a random name is made in it, exclusively
+
+
+def main(arguments: list[str]) -> int:
+    """``join RUN_FOLDER TOKEN NODE_VARIABLE``: which node this is, is in that variable."""
+    run_folder, token, variable = arguments
+    node = int(os.environ.get(variable, "0"))
+    try:
+        join(run_folder, node, token)
+    except OSError as error:
+        print(f"node {node}: {error}", file=sys.stderr)
+        return 1
+    return 0

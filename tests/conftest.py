@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from slurm_cluster import SlurmCluster, Unavailable
 from waiting import PATIENCE, wait_until
 
 _LAUNCHER_NAMES = {
@@ -155,3 +156,17 @@ def cli(tmp_path: Path) -> Cli:
             )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[SlurmCluster]:
+    """Four nodes e1 to e4, shared by all tests: leave them idle, and no job behind."""
+    spot = "PartitionName=spot Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=2"
+    try:
+        cluster = SlurmCluster("--set", "KillWait=5", "--set", "SlurmdTimeout=5", "--partition", spot)
+    except Unavailable as reason:
+        if os.environ.get("CI"):  # where a test must not go missing
+            pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
+    yield cluster
+    cluster.down()

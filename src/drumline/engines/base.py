@@ -31,12 +31,14 @@ class Look(NamedTuple):
 class Taken(NamedTuple):
     """
     What it means that an agent, or the supervisor, was asked to end. ``kind``: ``cancel``, ``preemption`` of the whole
-    job, ``node preemption``. ``grace_s``: what is left for saving; None: the job's own grace period.
+    job, ``node preemption``. ``grace_s``: what is left for saving; None: the job's own grace period. ``lost``: nodes of
+    which nothing more is to be heard.
     """
 
     kind: str
     by: str
     grace_s: float | None = None
+    lost: tuple[int, ...] = ()
 
 
 class Network(NamedTuple):

@@ -14,6 +14,8 @@ LOOPBACK = Network(
     ("lo",), ("127.0.0.1",), "one node alone needs no network", ({"ib_devices": "", "ucx_devices": ""},)
 )
 
+_MOST_TOLD = 4
+
 
 def choose(hellos: Sequence[Mapping[str, Any]], wanted: str = "") -> Network:
     """
@@ -81,10 +83,14 @@ def _fabric(hello: Mapping[str, Any], interface: str) -> dict[str, str]:
 
 
 def _unreached(of_node_0: Mapping[str, Mapping[str, Any]], hellos: Sequence[Mapping[str, Any]]) -> str:
+    if not of_node_0:
+        return "node 0 has no network interface with an IPv4 address"
+    told = []
     for node, hello in enumerate(hellos[1:], 1):
-        seen = [address for address in of_node_0 if address in hello["reached"]]
-        names = ", ".join(of_node_0[address]["name"] for address in seen) or "none"
-        if len(seen) < len(of_node_0):
-            where = f"node {node} ({hello['host']})"
-            return f"no address of node 0 is reached from every node: {where} reaches it by {names}"
-    return "node 0 has no network interface with an IPv4 address"
+        names = [str(one["name"]) for address, one in of_node_0.items() if address in hello["reached"]]
+        if len(names) < len(of_node_0):
+            told.append(f"node {node} ({hello['host']}) reaches it by {', '.join(names) or 'none'}")
+    # Those that reach least say most.
+    told.sort(key=lambda words: not words.endswith(" by none"))
+    more = f"; so do {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    return f"no address of node 0 is reached from every node: {'; '.join(told[:_MOST_TOLD])}{more}"

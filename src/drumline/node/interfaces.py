@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import array
 import fcntl
 import os
 import socket
 import struct
 from typing import Any
 
-_SIOCGIFFLAGS, _SIOCGIFADDR, _SIOCGIFHWADDR = 0x8913, 0x8915, 0x8927
+_SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8912, 0x8913, 0x8927
 _UP, _LOOPBACK = 0x1, 0x8
 _INFINIBAND = 32
-"""Source: netdevice(7), and if_arp.h for the number."""
+"""Source: netdevice(7), with its struct ifreq, and if_arp.h for the number."""
 
-_VIRTUAL = ("docker", "virbr", "veth", "cni", "flannel", "cali", "tap", "tun", "br-", "lxc", "kube")
+_ENTRY_BYTES = 40
+_VIRTUAL = (
+    "docker", "podman", "virbr", "veth", "cni", "flannel", "cali", "cilium", "weave", "tap", "tun", "br-", "lxc",
+    "lxdbr", "kube", "vmnet", "vboxnet",
+)  # fmt: skip
 
 
 def scan() -> list[dict[str, Any]]:
     """
     Those that are up, without the loopback: ``name``, ``address``, ``infiniband``, ``speed_mbps`` (0: unknown),
-    ``virtual`` (a bridge or the like, which may lead nowhere but to this machine).
+    ``virtual`` (a bridge or the like, which may lead nowhere but to this machine). One that has several addresses is
+    there with each.
     """
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
+        for name, address in _addresses(asked):
             flags = _ask(asked, _SIOCGIFFLAGS, name)
-            address = _ask(asked, _SIOCGIFADDR, name)
             hardware = _ask(asked, _SIOCGIFHWADDR, name)
-            if not flags or not address:
+            if not flags:
                 continue
             bits = struct.unpack("H", flags[16:18])[0]
             if not bits & _UP or bits & _LOOPBACK:
@@ -36,7 +41,7 @@ def scan() -> list[dict[str, Any]]:
             found.append(
                 {
                     "name": name,
-                    "address": socket.inet_ntoa(address[20:24]),
+                    "address": address,
                     "infiniband": kind == _INFINIBAND,
                     "speed_mbps": max(0, _number(f"/sys/class/net/{name}/speed")),
                     "virtual": _is_virtual(name),
@@ -59,6 +64,20 @@ def infiniband(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
 
 def _is_virtual(name: str) -> bool:
     return name.startswith(_VIRTUAL) and "/virtual/" in os.path.realpath(f"/sys/class/net/{name}")
+
+
+def _addresses(asked: socket.socket) -> list[tuple[str, str]]:
+    """Interface and IPv4 address, in the kernel's order."""
+    size = 1024 * _ENTRY_BYTES
+    buffer = array.array("B", bytes(size))
+    request = struct.pack("iL", size, buffer.buffer_info()[0])
+    used = struct.unpack("iL", fcntl.ioctl(asked.fileno(), _SIOCGIFCONF, request))[0]
+    entries = [buffer[at : at + _ENTRY_BYTES].tobytes() for at in range(0, used, _ENTRY_BYTES)]
+    # A second address may have a name of its own: eth0:1.
+    return [
+        (os.fsdecode(entry[:16].partition(b"\0")[0]).partition(":")[0], socket.inet_ntoa(entry[20:24]))
+        for entry in entries
+    ]
 
 
 def _ask(asked: socket.socket, what: int, name: str) -> bytes:

@@ -33,8 +33,8 @@ def join(run_folder: str, node: int, token: str) -> None:
 
     ``token`` names the attempt, so that the file of an earlier one is not taken for it. The file has ``addresses`` of
     the supervisor, ``port``, ``secret``, ``scratch`` (the folder for the node's own; empty: TMPDIR), ``memory``
-    (whether it needs one in shared memory), ``ended_by`` (the program whose SIGTERM reaches the ranks too; empty:
-    none). Raises OSError.
+    (whether it needs one in shared memory), ``host_variable`` (where the machine's name is), ``ended_by`` (the program
+    whose SIGTERM reaches the ranks too; empty: none). Raises OSError.
     """
     known = _wait_for_file(RunFolder(run_folder), token)
     reached = reach(known["addresses"], int(known["port"]))
@@ -47,7 +47,7 @@ def join(run_folder: str, node: int, token: str) -> None:
     scratch = make(parent, f"drumline-{token}-n{node}", memory=known["memory"])
     kernel.set_name(f"drumline-node-{node}")
     hello = {
-        "host": os.uname().nodename,
+        "host": os.environ.get(known["host_variable"]) or os.uname().nodename,
         "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         "interfaces": interfaces.scan(),
         "infiniband": interfaces.infiniband(),

@@ -7,10 +7,11 @@ when another wrote in between, whatever its timeout.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
-from contextlib import contextmanager
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import DrumlineError
@@ -33,7 +34,6 @@ CREATE INDEX IF NOT EXISTS jobs_by_created ON jobs (created DESC);
 _VERSION = 1
 _BUSY_S = 30.0
 
-
 _LOCAL = "/var/tmp"  # noqa: S108 - a folder for this user alone is made in it, and whose it is is looked at
 
 
@@ -47,10 +47,15 @@ class Row(NamedTuple):
     archived: bool = False
 
 
-def _check_ours(folder: str) -> None:
-    """In a folder that everybody writes to, somebody else may have made one of that name first."""
-    known = os.lstat(os.path.dirname(folder) if folder.startswith(_LOCAL) else folder)
-    if known.st_uid != os.getuid() or (folder.startswith(_LOCAL) and known.st_mode & 0o077):
+def _take(folder: str) -> None:
+    """
+    The folder, for this user alone. Where everybody writes, somebody else may have made one of that name first: then
+    it raises DrumlineError.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    known = os.lstat(folder)
+    if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
         raise DrumlineError(f"{folder} is not this user's alone", "whoever made it has to remove it")
 
 
@@ -58,11 +63,12 @@ class Index:
     """In ``home``, or where that is on a network file system on this machine; it can be made again from the jobs."""
 
     def __init__(self, home: str) -> None:
-        self._folder = home
+        self._folder, self._ours = home, ""
         if is_network(home):
             # SQLite needs locks, and memory that is shared between processes: neither is to be had there.
             name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-            self._folder = os.path.join(_LOCAL, f"drumline-index-{os.getuid()}", name)
+            self._ours = os.path.join(_LOCAL, f"drumline-index-{os.getuid()}")
+            self._folder = os.path.join(self._ours, name)
         self._path = os.path.join(self._folder, "index.sqlite")
 
     def set_archived(self, name: str, archived: bool) -> None:
@@ -92,10 +98,11 @@ class Index:
         with self._transaction() as database:
             return [name for (name,) in database.execute(query, [*values, -1 if limit is None else limit])]
 
-    @contextmanager
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if self._ours:
+            _take(self._ours)
         private_folder(self._folder)
-        _check_ours(self._folder)
         try:
             database = self._open()
         except sqlite3.Error as error:

@@ -181,6 +181,8 @@ class Loop:
                 self._happen(request)
         else:
             self._preempt(taken.by, None if taken.kind == "preemption" else node, taken.grace_s)
+        for lost in taken.lost:
+            self._lose(lost, "was lost")
 
     def _preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
         happening = p.Preempted(by, node, grace_s)

@@ -1,20 +1,16 @@
-"""A Slurm cluster for all tests of this folder."""
+"""What the tests against a real cluster share: a compute of it, and short questions to Slurm."""
 
-import os
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from slurm_cluster import SlurmCluster, Unavailable
+from slurm_jobs import SlurmJobs
 
 
-@pytest.fixture(scope="session")
-def slurm_cluster() -> Iterator[SlurmCluster]:
-    """Four nodes e1 to e4, shared: leave them idle, and no job behind."""
-    try:
-        cluster = SlurmCluster()
-    except Unavailable as reason:
-        if os.environ.get("CI"):  # where a test must not go missing
-            pytest.fail(str(reason), pytrace=False)
-        pytest.skip(str(reason))
-    yield cluster
-    cluster.down()
+@pytest.fixture
+def slurm(slurm_cluster, drumline_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cli):
+    """The shared cluster, with a compute ``cluster`` for it attached; all its nodes are idle afterwards."""
+    jobs = SlurmJobs(slurm_cluster, cli, drumline_home, tmp_path)
+    monkeypatch.setenv("SLURM_CONF", str(slurm_cluster.conf))
+    jobs.attach("--partition", "main", "--spot-partition", "spot")
+    yield jobs
+    jobs.clear()

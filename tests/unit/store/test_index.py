@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from drumline.contract.errors import DrumlineError
+from drumline.store import index as store
 from drumline.store.index import Index, Row
 
 
@@ -87,3 +88,70 @@ def test_a_damaged_file_is_our_error(index, tmp_path):
     (tmp_path / "home" / "index.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(DrumlineError, match="cannot be opened"):
         every(index)
+
+
+# A home on a network file system, where SQLite cannot be.
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """In the place of /var/tmp; every home is on a network file system."""
+    monkeypatch.setattr(store, "is_network", lambda path: True)
+    monkeypatch.setattr(store, "_LOCAL", str(tmp_path / "var tmp"))
+    (tmp_path / "var tmp").mkdir()
+    return tmp_path / "var tmp"
+
+
+def test_the_index_of_a_home_on_a_network_is_on_this_machine(place, tmp_path):
+    add(Index(str(tmp_path / "home")), Row("a", 1.0, "e", ""))
+    assert not (tmp_path / "home").exists()
+    (ours,) = place.iterdir()
+    assert ours.name == f"drumline-index-{os.getuid()}"
+    for path in [ours, *ours.rglob("*")]:
+        assert path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) == 0, path
+    assert every(Index(str(tmp_path / "home"))) == ["a"]
+
+
+def test_two_homes_have_an_index_each(place, tmp_path):
+    add(Index(str(tmp_path / "one")), Row("a", 1.0, "e", ""))
+    add(Index(str(tmp_path / "two")), Row("b", 1.0, "e", ""))
+    assert every(Index(str(tmp_path / "one"))) == ["a"]
+    assert every(Index(str(tmp_path / "two"))) == ["b"]
+
+
+def test_a_folder_that_others_may_enter_is_not_used(place, tmp_path):
+    (place / f"drumline-index-{os.getuid()}").mkdir(mode=0o755)
+    with pytest.raises(DrumlineError, match="is not this user's alone"):
+        every(Index(str(tmp_path / "home")))
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "link to nothing"])
+def test_what_is_no_folder_is_not_used(place, tmp_path, kind):
+    """A link would lead into somebody else's folder."""
+    there = place / f"drumline-index-{os.getuid()}"
+    if kind == "file":
+        there.touch()
+    else:
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        there.symlink_to(tmp_path / ("theirs" if kind == "link" else "nothing"))
+    with pytest.raises(DrumlineError, match="is not this user's alone") as error:
+        every(Index(str(tmp_path / "home")))
+    assert error.value.hint == "whoever made it has to remove it"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_somebody_elses_folder_is_not_used(place, tmp_path, monkeypatch):
+    uid = os.getuid()
+    (place / f"drumline-index-{uid + 1}").mkdir(mode=0o700)
+    monkeypatch.setattr(store.os, "getuid", lambda: uid + 1)
+    with pytest.raises(DrumlineError, match="is not this user's alone"):
+        every(Index(str(tmp_path / "home")))
+
+
+def test_a_home_in_such_a_place_is_like_any_other(tmp_path, monkeypatch):
+    """DRUMLINE_HOME may be below /var/tmp, and a folder that others can list."""
+    monkeypatch.setattr(store, "_LOCAL", str(tmp_path))
+    tmp_path.chmod(0o755)
+    index = Index(str(tmp_path / "home"))
+    add(index, Row("a", 1.0, "e", ""))
+    assert every(index) == ["a"]

@@ -22,9 +22,9 @@ TIMEOUT_S = 20.0
 SUBMIT_TIMEOUT_S = 60.0
 
 _SILENCE = re.compile(
-    r"unable to contact slurm controller|connection (refused|timed out|reset)|socket timed out|zero bytes were"
+    r"unable to (contact|establish|resolve)|connection (refused|timed out|reset)|socket timed out|zero bytes were"
     r"|transport endpoint|backup controller|communication (connection|shutdown)|protocol authentication error"
-    r"|temporarily unable|munge",
+    r"|temporarily una(ble|vailable)|munge",
     re.IGNORECASE,
 )
 """What a command says when nobody has decided anything: no controller, no answer, no credential."""
@@ -59,17 +59,11 @@ class Slurm:
         self._environment = dict(os.environ)
         if conf:
             self._environment["SLURM_CONF"] = conf
-        # Times in one form, and nobody's own columns.
+        # Times in one form, and nobody's own columns or choice of jobs.
         self._environment["SLURM_TIME_FORMAT"] = "standard"
-        for name in (
-            "SQUEUE_FORMAT",
-            "SQUEUE_FORMAT2",
-            "SQUEUE_STATES",
-            "SQUEUE_USERS",
-            "SINFO_FORMAT",
-            "SCONTROL_ALL",
-        ):
-            self._environment.pop(name, None)
+        for name in os.environ:
+            if name.startswith(("SQUEUE_", "SACCT_", "SCONTROL_")):
+                del self._environment[name]
 
     def sbatch(self, script: str, unset: tuple[str, ...]) -> str:
         """The number of the new job. ``unset``: variables that must not speak for options. Raises EngineError."""
@@ -82,13 +76,11 @@ class Slurm:
         said = self._run(
             "sbatch", "--parsable", text=script, timeout_s=SUBMIT_TIMEOUT_S, environment=environment
         )
-        # After lines that a site's plugin may print: NUMBER, or NUMBER;CLUSTER.
-        number = next(
-            (line.partition(";")[0].strip() for line in reversed(said.splitlines()) if line.strip()), ""
-        )
-        if not number.isdecimal():
+        # NUMBER or NUMBER;CLUSTER, among lines that a site's plugin may print.
+        numbers = re.findall(r"^[ \t]*([0-9]+)(?:;\S*)?[ \t\r]*$", said, re.MULTILINE)
+        if not numbers:
             raise SilentError(f"sbatch answered {_short(said)!r}, which is no job's number")
-        return number
+        return str(numbers[-1])
 
     def mine(self) -> dict[str, InQueue]:
         """This user's jobs that wait or run, by number. Raises EngineError."""
@@ -96,8 +88,9 @@ class Slurm:
             "squeue", "--noheader", "--all", f"--user={os.getuid()}", "--format=%i|%T|%r|%S|%P|%Z"
         )
         found = {}
-        for line in said.splitlines():
-            fields = line.strip().split("|", 5)
+        # Not splitlines: a folder's name may have any character.
+        for line in filter(None, said.split("\n")):
+            fields = line.split("|", 5)
             if len(fields) != 6 or not fields[1].isupper():
                 raise SilentError(f"squeue answered {_short(line)!r}, which is no line of a queue")
             number, state, reason, start, partition, folder = fields
@@ -125,7 +118,10 @@ class Slurm:
             if "Invalid job id" in refused.message:
                 return None
             raise
-        return fields_of(said)
+        fields = fields_of(said)
+        if "JobState" not in fields:
+            raise SilentError(f"scontrol answered {_short(said)!r}, which is no job")
+        return fields
 
     def nodes(self, names: str = "") -> list[dict[str, str]]:
         """As ``scontrol show node`` has them; ``names`` in Slurm's form, empty: all."""
@@ -176,17 +172,18 @@ class Slurm:
         self._run("scontrol", "requeue", number)
 
     def version(self) -> str:
-        return self._run("scontrol", "--version").split()[-1]
+        return self._run("scontrol", "--version").strip().rpartition(" ")[2]
 
     def _run(
         self,
         program: str,
         *arguments: str,
         text: str = "",
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = 0.0,
         environment: Mapping[str, str] | None = None,
     ) -> str:
         environment = self._environment if environment is None else environment
+        timeout_s = timeout_s or TIMEOUT_S
         path = shutil.which(program, path=environment.get("PATH"))
         if path is None:
             hint = "on a machine from which jobs are submitted, such as a login node, it is on the PATH"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ _LOOK_S = 2.0
 _FORGOTTEN_S = 30.0
 """After its submission, before a job that Slurm does not know is taken to be gone."""
 
+_ANSWER_S = 1.0
 _SETTLED_S = 1.0
 _SETTLED_ON_NETWORK_S = 30.0
 """After its end in Slurm: on a network file system the last event may show that much later."""
@@ -74,7 +76,8 @@ class SlurmEngine:
         text = script.render(plan, folder)
         unset = options.variables_of(options.of(plan, script.log_of(folder)))
         number = self._submit(slurm, text, unset, folder)
-        with contextlib.suppress(FileExistsError):
+        # What cannot be written down here, the job's own supervisor writes down.
+        with contextlib.suppress(OSError):
             claim(folder, number)
 
     def _submit(self, slurm: Slurm, text: str, unset: tuple[str, ...], folder: RunFolder) -> str:
@@ -94,7 +97,7 @@ class SlurmEngine:
             pause_s = min(pause_s * 1.5, 10.0)
             with contextlib.suppress(SilentError, RefusedError):
                 for job in slurm.mine().values():
-                    if job.folder == folder.path:
+                    if _is_of(job, folder):
                         return job.id
 
     def claim(self, folder: RunFolder) -> str:
@@ -118,29 +121,36 @@ class SlurmEngine:
         try:
             queue = self._queue(slurm, plan.compute if plan else {})
             if not number:
-                number = next((job.id for job in queue.values() if job.folder == folder.path), "")
+                number = next((job.id for job in queue.values() if _is_of(job, folder)), "")
             if number in queue:
                 return _look_at(queue[number], folder, slurm)
             return self._look_back(slurm, number, folder)
         except EngineError as error:
             return Look("unknown", f"Slurm does not answer: {error.message}")
+        except OSError as error:
+            return Look("unknown", f"the run folder cannot be read: {error.strerror or error}")
 
     def _look_back(self, slurm: Slurm, number: str, folder: RunFolder) -> Look:
         """At one that neither waits nor runs."""
         known = slurm.job(number) if number else None
         accounted = None
         if known is not None:
-            state = known.get("JobState", "")
+            state = known["JobState"]
             if states.phase(state) != states.ENDED:
-                return Look("runs", states.of_running(state))
-            never_ran = known.get("RunTime") == "00:00:00" and not os.path.exists(folder.supervisor)
+                # It came to the queue since that was last asked for.
+                return _look_at(_in_queue(number, known), folder, slurm)
+            never_ran = not known.get("BatchHost") and not os.path.exists(folder.supervisor)
             since = _FORGOTTEN_S if never_ran else time.time() - _seconds(known.get("EndTime", ""))
         else:
             accounted = slurm.accounted(number) if number else None
+            if accounted is not None and states.phase(accounted[0]) != states.ENDED:
+                accounted = None  # Its end was never told to the accounting.
             since = time.time() - os.stat(folder.events).st_mtime
             if accounted is None:
                 if since < _FORGOTTEN_S:
                     return Look("unknown", "it is on its way to Slurm")
+                if _answers(folder):
+                    return Look("runs", "Slurm no longer knows it, and its supervisor still runs")
                 what = f"job {number}" if number else "a job of this run folder"
                 reason = f"Slurm no longer knows {what}, and its supervisor has not told of its end"
                 return Look("gone", reason, status.FAILED, 1)
@@ -248,14 +258,37 @@ def claim(folder: RunFolder, number: str) -> None:
     """
     Write down which job of Slurm's this run folder is of; exactly one can. Raises FileExistsError when it is another's.
     """
+    # With its content from the first moment: whoever submits and the job itself may come here at once.
+    whole = f"{folder.engine}.{os.urandom(4).hex()}"
+    folder.write(whole, json.dumps({"slurm_job_id": number}))
     try:
-        descriptor = os.open(folder.engine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.link(whole, folder.engine)
     except FileExistsError:
+        os.listdir(folder.path)  # A network file system then shows what others have just made.
         if number_of(folder) != number:
             raise
-        return
-    with open(descriptor, "w") as file:
-        file.write(json.dumps({"slurm_job_id": number}))
+    finally:
+        os.unlink(whole)
+
+
+def _is_of(job: InQueue, folder: RunFolder) -> bool:
+    """Its folder may have been named to Slurm by a link that leads there."""
+    if os.path.basename(job.folder) != folder.name:
+        return False
+    return job.folder == folder.path or os.path.realpath(job.folder) == os.path.realpath(folder.path)
+
+
+def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:
+    """As squeue would say what scontrol says, which has no blanks in a reason."""
+    start = known.get("StartTime", "")
+    return InQueue(
+        number,
+        known["JobState"],
+        known.get("Reason", "").replace("_", " "),
+        start if _seconds(start) else "",
+        known.get("Partition", ""),
+        known.get("WorkDir", ""),
+    )
 
 
 def number_of(folder: RunFolder) -> str:
@@ -291,6 +324,16 @@ def _look_at(job: InQueue, folder: RunFolder, slurm: Slurm) -> Look:
     return Look("runs", states.of_running(job.state) if phase == states.RUNS else "")
 
 
+def _answers(folder: RunFolder) -> bool:
+    """Whether its supervisor listens, wherever it is."""
+    known = folder.read_json(folder.agents) or {}
+    for address in known.get("addresses", ()):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            socket.create_connection((address, int(known["port"])), _ANSWER_S).close()
+            return True
+    return False
+
+
 def _by(state: str, slurm: Slurm, number: str) -> str:
     """Who canceled it, which only the accounting knows."""
     text = state if " by " in state else (slurm.accounted(number) or ("",))[0]
@@ -314,7 +357,9 @@ def _seconds(text: str) -> float:
 
 
 def _default_partition(slurm: Slurm) -> str:
-    return next((one["PartitionName"] for one in slurm.partitions() if one.get("Default") == "YES"), "")
+    return next(
+        (one.get("PartitionName", "") for one in slurm.partitions() if one.get("Default") == "YES"), ""
+    )
 
 
 def _by_state(nodes: list[dict[str, Any]]) -> dict[str, int]:

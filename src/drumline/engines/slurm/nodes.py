@@ -74,6 +74,7 @@ class SlurmNodes:
             "token": token,
             "scratch": parent,
             "memory": self._plan.launcher is not None,
+            "host_variable": "SLURMD_NODENAME",
             # With pgid, ranks are in sessions of their own, which Slurm does not see.
             "ended_by": "" if self._config.get("ProctrackType", "").endswith("pgid") else _STEPD,
         }
@@ -240,17 +241,20 @@ class SlurmNodes:
         kill_wait_s = _number(self._config.get("KillWait"), _KILL_WAIT_S)
         grace_s = min(self._plan.grace_s, max(1.0, kill_wait_s - _MARGIN_S))
         state = job.get("JobState", "")
+        down = self._down_nodes()
+        lost = tuple(number for number, hello in self._hellos.items() if hello["host"] in down)
+        since = f", since node {next(iter(down))} is {next(iter(down.values()))}" if down else ""
         if _number(job.get("Restarts"), 0) > self._restarts:
-            return Taken("preemption", "Slurm, which starts it again (requeue)", grace_s)
+            how = since or " (requeue)"
+            return Taken("preemption", f"Slurm, which starts it again{how}", grace_s, lost)
         if job.get("PreemptTime", "None") not in _NONE:
             return Taken(
                 "preemption", "Slurm, for a job with a higher priority", self._notice_s(job, grace_s)
             )
         if state == "RUNNING" and node is not None and _STEPD not in by:
             return Taken("node preemption", by)
-        lost = self._lost_nodes()
-        if lost:
-            return Taken("preemption", f"Slurm, since {lost}", grace_s)
+        if down:
+            return Taken("preemption", f"Slurm{since}", grace_s, lost)
         if state in ("COMPLETING", "CANCELLED"):
             return Taken("cancel", "scancel", grace_s)
         if states.phase(state) == states.ENDED:
@@ -268,12 +272,15 @@ class SlurmNodes:
                 return min(self._plan.grace_s, max(1.0, notice_s + grace_s - 1))
         return grace_s
 
-    def _lost_nodes(self) -> str:
+    def _down_nodes(self) -> dict[str, str]:
+        """Name to state of those of the job's nodes that Slurm has given up."""
         with contextlib.suppress(EngineError):
-            for fields in self._slurm.nodes(os.environ.get("SLURM_JOB_NODELIST", "")):
-                if re.search(r"DOWN|FAIL|\*", fields.get("State", "")):
-                    return f"node {fields.get('NodeName')} is {fields.get('State')}"
-        return ""
+            return {
+                fields["NodeName"]: fields["State"]
+                for fields in self._slurm.nodes(os.environ.get("SLURM_JOB_NODELIST", ""))
+                if re.search(r"DOWN|FAIL", fields.get("State", ""))
+            }
+        return {}
 
     def _job_when_settled(self, is_by_slurm: bool) -> dict[str, str]:
         """Its processes are told a moment before the controller says of the job that it is about to end."""

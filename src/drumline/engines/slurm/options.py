@@ -7,7 +7,7 @@ Source of the options: sbatch(1) of 22.05 to 25.05.
 from __future__ import annotations
 
 import math
-import re
+import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
@@ -41,24 +41,43 @@ OURS = {
     "parsable": "the answer is Drumline's to read",
     "test-only": "drumline plan shows what would be submitted",
     "wait": "drumline job stream waits",
-    "dependency": "",
+    "input": "ranks have no standard input",
+    "export-file": "environment_variables says what the ranks get",
+    "clusters": "one compute is one cluster",
+    "ntasks-per-core": "an agent a node starts the ranks",
+    "ntasks-per-gpu": "an agent a node starts the ranks",
+    "ntasks-per-socket": "an agent a node starts the ranks",
+    "distribution": "an agent a node starts the ranks",
+    "no-kill": "a lost node ends the attempt",
+    "wait-all-nodes": "the ranks start when all nodes are there",
+    "ignore-pbs": "the batch script is Drumline's",
+    "quiet": "the answer is Drumline's to read",
+    "verbose": "the answer is Drumline's to read",
+    "help": "it submits nothing",
+    "usage": "it submits nothing",
+    "version": "it submits nothing",
 }
-"""Options that are not the user's to give, and why; an empty reason: they are."""
+"""Options of sbatch that are not the user's to give, and why."""
 
 USERS = frozenset(
     """
-    account acctg-freq batch begin bb bbf burst-buffer cluster-constraint comment constraint container
-    contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency exclude
-    exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket
-    gpus-per-task gres gres-flags hint hold licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu
-    mem-per-gpu mincpus network nice nodefile nodelist overcommit oversubscribe partition power prefer priority
-    profile propagate qos reboot requeue reservation segment sockets-per-node spread-job stepmgr switches
-    thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid use-min-nodes wckey
+    account acctg-freq batch bb bbf begin burst-buffer cluster-constraint comment constraint container
+    contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
+    exclude exclusive extra extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node
+    gpus-per-socket gpus-per-task gres gres-flags hint hold kill-on-invalid-dep licenses mail-type mail-user
+    mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nice nodefile nodelist overcommit
+    oversubscribe partition power prefer priority profile propagate qos reboot requeue reservation segment
+    sockets-per-node spread-job stepmgr switches thread-spec threads-per-core time time-min tmp tres-bind
+    tres-per-task uid use-min-nodes wckey
     """.split()  # noqa: SIM905 - a list of words
 )
 """Options of sbatch that a user may give, by their long names."""
 
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+"""Of which sbatch takes one."""
+
+_MOST_WARNING_S = 65535.0
+"""Source: sbatch(1), --signal."""
 
 
 def of(plan: Plan, log: str) -> dict[str, str | None]:
@@ -68,6 +87,7 @@ def of(plan: Plan, log: str) -> dict[str, str | None]:
     ``log``: where the batch step's own output goes. Raises PlanError that names each field that Slurm cannot honour.
     """
     compute, kind = plan.compute, _instance_type(plan)
+    own = _own(plan)
     options: dict[str, str | None] = {
         "job-name": plan.job,
         "nodes": str(len(plan.nodes)),
@@ -89,8 +109,9 @@ def of(plan: Plan, log: str) -> dict[str, str | None]:
     _put(options, "time", _time_limit(plan))
     for line in (*compute.get("sbatch_options", ()), *kind.get("sbatch_options", ())):
         name, has_value, value = line.removeprefix("--").partition("=")
-        options[name] = value if has_value else None
-    options.update(_own(plan))
+        _set(options, name, value if has_value else None)
+    for name, value in own.items():
+        _set(options, name, value)
     options["requeue" if may_requeue(plan) else "no-requeue"] = None
     options["signal"] = f"B:USR2@{warning_s(plan):.0f}"
     return options
@@ -107,13 +128,15 @@ def cores_of(plan: Plan) -> int:
 
 
 def warning_s(plan: Plan) -> float:
-    return plan.grace_s + WARNING_S
+    return min(plan.grace_s + WARNING_S, _MOST_WARNING_S)
 
 
 def may_requeue(plan: Plan) -> bool:
     """Whether Slurm may start it again: where the job, its compute or its tier wishes for it."""
-    own = plan.asked.options.get("requeue", plan.compute.get("requeue"))
-    return bool(own) if own is not None else _is_spot(plan) or plan.max_restarts > 0
+    for said in (_given(plan).get("requeue"), plan.compute.get("requeue")):
+        if said is not None:
+            return bool(said)
+    return _is_spot(plan) or plan.max_restarts > 0
 
 
 def _is_spot(plan: Plan) -> bool:
@@ -151,13 +174,15 @@ def _own(plan: Plan) -> dict[str, str | None]:
     wrong = _problems(plan)
     if wrong:
         raise PlanError(wrong)
-    given = {_long(key): value for key, value in plan.asked.options.items()}
-    given.pop("requeue", None)
     return {
         name: None if value is True else str(value)
-        for name, value in given.items()
-        if value is not False and value is not None
+        for name, value in _given(plan).items()
+        if value is not False and value is not None and name != "requeue"
     }
+
+
+def _given(plan: Plan) -> dict[str, Any]:
+    return {_long(key): value for key, value in plan.asked.options.items()}
 
 
 def _problems(plan: Plan) -> list[Problem]:
@@ -175,15 +200,17 @@ def _long(key: object) -> str:
 
 
 def _refusal(name: str, value: Any) -> str:
-    if OURS.get(name):
+    if name in OURS:
         return f"--{name} is not to be set; {OURS[name]}"
     if name == "no-requeue":
         return "write requeue: false"
+    if name == "requeue" and not isinstance(value, (bool, type(None))):
+        return "it is true or false"
     if name not in USERS:
         return f"sbatch has no option --{name}"
     if isinstance(value, (dict, list)):
         return "an option of sbatch has one value; several are written as a,b"
-    if any(ord(character) < 32 or ord(character) == 127 for character in str(value)):
+    if _has_control(str(value)):
         return "a value is one line of text"
     return ""
 
@@ -191,7 +218,7 @@ def _refusal(name: str, value: Any) -> str:
 def _hint(name: str) -> str:
     import difflib
 
-    if OURS.get(name) or name in USERS:
+    if name in OURS or name in USERS or name == "no-requeue":
         return ""
     close = difflib.get_close_matches(name, USERS, n=1)
     return f"did you mean {close[0]!r}?" if close else "long names of sbatch's options, without --"
@@ -231,10 +258,25 @@ def _put(options: dict[str, str | None], name: str, value: Any) -> None:
         options[name] = str(value)
 
 
-def _folder_of(log: str) -> str:
-    import os
+def _set(options: dict[str, str | None], name: str, value: str | None) -> None:
+    """What somebody wrote out. Of the options of which there can be one, that is the one."""
+    if name in _MEMORY:
+        for other in _MEMORY:
+            options.pop(other, None)
+    options[name] = value
 
-    return os.path.dirname(os.path.dirname(log))
+
+def _folder_of(log: str) -> str:
+    """The run folder. Raises PlanError for one that cannot stand in a batch script, or in the name of its output."""
+    folder = os.path.dirname(os.path.dirname(log))
+    if _has_control(folder) or "\\" in folder:
+        hint = "folder of the compute, else DRUMLINE_HOME, says where it is"
+        raise PlanError(f"Slurm cannot write to {folder!r}, for a character in its name", hint)
+    return folder
+
+
+def _has_control(text: str) -> bool:
+    return any(ord(character) < 32 or ord(character) == 127 for character in text)
 
 
 def variables_of(options: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -243,16 +285,13 @@ def variables_of(options: Mapping[str, str | None]) -> tuple[str, ...]:
 
     Source: sbatch(1), INPUT ENVIRONMENT VARIABLES.
     """
-    odd = {"time": "TIMELIMIT", "nodes": "", "mem": "MEM_PER_NODE", "gpus-per-node": "GPUS_PER_NODE"}
-    names = [
-        "SBATCH_EXPORT",
-        "SBATCH_GET_USER_ENV",
-        "SBATCH_WAIT",
-        "SBATCH_ARRAY_INX",
-        "SBATCH_NO_REQUEUE",
-        "SBATCH_REQUEUE",
-    ]
+    odd = {"time": "TIMELIMIT", "mem": "MEM_PER_NODE", "switches": "REQ_SWITCH"}
+    never = (
+        "EXPORT GET_USER_ENV WAIT ARRAY_INX NO_REQUEUE REQUEUE ERROR INPUT CLUSTERS NO_KILL WAIT_ALL_NODES"
+    )
+    names = never.split()
     for option in options:
-        name = odd.get(option, option.upper().replace("-", "_"))
-        names.append(f"SBATCH_{name}")
-    return tuple(names)
+        # One of those that exclude each other stands for all of them.
+        for one in _MEMORY if option in _MEMORY else (option,):
+            names.append(odd.get(one, one.upper().replace("-", "_")))
+    return tuple(f"SBATCH_{name}" for name in dict.fromkeys(names))

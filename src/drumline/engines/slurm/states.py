@@ -87,6 +87,15 @@ _REASONS = {
     "Reservation": "its reservation has not begun",
     "ReservationDeleted": "its reservation was deleted",
     "Prolog": "Slurm prepares its nodes",
+    "BurstBufferResources": "the burst buffer is full",
+    "BurstBufferStageIn": "its data is brought to the burst buffer",
+    "DeadLine": "it cannot end before its deadline",
+    "MaxMemPerLimit": "it asks for more memory a core or node than a job may have",
+    "SchedDefer": "Slurm looks at it a while later",
+    "InactiveLimit": "it did nothing for as long as Slurm allows",
+    "JobLaunchFailure": "Slurm could not start it",
+    "NonZeroExitCode": "it failed when it was last started",
+    "TimeLimit": "it reached its time limit when it was last started",
     "Cleaning": "Slurm tidies up after its last start",
     "JobArrayTaskLimit": "as many tasks of its array as may run do",
     "MaxRequeue": "it was started again as often as Slurm allows",
@@ -107,8 +116,14 @@ _REASONS = {
 _UNITS = {
     "billing": "billing units", "cpu": "cores", "gres": "GPUs or the like", "job": "jobs", "jobs": "jobs",
     "mem": "memory", "memory": "memory", "node": "nodes", "wall": "time", "wallduration": "time",
-    "submit": "jobs in line",    "cpuminutes": "core minutes", "cpurunminutes": "core minutes",
+    "submitjob": "jobs in line", "submitjobs": "jobs in line", "license": "licenses", "bb": "burst buffer",
+    "cpuminutes": "core minutes", "cpurunminutes": "core minutes",
+    "gresminutes": "GPU minutes", "gresrunminutes": "GPU minutes",
+    "memminutes": "memory minutes", "memrunminutes": "memory minutes",
 }  # fmt: skip
+
+_LAUNCH_FAILED = "53"
+"""Instead of a signal, where the batch step's folder or output could not be opened."""
 
 
 def phase(state: str) -> str:
@@ -133,6 +148,10 @@ def why_ended(state: str, exit_code: str = "") -> str:
     """``exit_code`` as Slurm has it, ``CODE:SIGNAL``."""
     word = _word(state)
     number = exit_code.partition(":")[2]
+    if number == _LAUNCH_FAILED:
+        return (
+            f"Slurm could not start its batch script; is the run folder there on the node? ({word} in Slurm)"
+        )
     if word in ("FAILED", "COMPLETED") and number not in ("", "0"):
         return f"its supervisor was killed by {_signal(number)} ({word} in Slurm)"
     return f"{_ENDS.get(word, 'it is over')} ({word} in Slurm)"
@@ -147,7 +166,12 @@ def _signal(number: str) -> str:
 
 def why_waits(reason: str) -> str:
     """In plain words, with Slurm's own in brackets."""
-    word = re.split(r"[ ,(]", reason.strip("()"), maxsplit=1)[0]
+    reason = reason.strip(" ()")
+    if not reason:
+        return "Slurm does not say why"
+    if "requeued held" in reason or "requeued in held" in reason:
+        return f"Slurm could not start it, and holds it; scontrol release lets it go ({reason})"
+    word = re.split(r"[ ,(]", reason, maxsplit=1)[0]
     if word.startswith("ReqNodeNotAvail") or reason.startswith("Nodes required"):
         nodes = re.search(r"UnavailableNodes:\s*([^\s)]+)", reason)
         which = f": {nodes.group(1)}" if nodes else ""
@@ -159,14 +183,17 @@ def why_waits(reason: str) -> str:
 def _of_limit(word: str) -> str:
     """``QOSMaxGRESPerUser``, ``AssocGrpCpuLimit``: whose limit, and of what."""
     found = re.fullmatch(
-        r"(Assoc|QOS)(Max|Grp|Min)(.+?)(?:Limit|PerUser|PerUserLimit|PerJob|PerJobLimit|PerAccount|PerNode)?",
-        word,
+        r"(Assoc|QOS)(Max|Grp|Min)(.+?)(?:Per(User|Account|Job|Node))?(?:Limit|NotSatisfied)?", word
     )
     if not found:
         return ""
+    kind, what, each = found.group(2, 3, 4)
     whose = "account" if found.group(1) == "Assoc" else "QOS"
-    what = re.sub(r"(PerUser|PerJob|PerAccount|PerNode|Limit)+$", "", found.group(3))
     unit = _UNITS.get(what.lower(), what)
-    if found.group(2) == "Min":
+    if kind == "Min":
         return f"it asks for less {unit} than its {whose} wants"
+    if each in ("Job", "Node"):
+        return f"it asks for more {unit} than its {whose} gives a {each.lower()}"
+    if each:
+        return f"its {each.lower()} has as much of the {unit} in use as its {whose} allows"
     return f"its {whose} has as much of its {unit} in use as it may have"

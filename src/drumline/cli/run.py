@@ -112,6 +112,7 @@ def _parser() -> Parser:
         default=None,
         help="the program is a launcher: run it on node 0 alone; its ssh and pdsh reach the others",
     )
+    parser.add_argument("--compute", metavar="NAME", help="an attached compute; default: this machine")
     parser.add_argument("--workers", type=int, help="tensorflow: how many workers; default one a node")
     parser.add_argument("--ps", type=int, help="tensorflow: how many parameter servers; default 0")
     parser.add_argument("--chief", action="store_true", default=None, help="tensorflow: with a chief")
@@ -194,6 +195,7 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         # What is shown; what runs is the words as they are, which may be any bytes.
         command=shlex.join(program).encode("utf-8", "backslashreplace").decode(),
         distribution=_distribution(arguments),
+        compute=_compute(arguments.compute),
         instance_count=arguments.nodes,
         environment_variables=_variables(arguments.env),
         timeout=arguments.timeout,
@@ -203,6 +205,16 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
             if (value := getattr(arguments, name)) is not None
         },
     )
+
+
+def _compute(name: str | None) -> str | None:
+    """Raises NotFoundError; a job file's name may be of another place, one that was typed here is not."""
+    if name is None:
+        return None
+    from drumline.control import computes
+
+    name = computes.name_of(name)
+    return f"azureml:{name if name == 'local' else computes.get(name).name}"
 
 
 def _distribution(arguments: Namespace) -> dict[str, Any] | None:

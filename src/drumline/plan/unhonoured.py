@@ -34,7 +34,8 @@ def _of_cluster(job: Command, engine: str) -> Iterator[str]:
     """What an engine does not see of a job; what it sees it honours, or refuses."""
     resources = job.resources
     said = {
-        "shm_size": "shared memory is the node's",
+        "shm_size": "there is no container; shared memory is the node's",
+        "docker_args": "there is no container",
         "locations": "nodes are where the compute is",
         "max_instance_count": "the number of nodes does not change",
     }

@@ -69,6 +69,13 @@ class Watch:
         """Between two looks."""
         return min(30.0, self._hang_after_s / SAMPLES_PER_PERIOD)
 
+    def leave_out(self, passed_s: float) -> None:
+        """Time in which nobody of the job could do anything."""
+        self._last += passed_s
+        if self._printed is not None:
+            self._printed += passed_s
+        self._moved = {rank: moved + passed_s for rank, moved in self._moved.items()}
+
     def wants_places(self, now: float) -> bool:
         return self._printed is not None and now - self._printed >= self._hang_after_s / 2
 

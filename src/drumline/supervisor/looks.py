@@ -78,6 +78,14 @@ class Looks:
         """Ranks have been told to end, and are left alone."""
         self._next = None
 
+    def leave_out(self, passed_s: float) -> None:
+        """As of hang.Watch."""
+        self._watch.leave_out(passed_s)
+        for look in self._looks.values():
+            look.deadline += passed_s
+        if self._next is not None:
+            self._next += passed_s
+
     def due(self) -> list[float]:
         """When there is something to do, in monotonic seconds."""
         times = [look.deadline for look in self._looks.values()]

@@ -30,6 +30,9 @@ _LOOK_S = 1.0
 
 _LEAVE_TIMEOUT_S = 2.0
 
+_STOPPED_S = 5.0
+"""More than a busy machine lets a process wait."""
+
 
 class _Asked(NamedTuple):
     """A command that one node asked another for. ``of_launcher``: it is a daemon, without which ranks cannot go on."""
@@ -118,7 +121,7 @@ class Loop:
         for instruction in self._policy.begin():
             self._do(instruction)
         while self._end is None:
-            ready = [descriptor for descriptor, _ in self._poller.poll(self._patience() * 1000)]
+            ready = self._wait()
             self._look_for_cancel()
             self._look_for_preemption()
             self._look_for_signal()
@@ -132,6 +135,17 @@ class Loop:
                     self._ask_clock(node)
         self._dismiss()
         return self._end
+
+    def _wait(self) -> list[int]:
+        """Until a descriptor is ready, or something is due. Time in which this process was stopped is left out."""
+        patience_s, before = self._patience(), time.monotonic()
+        ready = [descriptor for descriptor, _ in self._poller.poll(patience_s * 1000)]
+        stopped_s = time.monotonic() - before - patience_s
+        if stopped_s > _STOPPED_S:
+            # Suspended by its engine, all of the job was.
+            self._timers = {timer: due + stopped_s for timer, due in self._timers.items()}
+            self._looks.leave_out(stopped_s)
+        return ready
 
     def _patience(self) -> float:
         now = time.monotonic()

@@ -178,6 +178,9 @@ def test_a_node_that_loses_power_is_replaced(slurm):
     assert "e2" not in [node["host"] for node in shown["nodes"]]
 
 
+@pytest.mark.skipif(
+    not os.environ.get("DRUMLINE_SLOW"), reason="45 s of waiting for Slurm; DRUMLINE_SLOW=1 runs it"
+)
 def test_the_node_of_the_supervisor_loses_power(slurm):
     slurm.begin(
         WAITS.replace(
@@ -262,6 +265,33 @@ def test_gpus_are_those_that_slurm_has_bound(slurm):
     slurm.create("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n", resources={"instance_count": 1})
     assert slurm.wait_for_end()["status"] == "Completed"
     assert slurm.logs() == ["0,1\n", "0,1\n"]
+
+
+def test_an_interface_that_leads_nowhere_is_not_chosen(slurm):
+    """As docker0 is, of the same address on every node."""
+    for node in ("e1", "e2"):
+        done = slurm.cluster.exec(
+            node, "sh", "-c", "ip link add aaa0 type bridge && ip addr add 172.31.0.1/24 dev aaa0"
+        )
+        assert done.returncode == 0, done.stderr
+        assert slurm.cluster.exec(node, "ip", "link", "set", "aaa0", "up").returncode == 0
+    try:
+        slurm.create("import os\nprint(os.environ['GLOO_SOCKET_IFNAME'], os.environ['UCX_NET_DEVICES'])\n")
+        shown = slurm.wait_for_end()
+    finally:
+        for node in ("e1", "e2"):
+            slurm.cluster.exec(node, "ip", "link", "del", "aaa0")
+    assert shown["status"] == "Completed", shown["reason"]
+    assert slurm.logs() == ["eth0 eth0\n"] * 4
+    assert [(node["host"], node["interface"]) for node in shown["nodes"]] == [("e1", "eth0"), ("e2", "eth0")]
+
+
+def test_an_interface_of_the_compute_that_is_not_there(slurm):
+    slurm.attach("--partition", "main", "--interface", "ib7")
+    slurm.create(WAITS)
+    shown = slurm.wait_for_end()
+    assert shown["status"] == "Failed"
+    assert "ib7" in shown["reason"]
 
 
 def test_slurms_no_is_told_and_nothing_is_left(slurm, cli, tmp_path):

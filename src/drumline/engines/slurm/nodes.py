@@ -300,7 +300,8 @@ class SlurmNodes:
         return {}
 
     def back_in_line(self, end_kind: str, *, progressed: bool) -> str:
-        if end_kind in ("failure", "hang", "node preemption"):
+        is_slurms = self._taken is not None or self._at_limit or end_kind == "node"
+        if not is_slurms and not (end_kind == "preemption" and options.may_requeue(self._plan)):
             return "here"
         job = self._job()
         if _number(job.get("Restarts"), 0) > self._restarts:

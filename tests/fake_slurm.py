@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class FakeSlurm:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -220,3 +221,220 @@ def port_of(pid):
         if fields[3] == "0A" and fields[9] in inodes:
             return int(fields[1].split(":")[1], 16)
     raise AssertionError("it listens nowhere")
+
+
+# Engines that start agents by their own means, and end the ranks with them.
+
+STEPD = """
+import ctypes, os, signal, subprocess, sys
+ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0)  # PR_SET_NAME
+agent = subprocess.Popen(sys.argv[2:], env={**os.environ, "NODE": "0"}, stdin=subprocess.DEVNULL)
+print(agent.pid, flush=True)
+for line in sys.stdin:
+    for pid in map(int, line.split()):
+        os.kill(pid, signal.SIGTERM)
+sys.exit(agent.wait())
+"""
+"""Starts an agent; of each line that it reads it sends all processes a SIGTERM, in that order."""
+
+COUNTS = """
+import os, signal, sys
+def told(*_):
+    with open("told", "a") as file:
+        file.write("told\\n")
+signal.signal(signal.SIGTERM, told)
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+"""A rank that writes down each SIGTERM, and ends with code 3 when it is sent SIGUSR1."""
+
+
+class Step:
+    """An agent below a program of that name, by hand."""
+
+    def __init__(self, supervisor, stepd, agent_pid):
+        self.supervisor = supervisor
+        self.peer = supervisor.peer
+        self.agent_pid = agent_pid
+        self._stepd = stepd
+
+    def end(self, *pids):
+        """Those are sent SIGTERM by that program, one after the other."""
+        self._stepd.stdin.write(f"{' '.join(map(str, pids))}\n")
+        self._stepd.stdin.flush()
+
+    def start(self, folder, argv):
+        channel.send(self.peer, "prepare", ports=[], probe=False, door=False)
+        self.supervisor.expect("prepared")
+        start(self.supervisor, folder, argv)
+        return self.supervisor.expect("started")["pid"]
+
+    def settle(self):
+        """Everything that it was told by now is done."""
+        channel.send(self.peer, "clock")
+        self.supervisor.expect("clock")
+
+
+@contextlib.contextmanager
+def step_of(node_pyz, tmp_path, name="slurmstepd", ended_by="slurmstepd"):
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(10)
+        known = {
+            "addresses": ["127.0.0.1"],
+            "port": server.getsockname()[1],
+            "secret": "the secret",
+            "token": "0badcafe",
+            "scratch": str(tmp_path),
+            "memory": False,
+            "ended_by": ended_by,
+            "host_variable": "",
+        }
+        (run_folder / "agents.json").write_text(json.dumps(known))
+        agent = [sys.executable, "-I", "-S", str(node_pyz), "join", str(run_folder), "0badcafe", "NODE"]
+        stepd = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", STEPD, name, *agent],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={"PATH": os.environ["PATH"], "DRUMLINE_HOME": os.environ["DRUMLINE_HOME"]},
+                text=True,
+            )
+        )
+        assert stepd.stdin
+        assert stepd.stdout
+        # Its end, should the test fail, is the agent's too: that finds its supervisor gone.
+        stack.callback(stepd.stdin.close)
+        agent_pid = int(stepd.stdout.readline())
+        while True:  # It first looks which addresses lead here.
+            peer, _ = server.accept()
+            peer.settimeout(30)
+            if peer.recv(1, socket.MSG_PEEK):
+                break
+            peer.close()
+        with peer:
+            supervisor = Supervisor(peer)
+            hello = supervisor.expect("hello")
+            assert (hello["secret"], hello["reached"]) == ("the secret", {"127.0.0.1": "127.0.0.1"})
+            yield Step(supervisor, stepd, agent_pid)
+            channel.send(peer, "empty", grace_s=0.0)
+            assert supervisor.expect("emptied")["survivors"] == []
+            channel.send(peer, "leave")
+            stepd.stdin.close()
+            assert stepd.wait(timeout=10) == 0
+    assert not (tmp_path / "drumline-0badcafe-n0").exists()
+
+
+def told(folder):
+    return (folder / "told").read_text().count("told") if (folder / "told").exists() else 0
+
+
+def counting_rank(step, tmp_path):
+    """Its pid, from when it counts."""
+    from waiting import wait_until
+
+    pid = step.start(tmp_path, [sys.executable, "-c", COUNTS])
+    step.settle()
+    log = tmp_path / "rank.txt"
+    wait_until(lambda: log.exists() and log.read_text(), what="the rank is ready")
+    return pid
+
+
+def test_ranks_that_an_engine_has_told_are_not_told_again(node_pyz, tmp_path):
+    """Slurm sends all of a step SIGTERM. Frameworks take a second one for a demand to hurry."""
+    from waiting import wait_until
+
+    with step_of(node_pyz, tmp_path) as step:
+        rank = counting_rank(step, tmp_path)
+        step.end(step.agent_pid, rank)
+        notice = step.supervisor.expect("preempted")["by"]
+        assert "(slurmstepd) to its agent" in notice
+        wait_until(lambda: told(tmp_path), what="the rank was told")
+        channel.send(step.peer, "terminate", grace_s=30.0)
+        step.settle()
+        os.kill(rank, signal.SIGUSR1)
+        exited = step.supervisor.expect("exited")
+        assert (exited["code"], exited["evidence"]["told_at"] is not None) == (3, True)
+        assert told(tmp_path) == 1
+
+
+def test_a_rank_that_was_told_alone_is_told_by_its_agent(node_pyz, tmp_path):
+    """Somebody else's SIGTERM to the agent, as of kill, reaches the agent alone."""
+    from waiting import wait_until
+
+    with step_of(node_pyz, tmp_path, name="bash") as step:
+        rank = counting_rank(step, tmp_path)
+        step.end(step.agent_pid)
+        assert "(bash) to its agent" in step.supervisor.expect("preempted")["by"]
+        step.settle()
+        assert told(tmp_path) == 0
+        channel.send(step.peer, "terminate", grace_s=30.0)
+        wait_until(lambda: told(tmp_path), what="the rank was told")
+        os.kill(rank, signal.SIGUSR1)
+        step.supervisor.expect("exited")
+        assert told(tmp_path) == 1
+
+
+@pytest.mark.parametrize("rank_first", [True, False])
+def test_that_its_node_is_taken_comes_before_the_exits_that_this_causes(node_pyz, tmp_path, rank_first):
+    """Else the job would have failed, not been preempted, and would not be started again."""
+    with step_of(node_pyz, tmp_path) as step:
+        rank = step.start(tmp_path, ["/bin/sleep", "60"])
+        step.settle()
+        step.end(*((rank, step.agent_pid) if rank_first else (step.agent_pid, rank)))
+        step.supervisor.expect("preempted")
+        assert step.supervisor.expect("exited")["signal"] == signal.SIGTERM
+
+
+def test_a_rank_that_ends_by_itself_is_no_notice(node_pyz, tmp_path):
+    with step_of(node_pyz, tmp_path) as step:
+        step.start(tmp_path, ["/bin/sh", "-c", "exit 3"])
+        assert step.supervisor.expect("exited")["code"] == 3
+        step.settle()
+
+
+def test_a_second_notice_of_such_an_engine_does_not_hurry_its_agent(node_pyz, tmp_path):
+    """Its SIGKILL follows when it must; what the ranks save until then counts."""
+    from waiting import wait_until
+
+    with step_of(node_pyz, tmp_path) as step:
+        rank = counting_rank(step, tmp_path)
+        step.end(step.agent_pid)
+        step.supervisor.expect("preempted")
+        step.end(step.agent_pid, rank)
+        wait_until(lambda: told(tmp_path), what="both were told")
+        step.settle()
+        os.kill(rank, signal.SIGUSR1)
+        exited = step.supervisor.expect("exited")
+        assert (exited["code"], exited["signal"]) == (3, None)
+
+
+def test_an_agent_without_its_file_or_of_another_attempt_says_so(node_pyz, tmp_path, monkeypatch):
+    from drumline.node import join
+
+    monkeypatch.setattr(join, "_FILE_S", 0.0)
+    (tmp_path / "agents.json").write_text('{"token": "of another attempt"}')
+    with pytest.raises(OSError, match="of another attempt: is it on a shared file system"):
+        join.join(str(tmp_path), 0, "0badcafe")
+    (tmp_path / "agents.json").write_text("garbage")
+    with pytest.raises(OSError, match="is not there"):
+        join.join(str(tmp_path), 0, "0badcafe")
+
+
+def test_an_agent_that_reaches_no_supervisor_says_where_that_should_be(tmp_path, monkeypatch, capsys):
+    from drumline.node import join
+
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    (tmp_path / "agents.json").write_text(
+        json.dumps({"token": "t", "addresses": ["127.0.0.1", "127.0.0.2"], "port": port, "secret": "s"})
+    )
+    monkeypatch.setenv("NODE", "3")
+    assert join.main([str(tmp_path), "t", "NODE"]) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        f"node 3: the supervisor cannot be reached from here; it is at 127.0.0.1, 127.0.0.2, port {port}\n"
+    )

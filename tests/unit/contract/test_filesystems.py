@@ -25,7 +25,19 @@ def mount(place, kind, optional="shared:7 master:2 "):
 
 @pytest.mark.parametrize(
     "kind",
-    ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "virtiofs", "fuse.sshfs", "fuse.glusterfs"],
+    [
+        "nfs",
+        "nfs4",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "9p",
+        "virtiofs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+    ],
 )
 def test_these_are(tmp_path, kind):
     table = mounts(tmp_path, mount("/net", kind))
@@ -41,7 +53,9 @@ def test_these_are_not(tmp_path, kind):
 
 
 def test_the_longest_place_counts(tmp_path):
-    table = mounts(tmp_path, mount("/net", "nfs"), mount("/net/scratch", "xfs"), mount("/net/scratch/far", "lustre"))
+    table = mounts(
+        tmp_path, mount("/net", "nfs"), mount("/net/scratch", "xfs"), mount("/net/scratch/far", "lustre")
+    )
     paths = ("/net/a", "/net/scratch/a", "/net/scratch/far/a", "/net/scratchy")
     assert [is_network(path, table) for path in paths] == [True, False, True, True]
 
@@ -70,7 +84,9 @@ def test_a_place_that_is_no_text_does_not_hide_the_others(tmp_path):
     assert is_network(os.fsdecode(b"/\xff\xfe/a"), table)
 
 
-@pytest.mark.parametrize("line", ["", "garbage", "x - nfs", "1 2 3 - nfs server:/ rw", " - ", "40 22 0:40 / /net rw nfs"])
+@pytest.mark.parametrize(
+    "line", ["", "garbage", "x - nfs", "1 2 3 - nfs server:/ rw", " - ", "40 22 0:40 / /net rw nfs"]
+)
 def test_a_line_that_is_none_counts_for_nothing(tmp_path, line):
     assert not is_network("/net/ann", mounts(tmp_path, line))
 

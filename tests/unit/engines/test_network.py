@@ -14,7 +14,13 @@ from drumline.node import interfaces, join
 
 
 def interface(name, address, *, infiniband=False, speed=0, virtual=False):
-    return {"name": name, "address": address, "infiniband": infiniband, "speed_mbps": speed, "virtual": virtual}
+    return {
+        "name": name,
+        "address": address,
+        "infiniband": infiniband,
+        "speed_mbps": speed,
+        "virtual": virtual,
+    }
 
 
 def adapters(*links):
@@ -42,7 +48,10 @@ def hello(node, own, reached=(), links=()):
 
 def nodes(own, *reached, links=()):
     """Node 0 and as many others as there are lists of what they reach."""
-    return [hello(0, own, links=links), *(hello(node, own, one, links) for node, one in enumerate(reached, 1))]
+    return [
+        hello(0, own, links=links),
+        *(hello(node, own, one, links) for node, one in enumerate(reached, 1)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,8 @@ def nodes(own, *reached, links=()):
         ([ETH, FAST, IB], "ib0", "InfiniBand that reaches node 0 from every node"),
         ([BRIDGE, ETH], "eth0", "the first that reaches node 0 from every node"),
         ([BRIDGE], "docker0", "the only one that reaches node 0 from every node"),
-        ([interface("a", "10.0.0.1"), interface("b", "10.1.0.1")], "a", "the first that reaches node 0 from every node"),
+        ([interface("a", "10.0.0.1"), interface("b", "10.1.0.1")], "a",
+         "the first that reaches node 0 from every node"),
         ([interface("a", "10.0.0.1"), interface("b", "10.1.0.1", speed=2500)], "b",
          "with 2.5 Gbit/s the fastest that reaches node 0 from every node"),
     ],
@@ -69,7 +79,10 @@ def test_of_those_that_are_reached_from_everywhere(own, chosen, reason):
 def test_one_that_a_single_node_does_not_reach_is_not_taken():
     own = [ETH, FAST, IB]
     found = network.choose(nodes(own, own, [ETH, FAST], [ETH, IB]))
-    assert (found.interfaces, found.reason) == (("eth0",) * 4, "the only one that reaches node 0 from every node")
+    assert (found.interfaces, found.reason) == (
+        ("eth0",) * 4,
+        "the only one that reaches node 0 from every node",
+    )
 
 
 def test_one_node_needs_none():
@@ -190,9 +203,6 @@ def server():
 
 
 def test_addresses_that_answer_are_told_in_their_order_with_where_from(server):
-    assert join.reach(["127.0.0.2", "127.0.0.1"], server) == {"127.0.0.2": "127.0.0.2", "127.0.0.1": "127.0.0.1"} or (
-        list(join.reach(["127.0.0.2", "127.0.0.1"], server)) == ["127.0.0.2", "127.0.0.1"]
-    )
     found = join.reach(["127.0.0.2", "127.0.0.1"], server)
     assert list(found) == ["127.0.0.2", "127.0.0.1"]
     assert all(own.startswith("127.") for own in found.values())

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from drumline.contract import status
+from drumline.contract.events import AttemptEnded
 from drumline.supervisor.attempts import NO_USE_CODE, Attempts, left_in
 from drumline.supervisor.policy import Finish
 
@@ -122,3 +123,41 @@ def test_of_a_job_without_restarts_it_says_how_often_it_was_preempted():
     done = Finish(status.COMPLETED, 0, "all ended")
     decided = run(attempts, preempted, done)
     assert decided[-1].end.reason == "all ended (preempted once)"
+
+
+def ended(attempt, kind="failure", verdict=None):
+    return AttemptEnded(0.0, attempt, 1, "it ended", verdict=verdict, kind=kind)
+
+
+def test_another_supervisor_counts_on_where_the_last_one_ended():
+    attempts = Attempts(2)
+    attempts.go_on_after([ended(0), ended(1, "preemption"), ended(2, "node preemption")])
+    assert attempts.number == 3
+    decided = run(attempts, failed(1), failed(2))
+    assert [one.again for one in decided] == [True, False]
+    assert decided[-1].end.reason == "rank 0 failed at 2 (attempt 3 of 3, preempted 2 times)"
+
+
+def test_what_failed_before_another_supervisor_came_can_fail_alike_only_once_more():
+    attempts = Attempts(9)
+    attempts.go_on_after([ended(0, verdict=failed(7).verdict), ended(1, "preemption")])
+    (only,) = run(attempts, failed(7))
+    assert (only.again, only.end.exit_code) == (False, NO_USE_CODE)
+
+
+def test_a_supervisor_without_others_before_it_begins_at_nought():
+    attempts = Attempts(2)
+    attempts.go_on_after([])
+    assert attempts.number == 0
+
+
+def test_a_loss_of_nodes_for_which_there_are_others_is_no_failure_of_a_job_without_restarts():
+    attempts = Attempts(0)
+    lost = failed(kind="node", error="")
+    assert not attempts.after(lost, progressed=True).again
+    assert attempts.with_other_nodes(lost).again
+    assert attempts.number == 1
+    other = Attempts(0)
+    other.go_on_after([ended(0, "node")])
+    assert other.number == 1
+    assert other.after(failed(), progressed=True).end == attempts.after(failed(), progressed=True).end

@@ -334,3 +334,78 @@ def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
             job.handle(p.WentOn())
         (stop, _) = job.handle(p.Elapsed("limit"))
         assert stop.reason == "it ran into its time limit of 5 s" + said_more
+
+
+@pytest.mark.parametrize(("grace_s", "expected"), [(None, 30.0), (5.0, 5.0), (600.0, 30.0)])
+@pytest.mark.parametrize("kind", ["cancel", "preemption", "node preemption"])
+def test_whoever_takes_the_nodes_away_may_leave_less_time_and_not_more(kind, grace_s, expected):
+    job = running()
+    happening = {
+        "cancel": p.Canceled("scancel", at_once=False, grace_s=grace_s),
+        "preemption": p.Preempted("Slurm", None, grace_s),
+        "node preemption": p.Preempted("Slurm", 1, grace_s),
+    }[kind]
+    first, timer = job.handle(happening)
+    assert isinstance(first, p.Terminate)
+    assert (first.nodes, first.grace_s) == ((0, 1), expected)
+    assert timer == p.SetTimer("grace", expected)
+
+
+def stopped(job):
+    for rank in range(4):
+        job.handle(exit_(rank, signal=15))
+    return emptied(job, 0, 1)
+
+
+def test_a_cancel_during_a_preemption_is_what_the_job_ends_with():
+    job = running()
+    job.handle(p.Preempted("Slurm", None, 5.0))
+    assert job.handle(p.Canceled("ann", at_once=False)) == []
+    end = stopped(job)
+    assert (end.status, end.exit_code, end.reason, end.kind) == (
+        "Canceled",
+        130,
+        "canceled by ann",
+        "failure",
+    )
+
+
+def test_a_cancel_at_once_during_a_preemption_does_not_wait():
+    job = running()
+    job.handle(p.Preempted("Slurm", None, 5.0))
+    assert said(job.handle(p.Canceled("ann", at_once=True)))[0] == repr(p.Kill((0, 1)))
+
+
+def test_a_preemption_during_a_cancel_changes_nothing():
+    job = running()
+    job.handle(p.Canceled("ann", at_once=False))
+    assert job.handle(p.Preempted("Slurm", None, 5.0)) == []
+    end = stopped(job)
+    assert (end.status, end.reason) == ("Canceled", "canceled by ann")
+
+
+def test_a_preemption_after_a_failure_is_a_failure():
+    job = running()
+    job.handle(exit_(0, code=3, time=1.0))
+    assert job.handle(p.Preempted("Slurm", None, 5.0)) == []
+    for rank in (1, 2, 3):
+        job.handle(exit_(rank, signal=15, time=2.0))
+    end = emptied(job, 0, 1)
+    assert (end.kind, end.exit_code, end.rank) == ("failure", 3, 0)
+
+
+def test_one_node_after_the_other_is_the_whole_job():
+    job = running()
+    job.handle(p.Preempted("Slurm", 0, 5.0))
+    assert job.handle(p.Preempted("Slurm", 1, 5.0)) == []
+    end = stopped(job)
+    assert (end.kind, end.node, end.reason) == ("preemption", None, "preempted by Slurm")
+
+
+def test_a_cancel_before_the_ranks_run_leaves_nothing_to_wait_for():
+    job = policy()
+    job.handle(p.Joined(0))
+    (empty, _) = job.handle(p.Canceled("scancel", at_once=False, grace_s=2.0))
+    assert empty == p.Empty((0, 1), 0.0)
+    end = emptied(job, 0, 1)
+    assert (end.status, end.reason) == ("Canceled", "canceled by scancel")

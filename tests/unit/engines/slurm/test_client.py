@@ -32,7 +32,9 @@ def test_the_number_of_a_new_job_is_found_among_what_a_site_says(slurm, out, num
     assert Slurm().sbatch("#!/bin/bash\n", ()) == number
 
 
-@pytest.mark.parametrize("out", ["", "\n", "Submitted batch job 123\n", "garbage", "12a", b"\xff\xfe\x00", "x" * 200])
+@pytest.mark.parametrize(
+    "out", ["", "\n", "Submitted batch job 123\n", "garbage", "12a", b"\xff\xfe\x00", "x" * 200]
+)
 def test_an_answer_without_a_number_is_no_answer(slurm, out):
     """The job may be there or not: whoever asked looks."""
     slurm.says("sbatch", out)
@@ -41,7 +43,14 @@ def test_an_answer_without_a_number_is_no_answer(slurm, out):
 
 
 def test_sbatch_gets_the_script_and_an_environment_that_says_nothing_for_it(slurm, monkeypatch):
-    for name in ("SBATCH_EXPORT", "SBATCH_ACCOUNT", "SLURM_JOB_ID", "SLURM_EXPORT_ENV", "SLURM_CLUSTERS", "OTHER"):
+    for name in (
+        "SBATCH_EXPORT",
+        "SBATCH_ACCOUNT",
+        "SLURM_JOB_ID",
+        "SLURM_EXPORT_ENV",
+        "SLURM_CLUSTERS",
+        "OTHER",
+    ):
         monkeypatch.setenv(name, "x")
     seen = slurm.bin.parent / "environment"
     slurm.says("sbatch", "1\n", first=f"/usr/bin/env > {seen}")
@@ -79,7 +88,7 @@ def test_nobodys_own_choice_of_columns_or_jobs_is_taken(slurm, monkeypatch):
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n",
         "sbatch: error: slurm_receive_msg: Zero Bytes were transmitted or received\n",
         "sbatch: error: If munged is up, restart with --num-threads=10\n"
-        "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"\n",
+        "sbatch: error: Munge encode failed: Failed to access /run/munge/munge.socket.2\n",
         "sbatch: error: Batch job submission failed: Protocol authentication error\n",
         "slurm_load_jobs error: Slurm backup controller in standby mode\n",
         "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n",
@@ -164,7 +173,9 @@ def test_this_users_jobs(slurm):
         "7|RUNNING|None|2026-01-01T00:00:00|main|/e/ü\u2028x\n",
     )
     assert Slurm().mine() == {
-        "8": InQueue("8", "PENDING", "ReqNodeNotAvail, UnavailableNodes:e[1-2]", "2026-01-02T03:04:05", "main", "/a|b/c d "),
+        "8": InQueue(
+            "8", "PENDING", "ReqNodeNotAvail, UnavailableNodes:e[1-2]", "2026-01-02T03:04:05", "main", "/a|b/c d "
+        ),
         "9_[1-5]": InQueue("9_[1-5]", "PENDING", "Priority", "", "main,spot", "/x"),
         "7": InQueue("7", "RUNNING", "None", "2026-01-01T00:00:00", "main", "/e/ü\u2028x"),
     }  # fmt: skip
@@ -172,7 +183,9 @@ def test_this_users_jobs(slurm):
     assert f"--user={os.getuid()}" in call.split()
 
 
-@pytest.mark.parametrize("out", ["garbage\n", "7|RUNNING|None|N/A\n", "7|running|None|N/A|main|/a\n", b"\xff|\xfe|\n"])
+@pytest.mark.parametrize(
+    "out", ["garbage\n", "7|RUNNING|None|N/A\n", "7|running|None|N/A|main|/a\n", b"\xff|\xfe|\n"]
+)
 def test_a_queue_that_cannot_be_read_is_no_answer_for_that_would_end_jobs(slurm, out):
     slurm.says("squeue", "1|RUNNING|None|N/A|main|/a\n" + out if isinstance(out, str) else out)
     with pytest.raises(SilentError, match="which is no line of a queue"):
@@ -185,7 +198,9 @@ def test_bytes_that_are_no_utf_8_do_not_hide_the_rest(slurm):
 
 
 def test_a_queue_of_many_jobs(slurm):
-    slurm.says("squeue", "".join(f"{number}|PENDING|Priority|N/A|main|/a/{number}\n" for number in range(50_000)))
+    slurm.says(
+        "squeue", "".join(f"{number}|PENDING|Priority|N/A|main|/a/{number}\n" for number in range(50_000))
+    )
     assert len(Slurm().mine()) == 50_000
 
 
@@ -264,7 +279,9 @@ def test_a_partition_of_a_controller_that_is_down_is_not_missing(slurm):
 
 
 def test_the_configuration(slurm):
-    slurm.says("scontrol", "Configuration data as of 2026\nKillWait                = 30 sec\nProctrackType = a=b\n\nx\n")
+    slurm.says(
+        "scontrol", "Configuration data as of 2026\nKillWait       = 30 sec\nProctrackType = a=b\n\nx\n"
+    )
     config = Slurm().config()
     assert (config["KillWait"], config["ProctrackType"]) == ("30 sec", "a=b")
 

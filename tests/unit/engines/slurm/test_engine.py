@@ -71,12 +71,24 @@ def folder(tmp_path, slurm, clock):
 
 
 def in_queue(slurm, folder, state, reason="None", start="N/A", number="7"):
-    slurm.says("squeue", f"5|RUNNING|None|N/A|main|/elsewhere\n{number}|{state}|{reason}|{start}|main|{folder.path}\n")
+    slurm.says(
+        "squeue",
+        f"5|RUNNING|None|N/A|main|/elsewhere\n{number}|{state}|{reason}|{start}|main|{folder.path}\n",
+    )
 
 
 def remembered(slurm, state, *, exit_code="0:0", ended=ENDED, batch_host="e1", **more):
-    fields = {"JobId": "7", "JobState": state, "ExitCode": exit_code, "EndTime": ended, "BatchHost": batch_host, **more}
-    slurm.says("scontrol", " ".join(f"{name}={value}" for name, value in fields.items() if value is not None) + "\n")
+    fields = {
+        "JobId": "7",
+        "JobState": state,
+        "ExitCode": exit_code,
+        "EndTime": ended,
+        "BatchHost": batch_host,
+        **more,
+    }
+    slurm.says(
+        "scontrol", " ".join(f"{name}={value}" for name, value in fields.items() if value is not None) + "\n"
+    )
 
 
 def look(folder):
@@ -106,7 +118,9 @@ def test_one_that_is_in_the_queue(slurm, folder, state, reason, start, expected)
 
 def test_one_that_came_to_the_queue_since_that_was_asked_for(slurm, folder):
     remembered(slurm, "PENDING", Reason="Nodes_required_for_job_are_DOWN,_DRAINED", StartTime="Unknown")
-    assert look(folder) == Look("waits", "nodes that it needs are down, drained or reserved (ReqNodeNotAvail)")
+    assert look(folder) == Look(
+        "waits", "nodes that it needs are down, drained or reserved (ReqNodeNotAvail)"
+    )
     remembered(slurm, "RUNNING")
     assert look(folder) == Look("runs", "")
 
@@ -114,11 +128,13 @@ def test_one_that_came_to_the_queue_since_that_was_asked_for(slurm, folder):
 @pytest.mark.parametrize(
     ("state", "exit_code", "ended_as", "code", "reason"),
     [
-        ("FAILED", "1:0", status.FAILED, 1, "its batch script failed before its supervisor could say why (FAILED in Slurm)"),
+        ("FAILED", "1:0", status.FAILED, 1,
+         "its batch script failed before its supervisor could say why (FAILED in Slurm)"),
         ("FAILED", "0:9", status.FAILED, 1, "its supervisor was killed by SIGKILL (FAILED in Slurm)"),
         ("FAILED", "0:53", status.FAILED, 1,
          "Slurm could not start its batch script; is the run folder there on the node? (FAILED in Slurm)"),
-        ("COMPLETED", "0:0", status.FAILED, 1, "its batch script ended without a word of its supervisor (COMPLETED in Slurm)"),
+        ("COMPLETED", "0:0", status.FAILED, 1,
+         "its batch script ended without a word of its supervisor (COMPLETED in Slurm)"),
         ("CANCELLED", "0:15", status.CANCELED, 130, "it was canceled in Slurm (CANCELLED in Slurm)"),
         ("TIMEOUT", "0:0", status.FAILED, 1, "Slurm's time limit was reached (TIMEOUT in Slurm)"),
         ("NODE_FAIL", "0:0", status.FAILED, 1, "a node of it failed (NODE_FAIL in Slurm)"),
@@ -154,7 +170,9 @@ def test_who_canceled_it_is_told_where_the_accounting_knows(slurm, folder):
 @pytest.mark.parametrize(("network", "ended_s", "settled"), [
     (False, 0.5, False), (False, 1.5, True), (True, 20.0, False), (True, 31.0, True), (False, -3.0, False),
 ])  # fmt: skip
-def test_its_supervisors_last_word_is_waited_for(slurm, folder, clock, monkeypatch, network, ended_s, settled):
+def test_its_supervisors_last_word_is_waited_for(
+    slurm, folder, clock, monkeypatch, network, ended_s, settled
+):
     monkeypatch.setattr(engine, "is_network", lambda path: network)
     remembered(slurm, "FAILED")
     clock.now = NOW - 5 + ended_s
@@ -278,7 +296,11 @@ def test_a_withdrawal_that_slurm_refuses_is_no_error_and_a_silence_is(slurm, fol
 
 def test_what_is_shown_of_a_job(slurm, folder):
     in_queue(slurm, folder, "RUNNING")
-    assert SlurmEngine().describe_job(folder) == {"slurm_job_id": "7", "state": "RUNNING", "partition": "main"}
+    assert SlurmEngine().describe_job(folder) == {
+        "slurm_job_id": "7",
+        "state": "RUNNING",
+        "partition": "main",
+    }
     slurm.silent("squeue")
     assert SlurmEngine().describe_job(folder)["error"].startswith("squeue: Unable to contact")
     os.unlink(folder.engine)
@@ -365,7 +387,14 @@ def test_a_batch_step_that_has_no_right_to_the_folder_is_told_whose_it_is(folder
 
 
 def test_a_number_that_is_none_is_not_one(folder):
-    for text in ("", "garbage", "[]", '{"slurm_job_id": "x"}', '{"slurm_job_id": "-7"}', '{"slurm_job_id": null}'):
+    for text in (
+        "",
+        "garbage",
+        "[]",
+        '{"slurm_job_id": "x"}',
+        '{"slurm_job_id": "-7"}',
+        '{"slurm_job_id": null}',
+    ):
         folder.write(folder.engine, text)
         assert number_of(folder) == "", text
 
@@ -431,7 +460,9 @@ def test_a_controller_that_is_away_for_a_while_is_waited_for(slurm, site, clock,
 def test_one_that_had_arrived_after_all_is_not_submitted_twice(slurm, site, clock):
     slurm.silent("sbatch")
     path = site / "jobs" / "calm_drum"
-    clock.hooks = [lambda: slurm.says("squeue", f"40|RUNNING|None|N/A|main|/x\n42|PENDING|None|N/A|main|{path}\n")]
+    clock.hooks = [
+        lambda: slurm.says("squeue", f"40|RUNNING|None|N/A|main|/x\n42|PENDING|None|N/A|main|{path}\n")
+    ]
     folder = submitted()
     assert number_of(folder) == "42"
     assert len(slurm.calls("sbatch")) == 1
@@ -470,7 +501,10 @@ def test_a_job_that_waits_can_be_canceled_and_is_then_over(slurm, site, clock):
     slurm.says("scancel")
     slurm.says("squeue", f"41|PENDING|Priority|N/A|main|{folder.path}\n")
     outcome = jobs.outcome_of(folder)
-    assert (outcome.status, outcome.reason) == (status.QUEUED, "others before it have a higher priority (Priority)")
+    assert (outcome.status, outcome.reason) == (
+        status.QUEUED,
+        "others before it have a higher priority (Priority)",
+    )
     assert cancel.cancel("calm_drum", by="ann")
     assert slurm.calls("scancel") == ["--state=PENDING 41"]
     slurm.says("squeue")

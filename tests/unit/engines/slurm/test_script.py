@@ -139,6 +139,8 @@ def test_the_log_is_where_the_output_goes():
 
 
 def test_it_is_pure(tmp_path):
-    folder = SimpleNamespace(root=str(tmp_path), path=f"{tmp_path}/j", system_logs=f"{tmp_path}/j/system_logs")
+    folder = SimpleNamespace(
+        root=str(tmp_path), path=f"{tmp_path}/j", system_logs=f"{tmp_path}/j/system_logs"
+    )
     assert script.render(job(), folder) == script.render(job(), folder)
     assert list(tmp_path.iterdir()) == []

@@ -94,7 +94,8 @@ def test_every_common_reason_has_plain_words_and_slurms_in_brackets():
     [
         ("ReqNodeNotAvail, UnavailableNodes:e[1-3],f2",
          "nodes that it needs are down, drained or reserved: e[1-3],f2 (ReqNodeNotAvail)"),
-        ("(ReqNodeNotAvail, UnavailableNodes: e1)", "nodes that it needs are down, drained or reserved: e1 (ReqNodeNotAvail)"),
+        ("(ReqNodeNotAvail, UnavailableNodes: e1)",
+         "nodes that it needs are down, drained or reserved: e1 (ReqNodeNotAvail)"),
         ("ReqNodeNotAvail, May be reserved for other job",
          "nodes that it needs are down, drained or reserved (ReqNodeNotAvail)"),
         ("ReqNodeNotAvail(Unavailable:e1)", "nodes that it needs are down, drained or reserved (ReqNodeNotAvail)"),

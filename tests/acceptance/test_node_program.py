@@ -353,7 +353,7 @@ def test_ranks_that_an_engine_has_told_are_not_told_again(node_pyz, tmp_path):
         notice = step.supervisor.expect("preempted")["by"]
         assert "(slurmstepd) to its agent" in notice
         wait_until(lambda: told(tmp_path), what="the rank was told")
-        channel.send(step.peer, "terminate", grace_s=30.0)
+        channel.send(step.peer, "terminate", grace_s=30.0, all_told=True)
         step.settle()
         os.kill(rank, signal.SIGUSR1)
         exited = step.supervisor.expect("exited")
@@ -371,7 +371,7 @@ def test_a_rank_that_was_told_alone_is_told_by_its_agent(node_pyz, tmp_path):
         assert "(bash) to its agent" in step.supervisor.expect("preempted")["by"]
         step.settle()
         assert told(tmp_path) == 0
-        channel.send(step.peer, "terminate", grace_s=30.0)
+        channel.send(step.peer, "terminate", grace_s=30.0, all_told=True)
         wait_until(lambda: told(tmp_path), what="the rank was told")
         os.kill(rank, signal.SIGUSR1)
         step.supervisor.expect("exited")

@@ -65,7 +65,7 @@ def _create_arguments(parser: Parser) -> None:
 def _create(arguments: Namespace) -> int:
     from drumline.cli.supervise import Standby
     from drumline.control import jobs
-    from drumline.control.submit import submit
+    from drumline.control.submit import is_local, submit
 
     job = load(arguments.file, arguments.set)
     job.name = arguments.name or job.name
@@ -75,7 +75,9 @@ def _create(arguments: Namespace) -> int:
         from drumline.spec.names import default_experiment_name
 
         job.experiment_name = default_experiment_name(os.getcwd())
-    submitted = submit(job, start=Standby(), check=not arguments.skip_validation)
+    # Elsewhere the job's supervisor is not this machine's.
+    start = Standby() if is_local(job) else None
+    submitted = submit(job, start=start, check=not arguments.skip_validation)
     _warn(submitted.warnings)
     if arguments.save_as:
         job.dump(arguments.save_as, overwrite=True)

@@ -76,6 +76,11 @@ def render(planned: Plan) -> str:
     return engine(planned.engine).render(planned, folder)
 
 
+def is_local(job: Command) -> bool:
+    """Whether it certainly runs on this machine."""
+    return job.compute in LOCAL_COMPUTES or not os.path.isdir(os.path.join(home(), "computes"))
+
+
 def compute_of(job: Command) -> dict[str, Any]:
     """The settings of the compute that the job names; empty: this machine. Raises PlanError."""
     if job.compute in LOCAL_COMPUTES:
@@ -147,6 +152,10 @@ def submit(
         raise
     except EngineError as error:
         folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
+        raise
+    except KeyboardInterrupt:
+        # If it has arrived all the same, it ends at once.
+        folder.append(e.JobEnded(time.time(), status.CANCELED, 130, "interrupted while it was submitted"))
         raise
     return Submitted(folder.name, folder, planned, warnings)
 

@@ -107,6 +107,9 @@ class Nodes(Protocol):
         What it means that the agent of a node (None: this process) was sent a signal; ``by``: all that it knows itself.
         """
 
+    def has_told_ranks(self) -> bool:
+        """After ``taken``: whether whoever asked has sent the ranks their SIGTERM already."""
+
     def gone(self, node: int) -> str:
         """Why an agent that others run closed its connection: ``was lost: Slurm says that e2 is down``."""
 

@@ -1,6 +1,7 @@
 """
 ``python node.pyz --supervisor HOST:PORT --node INDEX --address IP``, started once on each node by an engine; or
-``join RUN_FOLDER TOKEN NODE_VARIABLE``, which finds all that in the run folder (``node/join.py``).
+``join RUN_FOLDER TOKEN NODE_VARIABLE``, which finds all that in the run folder (``node/join.py``); or ``sweep FOLDER``,
+after agents that were killed.
 
 The job's secret comes on standard input, one line: arguments and environments can be read by others.
 """
@@ -18,6 +19,11 @@ def main() -> int:
         from drumline.node import join
 
         return join.main(sys.argv[2:])
+    if sys.argv[1:2] == ["sweep"]:
+        from drumline.node import join
+
+        join.sweep(sys.argv[2])
+        return 0
     parser = argparse.ArgumentParser(prog="drumline-node")
     parser.add_argument("--supervisor", required=True)
     parser.add_argument("--node", type=int, required=True)

@@ -11,7 +11,7 @@ clock                           clock     at
 look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
-terminate  grace_s              (exited, as it happens)
+terminate  grace_s, all_told    (exited, as it happens)
 kill                            (exited, as it happens)
 empty    grace_s                emptied   survivors
 leave                           (ends)
@@ -93,7 +93,7 @@ class Agent:
         self._hello = dict(hello or {})
         self._ended_by = ended_by
         self._all_are_told = False
-        """Whether the ranks have had their SIGTERM, from whoever sent it to this process."""
+        """Whether the ranks may have had their SIGTERM, from whoever sent it to this process."""
 
         self._lines = channel.Lines()
         # Unlike poll, it tells in which order things happened, however late we look.
@@ -292,7 +292,6 @@ class Agent:
         started = [self._start_rank(task, {**surroundings, **task["env"]}) for task in tasks.values()]
         for process in started:
             self._note_error(process)
-        self._tell_exits()
 
     def _surroundings(self) -> dict[str, str]:
         """What is there for every process of the job on this node."""
@@ -510,7 +509,9 @@ class Agent:
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         self._shells = {pid for pid in self._ranks if descendants.is_shell(pid)}
         self._told = (
-            set(descendants.of(os.getpid())) if self._all_are_told else descendants.ask_to_end(spared)
+            set(descendants.of(os.getpid()))
+            if self._all_are_told and message.get("all_told")
+            else descendants.ask_to_end(spared)
         )
         self._told_until = time.monotonic() + message["grace_s"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from drumline.contract.folder import RunFolder
 from drumline.node import agent, cgroups, interfaces, kernel
-from drumline.node.scratch import make
+from drumline.node.scratch import end_abandoned, hold, is_named_so, make
 
 _REACH_S = 5.0
 _OTHERS_S = 0.3
@@ -43,8 +43,9 @@ def join(run_folder: str, node: int, token: str) -> None:
         raise OSError(
             f"the supervisor cannot be reached from here; it is at {addresses}, port {known['port']}"
         )
-    parent = os.path.expandvars(known["scratch"]) or _temporary()
-    scratch = make(parent, f"drumline-{token}-n{node}", memory=known["memory"])
+    sweep(known["scratch"])
+    scratch = make(_parent(known["scratch"]), f"drumline-{token}-n{node}", memory=known["memory"])
+    lease = hold(scratch)
     kernel.set_name(f"drumline-node-{node}")
     hello = {
         "host": os.environ.get(known["host_variable"]) or os.uname().nodename,
@@ -64,6 +65,7 @@ def join(run_folder: str, node: int, token: str) -> None:
         hello=hello,
         ended_by=known["ended_by"],
     )
+    os.close(lease)
 
 
 def reach(addresses: list[str], port: int) -> dict[str, str]:
@@ -109,12 +111,21 @@ def _wait_for_file(folder: RunFolder, token: str) -> dict[str, Any]:
         time.sleep(0.1)
 
 
-def _temporary() -> str:
-    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - a folder with a random name is made in it, exclusively
+def sweep(parent: str) -> None:
+    """Remove what agents before this one left in that folder, which were killed and have had nobody to do it."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(_parent(parent)):
+            if is_named_so(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                end_abandoned(entry.path)
+
+
+def _parent(text: str) -> str:
+    # A folder with a random name is made in it, exclusively.
+    return os.path.expandvars(text) or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
 
 
 def main(arguments: list[str]) -> int:
-    """``join RUN_FOLDER TOKEN NODE_VARIABLE``: which node this is, is in that variable."""
+    """``RUN_FOLDER TOKEN NODE_VARIABLE``: which node this is, is in that variable."""
     run_folder, token, variable = arguments
     node = int(os.environ.get(variable, "0"))
     try:

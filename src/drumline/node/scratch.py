@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+
+_HELD = "agent"
+"""In a folder: locked by whose it is."""
 
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was made exclusively
 
@@ -25,6 +29,30 @@ def make(parent: str, name: str, *, memory: bool = False) -> str:
     if memory and memory_of(path):
         os.mkdir(memory_of(path), 0o700)
     return path
+
+
+def hold(path: str) -> int:
+    """A descriptor, as long as which is open the folder is somebody's. Raises OSError."""
+    descriptor = os.open(os.path.join(path, _HELD), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def end_abandoned(path: str) -> None:
+    """Remove a folder that was somebody's and is nobody's any more. Never raises."""
+    try:
+        descriptor = os.open(os.path.join(path, _HELD), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # Of one who does not hold what is his, or not yet.
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    else:
+        remove(path)
+        remove(memory_of(path))
+    finally:
+        os.close(descriptor)
 
 
 def is_named_so(path: str) -> bool:

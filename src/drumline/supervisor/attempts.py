@@ -55,7 +55,7 @@ class Attempts:
             self.number = one.attempt + 1
             if one.kind in PREEMPTIONS:
                 continue
-            self._failures += one.kind != "node" or bool(self._max_restarts)
+            self._failures += 1
             self._before = _place_of(one.verdict)
 
     def with_other_nodes(self, end: Finish) -> Decision:

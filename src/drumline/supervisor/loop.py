@@ -478,7 +478,8 @@ class Loop:
     def _do_terminate(self, instruction: p.Terminate) -> None:
         self._looks.end()
         for node in instruction.nodes:
-            self._agents.send(node, "terminate", grace_s=instruction.grace_s)
+            told = self._nodes.has_told_ranks()
+            self._agents.send(node, "terminate", grace_s=instruction.grace_s, all_told=told)
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
     def _do_kill(self, instruction: p.Kill) -> None:

@@ -141,7 +141,7 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     if past.was_cut_off:
         reason = f"its nodes were taken away by {plan.engine.capitalize()} before it could say more"
         cut_off = p.Finish(status.FAILED, p.PREEMPTED_CODE, reason, kind="preemption")
-        _note_attempt(folder, plan, len(past.attempts), cut_off)
+        _note_attempt(folder, plan, len(past.attempts), cut_off, at=past.last_sign(plan))
         past = Past(folder)
     folder.append(e.JobStarting(wall_time()))
     _quietly(lambda: mlflow_files.begin(plan, user()))
@@ -175,9 +175,11 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
         if left_s is not None and loop.ranks_started is not None:
             left_s = max(0.0, left_s - (time.monotonic() - loop.ranks_started))
         progressed = counts and left_in(places) != before
+        again = end
         decision = attempts.after(end, progressed=progressed)
         if not decision.again and end.kind == "node" and nodes.replaces_lost:
             decision = attempts.with_other_nodes(end)
+            again = end._replace(kind="node preemption")
         if not decision.again:
             return decision.end
         request = _cancel_request(folder)
@@ -189,7 +191,7 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
         if where not in ("here", "wait", "leave"):
             return end._replace(reason=f"{end.reason}; {where}")
         try:
-            canceled = _prepare_next(nodes, folder, plan, number, end, wake, where)
+            canceled = _prepare_next(nodes, folder, plan, number, again, wake, where)
         except OSError as error:
             # Such as a full disk. Nothing of the next attempt has begun.
             why = f"it could not be started again: {error.strerror or error}"
@@ -219,11 +221,20 @@ def _prepare_next(
     return None
 
 
-def _note_attempt(folder: RunFolder, plan: Plan, number: int, end: p.Finish) -> None:
-    """Raises OSError."""
+def _note_attempt(
+    folder: RunFolder, plan: Plan, number: int, end: p.Finish, *, at: float | None = None
+) -> None:
+    """``at``: when it ended, in seconds since 1970; None: now. Raises OSError."""
     folder.append(
         e.AttemptEnded(
-            wall_time(), number, end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind
+            wall_time() if at is None else at,
+            number,
+            end.exit_code,
+            end.reason,
+            end.rank,
+            end.node,
+            end.verdict,
+            end.kind,
         )
     )
     _put_logs_aside(folder, plan, number)
@@ -241,9 +252,11 @@ class Past:
         self.ran_s = 0.0
         """How long ranks have run in all attempts."""
 
-        began = last = None
+        self._folder = folder
+        self._last = 0.0
+        began = None
         for event in folder.read_events():
-            last = event.time
+            self._last = event.time
             if isinstance(event, e.JobPreparing):
                 self.has_prepared = True
             elif isinstance(event, e.JobStarting):
@@ -254,8 +267,14 @@ class Past:
                 self.attempts.append(event)
                 self.ran_s += max(0.0, event.time - began) if began else 0.0
                 self.was_cut_off, began = False, None
-        if began and last:
-            self.ran_s += max(0.0, last - began)
+
+    def last_sign(self, plan: Plan) -> float:
+        """When something was last heard of the job, by its events or its ranks' logs, in seconds since 1970."""
+        times = [self._last]
+        for task in plan.ranks:
+            with contextlib.suppress(OSError):
+                times.append(os.stat(os.path.join(self._folder.path, task.log)).st_mtime)
+        return max(times)
 
 
 def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:

@@ -427,7 +427,10 @@ class Policy:
         else:
             return []
         self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)
-        return self._stop(reason) if is_first else []
+        if is_first:
+            return self._stop(reason)
+        # There may be less time than at first.
+        return [SetTimer("grace", self._grace_s)] if self._phase == "stopping" else []
 
     def _shorten(self, grace_s: float | None) -> None:
         """Whoever takes the nodes away may leave less time than the job wishes for."""

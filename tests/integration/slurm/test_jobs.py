@@ -36,7 +36,7 @@ SPOT = {"queue_settings": {"job_tier": "spot"}}
 
 @pytest.mark.parametrize(
     ("example", "needs", "epochs"),
-    [("digits-ddp", "torch", 8), ("mpi4py", "mpi4py", 10), ("lightning", "lightning", 2)],
+    [("digits-ddp", "torch", 4), ("mpi4py", "mpi4py", 10), ("lightning", "lightning", 1)],
 )
 def test_examples(slurm, cli, example, needs, epochs):
     pytest.importorskip(needs, reason=f"the example needs {needs}, which scripts/test installs")
@@ -140,9 +140,7 @@ def test_without_anything_new_it_is_not_started_again_at_the_time_limit(slurm):
 
 
 def test_a_killed_slurmd_takes_nothing_with_it(slurm):
-    slurm.begin(
-        "import pathlib, time\nprint('ready', flush=True)\nwhile not pathlib.Path('outputs/go').exists(): time.sleep(0.05)\n"
-    )
+    slurm.begin(GOES_ON)
     slurm.cluster.stop("e2", kill=True)
     (slurm.home / "jobs" / "job" / "outputs" / "go").touch()
     assert slurm.wait_for_end()["status"] == "Completed"

@@ -158,6 +158,6 @@ def test_a_loss_of_nodes_for_which_there_are_others_is_no_failure_of_a_job_witho
     assert attempts.with_other_nodes(lost).again
     assert attempts.number == 1
     other = Attempts(0)
-    other.go_on_after([ended(0, "node")])
+    other.go_on_after([ended(0, "node preemption")])
     assert other.number == 1
     assert other.after(failed(), progressed=True).end == attempts.after(failed(), progressed=True).end

@@ -397,7 +397,7 @@ def test_a_preemption_after_a_failure_is_a_failure():
 def test_one_node_after_the_other_is_the_whole_job():
     job = running()
     job.handle(p.Preempted("Slurm", 0, 5.0))
-    assert job.handle(p.Preempted("Slurm", 1, 5.0)) == []
+    assert job.handle(p.Preempted("Slurm", 1, 4.0)) == [p.SetTimer("grace", 4.0)]
     end = stopped(job)
     assert (end.kind, end.node, end.reason) == ("preemption", None, "preempted by Slurm")
 

@@ -173,6 +173,9 @@ class LocalNodes:
     def taken(self, node: int | None, by: str) -> Taken:
         return Taken("cancel", by) if node is None else Taken("node preemption", by)
 
+    def has_told_ranks(self) -> bool:
+        return False
+
     def gone(self, node: int) -> str:
         return "closed its connection"
 

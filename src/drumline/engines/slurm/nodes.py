@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -52,7 +53,11 @@ class SlurmNodes:
         self._srun: subprocess.Popen[bytes] | None = None
         self._pidfds: dict[int, int] = {}
         self._hellos: dict[int, dict[str, Any]] = {}
-        self._config: dict[str, str] = {}
+        self._config: dict[str, str] | None = None
+        self._parent = str(plan.compute.get("scratch") or "")
+        self._left_behind: set[str] = set()
+        """Hosts whose agents were lost."""
+
         self._taken: Taken | None = None
         self._at_limit = False
 
@@ -62,26 +67,24 @@ class SlurmNodes:
 
     def start_agents(self, port: int, secret: str) -> None:
         self._end_srun()
-        self._config = self._config or self._ask_config()
         self._hellos.clear()
+        self._left_behind.clear()
         self._taken, self._at_limit = None, False
         token = os.urandom(4).hex()
-        parent = str(self._plan.compute.get("scratch") or "")
         known = {
             "addresses": self._addresses(),
             "port": port,
             "secret": secret,
             "token": token,
-            "scratch": parent,
+            "scratch": self._parent,
             "memory": self._plan.launcher is not None,
             "host_variable": "SLURMD_NODENAME",
-            # With pgid, ranks are in sessions of their own, which Slurm does not see.
-            "ended_by": "" if self._config.get("ProctrackType", "").endswith("pgid") else _STEPD,
+            "ended_by": _STEPD,
         }
         import json
 
         self._folder.write(self._folder.agents, json.dumps(known))
-        argv = self._command(token, parent)
+        argv = self._command(token)
         log = os.open(
             os.path.join(self._folder.system_logs, "srun.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
@@ -97,12 +100,12 @@ class SlurmNodes:
         self._pidfds = {task.node: os.dup(pidfd) for task in self._plan.nodes}
         os.close(pidfd)
 
-    def _command(self, token: str, parent: str) -> list[str]:
+    def _command(self, token: str) -> list[str]:
         count = str(len(self._plan.nodes))
         logs = self._folder.system_logs.replace("%", "%%")
         program = [script.interpreter_of(self._plan), "-P", "-m", "drumline.node", "join"]
         return [
-            "srun",
+            _srun(),
             f"--nodes={count}",
             f"--ntasks={count}",
             "--ntasks-per-node=1",
@@ -121,21 +124,11 @@ class SlurmNodes:
             # To a file by the node's own daemon: no pipe that could be full.
             f"--output={logs}/node-%t.log",
             "--open-mode=append",
-            f"--task-epilog={self._write_tidy(token, parent)}",
             *program,
             self._folder.path,
             token,
             "SLURM_PROCID",
         ]
-
-    def _write_tidy(self, token: str, parent: str) -> str:
-        """What Slurm runs on each node when its agent has ended, however that was: nothing of it is left there."""
-        where = f'"{parent}"' if parent else '"${TMPDIR:-/tmp}"'
-        name = f"drumline-{token}-n$SLURM_PROCID"
-        path = os.path.join(self._folder.system_logs, "tidy")
-        self._folder.write(path, f'#!/bin/sh\nrm -rf {where}/"{name}" /dev/shm/"{name}"\n')
-        os.chmod(path, 0o700)
-        return path
 
     def _addresses(self) -> list[str]:
         wanted = str(self._plan.compute.get("interface") or "")
@@ -145,10 +138,12 @@ class SlurmNodes:
         known = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
         return list(dict.fromkeys(filter(None, [*addresses, known, "127.0.0.1"])))
 
-    def _ask_config(self) -> dict[str, str]:
-        with contextlib.suppress(EngineError):
-            return self._slurm.config()
-        return {}
+    def _setting(self, name: str) -> str:
+        """Of Slurm; empty where it does not say."""
+        if self._config is None:
+            with contextlib.suppress(EngineError):
+                self._config = self._slurm.config()
+        return (self._config or {}).get(name, "")
 
     def address(self, node: int) -> str:
         return str(self._hellos[node]["address"])
@@ -170,9 +165,15 @@ class SlurmNodes:
                 self._srun.wait(1.0)
         return self.gone(node)
 
+    def has_told_ranks(self) -> bool:
+        """By all but pgid: ranks are in sessions of their own."""
+        return self._taken is not None and not self._setting("ProctrackType").endswith("pgid")
+
     def gone(self, node: int) -> str:
         host = str(self._hellos.get(node, {}).get("host") or "")
         state = self._state_of(host or self._host_of(node))
+        if host and not state:
+            self._left_behind.add(host)
         if state:
             return f"was lost: Slurm says that its node is {state}"
         if host:
@@ -238,7 +239,7 @@ class SlurmNodes:
 
     def _meaning(self, node: int | None, by: str) -> Taken:
         job = self._job_when_settled(node is None or _STEPD in by)
-        kill_wait_s = _number(self._config.get("KillWait"), _KILL_WAIT_S)
+        kill_wait_s = _number(self._setting("KillWait"), _KILL_WAIT_S)
         grace_s = min(self._plan.grace_s, max(1.0, kill_wait_s - _MARGIN_S))
         state = job.get("JobState", "")
         down = self._down_nodes()
@@ -255,6 +256,9 @@ class SlurmNodes:
             return Taken("node preemption", by)
         if down:
             return Taken("preemption", f"Slurm{since}", grace_s, lost)
+        if state == "TIMEOUT" or job.get("Reason") == "TimeLimit":
+            self._at_limit = True
+            return Taken("preemption", "Slurm, whose time limit has come", grace_s)
         if state in ("COMPLETING", "CANCELLED"):
             return Taken("cancel", "scancel", grace_s)
         if states.phase(state) == states.ENDED:
@@ -311,16 +315,54 @@ class SlurmNodes:
             return f"Slurm does not start it again, for requeue is off ({how})"
         if self._at_limit and not progressed:
             return "it is not started again, for its ranks left nothing new"
+        return self._requeue()
+
+    def _requeue(self) -> str:
+        """Slurm ends what runs of the job while it answers, the command that asks for it too."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         try:
             self._slurm.requeue(self._number)
         except EngineError as error:
-            return f"Slurm does not start it again: {error.message}"
+            deadline = time.monotonic() + _SETTLED_S
+            while _number(self._job().get("Restarts"), 0) <= self._restarts:
+                if time.monotonic() > deadline:
+                    return f"Slurm does not start it again: {error.message}"
+                time.sleep(0.05)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return "leave"
 
     def release(self) -> None:
         self._end_srun()
+        self._tidy()
         with contextlib.suppress(OSError):
             os.unlink(self._folder.agents)
+
+    def _tidy(self) -> None:
+        """The folders of agents that were killed; of those on a node that is down, its next agent knows."""
+        hosts, self._left_behind = self._left_behind, set()
+        if not hosts:
+            return
+        count, names = str(len(hosts)), ",".join(sorted(hosts))
+        program = [script.interpreter_of(self._plan), "-P", "-m", "drumline.node", "sweep", self._parent]
+        options_ = [
+            f"--nodes={count}",
+            f"--ntasks={count}",
+            f"--nodelist={names}",
+            "--overlap",
+            "--mem=0",
+            "--mpi=none",
+        ]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 - Slurm's own command, no shell
+                [_srun(), *options_, "--input=none", "--output=none", "--error=none", *program],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                timeout=_MARGIN_S,
+                env=_environment(),
+            )
 
     def _end_srun(self) -> None:
         """Its agents have ended, or were lost: a step of Slurm's with a lost node would wait for that."""
@@ -339,6 +381,10 @@ class SlurmNodes:
             except subprocess.TimeoutExpired:
                 srun.kill()
                 srun.wait()
+
+
+def _srun() -> str:
+    return shutil.which("srun") or "srun"
 
 
 def _environment() -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
@@ -78,6 +79,9 @@ _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 _MOST_WARNING_S = 65535.0
 """Source: sbatch(1), --signal."""
+
+
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 def of(plan: Plan, log: str) -> dict[str, str | None]:
@@ -182,17 +186,22 @@ def _own(plan: Plan) -> dict[str, str | None]:
 
 
 def _given(plan: Plan) -> dict[str, Any]:
-    return {_long(key): value for key, value in plan.asked.options.items()}
+    return {_long(key): _plain(value) for key, value in plan.asked.options.items()}
 
 
 def _problems(plan: Plan) -> list[Problem]:
     wrong = []
     for key, value in plan.asked.options.items():
         path = f"resources.properties.slurm.{key}"
-        problem = _refusal(_long(key), value)
+        problem = _refusal(_long(key), _plain(value))
         if problem:
             wrong.append(Problem(f"{path}: {problem}", path=path, hint=_hint(_long(key))))
     return wrong
+
+
+def _plain(value: Any) -> Any:
+    """``--set`` makes texts of all; no option of sbatch has these for a value."""
+    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _long(key: object) -> str:
@@ -246,11 +255,35 @@ def check(plan: Plan) -> list[str]:
             "queue_settings.priority: high is as medium here; Slurm lets a user only wait longer (priorities of the"
             " compute can name a QOS)"
         )
+    limit_s = _seconds(_own(plan).get("time") or _time_limit(plan))
+    if limit_s is not None and limit_s <= warning_s(plan):
+        warnings.append(
+            f"Slurm's time limit is {limit_s:.0f} s; ranks are told to save {warning_s(plan):.0f} s before it (30 s and"
+            " the grace period), for which there is no time: Slurm ends them when it comes"
+        )
     if asked.job_tier == "spot" and not compute.get("spot_partition") and not compute.get("spot_qos"):
         warnings.append(
             "queue_settings.job_tier: spot: the compute names no spot_partition; it may be requeued, no more"
         )
     return warnings
+
+
+def _seconds(time: str | None) -> float | None:
+    """
+    Of a time as sbatch takes it; None for one without an end, or in another form.
+
+    >>> _seconds("2"), _seconds("1:30"), _seconds("1:00:00"), _seconds("1-2")
+    (120.0, 90.0, 3600.0, 93600.0)
+    """
+    found = _TIME.fullmatch(time or "")
+    if not found:
+        return None
+    days, *parts = found.groups()
+    numbers = [float(part) for part in parts if part is not None]
+    if days is None and len(numbers) < 3:
+        numbers = [0.0, *numbers]
+    hours, minutes, seconds = [*numbers, 0.0, 0.0][:3]
+    return float(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
 def _put(options: dict[str, str | None], name: str, value: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, load
 from drumline.control.terminal import clean
+from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
     from drumline.contract.plan import NodeTask, Plan, RankTask
@@ -71,7 +72,7 @@ def _for_people(plan: Plan, script: str) -> str:
     text += "every rank has\n" + _variables(common)
     for node in plan.nodes:
         text += _node(node, plan)
-    if plan.engine != "local" and nodes > 1:
+    if is_elsewhere(plan.engine) and nodes > 1:
         why = {name: reason for name, reason in _WHY.items() if name in common}
         text += "chosen when the nodes are there\n" + "".join(f"  {name}: {why[name]}\n" for name in why)
     if script:

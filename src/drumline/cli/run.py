@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         raise UsageError("what is to run is missing", "drumline run --nodes 2 --procs 2 -- python train.py")
     folder = _current_folder()
     _check_program(program[0])
-    standby = Standby()
+    standby = Standby() if arguments.compute is None else None
     from drumline.control import stream
     from drumline.control.cancel import cancel
     from drumline.control.submit import Run, plan, submit
@@ -46,7 +46,9 @@ def main(argv: list[str]) -> int:
     if arguments.ranks:
         stream.labels_of(arguments.ranks, plan(job, run))
     # A Ctrl-C while the job is being submitted waits until there is something to pass it on to.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    # An engine that has to be asked for minutes may be interrupted.
+    waits = _PASSED_ON if standby is not None else ()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waits)
     try:
         # Not checked as a whole: it was made here, of options that were.
         submitted = submit(job, run, start=standby, check=False)

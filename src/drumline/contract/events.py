@@ -128,7 +128,7 @@ class JobStopping(NamedTuple):
 class AttemptEnded(NamedTuple):
     """
     The ranks failed or were preempted, and are started again; ``attempt`` counts from 0. ``kind`` is as in
-    ``supervisor.policy.Finish``, the rest as in JobEnded.
+    ``supervisor.policy.Finish``, the rest as in JobEnded. ``progressed``: whether it left anything new; None: unknown.
     """
 
     time: float
@@ -139,6 +139,7 @@ class AttemptEnded(NamedTuple):
     node: Optional[int] = None
     verdict: Optional[dict[str, Any]] = None
     kind: str = "failure"
+    progressed: Optional[bool] = None
 
     @property
     def was_preempted(self) -> bool:

@@ -122,7 +122,10 @@ class RunFolder:
         self.write(self.events, e.to_line(event).decode())
 
     def append(self, event: e.Event) -> None:
-        """One write of one whole line, so that several processes may append. Raises OSError, as for a full disk."""
+        """
+        One write of one whole line, so that several processes of a machine may append; on a network file system two
+        machines that do so at once can overwrite each other. Raises OSError, as for a full disk.
+        """
         descriptor = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         line = e.to_line(event)
         try:

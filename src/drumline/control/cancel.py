@@ -11,6 +11,7 @@ from drumline.contract import identity
 from drumline.contract.errors import EngineError
 from drumline.contract.user import user
 from drumline.control import jobs
+from drumline.engines.table import engine, is_elsewhere
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -28,9 +29,7 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
         return False
     folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
     wake(folder)
-    if outcome.engine not in ("", "local"):
-        from drumline.engines.table import engine
-
+    if is_elsewhere(outcome.engine):
         # One that waits has no supervisor that would see the request. Where nobody answers, whoever looks tries again.
         with contextlib.suppress(EngineError):
             engine(outcome.engine).withdraw(folder)

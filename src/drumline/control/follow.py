@@ -6,6 +6,7 @@ Files are read, never pipes: whoever watches cannot slow the ranks, and may come
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import stat
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
 
 LINE_LIMIT = 64 * 1024
 """Bytes of a line that a person is shown; the file has all of them."""
@@ -33,7 +35,7 @@ _PROGRESS_S = 1.0
 _SHORTEST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.1
 
-_LOOK_S = 0.5
+_LOOK_S = 1.0
 """Between two looks at what became of a job whose supervisor is on another machine."""
 
 
@@ -81,12 +83,24 @@ class _Log:
     def finish(self) -> Iterator[Line]:
         """Everything that is left, a last line without its end included."""
         yield from self.read()
+        self._open_again()
+        yield from self.read()
         if self._rest:
             yield self._line(self._rest)
             self._rest = b""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _open_again(self) -> None:
+        """A network file system shows how long a file is by now to whoever opens it, not to whoever has it open."""
+        if self._file is None or not _is_same(self._path, self._file):
+            return
+        with contextlib.suppress(OSError):
+            again = _open_log(self._path)
+            os.lseek(again, os.lseek(self._file, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.close(self._file)
+            self._file = again
 
     def _more(self) -> bytes:
         if self._file is None:
@@ -192,6 +206,8 @@ class Follower:
         ]
         self._supervisor: int | None = None
         self._next_look = 0.0
+        self.outcome: Outcome | None = None
+        """At the last look, of a job whose engine runs its supervisor elsewhere; None for others."""
 
     def lines(self) -> Iterator[Line | None]:
         """
@@ -215,15 +231,17 @@ class Follower:
     def _runs(self) -> bool:
         if self._supervisor is None:
             return self._find_supervisor()
-        ended = _readable(self._supervisor, 0.0)
-        if ended:
-            os.close(self._supervisor)
-            self._supervisor = None
-        return not ended
+        if not _readable(self._supervisor, 0.0):
+            return True
+        os.close(self._supervisor)
+        self._supervisor = None
+        # Another may follow it, on other nodes.
+        return self._find_supervisor()
 
     def _find_supervisor(self) -> bool:
         """False when there is none any more."""
         from drumline.control.jobs import outcome_of
+        from drumline.engines.table import is_elsewhere
 
         who = self._folder.read_json(self._folder.supervisor)
         self._supervisor = identity.open_pidfd(who)
@@ -231,11 +249,13 @@ class Follower:
             return True
         # None yet, or none any more: the outcome tells, and ends a job whose supervisor was killed. Of one on another
         # machine it is all that there is to see.
-        is_elsewhere = who is not None and not identity.is_ours_to_judge(who)
-        if time.monotonic() < self._next_look and is_elsewhere:
+        if time.monotonic() < self._next_look:
             return True
-        self._next_look = time.monotonic() + _LOOK_S
-        return not outcome_of(self._folder).is_final
+        outcome = outcome_of(self._folder)
+        if is_elsewhere(outcome.engine):
+            self.outcome = outcome
+            self._next_look = time.monotonic() + _LOOK_S
+        return not outcome.is_final
 
     def _wait(self, seconds: float) -> None:
         _readable(self._supervisor, seconds)

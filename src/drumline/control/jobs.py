@@ -11,6 +11,7 @@ from drumline.contract import identity, status
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import Outcome, fold
+from drumline.engines.table import engine, is_elsewhere
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def outcome_of(folder: RunFolder) -> Outcome:
     outcome = fold(folder.read_events())
     if outcome.is_final:
         return outcome
-    if outcome.engine not in ("", "local"):
+    if is_elsewhere(outcome.engine):
         return _as_its_engine_says(folder, outcome)
     if _is_supervised(folder, outcome):
         return outcome
@@ -70,8 +71,6 @@ def outcome_of(folder: RunFolder) -> Outcome:
 
 def _as_its_engine_says(folder: RunFolder, outcome: Outcome) -> Outcome:
     """Of a job whose supervisor may be on another machine, or nowhere yet, or no more."""
-    from drumline.engines.table import engine
-
     look = engine(outcome.engine).look(folder)
     if look is None or look.state == "runs":
         # It has its nodes, and its supervisor tells more; if it is held up, that is not the supervisor's to see.
@@ -82,7 +81,8 @@ def _as_its_engine_says(folder: RunFolder, outcome: Outcome) -> Outcome:
         if not again.is_final:
             request = folder.read_json(folder.cancel)
             reason = look.reason
-            if request is not None and look.status == status.CANCELED:
+            if request is not None and (look.status == status.CANCELED or again.started is None):
+                look = look._replace(status=status.CANCELED, exit_code=130)
                 reason = f"canceled by {request.get('by', 'its user')}" + (
                     "" if again.started else " before it started"
                 )
@@ -154,11 +154,11 @@ def read_spec(folder: RunFolder) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def describe(name: str) -> dict[str, Any]:
+def describe(name: str, *, brief: bool = False) -> dict[str, Any]:
     """
     A job as ``az ml job show`` prints one, and what only Drumline knows. Raises NotFoundError.
 
-    Times are RFC 3339 in UTC; ``exit_code`` is None until the job has ended.
+    Times are RFC 3339 in UTC; ``exit_code`` is None until the job has ended. ``brief``: as of Engine.describe_job.
     """
     folder = folder_of(name)
     outcome = outcome_of(folder)
@@ -198,11 +198,11 @@ def describe(name: str) -> dict[str, Any]:
         "ended_at": _utc(outcome.ended),
         "services": {
             "Studio": {"endpoint": link, "type": "Studio"},
-            "Tracking": {"endpoint": mlflow_files.uri_of(home()), "type": "Tracking"},
+            "Tracking": {"endpoint": mlflow_files.uri_of(folder.root), "type": "Tracking"},
         },
         "run_folder": folder.path,
         "containment": outcome.containment or None,
-        **_of_engine(folder, outcome),
+        **_of_engine(folder, outcome, brief=brief),
         "ranks": [
             {
                 "rank": rank.rank,
@@ -221,15 +221,13 @@ def describe(name: str) -> dict[str, Any]:
     return described
 
 
-def _of_engine(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+def _of_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
     """Which machines its nodes are, by what they reach each other, and what the engine calls it."""
-    if outcome.engine in ("", "local"):
+    if not is_elsewhere(outcome.engine):
         return {}
-    from drumline.engines.table import engine
-
     network = outcome.network
     return {
-        outcome.engine: engine(outcome.engine).describe_job(folder),
+        outcome.engine: engine(outcome.engine).describe_job(folder, brief=brief),
         "nodes": [
             {
                 "node": node,
@@ -299,6 +297,6 @@ def described(listed: list[str]) -> Iterator[dict[str, Any]]:
     """Each of those jobs that is still there."""
     for name in listed:
         try:
-            yield describe(name)
+            yield describe(name, brief=True)
         except NotFoundError:
             continue

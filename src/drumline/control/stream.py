@@ -82,10 +82,11 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
     out.flush()
     raw = not for_person and binary is not None
     notices = _Notices(folder)
-    for line in Follower(folder, plan, labels, raw=raw).lines():
+    follower = Follower(folder, plan, labels, raw=raw)
+    for line in follower.lines():
         if line is None:
             out.flush()
-            notices.look()
+            notices.look(follower.outcome)
             continue
         prefix = f"[{line.label}|node-{line.node}] " if many else ""
         if for_person or binary is None:
@@ -109,15 +110,16 @@ class _Notices:
         self._hang = ""
         self._attempts = 0
 
-    def look(self) -> None:
+    def look(self, seen: Outcome | None) -> None:
+        """``seen``: what somebody else has found out, where events do not tell all."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOOK_S
         size = _size_of(self._folder.events)
-        if size == self._size:
+        if size == self._size and seen is None:
             return
         self._size = size
-        outcome = fold(self._folder.read_events())
+        outcome = seen or fold(self._folder.read_events())
         self.tell_attempts(outcome)
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:

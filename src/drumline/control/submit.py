@@ -154,8 +154,9 @@ def submit(
         folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
         raise
     except KeyboardInterrupt:
-        # If it has arrived all the same, it ends at once.
-        folder.append(e.JobEnded(time.time(), status.CANCELED, 130, "interrupted while it was submitted"))
+        if not chosen.shares_machine:
+            # If it has arrived all the same, it ends at once.
+            folder.write(folder.cancel, json.dumps({"by": user(), "at_once": False}))
         raise
     return Submitted(folder.name, folder, planned, warnings)
 
@@ -177,9 +178,14 @@ def _remove(folder: RunFolder) -> None:
     import shutil
 
     shutil.rmtree(folder.path, ignore_errors=True)
-    link = os.path.join(home(), "jobs", folder.name)
+    link = _link_of(folder)
     if os.path.islink(link):
         os.unlink(link)
+
+
+def _link_of(folder: RunFolder) -> str:
+    """Where the home has a link to a run folder that is elsewhere."""
+    return os.path.join(home(), "jobs", folder.name)
 
 
 def _check_type(job: Command) -> None:
@@ -282,11 +288,13 @@ def _create(job: Command, root: str) -> RunFolder:
     than the home's has a link there.
     """
     folder = RunFolder.of(str(job.name), root)
-    link = os.path.join(home(), "jobs", folder.name)
+    link = _link_of(folder)
     is_elsewhere = os.path.dirname(link) != os.path.dirname(folder.path)
     try:
         if is_elsewhere:
             private_folder(os.path.dirname(link))
+            if os.path.islink(link) and not os.path.exists(link):
+                os.unlink(link)  # Of a job whose run folder was removed.
             os.symlink(folder.path, link)
         try:
             folder.create()
@@ -314,7 +322,7 @@ def _is_half_made(folder: RunFolder) -> bool:
 
 def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:
     """A file where the home or its jobs should be is an error of another kind."""
-    if not os.path.lexists(folder.path):
+    if not os.path.lexists(folder.path) and not os.path.lexists(_link_of(folder)):
         raise error
 
 

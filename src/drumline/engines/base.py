@@ -107,6 +107,9 @@ class Nodes(Protocol):
         What it means that the agent of a node (None: this process) was sent a signal; ``by``: all that it knows itself.
         """
 
+    def failed_to_join(self) -> dict[int, str]:
+        """Why agents that others run could not come, by node, of those who could say it; before all have joined."""
+
     def has_told_ranks(self) -> bool:
         """After ``taken``: whether whoever asked has sent the ranks their SIGTERM already."""
 
@@ -161,8 +164,11 @@ class Engine(Protocol):
     def withdraw(self, folder: RunFolder) -> None:
         """Take a job that has no nodes yet out of the engine's line. Raises EngineError when that does not answer."""
 
-    def describe_job(self, folder: RunFolder) -> dict[str, Any]:
-        """What the engine calls the job and knows of it, for people. Never raises."""
+    def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
+        """
+        What the engine calls the job and knows of it, for people; ``brief``: without what it has to be asked for for
+        each job. Never raises.
+        """
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """What of a compute's settings cannot be from this machine; empty when all can."""

@@ -16,6 +16,11 @@ ENGINES = {
 }
 
 
+def is_elsewhere(name: str) -> bool:
+    """Whether an engine, by its name as an event has it, runs its supervisors on other machines than this one."""
+    return name not in ("", "local")
+
+
 def engine(name: str) -> Engine:
     """Raises PlanError for a name that no engine has."""
     if name not in ENGINES:

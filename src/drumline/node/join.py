@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, write_whole
 from drumline.node import agent, cgroups, interfaces, kernel
 from drumline.node.scratch import end_abandoned, hold, is_named_so, make
 
@@ -37,14 +37,18 @@ def join(run_folder: str, node: int, token: str) -> None:
     whose SIGTERM reaches the ranks too; empty: none). Raises OSError.
     """
     known = _wait_for_file(RunFolder(run_folder), token)
-    reached = reach(known["addresses"], int(known["port"]))
+    own = {"127.0.0.1", *(one["address"] for one in interfaces.scan())}
+    # Node 0 is where the supervisor is. Elsewhere an address of one's own, as docker0 has it on every machine, leads
+    # to whoever listens there.
+    addresses = [one for one in known["addresses"] if node == 0 or one not in own]
+    reached = reach(addresses, int(known["port"]))
     if not reached:
-        addresses = ", ".join(str(address) for address in known["addresses"])
-        raise OSError(
-            f"the supervisor cannot be reached from here; it is at {addresses}, port {known['port']}"
-        )
+        tried = ", ".join(map(str, addresses))
+        raise OSError(f"the supervisor cannot be reached from here; it is at {tried}, port {known['port']}")
     sweep(known["scratch"])
-    scratch = make(_parent(known["scratch"]), f"drumline-{token}-n{node}", memory=known["memory"])
+    scratch = make(
+        _parent(known["scratch"]), f"drumline-{os.urandom(4).hex()}-n{node}", memory=known["memory"]
+    )
     lease = hold(scratch)
     kernel.set_name(f"drumline-node-{node}")
     hello = {
@@ -132,5 +136,8 @@ def main(arguments: list[str]) -> int:
         join(run_folder, node, token)
     except OSError as error:
         print(f"node {node}: {error}", file=sys.stderr)
+        # The others may wait for this one.
+        with contextlib.suppress(OSError):
+            write_whole(os.path.join(RunFolder(run_folder).system_logs, f"node-{node}.failed"), str(error))
         return 1
     return 0

@@ -32,19 +32,34 @@ def make(parent: str, name: str, *, memory: bool = False) -> str:
 
 
 def hold(path: str) -> int:
-    """A descriptor, as long as which is open the folder is somebody's. Raises OSError."""
-    descriptor = os.open(os.path.join(path, _HELD), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """
+    A descriptor, as long as which is open the folder is somebody's of this machine; where files cannot be locked, one
+    of nothing, and nobody removes the folder but its owner. Raises OSError.
+    """
+    partial = os.path.join(path, f".{_HELD}")
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.write(descriptor, _machine())
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.unlink(partial)
+    else:
+        os.rename(partial, os.path.join(path, _HELD))
     return descriptor
 
 
 def end_abandoned(path: str) -> None:
-    """Remove a folder that was somebody's and is nobody's any more. Never raises."""
+    """Remove a folder that was somebody's of this machine and is nobody's any more. Never raises."""
     try:
-        descriptor = os.open(os.path.join(path, _HELD), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(
+            os.path.join(path, _HELD), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return  # Of one who does not hold what is his, or not yet.
     try:
+        # On a shared file system a lock of another machine may not be seen.
+        if os.read(descriptor, 512) != _machine():
+            return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return
@@ -53,6 +68,10 @@ def end_abandoned(path: str) -> None:
         remove(memory_of(path))
     finally:
         os.close(descriptor)
+
+
+def _machine() -> bytes:
+    return os.fsencode(os.uname().nodename)
 
 
 def is_named_so(path: str) -> bool:

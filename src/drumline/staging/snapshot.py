@@ -55,7 +55,7 @@ def take(code: str, home: str) -> Taken:
     """
     skipped: list[str] = []
     try:
-        files = _list(code, skipped)
+        files = _list(code, skipped, home)
         if not files:
             raise PlanError(f"the code folder {code} has no files to take")
         for _ in range(_TRIES):
@@ -82,12 +82,13 @@ def lay_out(home: str, digest: str, target: str) -> None:
             os.chmod(copy, 0o700 if executable else 0o600)
 
 
-def _list(code: str, skipped: list[str]) -> list[_File]:
+def _list(code: str, skipped: list[str], kept_in: str) -> list[_File]:
     """Sorted by relative path, so that equal folders have equal digests."""
     root = os.path.realpath(code)
     if os.path.isfile(root):
         return [_File(os.path.basename(code), root, os.access(root, os.X_OK))]
-    return sorted(_walk(root, root, "", (root,), skipped, _ignore_rules(root)))
+    kept = (home(), os.path.realpath(kept_in))
+    return sorted(_walk(root, root, "", (root,), skipped, _ignore_rules(root), kept))
 
 
 def _walk(
@@ -97,6 +98,7 @@ def _walk(
     above: tuple[str, ...],
     skipped: list[str],
     is_ignored: Callable[[str], bool],
+    kept: tuple[str, ...],
 ) -> Iterator[_File]:
     """``above``: the real paths of the folders on the way down, so that a link cannot lead in a circle."""
     with os.scandir(folder) as entries:
@@ -110,12 +112,12 @@ def _walk(
         if entry.is_symlink() and os.path.commonpath((root, real)) != root:
             skipped.append(f"{relative}: a link to outside the folder")
         elif os.path.isdir(real):
-            if real == home():
+            if real in kept:
                 skipped.append(f"{relative}: the folder in which jobs are kept")
             elif real in above:
                 skipped.append(f"{relative}: a link to a folder that it is in")
             else:
-                yield from _walk(root, real, relative + "/", (*above, real), skipped, is_ignored)
+                yield from _walk(root, real, relative + "/", (*above, real), skipped, is_ignored, kept)
         elif os.path.isfile(real):
             yield _File(relative, real, bool(os.stat(real).st_mode & stat.S_IXUSR))
         else:

@@ -37,6 +37,12 @@ _BUSY_S = 30.0
 _LOCAL = "/var/tmp"  # noqa: S108 - a folder for this user alone is made in it, and whose it is is looked at
 
 
+def _local() -> str:
+    """This user's own folder of this machine, where there is one; nobody else can be first there."""
+    own = os.environ.get("XDG_RUNTIME_DIR", "")
+    return own if os.path.isabs(own) and os.path.isdir(own) and os.stat(own).st_uid == os.getuid() else _LOCAL
+
+
 class Row(NamedTuple):
     """``created``: seconds since 1970. ``parent``: a job's name, or empty."""
 
@@ -67,7 +73,7 @@ class Index:
         if is_network(home):
             # SQLite needs locks, and memory that is shared between processes: neither is to be had there.
             name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-            self._ours = os.path.join(_LOCAL, f"drumline-index-{os.getuid()}")
+            self._ours = os.path.join(_local(), f"drumline-index-{os.getuid()}")
             self._folder = os.path.join(self._ours, name)
         self._path = os.path.join(self._folder, "index.sqlite")
 

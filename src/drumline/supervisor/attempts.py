@@ -46,6 +46,9 @@ class Attempts:
         self._before: tuple[Any, ...] | None = None
         self._without_progress = 0
         self._failures = 0
+        self._losses = 0
+        """Of nodes, in a row, in attempts that left nothing new."""
+
         self.number = 0
         """Of the attempt that runs, from 0."""
 
@@ -53,13 +56,19 @@ class Attempts:
         """As if those had been seen here: another supervisor has."""
         for one in ended:
             self.number = one.attempt + 1
+            lost = one.kind == "node preemption" and one.progressed is False
+            self._losses = self._losses + 1 if lost else 0
             if one.kind in PREEMPTIONS:
                 continue
             self._failures += 1
             self._before = _place_of(one.verdict)
 
-    def with_other_nodes(self, end: Finish) -> Decision:
-        """After a loss of nodes for which there are others: no failure of the job."""
+    def with_other_nodes(self, end: Finish, *, progressed: bool) -> Decision:
+        """After a loss of nodes for which there are others: no failure of the job, but for several without progress."""
+        self._losses = 0 if progressed else self._losses + 1
+        if self._losses >= MOST_WITHOUT_PROGRESS:
+            why = f"{MOST_WITHOUT_PROGRESS} times in a row a node was lost before anything new was left"
+            return Decision(False, self._no_use(end, why))
         self.number += 1
         return Decision(True, end)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
 from drumline.contract import identity
+from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
 from drumline.supervisor import words
@@ -88,7 +89,7 @@ class Loop:
         self._canceled = canceled
         self._cancel_seen: p.Canceled | None = None
         self._signals = signals if signals is not None else []
-        self._signals_seen = len(self._signals)
+        self._on_network = is_network(folder.path)
         self._lost: set[int] = set()
         self._hosts: dict[int, str] = {}
         self._node_facts: list[dict[str, str]] = [{} for _ in plan.nodes]
@@ -111,7 +112,15 @@ class Loop:
         self._end: p.Finish | None = None
 
     def run(self) -> p.Finish:
-        """From the start of the agents until nothing of the job is left. Blocks."""
+        """From the start of the agents until nothing of the job is left. Blocks. Raises EngineError, OSError."""
+        try:
+            return self._run()
+        except BaseException:
+            # Agents end what is theirs when they see that.
+            self._agents.close()
+            raise
+
+    def _run(self) -> p.Finish:
         self._nodes.start_agents(self._agents.port, self._secret)
         for node, descriptor in self._nodes.agents().items():
             self._watched[descriptor] = node
@@ -125,6 +134,11 @@ class Loop:
             self._look_for_cancel()
             self._look_for_preemption()
             self._look_for_signal()
+            self._look_for_failed_joins()
+            if self._on_network:
+                # What another machine has made there shows when its folder is looked at again.
+                with contextlib.suppress(OSError):
+                    os.listdir(self._folder.path)
             self._looks.look_for_request()
             for descriptor in ready:
                 self._hear(descriptor)
@@ -160,7 +174,21 @@ class Loop:
         now = time.monotonic()
         for timer in [timer for timer, due in self._timers.items() if due <= now]:
             del self._timers[timer]
+            if timer == "join":
+                self._lose_missing()
             self._happen(p.Elapsed(timer))
+
+    def _lose_missing(self) -> None:
+        """Agents that others start and that have not come: what they or their starter said tells more than a time."""
+        for task in self._plan.nodes if not self._nodes.shares_machine else ():
+            if task.node not in self._agents.connected():
+                self._lose(task.node, self._nodes.gone(task.node))
+
+    def _look_for_failed_joins(self) -> None:
+        if "join" in self._timers and not self._nodes.shares_machine:
+            for node, why in self._nodes.failed_to_join().items():
+                if node not in self._agents.connected():
+                    self._lose(node, why)
 
     def _look_for_cancel(self) -> None:
         request = self._canceled()
@@ -179,10 +207,8 @@ class Loop:
         self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
 
     def _look_for_signal(self) -> None:
-        while self._signals_seen < len(self._signals):
-            by = self._signals[self._signals_seen]
-            self._signals_seen += 1
-            self._be_taken(None, by)
+        while self._signals:
+            self._be_taken(None, self._signals.pop(0))
 
     def _be_taken(self, node: int | None, by: str) -> None:
         """An agent, or this process, was asked to end: what that means, the engine knows."""
@@ -234,6 +260,13 @@ class Loop:
         """An agent of this machine ended. What it said before is heard first: an exit may explain its end."""
         self._poller.unregister(descriptor)
         node = self._watched[descriptor]
+        if not self._nodes.shares_machine:
+            # It is what started the agents that ended: whoever is connected goes on.
+            del self._watched[descriptor]
+            self._nodes.ended(node)
+            if node not in self._agents.connected() and self._end is None and node not in self._lost:
+                self._lose(node, self._nodes.gone(node))
+            return
         for peer in self._agents.descriptors_of(node):
             self._hear_peer_to_the_end(peer)
         del self._watched[descriptor]
@@ -477,8 +510,8 @@ class Loop:
 
     def _do_terminate(self, instruction: p.Terminate) -> None:
         self._looks.end()
+        told = self._nodes.has_told_ranks()
         for node in instruction.nodes:
-            told = self._nodes.has_told_ranks()
             self._agents.send(node, "terminate", grace_s=instruction.grace_s, all_told=told)
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
@@ -494,7 +527,10 @@ class Loop:
                 self._nodes.end_agent(node)
 
     def _do_settimer(self, instruction: p.SetTimer) -> None:
-        self._timers[instruction.timer] = time.monotonic() + instruction.seconds
+        due = time.monotonic() + instruction.seconds
+        # A grace period that has begun may become shorter.
+        before = self._timers.get(instruction.timer, due) if instruction.timer == "grace" else due
+        self._timers[instruction.timer] = min(due, before)
 
     def _do_finish(self, instruction: p.Finish) -> None:
         self._end = instruction._replace(reason=words.with_host(instruction.reason, self._hosts))

@@ -76,6 +76,9 @@ def supervise(path: str, *, batch: bool = False) -> int:
         _say_traceback()
         log = os.path.join(folder.system_logs, "supervisor.log")
         end = p.Finish(status.FAILED, 1, f"the supervisor failed ({error!r}); see {log}")
+    if batch and folder.read_json(folder.supervisor) not in (None, identity.of(os.getpid())):
+        _say("another supervisor has this job by now: its end is that one's to write")
+        return _NOT_OURS_CODE
     _write_end(folder, end)
     return end.exit_code if batch else 0
 
@@ -176,10 +179,11 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
             left_s = max(0.0, left_s - (time.monotonic() - loop.ranks_started))
         progressed = counts and left_in(places) != before
         again = end
-        decision = attempts.after(end, progressed=progressed)
-        if not decision.again and end.kind == "node" and nodes.replaces_lost:
-            decision = attempts.with_other_nodes(end)
+        if end.kind == "node" and nodes.replaces_lost and loop.ranks_started is not None:
+            decision = attempts.with_other_nodes(end, progressed=progressed)
             again = end._replace(kind="node preemption")
+        else:
+            decision = attempts.after(end, progressed=progressed)
         if not decision.again:
             return decision.end
         request = _cancel_request(folder)
@@ -191,7 +195,9 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
         if where not in ("here", "wait", "leave"):
             return end._replace(reason=f"{end.reason}; {where}")
         try:
-            canceled = _prepare_next(nodes, folder, plan, number, again, wake, where)
+            canceled = _prepare_next(
+                nodes, folder, plan, number, again, wake, where, progressed=progressed if counts else None
+            )
         except OSError as error:
             # Such as a full disk. Nothing of the next attempt has begun.
             why = f"it could not be started again: {error.strerror or error}"
@@ -201,13 +207,21 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
 
 
 def _prepare_next(
-    nodes: Nodes, folder: RunFolder, plan: Plan, number: int, end: p.Finish, wake: int, where: str
+    nodes: Nodes,
+    folder: RunFolder,
+    plan: Plan,
+    number: int,
+    end: p.Finish,
+    wake: int,
+    where: str,
+    *,
+    progressed: bool | None,
 ) -> p.Finish | None:
     """
     After an attempt; how the job ended where there is no other after all. ``where`` as of Nodes.back_in_line. Raises
     OSError.
     """
-    _note_attempt(folder, plan, number, end)
+    _note_attempt(folder, plan, number, end, progressed=progressed)
     if where == "leave":
         folder.append(e.JobWaiting(wall_time(), f"{plan.engine.capitalize()} starts it again"))
         return _LEFT
@@ -222,21 +236,18 @@ def _prepare_next(
 
 
 def _note_attempt(
-    folder: RunFolder, plan: Plan, number: int, end: p.Finish, *, at: float | None = None
+    folder: RunFolder,
+    plan: Plan,
+    number: int,
+    end: p.Finish,
+    *,
+    at: float | None = None,
+    progressed: bool | None = None,
 ) -> None:
     """``at``: when it ended, in seconds since 1970; None: now. Raises OSError."""
-    folder.append(
-        e.AttemptEnded(
-            wall_time() if at is None else at,
-            number,
-            end.exit_code,
-            end.reason,
-            end.rank,
-            end.node,
-            end.verdict,
-            end.kind,
-        )
-    )
+    when = wall_time() if at is None else at
+    how = (end.exit_code, end.reason, end.rank, end.node, end.verdict, end.kind)
+    folder.append(e.AttemptEnded(when, number, *how, progressed))
     _put_logs_aside(folder, plan, number)
 
 

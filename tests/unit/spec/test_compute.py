@@ -130,7 +130,7 @@ def test_a_mistake_is_told_with_its_place(tmp_path, line, column, path, what):
         ("--nodes=2", "instance_count"),
         ("-N2", "instance_count"),
         ("-N 2", "instance_count"),
-        ("--ntasks-per-node=4", "one task a node"),
+        ("--ntasks-per-node=4", "an agent a node"),
         ("--outp=x", "run folder"),
         ("--requeue", "use `requeue: true`"),
         ("--no-requeue", "use `requeue: false`"),
@@ -138,7 +138,7 @@ def test_a_mistake_is_told_with_its_place(tmp_path, line, column, path, what):
         ("-C a100", "write it long: --constraint=a100"),
         ("--constraint a100", "write it as one: --constraint=a100"),
         ("constraint=a100", "write it as --NAME or --NAME=VALUE"),
-        ("--wrap=x", "writes the batch script"),
+        ("--wrap=x", "the batch script is Drumline"),
         ("", "write it as --NAME or --NAME=VALUE"),
     ],
 )

@@ -155,9 +155,22 @@ def test_a_loss_of_nodes_for_which_there_are_others_is_no_failure_of_a_job_witho
     attempts = Attempts(0)
     lost = failed(kind="node", error="")
     assert not attempts.after(lost, progressed=True).again
-    assert attempts.with_other_nodes(lost).again
+    assert attempts.with_other_nodes(lost, progressed=True).again
     assert attempts.number == 1
     other = Attempts(0)
     other.go_on_after([ended(0, "node preemption")])
     assert other.number == 1
     assert other.after(failed(), progressed=True).end == attempts.after(failed(), progressed=True).end
+
+
+def test_a_job_whose_nodes_are_lost_each_time_before_it_gets_anywhere_is_given_up():
+    attempts = Attempts(0)
+    lost = failed(kind="node", error="")
+    assert attempts.with_other_nodes(lost, progressed=False).again
+    assert attempts.with_other_nodes(lost, progressed=True).again
+    assert attempts.with_other_nodes(lost, progressed=False).again
+    assert attempts.with_other_nodes(lost, progressed=False).again
+    decision = attempts.with_other_nodes(lost, progressed=False)
+    assert not decision.again
+    assert decision.end.exit_code == 93
+    assert "3 times in a row a node was lost" in decision.end.reason

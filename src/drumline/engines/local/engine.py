@@ -70,7 +70,7 @@ class LocalEngine:
     def withdraw(self, folder: RunFolder) -> None:
         """Its supervisor stands in line, and sees the request."""
 
-    def describe_job(self, folder: RunFolder) -> dict[str, Any]:
+    def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         return {}
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:

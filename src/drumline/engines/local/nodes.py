@@ -173,6 +173,9 @@ class LocalNodes:
     def taken(self, node: int | None, by: str) -> Taken:
         return Taken("cancel", by) if node is None else Taken("node preemption", by)
 
+    def failed_to_join(self) -> dict[int, str]:
+        return {}
+
     def has_told_ranks(self) -> bool:
         return False
 

@@ -24,7 +24,7 @@ SUBMIT_TIMEOUT_S = 60.0
 _SILENCE = re.compile(
     r"unable to (contact|establish|resolve)|connection (refused|timed out|reset)|socket timed out|zero bytes were"
     r"|transport endpoint|backup controller|communication (connection|shutdown)|protocol authentication error"
-    r"|temporarily una(ble|vailable)|munge",
+    r"|temporarily una(ble|vailable)|munge|message (send|receive) failure",
     re.IGNORECASE,
 )
 """What a command says when nobody has decided anything: no controller, no answer, no credential."""

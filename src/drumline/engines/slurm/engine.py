@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.filesystems import is_network
+from drumline.contract.folder import home
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import Look
 from drumline.engines.slurm import options, script, states
-from drumline.engines.slurm.client import InQueue, RefusedError, SilentError, Slurm
+from drumline.engines.slurm.client import SUBMIT_TIMEOUT_S, InQueue, RefusedError, SilentError, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +33,13 @@ _LOOK_S = 2.0
 """How old an answer of squeue may be; whoever follows many jobs asks often."""
 
 _FORGOTTEN_S = 30.0
-"""After its submission, before a job that Slurm does not know is taken to be gone."""
+"""After its last event, before a job that Slurm does not know is taken to be gone."""
+
+_ON_ITS_WAY_S = PATIENCE_S + 2 * SUBMIT_TIMEOUT_S
+"""As that, while whoever submits it may still be asking."""
+
+_WITHDRAW_S = 10.0
+"""Between two tries to take a canceled job out of the queue."""
 
 _ANSWER_S = 1.0
 _SETTLED_S = 1.0
@@ -46,6 +53,7 @@ class SlurmEngine:
 
     def __init__(self) -> None:
         self._queues: dict[str, tuple[float, dict[str, InQueue] | EngineError]] = {}
+        self._withdrawn: dict[str, float] = {}
 
     def shapes(self, node_count: int, compute: Mapping[str, Any], instance_type: str = "") -> list[NodeShape]:
         kind = options.instance_type_of(compute, instance_type)
@@ -83,22 +91,31 @@ class SlurmEngine:
     def _submit(self, slurm: Slurm, text: str, unset: tuple[str, ...], folder: RunFolder) -> str:
         deadline = time.monotonic() + PATIENCE_S
         pause_s = 1.0
+        may_have_arrived = False
         while True:
             try:
                 return slurm.sbatch(text, unset)
+            except RefusedError as refused:
+                if may_have_arrived:
+                    # Perhaps for that very reason, such as a limit of jobs in line.
+                    raise EngineError(f"Slurm did not take the job: {refused.message}") from refused
+                raise
             except SilentError as silent:
                 if time.monotonic() > deadline:
                     hint = "if the job comes to Slurm after all, it ends at once"
                     raise EngineError(f"Slurm did not take the job: {silent.message}", hint) from silent
                 if pause_s == 1.0:
-                    sys.stderr.write(f"waiting for Slurm: {silent.message}\n")
+                    said = "".join(one if one.isprintable() else " " for one in silent.message)
+                    sys.stderr.write(f"waiting for Slurm: {said}\n")
                     sys.stderr.flush()
+            may_have_arrived = True
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 10.0)
             with contextlib.suppress(SilentError, RefusedError):
-                for job in slurm.mine().values():
-                    if _is_of(job, folder):
-                        return job.id
+                found = next((job.id for job in slurm.mine().values() if _is_of(job, folder)), "")
+                if found:
+                    return found
+                may_have_arrived = False
 
     def claim(self, folder: RunFolder) -> str:
         number = os.environ.get("SLURM_JOB_ID", "")
@@ -122,23 +139,45 @@ class SlurmEngine:
             queue = self._queue(slurm, plan.compute if plan else {})
             if not number:
                 number = next((job.id for job in queue.values() if _is_of(job, folder)), "")
-            if number in queue:
-                return _look_at(queue[number], folder, slurm)
+            if number in queue and _is_of(queue[number], folder):
+                return self._look_at(queue[number], folder, slurm)
             return self._look_back(slurm, number, folder)
         except EngineError as error:
             return Look("unknown", f"Slurm does not answer: {error.message}")
         except OSError as error:
             return Look("unknown", f"the run folder cannot be read: {error.strerror or error}")
 
+    def _look_at(self, job: InQueue, folder: RunFolder, slurm: Slurm) -> Look:
+        phase = states.phase(job.state)
+        if phase == states.WAITS:
+            reason = states.why_waits(job.reason)
+            if (
+                os.path.exists(folder.cancel)
+                and time.monotonic() - self._withdrawn.get(job.id, -_WITHDRAW_S) >= _WITHDRAW_S
+            ):
+                self._withdrawn[job.id] = time.monotonic()
+                # Whoever canceled it may have found nobody who answered.
+                with contextlib.suppress(EngineError):
+                    slurm.withdraw(job.id)
+            return Look("waits", f"{reason}{f', to start about {job.start}' if job.start else ''}")
+        if phase == states.STARTS:
+            return Look("starts", f"Slurm makes its nodes ready ({job.state})")
+        # One that has ended is in the queue for a moment; its supervisor may yet write.
+        return Look("runs", states.of_running(job.state) if phase == states.RUNS else "")
+
     def _look_back(self, slurm: Slurm, number: str, folder: RunFolder) -> Look:
         """At one that neither waits nor runs."""
         known = slurm.job(number) if number else None
         accounted = None
+        if known is not None and not _may_be_of(known.get("WorkDir", ""), folder):
+            return Look(
+                "unknown", f"job {number} of the Slurm that answers here is another: is it another cluster's?"
+            )
         if known is not None:
             state = known["JobState"]
             if states.phase(state) != states.ENDED:
                 # It came to the queue since that was last asked for.
-                return _look_at(_in_queue(number, known), folder, slurm)
+                return self._look_at(_in_queue(number, known), folder, slurm)
             never_ran = not known.get("BatchHost") and not os.path.exists(folder.supervisor)
             since = _FORGOTTEN_S if never_ran else time.time() - _seconds(known.get("EndTime", ""))
         else:
@@ -147,7 +186,7 @@ class SlurmEngine:
                 accounted = None  # Its end was never told to the accounting.
             since = time.time() - os.stat(folder.events).st_mtime
             if accounted is None:
-                if since < _FORGOTTEN_S:
+                if since < (_FORGOTTEN_S if number else _ON_ITS_WAY_S):
                     return Look("unknown", "it is on its way to Slurm")
                 if _answers(folder):
                     return Look("runs", "Slurm no longer knows it, and its supervisor still runs")
@@ -188,7 +227,7 @@ class SlurmEngine:
                 _slurm(plan.compute if plan else {}).withdraw(number)
         self._queues.clear()
 
-    def describe_job(self, folder: RunFolder) -> dict[str, Any]:
+    def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """What Slurm calls the job, its state, and of one that waits its place and start. Never raises."""
         plan = _plan_of(folder)
         number = number_of(folder)
@@ -201,7 +240,7 @@ class SlurmEngine:
             told |= {"state": job.state, "partition": job.partition}
             if states.phase(job.state) == states.WAITS:
                 told |= {"slurm_reason": job.reason, "start_estimate": job.start or None}
-                place = slurm.position(number, job.partition)
+                place = None if brief else slurm.position(number, job.partition)
                 if place:
                     told |= {"position": place[0], "waiting": place[1]}
         except EngineError as error:
@@ -278,6 +317,12 @@ def _is_of(job: InQueue, folder: RunFolder) -> bool:
     return job.folder == folder.path or os.path.realpath(job.folder) == os.path.realpath(folder.path)
 
 
+def _may_be_of(work_dir: str, folder: RunFolder) -> bool:
+    """As ``_is_of``, of what scontrol says, which ends at a blank."""
+    paths = (folder.path, os.path.join(home(), "jobs", folder.name))
+    return not work_dir or any(path == work_dir or path.startswith(f"{work_dir} ") for path in paths)
+
+
 def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:
     """As squeue would say what scontrol says, which has no blanks in a reason."""
     start = known.get("StartTime", "")
@@ -307,21 +352,6 @@ def _plan_of(folder: RunFolder) -> Plan | None:
         return Plan.read(folder.plan)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _look_at(job: InQueue, folder: RunFolder, slurm: Slurm) -> Look:
-    phase = states.phase(job.state)
-    if phase == states.WAITS:
-        reason = states.why_waits(job.reason)
-        if os.path.exists(folder.cancel):
-            # Whoever canceled it may have found nobody who answered.
-            with contextlib.suppress(EngineError):
-                slurm.withdraw(job.id)
-        return Look("waits", f"{reason}{f', to start about {job.start}' if job.start else ''}")
-    if phase == states.STARTS:
-        return Look("starts", f"Slurm makes its nodes ready ({job.state})")
-    # One that has ended is in the queue for a moment; its supervisor may yet write.
-    return Look("runs", states.of_running(job.state) if phase == states.RUNS else "")
 
 
 def _answers(folder: RunFolder) -> bool:
@@ -380,6 +410,7 @@ def _node(fields: Mapping[str, str]) -> dict[str, Any]:
         "memory_mb": _number(fields.get("RealMemory")),
         "address": fields.get("NodeAddr"),
         "reason": None if reason in ("", "none") else reason,
+        "jobs": None,
     }
 
 

@@ -15,7 +15,7 @@ from drumline.contract.errors import EngineError
 from drumline.engines import network as networks
 from drumline.engines.base import TIME_LIMIT, Network, Taken
 from drumline.engines.slurm import options, script, states
-from drumline.engines.slurm.client import Slurm
+from drumline.engines.slurm.client import SilentError, Slurm
 from drumline.node import interfaces
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class SlurmNodes:
         self._end_srun()
         self._hellos.clear()
         self._left_behind.clear()
+        for name in os.listdir(self._folder.system_logs):
+            if name.endswith(".failed"):
+                os.unlink(os.path.join(self._folder.system_logs, name))
         self._taken, self._at_limit = None, False
         token = os.urandom(4).hex()
         known = {
@@ -141,9 +144,10 @@ class SlurmNodes:
     def _setting(self, name: str) -> str:
         """Of Slurm; empty where it does not say."""
         if self._config is None:
+            self._config = {}
             with contextlib.suppress(EngineError):
                 self._config = self._slurm.config()
-        return (self._config or {}).get(name, "")
+        return self._config.get(name, "")
 
     def address(self, node: int) -> str:
         return str(self._hellos[node]["address"])
@@ -160,14 +164,23 @@ class SlurmNodes:
         pidfd = self._pidfds.pop(node, None)
         if pidfd is not None:
             os.close(pidfd)
-        if self._srun is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._srun.wait(1.0)
-        return self.gone(node)
+        return "ended"
 
     def has_told_ranks(self) -> bool:
-        """By all but pgid: ranks are in sessions of their own."""
-        return self._taken is not None and not self._setting("ProctrackType").endswith("pgid")
+        """
+        By linuxproc alone: with pgid ranks are in sessions of their own, and cgroup sends what is no SIGKILL to what
+        Slurm itself has started, which is the agent.
+        """
+        return self._taken is not None and self._setting("ProctrackType").endswith("linuxproc")
+
+    def failed_to_join(self) -> dict[int, str]:
+        found = {}
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder.system_logs):
+                node = re.fullmatch(r"node-(\d+)\.failed", name)
+                if node:
+                    found[int(node[1])] = f"did not start: {self._said(int(node[1]))}"
+        return found
 
     def gone(self, node: int) -> str:
         host = str(self._hellos.get(node, {}).get("host") or "")
@@ -263,9 +276,10 @@ class SlurmNodes:
             return Taken("cancel", "scancel", grace_s)
         if states.phase(state) == states.ENDED:
             return Taken("preemption", f"Slurm: {states.why_ended(state)}", grace_s)
-        if node is None:
+        if node is None and state and not self.replaces_lost:
             return Taken("cancel", by, grace_s)
-        return Taken("preemption", "Slurm", grace_s)
+        # Slurm does not answer, or knows nothing of it: the machine may be about to go down.
+        return Taken("preemption", "Slurm" if node is not None else by, grace_s)
 
     def _notice_s(self, job: dict[str, str], grace_s: float) -> float:
         """Of a preemption: GraceTime of the partition and KillWait, of which the former may be 0."""
@@ -305,6 +319,8 @@ class SlurmNodes:
 
     def back_in_line(self, end_kind: str, *, progressed: bool) -> str:
         is_slurms = self._taken is not None or self._at_limit or end_kind == "node"
+        if end_kind in ("failure", "hang", "node preemption"):
+            return "here"
         if not is_slurms and not (end_kind == "preemption" and options.may_requeue(self._plan)):
             return "here"
         job = self._job()
@@ -322,6 +338,9 @@ class SlurmNodes:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         try:
             self._slurm.requeue(self._number)
+        except SilentError:
+            # Whoever looks later sees what became of that.
+            return "leave"
         except EngineError as error:
             deadline = time.monotonic() + _SETTLED_S
             while _number(self._job().get("Restarts"), 0) <= self._restarts:
@@ -398,14 +417,11 @@ def _environment() -> dict[str, str]:
 
 
 def _number(text: str | None, otherwise: float) -> float:
-    """``30 sec``, ``00:00:30`` or ``30``."""
-    if not text:
-        return otherwise
-    found = re.match(r"(?:(\d+):)?(?:(\d+):)?(\d+)", text)
+    """``30 sec``, ``00:00:30``, ``1-00:00:00`` or ``30``."""
+    found = re.match(r"(?:(\d+)-)?((?:\d+:)*\d+)", text or "")
     if not found:
         return otherwise
-    parts = [int(part) for part in found.groups() if part is not None]
     total = 0
-    for part in parts:
-        total = total * 60 + part
-    return float(total)
+    for part in found[2].split(":"):
+        total = total * 60 + int(part)
+    return float(total + 86400 * int(found[1] or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from drumline.contract.sbatch import OURS, USERS
 from drumline.spec.nodes import Scalar
 from drumline.spec.schema.kinds import Anything, Choice, Flag, Integer, Kind, ListOf, MapOf, Text, shown
 from drumline.spec.schema.records import Record
@@ -112,37 +113,16 @@ class SbatchOption(Line):
         return value
 
 
-_OURS = {
-    "nodes": "a job's `resources.instance_count` says it",
-    "ntasks": "Drumline starts one task a node, and the ranks itself",
-    "ntasks-per-node": "Drumline starts one task a node, and the ranks itself",
-    "job-name": "it is the job's name",
-    "output": "what ranks print is in the run folder",
-    "error": "what ranks print is in the run folder",
-    "open-mode": "what ranks print is in the run folder",
-    "input": "ranks have no standard input",
-    "signal": "a job's `drumline.grace` says how long before its end the ranks are told",
-    "export": "a job's `environment_variables` say it",
-    "export-file": "a job's `environment_variables` say it",
-    "array": "one job is one run",
-    "wrap": "Drumline writes the batch script",
-    "parsable": "Drumline reads what sbatch says",
-    "quiet": "Drumline reads what sbatch says",
-    "wait": "drumline job stream waits",
-    "test-only": "drumline job validate checks a job",
-    "help": "it submits nothing",
-    "usage": "it submits nothing",
-    "version": "it submits nothing",
+_FIELDS = {
     "requeue": "use `requeue: true`",
     "no-requeue": "use `requeue: false`",
-    "chdir": "a job's `code` says where it runs",
-    "clusters": "one compute is one cluster; `slurm_conf` says which",
     "partition": "use `partition:`",
     "account": "use `account:`",
     "qos": "use `qos:`",
     "time": "use `time_limit:`",
     "nice": "use `priorities:`",
 }
+_OURS = {**OURS, **_FIELDS, "clusters": "one compute is one cluster; `slurm_conf` says which"}
 _LETTERS = {
     "N": "nodes", "n": "ntasks", "J": "job-name", "o": "output", "e": "error", "i": "input", "a": "array",
     "D": "chdir", "M": "clusters", "p": "partition", "A": "account", "q": "qos", "t": "time", "W": "wait",
@@ -158,10 +138,19 @@ def refusal_of(option: str) -> tuple[str, str]:
         return _misspelt(option)
     name = found[1]
     # sbatch takes an option by its beginning too.
-    ours = name if name in _OURS else next((one for one in _OURS if one.startswith(name)), "")
-    if not ours:
+    begun = next((one for one in _OURS if one.startswith(name)), "") if name not in USERS else ""
+    ours = name if name in _OURS else begun
+    if ours:
+        return f"--{ours} is set by Drumline", _OURS[ours]
+    if name in USERS:
         return "", ""
-    return f"--{ours} is set by Drumline", _OURS[ours]
+    import difflib
+
+    close = difflib.get_close_matches(name, USERS, n=1)
+    return (
+        f"sbatch has no option --{name}",
+        f"did you mean --{close[0]}?" if close else "long names, written out",
+    )
 
 
 def _misspelt(option: str) -> tuple[str, str]:

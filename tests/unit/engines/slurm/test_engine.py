@@ -209,6 +209,10 @@ def test_one_whose_number_nobody_has_written_down_is_known_by_its_folder(slurm, 
     in_queue(slurm, folder, "PENDING", "Priority", number="12")
     assert look(folder).state == "waits"
     slurm.says("squeue")
+    assert look(folder) == Look("unknown", "it is on its way to Slurm"), (
+        "whoever submits it may still be asking"
+    )
+    os.utime(folder.events, (0, 0))
     words = "Slurm no longer knows a job of this run folder, and its supervisor has not told of its end"
     assert look(folder) == Look("gone", words, status.FAILED, 1)
     assert slurm.calls("sacct") == slurm.calls("scontrol") == []
@@ -216,6 +220,7 @@ def test_one_whose_number_nobody_has_written_down_is_known_by_its_folder(slurm, 
 
 def test_a_folder_that_was_named_by_a_link_is_the_same(slurm, folder, tmp_path):
     os.unlink(folder.engine)
+    os.utime(folder.events, (0, 0))
     (tmp_path / "link").symlink_to(tmp_path / "home")
     in_queue(slurm, RunFolder(str(tmp_path / "link" / "jobs" / "calm_drum")), "RUNNING")
     assert look(folder) == Look("runs", "")
@@ -243,6 +248,7 @@ def test_an_answer_that_cannot_be_read_ends_no_job(slurm, folder, garbage):
 def test_a_look_never_raises(slurm, folder):
     folder.write(folder.plan, "garbage")
     folder.write(folder.engine, '{"slurm_job_id": "7; rm -rf /"}')
+    os.utime(folder.events, (0, 0))
     assert look(folder).state == "gone"
     os.unlink(folder.events)
     assert look(folder) == Look("unknown", "the run folder cannot be read: No such file or directory")
@@ -584,3 +590,12 @@ def test_the_claim_holds_what_others_read(folder):
     with open(folder.engine) as file:
         assert json.load(file) == {"slurm_job_id": "7"}
     assert os.stat(folder.engine).st_mode & 0o777 == 0o600
+
+
+def test_a_number_of_another_slurm_says_nothing_of_this_job(slurm, folder):
+    """A home that two clusters share, or a controller that counts from 1 again."""
+    slurm.says(
+        "scontrol", "JobId=7 JobName=x UserId=bob(7) JobState=COMPLETED EndTime=Unknown WorkDir=/home/bob\n"
+    )
+    found = look(folder)
+    assert (found.state, "is another" in found.reason) == ("unknown", True)

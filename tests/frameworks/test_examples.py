@@ -22,8 +22,11 @@ from drumline.spec.dump import to_dict
 
 pytestmark = pytest.mark.timeout(300)
 
-SOON_S = 20.0
-"""Between the death of a rank and the end of its job, on a machine that is busy."""
+SOON_S = 30.0 + 20.0
+"""
+Between the death of a rank and the end of its job, on a machine that is busy: the grace period, which a framework that
+defers SIGTERM may take whole, and a while.
+"""
 
 OF_THEIR_KIND = {"digits-ddp", "mpi4py"}
 """

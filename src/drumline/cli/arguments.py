@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
+
+    Verbs = Mapping[str, tuple[str, Callable[["Parser"], None], Callable[[Any], int]]]
+    """By name: what it does, its arguments, and itself."""
 
 FORMATS = ("table", "json", "jsonc", "yaml", "tsv", "none")
 
@@ -37,6 +40,38 @@ def _alike(message: str, parser: Parser) -> str:
         if close and close[0] != word:
             return f"did you mean {close[0]!r}?"
     return ""
+
+
+def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
+    """``drumline NOUN VERB ...``: the exit code of the verb that was asked for."""
+    parser = Parser(prog=f"drumline {noun}", description=text)
+    parsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    wanted = next((word for word in argv if not word.startswith("-")), "")
+    for name, (what, arguments, _) in verbs.items():
+        verb = parsers.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+        # Only the verb that was asked for needs its arguments; help of the noun needs none.
+        if name == wanted:
+            arguments(verb)
+            add_azure(verb)
+    chosen, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parsers.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
+    return verbs[chosen.verb][2](chosen)
+
+
+def add_name(parser: argparse.ArgumentParser, noun: str) -> None:
+    parser.add_argument("given", nargs="?", metavar="NAME", help=f"the {noun}'s name, or give it with -n")
+    parser.add_argument("-n", "--name", help=f"the {noun}'s name")
+
+
+def name_of(arguments: argparse.Namespace, noun: str) -> str:
+    """As ``add_name`` takes it. Raises UsageError."""
+    if arguments.given and arguments.name and arguments.given != arguments.name:
+        raise UsageError(f"two names: {arguments.given!r} and {arguments.name!r}")
+    name = arguments.name or arguments.given
+    if not name:
+        raise UsageError(f"a {noun}'s name is missing", f"drumline {noun} {arguments.verb} -n NAME")
+    return str(name)
 
 
 def add_output(

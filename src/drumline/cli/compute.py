@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_output, overrides
+from drumline.cli.arguments import Parser, add_name, add_output, name_of, overrides, run_verb
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,33 +22,15 @@ _EXAMPLE = "drumline compute attach --type slurm --name gpu-cluster --partition 
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser(prog="drumline compute", description="Name the machines that jobs run on.")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    wanted = next((word for word in argv if not word.startswith("-")), "")
-    for name, (text, arguments, _) in VERBS.items():
-        verb = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        # Only the verb that was asked for needs its arguments; help of the noun needs none.
-        if name == wanted:
-            arguments(verb)
-            add_azure(verb)
-    chosen, unknown = parser.parse_known_args(argv)
-    if unknown:
-        verbs.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
-    return VERBS[chosen.verb][2](chosen)
+    return run_verb("compute", "Name the machines that jobs run on.", VERBS, argv)
 
 
 def _name(parser: Parser) -> None:
-    parser.add_argument("compute", nargs="?", metavar="NAME", help="the compute's name, or give it with -n")
-    parser.add_argument("-n", "--name", help="the compute's name")
+    add_name(parser, "compute")
 
 
 def _name_of(arguments: Namespace) -> str:
-    if arguments.compute and arguments.name and arguments.compute != arguments.name:
-        raise UsageError(f"two names: {arguments.compute!r} and {arguments.name!r}")
-    name = arguments.name or arguments.compute
-    if not name:
-        raise UsageError("a compute's name is missing", f"drumline compute {arguments.verb} -n NAME")
-    return str(name)
+    return name_of(arguments, "compute")
 
 
 def _warn(warnings: Any) -> None:
@@ -196,7 +178,7 @@ def _from_file(arguments: Namespace) -> Compute:
     """The flags win over the file."""
     from drumline.spec.compute import AmlCompute
 
-    name = arguments.name or arguments.compute
+    name = arguments.name or arguments.given
     changes = {**_notes(arguments), **_given(arguments, _BOTH), **({"name": name} if name else {})}
     loaded = _load(arguments.file, [*overrides(arguments.set), changes])
     if isinstance(loaded, AmlCompute):

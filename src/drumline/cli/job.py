@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, load
+from drumline.cli.arguments import Parser, add_file, add_name, add_output, load, name_of, run_verb
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,33 +18,15 @@ _INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser(prog="drumline job", description="Submit and look after jobs.")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    wanted = next((word for word in argv if not word.startswith("-")), "")
-    for name, (text, arguments, _) in VERBS.items():
-        verb = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        # Only the verb that was asked for needs its arguments; help of the noun needs none.
-        if name == wanted:
-            arguments(verb)
-            add_azure(verb)
-    chosen, unknown = parser.parse_known_args(argv)
-    if unknown:
-        verbs.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
-    return VERBS[chosen.verb][2](chosen)
+    return run_verb("job", "Submit and look after jobs.", VERBS, argv)
 
 
 def _name(parser: Parser) -> None:
-    parser.add_argument("job", nargs="?", metavar="NAME", help="the job's name, or give it with -n")
-    parser.add_argument("-n", "--name", help="the job's name")
+    add_name(parser, "job")
 
 
 def _name_of(arguments: Namespace) -> str:
-    if arguments.job and arguments.name and arguments.job != arguments.name:
-        raise UsageError(f"two names: {arguments.job!r} and {arguments.name!r}")
-    name = arguments.name or arguments.job
-    if not name:
-        raise UsageError("a job's name is missing", f"drumline job {arguments.verb} -n NAME")
-    return str(name)
+    return name_of(arguments, "job")
 
 
 # create

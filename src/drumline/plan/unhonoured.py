@@ -39,9 +39,7 @@ def _of_cluster(job: Command, engine: str) -> Iterator[str]:
         "locations": "nodes are where the compute is",
         "max_instance_count": "the number of nodes does not change",
     }
-    for field, instead in said.items():
-        if getattr(resources, field, None):
-            yield f"resources.{field}: not used; {instead}"
+    yield from _unused(resources, said)
     for key in getattr(resources, "properties", None) or {}:
         if key != engine:
             yield f"resources.properties.{key}: not used; options of this compute stand under {engine!r}"
@@ -69,6 +67,10 @@ def _of_resources(resources: Any) -> Iterator[str]:
         "max_instance_count": "the number of nodes does not change",
         "properties": "nothing here reads them",
     }
+    yield from _unused(resources, said)
+
+
+def _unused(resources: Any, said: dict[str, str]) -> Iterator[str]:
     for field, instead in said.items():
         if getattr(resources, field, None):
             yield f"resources.{field}: not used; {instead}"

@@ -119,8 +119,9 @@ def sweep(parent: str) -> None:
     """Remove what agents before this one left in that folder, which were killed and have had nobody to do it."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(_parent(parent)):
-            if is_named_so(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                end_abandoned(entry.path)
+            is_ours = is_named_so(entry.name) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if is_ours and end_abandoned(entry.path):
+                cgroups.end(cgroups.place_for(entry.name))
 
 
 def _parent(text: str) -> str:

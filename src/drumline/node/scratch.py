@@ -48,24 +48,25 @@ def hold(path: str) -> int:
     return descriptor
 
 
-def end_abandoned(path: str) -> None:
-    """Remove a folder that was somebody's of this machine and is nobody's any more. Never raises."""
+def end_abandoned(path: str) -> bool:
+    """Remove a folder that was somebody's of this machine and is nobody's any more; whether it was. Never raises."""
     try:
         descriptor = os.open(
             os.path.join(path, _HELD), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         )
     except OSError:
-        return  # Of one who does not hold what is his, or not yet.
+        return False  # Of one who does not hold what is his, or not yet.
     try:
         # On a shared file system a lock of another machine may not be seen.
         if os.read(descriptor, 512) != _machine():
-            return
+            return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return
+        return False
     else:
         remove(path)
         remove(memory_of(path))
+        return True
     finally:
         os.close(descriptor)
 

@@ -50,6 +50,14 @@ def one_rank(**fields: Any) -> dict[str, Any]:
     return {"distribution": {"type": "pytorch", "process_count_per_instance": 1}, **fields}
 
 
+def logs_of(run_folder: Path) -> list[str]:
+    """By rank, of its latest attempt; empty for one that has none yet."""
+    plan = json.loads((run_folder / "plan.json").read_text())
+    ranks = [rank for node in plan["nodes"] for rank in node["ranks"]]
+    paths = [run_folder / rank["log"] for rank in sorted(ranks, key=lambda rank: rank["rank"])]
+    return [path.read_text() if path.exists() else "" for path in paths]
+
+
 def job_names(home: Path) -> list[str]:
     return sorted(os.listdir(home / "jobs")) if (home / "jobs").exists() else []
 

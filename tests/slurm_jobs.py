@@ -1,11 +1,10 @@
 """Jobs of ours on a real cluster, for the tests: submit, wait for a condition, ask Slurm, and leave nothing in line."""
 
-import json
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from cli_jobs import two_by_two, write_job
+from cli_jobs import logs_of, two_by_two, write_job
 from slurm_cluster import SlurmCluster
 from waiting import wait_until
 
@@ -76,11 +75,7 @@ class SlurmJobs:
 
     def logs(self, name: str = "job") -> list[str]:
         """By rank."""
-        folder = self.home / "jobs" / name
-        plan = json.loads((folder / "plan.json").read_text())
-        ranks = [rank for node in plan["nodes"] for rank in node["ranks"]]
-        paths = [folder / rank["log"] for rank in sorted(ranks, key=lambda rank: rank["rank"])]
-        return [path.read_text() if path.exists() else "" for path in paths]
+        return logs_of(self.home / "jobs" / name)
 
     def show(self, name: str = "job") -> dict[str, Any]:
         return jobs.describe(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_jobs import CORES, two_by_two, write_job
+from cli_jobs import CORES, logs_of, two_by_two, write_job
 from slurm_jobs import SlurmJobs
 from waiting import wait_until
 
@@ -108,10 +108,7 @@ class Submitted:
         self.wait_for("Running")
 
     def logs(self) -> list[str]:
-        plan = json.loads((self.path / "plan.json").read_text())
-        ranks = [rank for node in plan["nodes"] for rank in node["ranks"]]
-        paths = [self.path / rank["log"] for rank in sorted(ranks, key=lambda rank: rank["rank"])]
-        return [path.read_text() if path.exists() else "" for path in paths]
+        return logs_of(self.path)
 
     def show(self) -> dict[str, Any]:
         return jobs.describe("job")

@@ -93,13 +93,17 @@ def add_azure(parser: argparse.ArgumentParser) -> None:
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--file", required=True, help="the job file; - is standard input")
+    add_set(parser, "resources.instance_count=4")
+
+
+def add_set(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument(
         "--set",
         action="extend",
         nargs="+",
         default=[],
         metavar="PATH=VALUE",
-        help="change a field before anything is checked: resources.instance_count=4",
+        help=f"change a field before anything is checked: {example}",
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_name, add_output, name_of, overrides, run_verb
+from drumline.cli.arguments import Parser, add_name, add_output, add_set, name_of, overrides, run_verb
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,14 +86,7 @@ def _attach_arguments(parser: Parser) -> None:
     _name(parser)
     parser.add_argument("-t", "--type", type=str.lower, choices=("slurm", "local", "amlcompute"))
     parser.add_argument("-f", "--file", help="the compute's file; - is standard input")
-    parser.add_argument(
-        "--set",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="PATH=VALUE",
-        help="change a field before anything is checked: priorities.high.qos=urgent",
-    )
+    add_set(parser, "priorities.high.qos=urgent")
     parser.add_argument("--size", help="a name for resources.instance_type")
     _add_fields(parser)
 

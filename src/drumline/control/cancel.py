@@ -27,13 +27,18 @@ def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
     outcome = jobs.outcome_of(folder)
     if outcome.is_final:
         return False
-    folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
+    request(folder, at_once=at_once, by=by)
     wake(folder)
     if is_elsewhere(outcome.engine):
         # One that waits has no supervisor that would see the request. Where nobody answers, whoever looks tries again.
         with contextlib.suppress(EngineError):
             engine(outcome.engine).withdraw(folder)
     return True
+
+
+def request(folder: RunFolder, *, at_once: bool = False, by: str = "") -> None:
+    """Leave word of it for whatever looks after the job, now or when it begins. Raises OSError."""
+    folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
 
 
 def wake(folder: RunFolder) -> None:

@@ -156,7 +156,9 @@ def submit(
     except KeyboardInterrupt:
         if not chosen.shares_machine:
             # If it has arrived all the same, it ends at once.
-            folder.write(folder.cancel, json.dumps({"by": user(), "at_once": False}))
+            from drumline.control import cancel
+
+            cancel.request(folder)
         raise
     return Submitted(folder.name, folder, planned, warnings)
 

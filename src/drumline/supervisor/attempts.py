@@ -58,7 +58,7 @@ class Attempts:
             self.number = one.attempt + 1
             lost = one.kind == "node preemption" and one.progressed is False
             self._losses = self._losses + 1 if lost else 0
-            if one.kind in PREEMPTIONS:
+            if one.was_preempted:
                 continue
             self._failures += 1
             self._before = _place_of(one.verdict)

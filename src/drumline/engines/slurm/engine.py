@@ -54,6 +54,8 @@ class SlurmEngine:
     def __init__(self) -> None:
         self._queues: dict[str, tuple[float, dict[str, InQueue] | EngineError]] = {}
         self._withdrawn: dict[str, float] = {}
+        self._computes: dict[str, Mapping[str, Any]] = {}
+        """By run folder; they never change, and whoever follows a job asks for them again and again."""
 
     def shapes(self, node_count: int, compute: Mapping[str, Any], instance_type: str = "") -> list[NodeShape]:
         kind = options.instance_type_of(compute, instance_type)
@@ -132,11 +134,11 @@ class SlurmEngine:
 
     def look(self, folder: RunFolder) -> Look:
         """By the queue, else by what the controller remembers, else by the accounting. Never raises."""
-        plan = _plan_of(folder)
-        slurm = _slurm(plan.compute if plan else {})
+        compute = self._compute_of(folder)
+        slurm = _slurm(compute)
         number = number_of(folder)
         try:
-            queue = self._queue(slurm, plan.compute if plan else {})
+            queue = self._queue(slurm, compute)
             if not number:
                 number = next((job.id for job in queue.values() if _is_of(job, folder)), "")
             if number in queue and _is_of(queue[number], folder):
@@ -220,21 +222,20 @@ class SlurmEngine:
 
     def withdraw(self, folder: RunFolder) -> None:
         """Raises EngineError when Slurm does not answer."""
-        plan = _plan_of(folder)
         number = number_of(folder)
         if number:
             with contextlib.suppress(RefusedError):
-                _slurm(plan.compute if plan else {}).withdraw(number)
+                _slurm(self._compute_of(folder)).withdraw(number)
         self._queues.clear()
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """What Slurm calls the job, its state, and of one that waits its place and start. Never raises."""
-        plan = _plan_of(folder)
+        compute = self._compute_of(folder)
         number = number_of(folder)
         told: dict[str, Any] = {"slurm_job_id": number or None}
-        slurm = _slurm(plan.compute if plan else {})
+        slurm = _slurm(compute)
         try:
-            job = self._queue(slurm, plan.compute if plan else {}).get(number)
+            job = self._queue(slurm, compute).get(number)
             if job is None:
                 return told
             told |= {"state": job.state, "partition": job.partition}
@@ -246,6 +247,15 @@ class SlurmEngine:
         except EngineError as error:
             told["error"] = error.message
         return told
+
+    def _compute_of(self, folder: RunFolder) -> Mapping[str, Any]:
+        """The settings that the job was submitted with; empty where its plan is damaged."""
+        if folder.path not in self._computes:
+            try:
+                self._computes[folder.path] = Plan.read(folder.plan).compute
+            except (OSError, ValueError, KeyError, TypeError):
+                return {}
+        return self._computes[folder.path]
 
     # Computes.
 
@@ -345,13 +355,6 @@ def number_of(folder: RunFolder) -> str:
 
 def _slurm(compute: Mapping[str, Any]) -> Slurm:
     return Slurm(str(compute.get("slurm_conf") or ""))
-
-
-def _plan_of(folder: RunFolder) -> Plan | None:
-    try:
-        return Plan.read(folder.plan)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _answers(folder: RunFolder) -> bool:

@@ -10,6 +10,7 @@ from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
     Verbs = Mapping[str, tuple[str, Callable[["Parser"], None], Callable[[Any], int]]]
@@ -56,7 +57,25 @@ def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
     chosen, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
-    return verbs[chosen.verb][2](chosen)
+    with in_workspace(chosen.workspace_name):
+        return verbs[chosen.verb][2](chosen)
+
+
+def in_workspace(name: str | None) -> AbstractContextManager[None]:
+    """
+    What follows is of that workspace; without a name of the one that DRUMLINE_WORKSPACE names, else that of
+    ``drumline configure``. Empty: of none. Raises UsageError.
+    """
+    import os
+
+    from drumline.contract import folder
+
+    configured = os.path.join(folder.base_home(), "defaults.json")
+    if name is None and not os.environ.get(folder.WORKSPACE) and os.path.exists(configured):
+        from drumline.cli import defaults
+
+        name = defaults.read().get("workspace")
+    return folder.workspace(name)
 
 
 def add_name(parser: argparse.ArgumentParser, noun: str) -> None:
@@ -81,11 +100,16 @@ def add_output(
     parser.add_argument("--query", help="a JMESPath expression, for what is printed")
 
 
+def add_workspace(parser: argparse.ArgumentParser) -> None:
+    text = "whose jobs and assets; default: DRUMLINE_WORKSPACE, else as drumline configure says; '': none"
+    parser.add_argument("-w", "--workspace-name", metavar="NAME", help=text)
+
+
 def add_azure(parser: argparse.ArgumentParser) -> None:
-    """What scripts of ``az ml`` pass, and has no meaning here."""
+    """What scripts of ``az ml`` pass; most of it has no meaning here."""
+    add_workspace(parser)
     group = parser.add_argument_group("accepted for scripts written for az ml, without effect")
     group.add_argument("-g", "--resource-group", help=argparse.SUPPRESS)
-    group.add_argument("-w", "--workspace-name", help=argparse.SUPPRESS)
     group.add_argument("--subscription", help=argparse.SUPPRESS)
     group.add_argument("--only-show-errors", action="store_true", help=argparse.SUPPRESS)
     group.add_argument("--verbose", action="store_true", help=argparse.SUPPRESS)

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple, Optional, Union, get_args
 
 
 class JobSubmitted(NamedTuple):
+    """``kind``: command, pipeline or sweep; the two latter have a driver in the place of a supervisor."""
+
     time: float
     user: str
     engine: str = "local"
+    kind: str = "command"
 
 
 class JobWaiting(NamedTuple):
@@ -159,10 +162,46 @@ class JobWentOn(NamedTuple):
     time: float
 
 
+class StepStarted(NamedTuple):
+    """
+    Of a pipeline, or a trial of a sweep: ``job`` is about to be submitted for it. ``detail``: ``reused`` for a step
+    that takes over what ``job`` has written before; ``params`` of a trial.
+    """
+
+    time: float
+    step: str
+    job: str
+    detail: Optional[dict[str, Any]] = None
+
+
+class StepEnded(NamedTuple):
+    """``status`` is one of status.TERMINAL, or Skipped; ``detail``: of a trial, its ``metric``."""
+
+    time: float
+    step: str
+    status: str
+    reason: str = ""
+    detail: Optional[dict[str, Any]] = None
+
+
 class JobFinalizing(NamedTuple):
     """Every rank has ended; what they left behind is being ended too."""
 
     time: float
+
+
+class OutputRegistered(NamedTuple):
+    """
+    An output has become the asset ``name`` of that version, or, for that ``error``, not. ``away``: its home cannot be
+    reached from the machine that tried; whoever looks from there tries again.
+    """
+
+    time: float
+    output: str
+    name: str
+    version: str
+    error: str = ""
+    away: bool = False
 
 
 class JobEnded(NamedTuple):
@@ -200,8 +239,8 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, NetworkChosen, RankStarted, JobRunning,
-    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobFinalizing,
-    JobEnded, JobEdited, JobArchived, JobRestored,
+    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
+    StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

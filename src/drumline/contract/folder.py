@@ -1,10 +1,15 @@
 """
 Every path of a run, and the only code that writes its events.
 
-``$DRUMLINE_HOME/jobs/<name>/``::
+``$DRUMLINE_HOME`` is the base home. A workspace is a home of its own, ``$DRUMLINE_HOME/workspaces/<name>``: jobs,
+snapshots, assets and metrics are in it. Computes, defaults and the line before this machine are the base home's.
+
+``<home>/jobs/<name>/``::
 
     job.yml          the job as submitted, defaults filled in
     plan.json        what runs
+    graph.json       of a pipeline or a sweep, in the place of a plan: its steps
+    driver.lock      held by the driver of a pipeline or a sweep, so that there is one
     supervisor.json  which process looks after it
     engine.json      what its engine calls it, where that is a number of its own
     agents.json      where its supervisor is to be reached, and the secret, for agents that others start
@@ -30,7 +35,9 @@ import errno
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import events as e
 
@@ -42,13 +49,90 @@ MARKER = "DRUMLINE_RUN_FOLDER"
 """The variable by which a process is known to be of a run, whoever its parent is by now."""
 
 
-def home() -> str:
+WORKSPACE = "DRUMLINE_WORKSPACE"
+"""The variable that names the workspace where nothing else does; ranks have that of their job."""
+
+_WORKSPACES = "workspaces"
+_LONGEST_NAME = 64
+_chosen: ContextVar[Optional[str]] = ContextVar("drumline_workspace", default=None)
+
+
+def base_home() -> str:
     """``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet."""
     named = os.environ.get("DRUMLINE_HOME")
     if named:
         return os.path.realpath(os.path.expanduser(named))
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(_users_home(), ".local", "share")
     return os.path.realpath(os.path.join(data, "drumline"))
+
+
+def home(base: str = "") -> str:
+    """
+    The home of the current workspace, which may not exist yet; the base home when none is chosen.
+
+    ``base``: what is to be taken for the base home, such as a compute's folder. Raises UsageError as ``workspace``.
+    """
+    return home_of(current_workspace(), base)
+
+
+def home_of(workspace: str, base: str = "") -> str:
+    """That of a workspace, whose name was checked; empty: the base home."""
+    base = base or base_home()
+    return os.path.join(base, _WORKSPACES, workspace) if workspace else base
+
+
+def current_workspace() -> str:
+    """Its name; empty for the base home. Raises UsageError for a DRUMLINE_WORKSPACE that cannot be a name."""
+    chosen = _chosen.get()
+    if chosen is None:
+        chosen = os.environ.get(WORKSPACE, "")
+        check_workspace(chosen, WORKSPACE)
+    return chosen
+
+
+def chosen_workspace() -> Optional[str]:
+    """What the innermost ``workspace`` was given."""
+    return _chosen.get()
+
+
+@contextmanager
+def workspace(name: Optional[str]) -> Iterator[None]:
+    """
+    ``home`` is that workspace's meanwhile, in this thread. Empty: the base home; None: as DRUMLINE_WORKSPACE says.
+
+    Raises UsageError for what cannot be a name.
+    """
+    check_workspace(name or "")
+    token = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def check_workspace(name: str, where: str = "workspace") -> None:
+    """It becomes a folder's name. Raises UsageError."""
+    if not name or _is_workspace(name):
+        return
+    from drumline.contract.errors import UsageError
+
+    shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
+    hint = f"letters, digits, '-', '_' and '.', beginning with a letter or digit, {_LONGEST_NAME} at most"
+    raise UsageError(f"{where}: {shown!r} cannot be a workspace's name", hint)
+
+
+def _is_workspace(name: str) -> bool:
+    plain = all(one.isascii() and (one.isalnum() or one in "-_.") for one in name)
+    return plain and len(name) <= _LONGEST_NAME and name[0].isalnum()
+
+
+def workspace_names() -> list[str]:
+    """Those there are, in the order of the alphabet."""
+    try:
+        with os.scandir(os.path.join(base_home(), _WORKSPACES)) as entries:
+            return sorted(one.name for one in entries if _is_workspace(one.name) and one.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _users_home() -> str:
@@ -69,6 +153,8 @@ class RunFolder:
         self.name = os.path.basename(path)
         self.job = os.path.join(path, "job.yml")
         self.plan = os.path.join(path, "plan.json")
+        self.graph = os.path.join(path, "graph.json")
+        self.driver_lock = os.path.join(path, "driver.lock")
         self.supervisor = os.path.join(path, "supervisor.json")
         self.engine = os.path.join(path, "engine.json")
         self.agents = os.path.join(path, "agents.json")
@@ -91,7 +177,8 @@ class RunFolder:
     @classmethod
     def of(cls, name: str, root: str | None = None) -> RunFolder:
         """
-        The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user.
+        The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user; ``root`` is a
+        home, that of the current workspace where it is left out.
 
         Where that is a link, as for a job of a compute with a folder of its own, what it leads to.
         """
@@ -102,6 +189,12 @@ class RunFolder:
     def root(self) -> str:
         """The home that it is in."""
         return os.path.dirname(os.path.dirname(self.path))
+
+    @property
+    def workspace(self) -> str:
+        """The workspace of this machine that it is in; empty for every other home."""
+        above, name = os.path.split(self.root)
+        return name if above == os.path.join(base_home(), _WORKSPACES) else ""
 
     def create(self) -> None:
         """Raises FileExistsError when the name is taken: exactly one of many at once wins."""
@@ -190,6 +283,11 @@ def write_whole(path: str, text: str) -> None:
     """All of it or nothing: a reader never sees half a file. For its owner alone. Raises OSError."""
     partial = f"{path}.{os.urandom(4).hex()}.partial"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-    os.replace(partial, path)
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise

@@ -32,6 +32,20 @@ class RankOutcome:
         return "done" if self.code == 0 else f"exit {self.code}"
 
 
+class StepOutcome:
+    """A step of a pipeline, or a trial of a sweep. Times are as in Outcome."""
+
+    def __init__(self, step: str, job: str, started: float, detail: dict[str, Any] | None) -> None:
+        self.step = step
+        self.job = job
+        self.started: float | None = started
+        self.ended: float | None = None
+        self.status = ""
+        """One of status.TERMINAL, or Skipped; empty while it is under way."""
+        self.reason = ""
+        self.detail: dict[str, Any] = dict(detail or {})
+
+
 class Outcome:
     """Times are seconds since 1970, None while that has not happened."""
 
@@ -46,6 +60,9 @@ class Outcome:
         """Of a rank that failed: ``contract.events.JobEnded``."""
         self.user = ""
         self.engine = ""
+        self.kind = "command"
+        """Or pipeline, or sweep."""
+        self.steps: dict[str, StepOutcome] = {}
         self.created: float | None = None
         self.started: float | None = None
         """When the ranks were started."""
@@ -63,6 +80,8 @@ class Outcome:
         self.hosts: dict[int, str] = {}
         """Node to the name of its machine, where that is not always the same."""
         self.network: e.NetworkChosen | None = None
+        self.registered: dict[str, e.OutputRegistered] = {}
+        """By output, which assets they have become."""
         self.containment = ""
         """The weakest of its agents': as in AgentJoined; empty before there is one."""
 
@@ -82,9 +101,13 @@ _STATUS_AFTER: dict[type[e.Event], str] = {
 }
 
 
-def fold(events: Iterable[e.Event]) -> Outcome:
-    """The outcome after these events, which are in the order of the file. The first terminal status stays."""
-    outcome = Outcome()
+def fold(events: Iterable[e.Event], before: Outcome | None = None) -> Outcome:
+    """
+    The outcome after these events, which are in the order of the file. The first terminal status stays.
+
+    ``before``: the outcome of the events before these, which is changed.
+    """
+    outcome = before or Outcome()
     for event in events:
         _apply(outcome, event)
     return outcome
@@ -97,6 +120,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.reason = event.reason if isinstance(event, e.JobWaiting) else ""
     if isinstance(event, e.JobSubmitted):
         outcome.created, outcome.user, outcome.engine = event.time, event.user, event.engine
+        outcome.kind = event.kind
     elif isinstance(event, e.AgentJoined):
         outcome.agents[event.node] = event.pid
         if event.host:
@@ -116,6 +140,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.verdict = event.verdict
     else:
         _apply_to_attempt(outcome, event)
+        _apply_to_step(outcome, event)
         _apply_users(outcome, event)
 
 
@@ -130,10 +155,24 @@ def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
             _start_again(outcome, event)
 
 
+def _apply_to_step(outcome: Outcome, event: e.Event) -> None:
+    if isinstance(event, e.StepStarted):
+        outcome.started = outcome.started or event.time
+        outcome.steps[event.step] = StepOutcome(event.step, event.job, event.time, event.detail)
+    if not isinstance(event, e.StepEnded):
+        return
+    step = outcome.steps.setdefault(event.step, StepOutcome(event.step, "", event.time, None))
+    step.started = step.started if step.job else None
+    step.ended, step.status, step.reason = event.time, event.status, event.reason
+    step.detail.update(event.detail or {})
+
+
 def _apply_users(outcome: Outcome, event: e.Event) -> None:
-    """What its user changed, which says nothing of how it goes."""
+    """What its user changed, or what became of its outputs, which says nothing of how it goes."""
     if isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
         outcome.edits.update(event.changes)
+    elif isinstance(event, e.OutputRegistered):
+        outcome.registered[event.output] = event
     elif isinstance(event, (e.JobArchived, e.JobRestored)):
         outcome.archived = isinstance(event, e.JobArchived)
 

@@ -144,6 +144,27 @@ class InputCopy(NamedTuple):
     target: str
 
 
+class Registration(NamedTuple):
+    """An output that becomes an asset when the job has completed."""
+
+    output: str
+    kind: str
+    """``data`` or ``model``."""
+
+    name: str
+    version: str
+    """Empty: the next one."""
+
+    type: str
+    path: str
+    """Absolute."""
+
+    home: str
+    """In which the asset is to be; absolute."""
+
+    description: str = ""
+
+
 class Plan(NamedTuple):
     job: str
     engine: str
@@ -210,6 +231,16 @@ class Plan(NamedTuple):
     """The settings of the compute, as they were when the job was submitted; empty: this machine."""
 
     asked: Asked = Asked()
+    workspace: str = ""
+    """That the job is in; empty: the base home."""
+
+    resolved: Mapping[str, str] = {}
+    """
+    What references in the job led to, by dotted field: ``inputs.x.path`` the local path of ``azureml:digits@latest``,
+    ``inputs.x.asset`` the version that it was: ``azureml:digits:3``.
+    """
+
+    registers: tuple[Registration, ...] = ()
     format: int = FORMAT
 
     @property
@@ -230,7 +261,9 @@ class Plan(NamedTuple):
         nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
         copies = [copy._asdict() for copy in self.copies]
         launcher = self.launcher._asdict() if self.launcher else None
+        registers = [one._asdict() for one in self.registers]
         changed = {"nodes": nodes, "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
+        changed["registers"] = registers
         return json.dumps({**self._asdict(), **changed}, indent=1)
 
     @classmethod
@@ -251,6 +284,7 @@ class Plan(NamedTuple):
             launcher = data["launcher"]
             data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
         data["asked"] = Asked(**data.get("asked", {}))
+        data["registers"] = tuple(Registration(**one) for one in data.get("registers", ()))
         for name in ("argv", "unset", "folders", "warnings", "restart_on"):
             data[name] = tuple(data.get(name, ()))
         return cls(**data)

@@ -21,3 +21,6 @@ NOT_RESPONDING = "NotResponding"
 
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELED})
 """Once a job has one of these, its status never changes again."""
+
+SKIPPED = "Skipped"
+"""Of a step that was not started, because one before it failed; never of a job."""

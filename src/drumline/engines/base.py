@@ -170,6 +170,9 @@ class Engine(Protocol):
         each job. Never raises.
         """
 
+    def is_here(self) -> bool:
+        """Whether this machine is set up to give it jobs; whether it answers is another matter."""
+
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """What of a compute's settings cannot be from this machine; empty when all can."""
 

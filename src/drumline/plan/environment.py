@@ -53,12 +53,16 @@ UNSET = (
 """What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
 
 
-def of_job(name: str, folder: str, experiment: str, mlflow_uri: str) -> dict[str, str]:
-    """Common to all ranks; the user's own words and paths, nothing in them is late-bound."""
+def of_job(name: str, folder: str, experiment: str, mlflow_uri: str, top: str = "") -> dict[str, str]:
+    """
+    Common to all ranks; the user's own words and paths, nothing in them is late-bound.
+
+    ``top``: the job that this one is part of in the end; empty: it is that itself.
+    """
     return {
         MARKER: folder,
         "AZUREML_RUN_ID": name,
-        "AZUREML_ROOT_RUN_ID": name,
+        "AZUREML_ROOT_RUN_ID": top or name,
         "AZUREML_EXPERIMENT_ID": experiment,
         "AZUREML_ARM_PROJECT_NAME": experiment,
         "MLFLOW_TRACKING_URI": mlflow_uri,

@@ -55,7 +55,7 @@ class Site(NamedTuple):
     """The MPI of the nodes; None: there is none, or the job needs none."""
 
     compute: Mapping[str, object] = {}
-    """The settings of the compute; empty: this machine."""
+    """The settings of the compute; empty: this machine, under no name."""
 
     shares_machine: bool = False
     """Whether all nodes are one machine."""
@@ -78,7 +78,7 @@ def plan_job(job: Command, site: Site) -> Plan:
     user_env, user_warnings = _user_env(job, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
-    named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri)
+    named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri, job._top_job)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
     common = environment.of_nodes(request.node_count, has_network=site.engine != "local")
     if site.compute.get("nccl_topo_file"):
@@ -112,7 +112,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         cores_wanted=layout.slots * request.node_count
         or sum(process.holds_core for process in layout.processes),
         warnings=(
-            *unhonoured.warnings(job, site.interpreter, site.engine),
+            *unhonoured.warnings(job, site.interpreter, site.engine, is_attached=bool(site.compute)),
             *layout.warnings,
             *_launcher_warnings(job, request),
             *user_warnings,

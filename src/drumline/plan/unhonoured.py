@@ -14,18 +14,32 @@ if TYPE_CHECKING:
 LOCAL_COMPUTES = (None, "", "local")
 
 
-def warnings(job: Command, interpreter: str, engine: str = "local") -> list[str]:
-    """One line a field, ``field: what happens instead``. ``engine``: where it is to run."""
+def warnings(
+    job: Command, interpreter: str, engine: str = "local", *, is_attached: bool = False
+) -> list[str]:
+    """
+    One line a field, ``field: what happens instead``. ``engine``: where it is to run. ``is_attached``: whether its
+    compute is one that is attached.
+    """
     return [
         *_of_environment(job.environment, interpreter),
-        *(_of_local(job) if engine == "local" else _of_cluster(job, engine)),
+        *(_of_local(job, is_attached=is_attached) if engine == "local" else _of_cluster(job, engine)),
         *_of_services(job),
         *_of_data(job),
     ]
 
 
-def _of_local(job: Command) -> Iterator[str]:
-    yield from _of_compute(job.compute)
+def of_whole(job: Any) -> list[str]:
+    """As ``warnings``, of a pipeline or a sweep itself; its steps and trials are asked by themselves."""
+    said = [*_of_services(job)]
+    if getattr(getattr(job, "settings", None), "default_datastore", None):
+        said.append("settings.default_datastore: not used; outputs stay in the run folders of the steps")
+    return said
+
+
+def _of_local(job: Command, *, is_attached: bool) -> Iterator[str]:
+    if not is_attached:
+        yield from _of_compute(job.compute)
     yield from _of_resources(job.resources)
     yield from _of_queue(job)
 
@@ -54,7 +68,7 @@ def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
 
 def _of_compute(compute: str | None) -> Iterator[str]:
     name = (compute or "").removeprefix("azureml:")
-    if name not in LOCAL_COMPUTES:
+    if name not in LOCAL_COMPUTES and name.lower() != "serverless":
         yield f"compute: {name!r} is not attached; the job runs on this machine"
 
 
@@ -99,6 +113,3 @@ def _of_data(job: Command) -> Iterator[str]:
     for name, output in (job.outputs or {}).items():
         if getattr(output, "path", None) and paths.is_remote(str(output.path)):
             yield f"outputs.{name}.path: {output.path} is not written to; the output stays in the run folder"
-        for field in ("name", "version"):
-            if getattr(output, field, None):
-                yield f"outputs.{name}.{field}: not registered as a data asset; the output stays in the run folder"

@@ -1,20 +1,21 @@
-"""What ``${{inputs.x}}`` and ``${{outputs.o}}`` stand for on the nodes, and what must be copied or made for that."""
+"""
+What ``${{inputs.x}}`` and ``${{outputs.o}}`` stand for on the nodes, and what must be copied or made for that.
+
+References such as ``azureml:digits:1`` are paths already (``control/references.py``).
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract.errors import PlanError
-from drumline.contract.folder import RunFolder
 from drumline.contract.plan import InputCopy
 from drumline.spec import paths
 
 if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
     from drumline.spec.command import Command
-
-_JOB_OUTPUT = r"azureml://jobs/([^/]+)/outputs/([^/]+)(?:/paths/(.*))?"
 
 
 class Values(NamedTuple):
@@ -74,9 +75,6 @@ def _place(job: Command, name: str, given: Any) -> str:
     if not given.path:
         raise PlanError(f"inputs.{name}: a path is missing", path=f"inputs.{name}.path")
     text = str(given.path)
-    earlier = re.fullmatch(_JOB_OUTPUT, text)
-    if earlier:
-        return _output_of_job(name, *earlier.groups())
     if paths.is_remote(text):
         if _mode(given) == "direct":
             return text
@@ -86,18 +84,6 @@ def _place(job: Command, name: str, given: Any) -> str:
             path=f"inputs.{name}.path",
         )
     return paths.resolve(job, text)
-
-
-def _output_of_job(name: str, job: str, output: str, inside: str | None) -> str:
-    folder = RunFolder.of(job)
-    root = folder.outputs if output == "default" else os.path.join(folder.named_outputs, output)
-    path = os.path.normpath(os.path.join(root, inside or ""))
-    # ``..`` would lead out of that job's outputs.
-    if job in (".", "..") or output in (".", "..") or os.path.commonpath((root, path)) != root:
-        raise PlanError(
-            f"inputs.{name}: the path leads out of the outputs of job {job}", path=f"inputs.{name}.path"
-        )
-    return path
 
 
 def _output(job: Command, name: str, output: Any, folder: RunFolder) -> str:

@@ -16,7 +16,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import PlanError
-from drumline.contract.folder import home, private_folder
+from drumline.contract.folder import base_home, home_of, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,8 +87,15 @@ def _list(code: str, skipped: list[str], kept_in: str) -> list[_File]:
     root = os.path.realpath(code)
     if os.path.isfile(root):
         return [_File(os.path.basename(code), root, os.access(root, os.X_OK))]
-    kept = (home(), os.path.realpath(kept_in))
-    return sorted(_walk(root, root, "", (root,), skipped, _ignore_rules(root), kept))
+    return sorted(_walk(root, root, "", (root,), skipped, _ignore_rules(root), _kept(kept_in)))
+
+
+def _kept(home: str) -> tuple[str, ...]:
+    """Folders in which jobs are kept; with a workspace of a home, all of that home."""
+    real = os.path.realpath(home)
+    above = os.path.dirname(os.path.dirname(real))
+    name = os.path.basename(real)
+    return (base_home(), real, *((above,) if home_of(name, above) == real else ()))
 
 
 def _walk(

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
-from drumline.contract.folder import home, private_folder
+from drumline.contract.folder import private_folder
 from drumline.staging import snapshot
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def clear(folder: RunFolder, plan: Plan) -> None:
 
 def _working_folder(folder: RunFolder, digest: str) -> None:
     if digest:
-        snapshot.lay_out(home(), digest, folder.code)
+        snapshot.lay_out(folder.root, digest, folder.code)
     else:
         os.mkdir(folder.code, 0o700)
     # What a job writes to ./outputs and ./logs is its artifacts, and stays when the working folder goes.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder, private_folder
+from drumline.contract.folder import WORKSPACE, RunFolder, private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
@@ -65,7 +65,8 @@ def supervise(path: str, *, batch: bool = False) -> int:
             if other:
                 _say(other)
                 return _NOT_OURS_CODE
-        folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
+        if not _take(folder, batch=batch):
+            return 0  # Whoever submitted the job was cut off, and it was started once more.
         folder.write(folder.reserve, " " * _RESERVE_BYTES)
         end = _run(folder, wake)
         if end is _LEFT:
@@ -81,6 +82,26 @@ def supervise(path: str, *, batch: bool = False) -> int:
         return _NOT_OURS_CODE
     _write_end(folder, end)
     return end.exit_code if batch else 0
+
+
+def _take(folder: RunFolder, *, batch: bool) -> bool:
+    """Write down who looks after the job; False where another does. In a batch job the next one takes its place."""
+    me = json.dumps(identity.of(os.getpid()))
+    whole = f"{folder.supervisor}.{os.urandom(4).hex()}"
+    if not batch:
+        folder.write(whole, me)
+        try:
+            os.link(whole, folder.supervisor)
+        except FileExistsError:
+            return False
+        except OSError:
+            pass  # A file system without links.
+        else:
+            return True
+        finally:
+            os.unlink(whole)
+    folder.write(folder.supervisor, me)
+    return True
 
 
 def _write_end(folder: RunFolder, end: p.Finish) -> None:
@@ -108,6 +129,10 @@ def _say_traceback() -> None:
 
 def _run(folder: RunFolder, wake: int) -> p.Finish:
     plan = Plan.read(folder.plan)
+    # What the ranks start finds the job's own workspace, whatever that of our surroundings was.
+    os.environ.pop(WORKSPACE, None)
+    if plan.workspace:
+        os.environ[WORKSPACE] = plan.workspace
     nodes = engine(plan.engine).nodes(plan, folder)
     try:
         return _wait(nodes, folder, wake, "before it started") or _run_on(nodes, folder, plan, wake)
@@ -151,6 +176,10 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     end = _attempt(nodes, folder, plan, wake, past)
     if end is not _LEFT:
         _quietly(lambda: mlflow_files.end(plan, end.status))
+    if end.status == status.COMPLETED and plan.registers:
+        from drumline.supervisor import registration
+
+        _quietly(lambda: registration.register(folder, plan.registers))
     return end
 
 

@@ -1,5 +1,6 @@
 """Files of a run: whole or not there, private, and appended to by several at once."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract import identity
-from drumline.contract.folder import RunFolder, home
+from drumline.contract.folder import RunFolder, home, write_whole
 
 
 @pytest.fixture
@@ -120,3 +121,13 @@ def test_a_job_is_there_with_all_of_its_first_event_or_not_at_all(tmp_path, monk
     assert seen == [(False, 1)]
     run.append(e.JobPreparing(2.0))
     assert [type(event).__name__ for event in run.read_events()] == ["JobSubmitted", "JobPreparing"]
+
+
+def test_of_a_file_that_could_not_be_written_nothing_is_left(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="full"):
+        write_whole(str(tmp_path / "f"), "text")
+    assert os.listdir(tmp_path) == []

@@ -182,3 +182,12 @@ def test_a_place_is_given_up_although_the_file_is_held_for_a_while(line, tmp_pat
         line.leave(who(1))
         release.join()
     assert starts(line, entry(2, 4), entry(1, 4)) == [True, False]
+
+
+def test_two_jobs_of_one_name_in_two_workspaces_are_two(line):
+    a, b, c = (
+        Entry("same", who(number), 2, 0, folder=f"/home/workspaces/{name}/jobs/same")
+        for number, name in enumerate("abc", 1)
+    )
+    assert starts(line, a, b, c) == [True, True, False]
+    assert line.advance(c).reason.startswith("waiting for 2 of 2 cores held by job same of ")

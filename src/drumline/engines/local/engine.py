@@ -73,6 +73,9 @@ class LocalEngine:
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         return {}
 
+    def is_here(self) -> bool:
+        return True
+
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         return []
 

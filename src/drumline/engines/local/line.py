@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import identity
-from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.folder import RunFolder, private_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ _TRIES = 10
 
 
 class Entry:
-    """``who``: the identity of the job's supervisor."""
+    """``who``: the identity of the job's supervisor. ``folder``: its run folder; its name may be another's too."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Entry:
         gpu_count: int,
         gpus: tuple[str, ...] = (),
         running: bool = False,
+        folder: str = "",
     ) -> None:
         self.job = job
         self.who = who
@@ -46,6 +47,7 @@ class Entry:
         self.gpu_count = gpu_count
         self.gpus = tuple(gpus)
         self.running = running
+        self.folder = folder
 
 
 class Blocked(NamedTuple):
@@ -122,12 +124,17 @@ class Line:
 
     def _blocked(self, mine: Entry, ahead: list[Entry], running: list[Entry]) -> Blocked | None:
         for what, want, have, held in (
-            ("cores", mine.cores, self._cores, {entry.job: entry.cores for entry in running}),
-            ("GPUs", mine.gpu_count, len(self._gpus), {entry.job: len(entry.gpus) for entry in running}),
+            ("cores", mine.cores, self._cores, [(_name_of(one, mine), one.cores) for one in running]),
+            (
+                "GPUs",
+                mine.gpu_count,
+                len(self._gpus),
+                [(_name_of(one, mine), len(one.gpus)) for one in running],
+            ),
         ):
-            free = have - sum(held.values())
+            free = have - sum(count for _, count in held)
             if want > free:
-                names = " and ".join(f"job {job}" for job, count in held.items() if count)
+                names = " and ".join(f"job {job}" for job, count in held if count)
                 reason = f"waiting for {want - free} of {want} {what} held by {names}"
                 if ahead:
                     reason += f"; {len(ahead)} ahead in line"
@@ -135,7 +142,8 @@ class Line:
                 return Blocked(reason, holders, len(ahead))
         if ahead:
             first = ahead[0]
-            return Blocked(f"waiting behind job {first.job} in line", (ahead[-1].who,), len(ahead))
+            reason = f"waiting behind job {_name_of(first, mine)} in line"
+            return Blocked(reason, (ahead[-1].who,), len(ahead))
         return None
 
     @contextlib.contextmanager
@@ -166,8 +174,20 @@ class Line:
         return [
             entry
             for entry in entries
-            if isinstance(entry.who, dict) and isinstance(entry.who.get("pid"), int)
+            if isinstance(entry.who, dict)
+            and isinstance(entry.who.get("pid"), int)
+            and isinstance(entry.folder, str)
         ]
+
+
+def _name_of(entry: Entry, seen_by: Entry) -> str:
+    """The job's name, with that of its workspace where that is another one."""
+    folder, mine = RunFolder(entry.folder), RunFolder(seen_by.folder)
+    if not entry.folder or folder.root == mine.root:
+        return entry.job
+    return (
+        f"{entry.job} of workspace {folder.workspace}" if folder.workspace else f"{entry.job} of no workspace"
+    )
 
 
 def _as_text(entries: list[Entry]) -> str:

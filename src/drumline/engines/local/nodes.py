@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.errors import EngineError
-from drumline.contract.folder import RunFolder, home
+from drumline.contract.folder import RunFolder, base_home
 from drumline.engines.base import Network, Taken
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
@@ -46,7 +46,7 @@ class LocalNodes:
         self._who = identity.of(os.getpid()) or {}
         self._gpus = machine.gpus()
         self._line = Line(
-            os.path.join(home(), "engines", "local", identity.host()), len(machine.cores()), self._gpus
+            os.path.join(base_home(), "engines", "local", identity.host()), len(machine.cores()), self._gpus
         )
         self._granted: tuple[str, ...] = ()
         self._pids: dict[int, int] = {}
@@ -58,7 +58,7 @@ class LocalNodes:
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
         cores = min(self._plan.cores_wanted, len(machine.cores()))
-        entry = Entry(self._plan.job, self._who, cores, wanted_gpus)
+        entry = Entry(self._plan.job, self._who, cores, wanted_gpus, folder=self._folder.path)
         told = ""
         while (blocked := self._line.advance(entry)) is not None:
             if blocked.reason != told:
@@ -77,7 +77,7 @@ class LocalNodes:
 
     def _clear_dropped(self) -> None:
         for entry in self._line.dropped:
-            leftovers.clear(RunFolder.of(entry.job))
+            leftovers.clear(RunFolder(entry.folder) if entry.folder else RunFolder.of(entry.job, base_home()))
         self._line.dropped.clear()
 
     def address(self, node: int) -> str:

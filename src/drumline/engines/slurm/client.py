@@ -29,11 +29,18 @@ _SILENCE = re.compile(
 )
 """What a command says when nobody has decided anything: no controller, no answer, no credential."""
 
+_ABSENCE = "Could not establish a configuration source"
+"""What a command says where there is neither slurm.conf nor a controller that would send one."""
+
 
 class RefusedError(NotSubmittedError):
     """Slurm has understood and said no."""
 
     exit_code = 2
+
+
+class AbsentError(RefusedError):
+    """This machine has no Slurm: not its commands, or nothing that would tell them of a cluster."""
 
 
 class SilentError(EngineError):
@@ -187,7 +194,7 @@ class Slurm:
         path = shutil.which(program, path=environment.get("PATH"))
         if path is None:
             hint = "on a machine from which jobs are submitted, such as a login node, it is on the PATH"
-            raise RefusedError(f"there is no {program} on this machine", hint)
+            raise AbsentError(f"there is no {program} on this machine", hint)
         try:
             done = subprocess.run(  # noqa: S603 - the site's own Slurm, no shell
                 [path, *arguments],
@@ -206,6 +213,8 @@ class Slurm:
         if done.returncode == 0:
             return done.stdout
         said = _last_words(done.stderr or done.stdout) or f"exit code {done.returncode}"
+        if _ABSENCE in done.stderr:
+            raise AbsentError(f"{program}: {said}")
         kind = SilentError if _SILENCE.search(done.stderr) or done.returncode < 0 else RefusedError
         raise kind(f"{program}: {said}")
 

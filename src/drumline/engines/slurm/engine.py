@@ -17,7 +17,14 @@ from drumline.contract.folder import home
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import Look
 from drumline.engines.slurm import options, script, states
-from drumline.engines.slurm.client import SUBMIT_TIMEOUT_S, InQueue, RefusedError, SilentError, Slurm
+from drumline.engines.slurm.client import (
+    SUBMIT_TIMEOUT_S,
+    AbsentError,
+    InQueue,
+    RefusedError,
+    SilentError,
+    Slurm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -258,6 +265,15 @@ class SlurmEngine:
         return self._computes[folder.path]
 
     # Computes.
+
+    def is_here(self) -> bool:
+        try:
+            _slurm({}).partitions()
+        except AbsentError:
+            return False
+        except EngineError:
+            return True
+        return True
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """What stands in the way of jobs on this compute, seen from this machine; empty: nothing."""

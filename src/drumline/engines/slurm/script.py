@@ -30,7 +30,10 @@ def render(plan: Plan, folder: RunFolder) -> str:
     lines = ["#!/bin/bash"]
     for name, value in options.of(plan, log_of(folder)).items():
         lines.append(f"#SBATCH --{name}" + ("" if value is None else f"={_quoted(value)}"))
-    lines.append(f"export DRUMLINE_HOME={shlex.quote(folder.root)}")
+    base = os.path.dirname(os.path.dirname(folder.root)) if plan.workspace else folder.root
+    lines.append(f"export DRUMLINE_HOME={shlex.quote(base)}")
+    if plan.workspace:
+        lines.append(f"export DRUMLINE_WORKSPACE={shlex.quote(plan.workspace)}")
     if plan.compute.get("setup"):
         lines += str(plan.compute["setup"]).splitlines()
     program = [interpreter_of(plan), "-P", "-m", "drumline.supervisor", "--batch", folder.path]

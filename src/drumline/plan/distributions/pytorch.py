@@ -35,6 +35,7 @@ COORDINATES = frozenset(
         "JAX_COORDINATOR_ADDRESS",
         "JAX_NUM_PROCESSES",
         "JAX_PROCESS_ID",
+        "AZ_BATCHAI_TASK_INDEX",
     }
 )
 
@@ -123,5 +124,7 @@ def _process(rank: int, per_node: int, count: int) -> Process:
             "GROUP_RANK": str(node),
             "ROLE_RANK": str(rank),
             "JAX_PROCESS_ID": str(rank),
+            # v1's launch lines give DeepSpeed's --global_rank this one.
+            "AZ_BATCHAI_TASK_INDEX": str(rank),
         },
     )

@@ -7,6 +7,7 @@ import pytest
 from drumline.contract.errors import EngineError
 from drumline.engines.slurm import client
 from drumline.engines.slurm.client import InQueue, RefusedError, SilentError, Slurm
+from drumline.engines.slurm.engine import ENGINE
 
 JOB = (
     "JobId=7 JobName=calm_drum UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A Priority=10 Nice=0 Account=(null) "
@@ -156,6 +157,24 @@ def test_a_machine_without_slurm_is_told_where_there_is_one(slurm):
     assert "login node" in error.value.hint
     with pytest.raises(EngineError):
         Slurm().mine()
+
+
+@pytest.mark.parametrize(
+    ("err", "is_here"),
+    [
+        ("scontrol: fatal: Could not establish a configuration source\n", False),
+        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", True),
+        ("scontrol: error: Access denied\n", True),
+    ],
+)
+def test_commands_that_know_of_no_cluster_are_no_slurm(slurm, err, is_here):
+    """As Debian's slurm-client is installed; a cluster that is down is one."""
+    slurm.says("scontrol", err=err, rc=1)
+    assert ENGINE.is_here() is is_here
+    slurm.says("scontrol", "PartitionName=main\n")
+    assert ENGINE.is_here()
+    (slurm.bin / "scontrol").unlink()
+    assert not ENGINE.is_here()
 
 
 def test_a_program_that_is_none_is_no_answer(slurm):

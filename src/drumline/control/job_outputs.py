@@ -1,0 +1,144 @@
+"""Where what an earlier job wrote is: its outputs, and the artifacts of its run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.contract import status
+from drumline.contract.errors import NotFoundError, UsageError
+from drumline.contract.folder import RunFolder, home
+from drumline.contract.outcome import fold
+from drumline.control import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_OUTPUT = "AZURE_ML_OUTPUT_"
+_DEEPEST = 20
+_ARTIFACTS = ("outputs", "logs", "user_logs", "system_logs")
+
+
+class Place(NamedTuple):
+    path: str
+    """Absolute; nothing may be there."""
+
+    warning: str = ""
+    """In which way it may not be whole."""
+
+
+def output_of(job: str, output: str, inside: str = "") -> Place:
+    """
+    ``inside``: a path within the output. Raises NotFoundError; UsageError for a job that has not ended, and for a path
+    that leads out of the output.
+    """
+    folder, warning = _ended(job)
+    root = _root(folder, output)
+    return Place(_within(root, inside, f"output {output!r} of job {job}"), warning)
+
+
+def file_of_run(job: str, path: str) -> Place:
+    """``runs:/<job>/<path>``: what MLflow has logged there, else what Azure has there too. Raises as ``output_of``."""
+    folder, warning = _ended(job)
+    what = f"run of job {job}"
+    logged = _within(_mlflow_artifacts(folder), path, what)
+    kept = _within(folder.path, path, what)
+    is_kept = path.split("/", 1)[0] in _ARTIFACTS
+    return Place(kept if is_kept and not os.path.exists(logged) else logged, warning)
+
+
+def _ended(job: str) -> tuple[RunFolder, str]:
+    folder = jobs.folder_of(job)
+    outcome = jobs.outcome_of(folder)
+    if not outcome.is_final:
+        raise UsageError(
+            f"job {job} is {outcome.status}; its output is whole when it has Completed",
+            f"drumline job stream {jobs.as_arguments(job)} waits for its end",
+        )
+    if outcome.status == status.COMPLETED:
+        return folder, ""
+    return folder, f"job {job} is {outcome.status}, and what it wrote may not be whole"
+
+
+def _root(folder: RunFolder, output: str) -> str:
+    places = _places(folder)
+    if output in places:
+        return places[output]
+    if output == "default":
+        return folder.outputs
+    if os.path.exists(folder.plan) or not _is_plain(output):
+        raise _unknown(folder, output, places)
+    # Of a pipeline or a sweep: a link that its driver has made.
+    link = os.path.join(folder.named_outputs, output)
+    if not os.path.lexists(link):
+        raise _unknown(folder, output, _linked(folder))
+    path = os.path.realpath(link)
+    if not _is_of_a_job(path, folder):
+        raise NotFoundError(
+            f"output {output!r} of job {folder.name} leads to {path}, which no job of it wrote"
+        )
+    return path
+
+
+def _places(folder: RunFolder) -> dict[str, str]:
+    """Where the outputs of a command job are, which may be elsewhere than its run folder."""
+    known = _variables(folder)
+    return {name.removeprefix(_OUTPUT): path for name, path in known.items() if name.startswith(_OUTPUT)}
+
+
+def _variables(folder: RunFolder) -> dict[str, str]:
+    """Those of the plan; none where there is no plan."""
+    known: Any = (folder.read_json(folder.plan) or {}).get("user_env")
+    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
+
+
+def _is_plain(output: str) -> bool:
+    return "/" not in output and output not in ("", ".", "..")
+
+
+def _linked(folder: RunFolder) -> list[str]:
+    try:
+        return os.listdir(folder.named_outputs)
+    except OSError:
+        return []
+
+
+def _unknown(folder: RunFolder, output: str, known: Iterable[str]) -> NotFoundError:
+    hint = "it has " + ", ".join(sorted({*known, "default"}))
+    return NotFoundError(f"job {folder.name} has no output {output!r}", hint)
+
+
+def _is_of_a_job(path: str, folder: RunFolder) -> bool:
+    """Whether it is in a run folder of this home, or is where a job that was a step of that one has an output."""
+    kept = os.path.realpath(os.path.join(home(), "jobs"))
+    if os.path.commonpath((kept, path)) == kept:
+        return True
+    return any(
+        path == os.path.realpath(place)
+        for step in _steps(folder)
+        for place in (step.outputs, *_places(step).values())
+    )
+
+
+def _steps(folder: RunFolder, depth: int = 0) -> Iterator[RunFolder]:
+    """The jobs of its steps or trials, and of theirs; those of a step that was reused are another pipeline's."""
+    for step in fold(folder.read_events()).steps.values():
+        if step.job and _is_plain(step.job) and depth < _DEEPEST:
+            child = RunFolder.of(step.job)
+            yield child
+            yield from _steps(child, depth + 1)
+
+
+def _within(root: str, inside: str, what: str) -> str:
+    path = os.path.normpath(os.path.join(root, inside.lstrip("/")))
+    if os.path.commonpath((root, path)) != os.path.normpath(root):
+        raise UsageError(f"the path {inside!r} leads out of the {what}")
+    return path
+
+
+def _mlflow_artifacts(folder: RunFolder) -> str:
+    """Of the run that the job was given; of one that tracks elsewhere a folder that is not there."""
+    from drumline.tracking import mlflow_files
+
+    run = mlflow_files.run_folder(folder.name, _variables(folder))
+    return os.path.join(run or os.path.join(folder.path, "no-run"), "artifacts")

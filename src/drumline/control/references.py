@@ -1,0 +1,304 @@
+"""
+What a job refers to by name becomes paths of this machine: assets, datastores, outputs of earlier jobs, environments.
+
+The job as it was written stays as it is; what is planned is a copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, UsageError
+from drumline.contract.folder import home
+from drumline.contract.plan import Registration
+from drumline.control import job_outputs
+from drumline.control.asset_records import is_program
+from drumline.plan import values
+from drumline.spec import paths
+from drumline.spec.references import Asset, InDatastore, JobOutput, RunFile, is_reference, parse
+from drumline.store.assets import Records, check_name, check_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from drumline.contract.plan import Plan
+    from drumline.spec.command import Command
+    from drumline.spec.references import Reference
+
+_MODELS = ("custom_model", "mlflow_model", "triton_model")
+_DEPTH = 8
+"""Of assets whose paths are references themselves."""
+
+_NAME = "${{name}}"
+_MACROS = {"${{default_datastore}}": "workspaceblobstore"}
+_NO_NAME = "NAME"
+"""In a path, of a job that has none yet."""
+
+
+class Resolved(NamedTuple):
+    job: Command
+    warnings: tuple[str, ...] = ()
+    interpreter: str = ""
+    """The Python of the job's environment; empty: that of the compute, else the one that submits."""
+
+    found: Mapping[str, str] = {}
+    """As ``Plan.resolved``."""
+
+
+def resolved(job: Command, interpreter: str = sys.executable, *, is_local: bool = True) -> Resolved:
+    """
+    ``interpreter``: what runs the job where its environment does not say. ``is_local``: whether on this machine.
+
+    Raises PlanError with every reference that leads nowhere.
+    """
+    work = _Work(job)
+    made = copy(job)
+    if any(_path_of(one) for one in (job.inputs or {}).values()):
+        made.inputs = {name: work.input(name, given) for name, given in job.inputs.items()}  # type: ignore[assignment]
+    if any(_path_of(one) for one in (job.outputs or {}).values()):
+        made.outputs = {name: work.output(name, given) for name, given in job.outputs.items()}  # type: ignore[assignment]
+    chosen = ""
+    with work.field("environment"):
+        chosen = work.environment(interpreter, is_local=is_local)
+        if chosen or work.is_unknown:
+            made.environment = None
+    if work.problems:
+        raise PlanError(work.problems)
+    return Resolved(made, tuple(work.warnings), chosen, work.found)
+
+
+def _path_of(given: Any) -> str:
+    """The reference that an input or output has as its path; empty for none."""
+    path = getattr(given, "path", None)
+    return path if isinstance(path, str) and is_reference(path) else ""
+
+
+class _Work:
+    """One job, and what was found out about it so far."""
+
+    def __init__(self, job: Command) -> None:
+        self.job = job
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.found: dict[str, str] = {}
+        self.is_unknown = False
+        """Whether its environment is not registered."""
+
+    @contextmanager
+    def field(self, name: str, path: str = "") -> Iterator[None]:
+        """A mistake within is one of that field."""
+        try:
+            yield
+        except DrumlineError as error:
+            found = getattr(error, "problems", ())
+            told = "; ".join(": ".join(filter(None, (one.where, one.what))) for one in found) or error.message
+            hint = error.hint or next((one.hint for one in found), "")
+            self.problems.append(Problem(f"{name}: {told}", path=path or name, hint=hint))
+
+    # data
+
+    def input(self, name: str, given: Any) -> Any:
+        text = _path_of(given)
+        if not text:
+            return given
+        made = copy(given)
+        where = f"inputs.{name}"
+        with self.field(where, f"{where}.path"):
+            wanted = str(given.type or "").lower()
+            place, kind = self._follow(parse(text), text, where, wanted)
+            made.path = self.found[f"{where}.path"] = place
+            if kind:
+                made.type = self._type(name, wanted, kind, text)
+        return made
+
+    def _follow(self, reference: Reference, text: str, where: str, wanted: str) -> tuple[str, str]:
+        """A local path, or a URI of another kind, and the type of the asset that it is, if it is one."""
+        kind = ""
+        for _ in range(_DEPTH):
+            if not isinstance(reference, Asset):
+                return self._taken(place_of(reference), where), kind
+            asset = asset_of("model" if wanted in _MODELS else "data", reference, text)
+            if isinstance(asset, job_outputs.Place):
+                return self._taken(asset, where), kind
+            kind = kind or str(asset.type or "").lower()
+            self.found.setdefault(f"{where}.asset", f"azureml:{asset.name}:{asset.version}")
+            path = str(asset.path)
+            if not is_reference(path):
+                return paths.resolve(asset, path), kind
+            reference = parse(path)
+        raise UsageError(f"{text!r} leads in a circle")
+
+    def _taken(self, place: job_outputs.Place, where: str) -> str:
+        if place.warning:
+            self.warnings.append(f"{where}: {place.warning}")
+        return place.path
+
+    def _type(self, name: str, wanted: str, kind: str, text: str) -> str:
+        """That of the asset, unless the job has another that fits."""
+        root = self.job._root
+        said = wanted != "uri_folder"  # What Python has where nothing is said.
+        if root is not None:
+            from drumline.spec.nodes import find
+
+            if find(root, f"inputs.{name}") is not None:
+                said = find(root, f"inputs.{name}.type") is not None
+        if not said:
+            return kind
+        if (wanted == "uri_file") != (kind == "uri_file") and kind not in _MODELS:
+            raise UsageError(f"{text!r} is of type {kind}, and the input of type {wanted}", f"type: {kind}")
+        return wanted
+
+    def output(self, name: str, given: Any) -> Any:
+        text = _path_of(given)
+        if not text:
+            return given
+        made = copy(given)
+        where = f"outputs.{name}"
+        with self.field(where, f"{where}.path"):
+            for macro, value in {
+                **_MACROS,
+                _NAME: self.job.name or _NO_NAME,
+                "${{output_name}}": name,
+            }.items():
+                text = text.replace(macro, value)
+            reference = parse(text)
+            if isinstance(reference, JobOutput) and reference.output == name and not reference.path:
+                made.path = None  # Of a job that was fetched: where the one before wrote.
+                return made
+            if not isinstance(reference, InDatastore):
+                hint = "azureml://datastores/NAME/paths/PATH, a local path, or none"
+                raise UsageError(f"nothing can be written to {text!r}", hint)
+            made.path = self.found[f"{where}.path"] = _in_datastore(reference)
+        return made
+
+    # environments
+
+    def environment(self, interpreter: str, *, is_local: bool) -> str:
+        """Its Python; empty when it has none, or is not known."""
+        given = self.job.environment
+        if isinstance(given, str) and not given.startswith("file:"):
+            reference = parse(given if is_reference(given) else f"azureml:{given}")
+            if not isinstance(reference, Asset):
+                raise UsageError(
+                    f"{given!r} is not an environment", "azureml:NAME:VERSION or azureml:NAME@LABEL"
+                )
+            try:
+                given = _registered("environment", reference)
+            except NotFoundError:
+                self.is_unknown = True
+                self.warnings.append(_not_registered(reference, interpreter))
+                return ""
+            self.found["environment"] = f"azureml:{given.name}:{given.version}"
+        python = str(getattr(given, "python", None) or "")
+        if not python:
+            return ""
+        if is_local and not is_program(python):
+            raise UsageError(f"its python, {python}, is not there or cannot be run")
+        self.found["environment.python"] = python
+        return python
+
+
+def _not_registered(reference: Asset, interpreter: str) -> str:
+    version = f" --version {reference.version}" if reference.version else ""
+    line = f"drumline environment create --name {reference.name}{version} --python PATH"
+    what = f"environment: {str(reference)!r} is not registered; the command runs with {interpreter} first on its PATH"
+    return f"{what}; to have it run with another: {line}"
+
+
+def place_of(reference: InDatastore | JobOutput | RunFile) -> job_outputs.Place:
+    """Raises NotFoundError, UsageError, PlanError."""
+    if isinstance(reference, InDatastore):
+        return job_outputs.Place(_in_datastore(reference))
+    if isinstance(reference, JobOutput):
+        return job_outputs.output_of(reference.job, reference.output, reference.path)
+    return job_outputs.file_of_run(reference.job, reference.path)
+
+
+def asset_of(kind: str, reference: Asset, text: str) -> Any:
+    """The asset, or a Place. Raises NotFoundError, UsageError."""
+    if reference.registry:
+        raise UsageError(
+            f"{text!r} is in a registry of Azure's, which is not asked",
+            f"drumline {kind} create --name {reference.name} --version {reference.version or 1} --path PATH, and "
+            f"azureml:{reference.name}:{reference.version or 1} in the job",
+        )
+    if not reference.version and not reference.label:
+        raise UsageError(
+            f"{text!r} names no version", f"azureml:{reference.name}:1 or azureml:{reference.name}@latest"
+        )
+    try:
+        return _registered(kind, reference)
+    except NotFoundError as error:
+        place = _of_job(reference)
+        if place is not None:
+            return place
+        other = "data" if kind == "model" else "model"
+        if _is_there(other, reference):
+            error.hint = f"there is a {other} of that name" + (
+                "; give the input its type" if other == "model" else ""
+            )
+        raise
+
+
+def _registered(kind: str, reference: Asset) -> Any:
+    from drumline.control import assets
+
+    label = reference.label or (None if reference.version else "latest")
+    return assets.get(kind, reference.name, version=reference.version or None, label=label)
+
+
+def _is_there(kind: str, reference: Asset) -> bool:
+    try:
+        _registered(kind, reference)
+    except DrumlineError:
+        return False
+    return True
+
+
+def _of_job(reference: Asset) -> job_outputs.Place | None:
+    """Azure registers every output of a job as ``azureml_<job>_output_data_<output>``."""
+    job, between, output = reference.name.removeprefix("azureml_").partition("_output_data_")
+    if not between or not reference.name.startswith("azureml_"):
+        return None
+    return job_outputs.output_of(job, output)
+
+
+def registrations(job: Command, planned: Plan) -> tuple[Registration, ...]:
+    """The named outputs. Raises PlanError for a version that is there already."""
+    wanted, problems = [], []
+    for name, output in (job.outputs or {}).items():
+        asset = str(getattr(output, "name", None) or "")
+        if not asset:
+            continue
+        version = str(getattr(output, "version", None) or "")
+        kind = str(output.type or "uri_folder").lower()
+        noun = "model" if kind in _MODELS else "data"
+        where = f"outputs.{name}.version" if version else f"outputs.{name}.name"
+        try:
+            _check_free(noun, asset, version)
+        except UsageError as error:
+            problems.append(Problem(f"{where}: {error.message}", path=where, hint=error.hint))
+        path = planned.user_env[values.variable_of(f"outputs.{name}")]
+        said = str(getattr(output, "description", None) or "")
+        wanted.append(Registration(name, noun, asset, version, kind, path, home(), said))
+    if problems:
+        raise PlanError(problems)
+    return tuple(wanted)
+
+
+def _check_free(kind: str, name: str, version: str) -> None:
+    """Whether it can be registered in this workspace, where the base home's do not count. Raises UsageError."""
+    check_name(name)
+    if version and check_version(version) in Records(home(), kind).versions(name):
+        raise UsageError(
+            f"there is version {version!r} of {kind} {name!r} already", "leave `version` out for the next one"
+        )
+
+
+def _in_datastore(reference: InDatastore) -> str:
+    from drumline.control import datastores
+
+    return datastores.path_of(reference.datastore, reference.path)

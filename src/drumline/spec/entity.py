@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    import os
+    from typing import IO, Any
 
 
 class Entity:
@@ -31,6 +32,10 @@ class Entity:
         values = {name: getattr(self, name, None) for name in self._fields}
         return {name: value for name, value in values.items() if value is not None}
 
+    def _plain(self) -> Any:
+        """The keys of YAML, where the fields alone are not it."""
+        return None
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)) or type(other) is not type(self):
             return NotImplemented
@@ -41,6 +46,27 @@ class Entity:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._values().items())
         return f"{type(self).__name__}({fields})"
+
+
+class Written(Entity):
+    """An entity that is a file of its own: ``str()`` is that file, and ``dump`` writes it."""
+
+    def _file(self) -> dict[str, Any]:
+        """The keys of YAML with local paths in full; JSON can hold it."""
+        raise NotImplementedError
+
+    def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
+        """Write it as YAML; over what is there, unless ``overwrite=False``. Raises OSError."""
+        if hasattr(dest, "write"):
+            dest.write(str(self))
+            return
+        with open(dest, "w" if kwargs.get("overwrite", True) else "x", encoding="utf-8") as file:
+            file.write(str(self))
+
+    def __str__(self) -> str:
+        import yaml
+
+        return str(yaml.safe_dump(self._file(), sort_keys=False, allow_unicode=True, width=10_000))
 
 
 class Attributes(dict[str, "Any"]):

@@ -61,6 +61,18 @@ class CondaFile(Kind):
         report.leave(before)
 
 
+class Interpreter(Text):
+    """A Python that the nodes have already."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if value is None or (value.startswith("/") and "\0" not in value and "\n" not in value):
+            return value
+        hint = "such as /opt/envs/torch/bin/python"
+        report.add(f"{path} must be the absolute path of a Python, got {shown(node)}", node, path, hint)
+        return None
+
+
 _ROUTE = Record("route", {"port": Integer(), "path": _TEXT}, required=("port", "path"))
 _ROUTES = ("liveness_route", "readiness_route", "scoring_route")
 _FIELDS: dict[str, Kind] = {
@@ -75,24 +87,42 @@ _FIELDS: dict[str, Kind] = {
     "os_type": Choice("linux", "windows"),
     "datastore": _TEXT,
     "auto_delete_setting": Anything(),
+    "python": Interpreter(),
 }
 _IGNORED = ("$schema", "id", "creation_context", "latest_version", "intellectual_property")
 INLINE = Record("environment", _FIELDS, ignored=_IGNORED)
-NAMED = Record("an environment", _FIELDS, required=("name",), ignored=_IGNORED)
+_SHOWN = ("labels", "is_archived", "properties")
+
+
+class NamedEnvironment(Record):
+    """An environment in a file of its own, which may turn out to be a conda file."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping) and {"channels", "dependencies"} & node.entries.keys():
+            key = next(key for name, key, _ in node if name in ("channels", "dependencies"))
+            hint = "an environment's file names it: `conda_file: ./conda.yml`, next to `image` and `name`"
+            report.add("this is a conda file, not an environment", key, join(path, str(key.value)), hint)
+            return {}
+        return super().take(node, path, report)
+
+
+NAMED = NamedEnvironment("an environment", _FIELDS, required=("name",), ignored=(*_IGNORED, *_SHOWN))
 
 
 def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) -> None:
     """
     An environment is an image or a build context, never both; conda packages go on top of an
-    image.
+    image. With a Python that is there already it needs neither.
     """
     image, build = values.get("image"), values.get("build")
     if image and build:
         what = f"{path or 'the environment'} has both 'image' and 'build'"
         report.add(what, node.key or node, path, "keep one of the two")
-    elif image is None and build is None:
+    elif image is None and build is None and not values.get("python"):
         what = f"{path or 'the environment'} needs 'image' or 'build'"
-        report.add(what, node.key or node, path)
+        report.add(
+            what, node.key or node, path, "or `python`, the path of an interpreter that the nodes have"
+        )
 
 
 class Environment(Kind):

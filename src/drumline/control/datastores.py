@@ -1,0 +1,159 @@
+"""
+Datastores: where ``azureml://datastores/<name>/paths/<path>`` is on this machine.
+
+Four are there from the start, as in every workspace of Azure: folders of the home, until somebody registers another
+under their name. Those of Azure's types are known by name only: nothing is fetched from Azure.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import NotFoundError, PlanError, SpecError, UsageError
+from drumline.contract.folder import base_home, home
+from drumline.store.assets import Records, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from drumline.spec.datastores import Datastore
+
+DEFAULT = "workspaceblobstore"
+BUILT_IN = (DEFAULT, "workspacefilestore", "workspaceworkingdirectory", "workspaceartifactstore")
+"""Source: https://learn.microsoft.com/azure/machine-learning/how-to-datastore (default datastores)."""
+
+_VERSION = "1"
+"""A datastore has no versions: there is one record of it, under this one."""
+
+
+def get(name: str) -> Datastore:
+    """Raises NotFoundError; SpecError for a record that was damaged."""
+    from drumline.spec.datastores import LocalDatastore, from_dict
+
+    values = _record(name)
+    if values is None and name in BUILT_IN:
+        found: Datastore = LocalDatastore(name=name, path=os.path.join(home(), "datastores", name))
+    elif values is None:
+        raise NotFoundError(f"there is no datastore {name!r}", _alike(name))
+    else:
+        found = from_dict(
+            {key: value for key, value in values.items() if key not in ("created_at", "created_by")}
+        )
+    found.id = f"azureml://datastores/{name}"
+    found.is_default = name == DEFAULT
+    return found
+
+
+def all(damaged: Callable[[str], None] | None = None) -> list[Datastore]:  # noqa: A001 - datastores.all()
+    """
+    In the order of the alphabet.
+
+    ``damaged``: told of each record that cannot be read; None: SpecError is raised.
+    """
+    found = []
+    for name in names():
+        try:
+            found.append(get(name))
+        except NotFoundError:
+            continue
+        except SpecError as error:
+            if damaged is None:
+                raise
+            damaged(str(error))
+    return found
+
+
+def names() -> list[str]:
+    return sorted({*BUILT_IN, *(name for root in _homes() for name in _records(root).names())})
+
+
+def create(datastore: Datastore) -> Datastore:
+    """
+    Create or replace it; its ``_warnings`` say what was not used of it. Raises SpecError, UsageError, PlanError;
+    nothing has changed then.
+    """
+    from drumline.contract.user import user
+    from drumline.spec.datastores import HiddenCredentials, LocalDatastore, from_dict, to_dict
+
+    values = to_dict(from_dict(to_dict(datastore)))
+    check_name(datastore.name)
+    if isinstance(datastore.credentials, HiddenCredentials):
+        before = _record(datastore.name) or {}
+        if before.get("type") == values["type"] and "credentials" in before:
+            values["credentials"] = before["credentials"]
+    if isinstance(datastore, LocalDatastore) and not os.path.isdir(values["path"]):
+        raise PlanError(
+            f"path: there is no folder {values['path']!r}", f"mkdir -p {values['path']}", path="path"
+        )
+    values["created_by"] = user()
+    records = _records(home())
+    try:
+        records.create(datastore.name, _VERSION, values)
+    except FileExistsError:
+        records.replace(datastore.name, _VERSION, values)
+    made = get(datastore.name)
+    made._warnings = list(datastore._warnings)
+    return made
+
+
+def delete(name: str) -> None:
+    """Forget it; the folder or the account stays. Raises NotFoundError, UsageError."""
+    for root in _homes():
+        if _VERSION in _records(root).versions(check_name(name)):
+            return _records(root).remove(name, _VERSION)
+    if name in BUILT_IN:
+        raise UsageError(
+            f"the datastore {name!r} is always there", "it can be given another folder with create"
+        )
+    raise NotFoundError(f"there is no datastore {name!r}", _alike(name))
+
+
+def path_of(name: str, inside: str) -> str:
+    """
+    The local path of ``azureml://datastores/<name>/paths/<inside>``, where nothing may be.
+
+    Raises NotFoundError, UsageError for a path that leads out of it, and PlanError for what is in Azure.
+    """
+    from drumline.spec.datastores import LocalDatastore
+
+    datastore = get(name)
+    if not isinstance(datastore, LocalDatastore):
+        hint = f"drumline datastore create --name {name} --type local --path /FOLDER says where its content is here"
+        raise PlanError(
+            f"the datastore {name!r} is in Azure ({datastore.type}), which is not asked for data", hint
+        )
+    steps = [step for step in inside.split("/") if step not in ("", ".")]
+    if ".." in steps or "\0" in inside:
+        raise UsageError(
+            f"the path {inside!r} leads out of the datastore {name!r}", "a path below it, without '..'"
+        )
+    return os.path.join(os.path.abspath(datastore.path), *steps)
+
+
+def _homes() -> list[str]:
+    """That of the workspace before the base home."""
+    return list(dict.fromkeys((home(), base_home())))
+
+
+def _records(root: str) -> Records:
+    return Records(root, "datastore")
+
+
+def _record(name: str) -> dict[str, Any] | None:
+    check_name(name)
+    for root in _homes():
+        try:
+            return _records(root).read(name, _VERSION)
+        except NotFoundError:
+            continue
+    return None
+
+
+def _alike(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, names(), n=1)
+    hint = f"did you mean {close[0]!r}? or " if close else ""
+    return f"{hint}drumline datastore create --name {name} --type local --path /FOLDER makes it a folder"

@@ -1,0 +1,252 @@
+"""
+``MLClient.data``, ``.environments``, ``.models``, ``.components`` and ``.datastores``.
+
+Every method that takes a name raises NotFoundError for what is not there.
+Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.operations
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from drumline.contract.errors import SpecError, UsageError
+from drumline.control import assets, datastores
+from drumline.sdk.operations import Operations
+from drumline.spec.assets import Data, Model
+from drumline.spec.component import Component
+from drumline.spec.datastores import Datastore, HiddenCredentials
+from drumline.spec.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drumline.spec.validate import ValidationResult
+
+T = TypeVar("T")
+
+_ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True}
+
+
+class _Versioned(Operations, Generic[T]):
+    _kind = ""
+    _class: type[Any] = object
+
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> T:
+        """Raises UsageError without either, as azure-ai-ml does; ``label="latest"`` is what was created last."""
+        if not version and not label:
+            raise UsageError("must provide either version or label", 'label="latest"')
+        found: T = assets.get(self._kind, name, version, label)
+        return found
+
+    def archive(self, name: str, version: str | None = None, label: str | None = None, **kwargs: Any) -> None:
+        """Hide a version, or the name with all versions."""
+        assets.archive(self._kind, name, version, label)
+
+    def restore(self, name: str, version: str | None = None, label: str | None = None, **kwargs: Any) -> None:
+        assets.restore(self._kind, name, version, label)
+
+    def set_label(self, name: str, version: str, label: str) -> None:
+        """Put it on that version, and off any other. Ours: azure-ai-ml has no method for it."""
+        assets.update(self._kind, name, version, changes={}, labels=[label])
+
+    def share(self, name: str, version: str, **kwargs: Any) -> None:
+        """Raises UsageError."""
+        hint = "what is registered without a workspace is there for all workspaces"
+        raise UsageError("there are no registries to share with", hint)
+
+    def _create(self, entity: Any, *, version: str | None = None, check: bool = True) -> T:
+        if not isinstance(entity, self._class):
+            raise SpecError(
+                f"{type(entity).__name__} is not what {self._kind} is made of", f"{self._class.__name__}(...)"
+            )
+        made: T = assets.create(entity, version=version, check=check)
+        _warn(made._warnings)  # type: ignore[attr-defined]
+        return made
+
+    def _list(self, name: str | None, list_view_type: Any) -> Iterator[T]:
+        archived = _ARCHIVED.get(str(getattr(list_view_type, "value", list_view_type)))
+        return iter(assets.all(self._kind, name, archived=archived, damaged=lambda said: _warn([said])))
+
+
+class DataOperations(_Versioned[Data]):
+    _kind = "data"
+    _class = Data
+
+    def create_or_update(self, data: Data) -> Data:
+        """
+        Register it, as the next version when it has none. What its path leads to stays where it is.
+
+        Raises SpecError, PlanError; UsageError for a version that is there with another path or type.
+        """
+        return self._create(data)
+
+    def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Data]:
+        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        return self._list(name, list_view_type)
+
+    def mount(self, path: str, **kwargs: Any) -> None:
+        """Raises UsageError."""
+        raise UsageError(
+            "there is nothing to mount: data stays where its path says", 'get(..., label="latest").path'
+        )
+
+    def import_data(self, data_import: Any, **kwargs: Any) -> None:
+        """Raises UsageError."""
+        raise UsageError("nothing is fetched from databases", "Data(path=...) of what was fetched")
+
+
+class EnvironmentOperations(_Versioned[Environment]):
+    _kind = "environment"
+    _class = Environment
+
+    def create_or_update(self, environment: Environment) -> Environment:
+        """
+        Register it, as the next version when it has none, with the content of its conda file.
+
+        Raises SpecError; UsageError for a version that is there and is another environment.
+        """
+        return self._create(environment)
+
+    def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Environment]:
+        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        return self._list(name, list_view_type)
+
+
+class ModelOperations(_Versioned[Model]):
+    _kind = "model"
+    _class = Model
+
+    def create_or_update(self, model: Model) -> Model:
+        """
+        Register it, as the next version when it has none. What its path leads to stays where it is.
+
+        Raises SpecError, PlanError; UsageError for a version that is there with another path or type.
+        """
+        return self._create(model)
+
+    def list(
+        self, name: str | None = None, stage: str | None = None, *, list_view_type: Any = "ActiveOnly"
+    ) -> Iterator[Model]:
+        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        found = self._list(name, list_view_type)
+        return (model for model in found if stage is None or model.stage == stage)
+
+    def download(self, name: str, version: str, download_path: str | os.PathLike[str] = ".") -> None:
+        """To ``download_path``/NAME. Raises NotFoundError, UsageError, PlanError where its path leads nowhere."""
+        from drumline.control.asset_files import download_model
+
+        download_model(name, version, target=os.fspath(download_path))
+
+    def package(self, name: str, version: str, package_request: Any, **kwargs: Any) -> None:
+        """Raises UsageError."""
+        raise UsageError("models are not deployed from here", "models.download")
+
+
+class ComponentOperations(_Versioned[Component]):
+    _kind = "component"
+    _class = Component
+
+    def create_or_update(
+        self,
+        component: Component,
+        version: str | None = None,
+        *,
+        skip_validation: bool = False,
+        **kwargs: Any,
+    ) -> Component:
+        """
+        Register it, as the next version when it has none, with its code as it is now.
+
+        Raises SpecError, PlanError; UsageError for a version that is there and is another component.
+        """
+        return self._create(component, version=version, check=not skip_validation)
+
+    def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Component]:
+        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        return self._list(name, list_view_type)
+
+    def validate(
+        self, component: Component, raise_on_failure: bool = False, **kwargs: Any
+    ) -> ValidationResult:
+        """Raises SpecError with every problem, when asked to."""
+        from drumline.control.asset_records import problems_of
+        from drumline.spec.validate import ValidationResult
+
+        problems = problems_of(component)
+        if problems and raise_on_failure:
+            raise SpecError(problems)
+        return ValidationResult(problems, [])
+
+    def download(
+        self, name: str, download_path: str | os.PathLike[str] = ".", *, version: str | None = None
+    ) -> None:
+        """Its file and its code, to ``download_path``/NAME. Raises UsageError when that is there already."""
+        from drumline.control.asset_files import download_component
+
+        download_component(name, version, target=os.fspath(download_path))
+
+    def prepare_for_sign(self, component: Component) -> None:
+        """Raises UsageError."""
+        raise UsageError("components are not signed here", "components.create_or_update")
+
+
+class DatastoreOperations(Operations):
+    def create_or_update(self, datastore: Datastore) -> Datastore:
+        """Create or replace it. Raises SpecError, UsageError; PlanError for a folder that is not there."""
+        if not isinstance(datastore, Datastore):
+            raise SpecError(
+                f"{type(datastore).__name__} is not a datastore", "LocalDatastore(name=..., path=...)"
+            )
+        made = datastores.create(datastore)
+        _warn(made._warnings)
+        return _without_secrets(made)
+
+    def get(self, name: str, *, include_secrets: bool = False) -> Datastore:
+        found = datastores.get(name)
+        return found if include_secrets else _without_secrets(found)
+
+    def get_default(self, *, include_secrets: bool = False) -> Datastore:
+        return self.get(datastores.DEFAULT, include_secrets=include_secrets)
+
+    def list(self, *, include_secrets: bool = False) -> Iterator[Datastore]:
+        """In the order of the alphabet."""
+        found = datastores.all(damaged=lambda said: _warn([said]))
+        return iter(found if include_secrets else [_without_secrets(one) for one in found])
+
+    def delete(self, name: str) -> None:
+        """Forget it; what is in it stays."""
+        datastores.delete(name)
+
+    def mount(self, path: str, **kwargs: Any) -> None:
+        """Raises UsageError."""
+        raise UsageError("there is nothing to mount: a datastore is a folder", "datastores.get(...).path")
+
+
+def _without_secrets(datastore: Datastore) -> Datastore:
+    if datastore.credentials is not None:
+        datastore.credentials = HiddenCredentials()
+    return datastore
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    from drumline.control.terminal import clean
+
+    for warning in warnings:
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+GROUPS: tuple[tuple[type[Any], str], ...] = (
+    (Data, "data"),
+    (Environment, "environments"),
+    (Model, "models"),
+    (Component, "components"),
+    (Datastore, "datastores"),
+)
+"""Which attribute of a client takes entities of which class."""
+
+
+def group_of(entity: object) -> str:
+    """Empty for what is no asset."""
+    return next((group for known, group in GROUPS if isinstance(entity, known)), "")

@@ -26,9 +26,14 @@ if TYPE_CHECKING:
     from drumline.spec.distribution import TensorFlowDistribution as TensorFlowDistribution
     from drumline.spec.io import Input as Input
     from drumline.spec.io import Output as Output
+    from drumline.spec.load import load_component as load_component
     from drumline.spec.load import load_compute as load_compute
+    from drumline.spec.load import load_data as load_data
+    from drumline.spec.load import load_datastore as load_datastore
     from drumline.spec.load import load_environment as load_environment
     from drumline.spec.load import load_job as load_job
+    from drumline.spec.load import load_model as load_model
+    from drumline.spec.workspace import load_workspace as load_workspace
 
 _HOMES = {
     "AmlCompute": "drumline.spec.compute",
@@ -44,9 +49,14 @@ _HOMES = {
     "SlurmCompute": "drumline.spec.compute",
     "TensorFlowDistribution": "drumline.spec.distribution",
     "command": "drumline.spec.command",
+    "load_component": "drumline.spec.load",
     "load_compute": "drumline.spec.load",
+    "load_data": "drumline.spec.load",
+    "load_datastore": "drumline.spec.load",
     "load_environment": "drumline.spec.load",
     "load_job": "drumline.spec.load",
+    "load_model": "drumline.spec.load",
+    "load_workspace": "drumline.spec.workspace",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - computed from the one table above

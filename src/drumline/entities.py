@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
+from drumline.spec.assets import Asset, Data, Model
 from drumline.spec.command import Command, CommandJob
-from drumline.spec.compute import AmlCompute, Compute, LocalCompute, SlurmCompute
+from drumline.spec.component import CommandComponent, Component, PipelineComponent
+from drumline.spec.compute import (
+    AmlCompute,
+    AmlComputeSshSettings,
+    Compute,
+    IdentityConfiguration,
+    LocalCompute,
+    NetworkSettings,
+    SlurmCompute,
+)
+from drumline.spec.datastores import (
+    AccountKeyConfiguration,
+    AzureBlobDatastore,
+    AzureDataLakeGen1Datastore,
+    AzureDataLakeGen2Datastore,
+    AzureFileDatastore,
+    CertificateConfiguration,
+    Datastore,
+    LocalDatastore,
+    NoneCredentialConfiguration,
+    OneLakeDatastore,
+    SasTokenConfiguration,
+    ServicePrincipalConfiguration,
+)
 from drumline.spec.distribution import (
     DistributionConfiguration,
     MpiDistribution,
@@ -33,40 +57,66 @@ from drumline.spec.services import (
     TensorBoardJobService,
     VsCodeJobService,
 )
-from drumline.spec.sweep import SweepJob
+from drumline.spec.sweep import Sweep, SweepJob
+from drumline.spec.trial import ParameterizedCommand
 from drumline.spec.validate import ValidationResult
+from drumline.spec.workspace import Workspace
 
 __all__ = [
+    "AccountKeyConfiguration",
     "AmlCompute",
+    "AmlComputeSshSettings",
     "AmlTokenConfiguration",
+    "Asset",
+    "AzureBlobDatastore",
+    "AzureDataLakeGen1Datastore",
+    "AzureDataLakeGen2Datastore",
+    "AzureFileDatastore",
     "BuildContext",
+    "CertificateConfiguration",
     "Command",
+    "CommandComponent",
     "CommandJob",
     "CommandJobLimits",
+    "Component",
     "Compute",
+    "Data",
+    "Datastore",
     "DistributionConfiguration",
     "Environment",
+    "IdentityConfiguration",
     "Input",
     "Job",
     "JobResourceConfiguration",
     "JobService",
     "JupyterLabJobService",
     "LocalCompute",
+    "LocalDatastore",
     "ManagedIdentityConfiguration",
+    "Model",
     "MpiDistribution",
+    "NetworkSettings",
+    "NoneCredentialConfiguration",
+    "OneLakeDatastore",
     "Output",
+    "ParameterizedCommand",
+    "PipelineComponent",
     "PipelineJob",
     "PipelineJobSettings",
     "PyTorchDistribution",
     "QueueSettings",
     "RayDistribution",
     "ResourceConfiguration",
+    "SasTokenConfiguration",
+    "ServicePrincipalConfiguration",
     "SlurmCompute",
     "SshJobService",
+    "Sweep",
     "SweepJob",
     "TensorBoardJobService",
     "TensorFlowDistribution",
     "UserIdentityConfiguration",
     "ValidationResult",
     "VsCodeJobService",
+    "Workspace",
 ]

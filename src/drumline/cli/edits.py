@@ -1,4 +1,4 @@
-"""``--set`` and ``--remove`` of ``drumline job update``."""
+"""``--set`` and ``--remove`` of the verb ``update``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,36 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def changes_of(job: dict[str, Any], given: Sequence[str], removed: Sequence[str]) -> dict[str, Any]:
-    """Field to new value. Raises UsageError for a field that cannot change."""
+def changes_of(
+    job: dict[str, Any],
+    given: Sequence[str],
+    removed: Sequence[str],
+    *,
+    editable: Sequence[str] = EDITABLE,
+    noun: str = "submitted job",
+) -> dict[str, Any]:
+    """Field to new value, of a job or of what ``noun`` says. Raises UsageError for a field that cannot change."""
+
+    def check(field: str, key: str, path: str) -> None:
+        if field not in editable:
+            raise UsageError(f"{path!r} of a {noun} cannot be changed", f"these can: {', '.join(editable)}")
+        if key and field not in ("tags", "properties"):
+            raise UsageError(f"{field} is a text, and has no {key!r}")
+
     changes: dict[str, Any] = {}
     for text in given:
         path, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--set: {text!r} is not of the form PATH=VALUE")
         field, _, key = path.partition(".")
-        _check(field, key, path)
+        check(field, key, path)
         if key:
             changes[field] = {**_mapping(job, changes, field), key: value}
         else:
             changes[field] = _whole(field, value)
     for path in removed:
         field, _, key = path.partition(".")
-        _check(field, key, path)
+        check(field, key, path)
         if key:
             left = _mapping(job, changes, field)
             left.pop(key, None)
@@ -55,12 +69,3 @@ def _whole(field: str, value: str) -> Any:
 
 def _mapping(job: dict[str, Any], changes: dict[str, Any], field: str) -> dict[str, Any]:
     return dict(changes.get(field) or job.get(field) or {})
-
-
-def _check(field: str, key: str, path: str) -> None:
-    if field not in EDITABLE:
-        raise UsageError(
-            f"{path!r} of a submitted job cannot be changed", f"these can: {', '.join(EDITABLE)}"
-        )
-    if bool(key) != (field in ("tags", "properties")) and key:
-        raise UsageError(f"{field} is a text, and has no {key!r}")

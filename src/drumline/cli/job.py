@@ -92,7 +92,7 @@ def _follow(name: str, out: Any, ranks: str = "", prefix: bool | None = None) ->
         out.flush()
         outcome = stream.follow(folder, out, stream.Show(ranks, prefix))
     except KeyboardInterrupt:
-        print(f"\njob {name} goes on; drumline job cancel -n {name} ends it", file=sys.stderr)
+        print(f"\njob {name} goes on; drumline job cancel {jobs.as_arguments(name)} ends it", file=sys.stderr)
         return _INTERRUPTED
     out.write(stream.summary(folder, outcome))
     out.flush()
@@ -134,7 +134,9 @@ def _list_arguments(parser: Parser) -> None:
     parser.add_argument("--all-results", action="store_true")
     parser.add_argument("--archived-only", action="store_true")
     parser.add_argument("--include-archived", action="store_true")
-    parser.add_argument("-p", "--parent-job-name")
+    parser.add_argument(
+        "-p", "--parent-job-name", help="the steps or trials of this one; default: jobs of no other"
+    )
     add_output(parser)
 
 
@@ -145,10 +147,23 @@ def _list(arguments: Namespace) -> int:
         raise UsageError("--archived-only and --include-archived exclude each other")
     archived = True if arguments.archived_only else None if arguments.include_archived else False
     limit = None if arguments.all_results else arguments.max_results
-    names = jobs.names(archived=archived, parent=arguments.parent_job_name, limit=limit)
+    names = jobs.names(archived=archived, parent=arguments.parent_job_name or "", limit=limit)
     described = [{**job, "created": job["creation_context"]["created_at"]} for job in jobs.described(names)]
     output.show(described, arguments.output, arguments.query, _LIST_COLUMNS)
+    if not described:
+        _say_elsewhere(jobs.counts_elsewhere() if not jobs.all_names() else {})
     return 0
+
+
+def _say_elsewhere(counts: dict[str, int]) -> None:
+    for name, count in counts.items():
+        jobs = "1 job" if count == 1 else f"{count} jobs"
+        where = (
+            f"workspace {name!r} has {jobs}: add -w {name}"
+            if name
+            else f"{jobs} are in no workspace: add -w ''"
+        )
+        print(f"no jobs here; {where}", file=sys.stderr)
 
 
 # cancel, download, archive, restore, validate, update, show-services
@@ -247,6 +262,7 @@ def _validate(arguments: Namespace) -> int:
     """Azure's verdict; what it accepts and no machine could run is a warning here, and refused by ``create``."""
     from drumline.contract.errors import PlanError, Problem, SpecError
     from drumline.control import submit
+    from drumline.control.driver import start
     from drumline.spec.validate import validate
 
     job = load(arguments.file, arguments.set)
@@ -255,7 +271,10 @@ def _validate(arguments: Namespace) -> int:
         raise SpecError(list(result.problems))
     warnings = list(result.warnings)
     try:
-        warnings += submit.plan(job, check=False).warnings if job.type == "command" else ()
+        if job.type == "command":
+            warnings += submit.plan(job, check=False).warnings
+        else:
+            warnings += start.warnings_of(job)
     except (PlanError, SpecError) as error:
         for problem in error.problems or (Problem(error.message),):
             where = f"{problem.where}: " if problem.where else ""

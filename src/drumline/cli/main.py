@@ -21,13 +21,20 @@ COMMANDS = {
     "compute": "name the machines that jobs run on: attach, show, list, list-nodes, update, detach",
     "run": "run a program on several nodes, without a job file",
     "plan": "show what a job file would run, rank by rank",
+    "data": "name files and folders that jobs read: create, show, list, update, archive, restore",
+    "environment": "name the Python that jobs run with: create, show, list, update, archive, restore",
+    "model": "name what jobs have trained: create, show, list, update, download, archive, restore",
+    "component": "name the steps of pipelines: create, show, list, update, download, archive, restore",
+    "datastore": "say which folders azureml://datastores/... are: create, show, list, update, delete",
+    "workspace": "homes for jobs and assets, each its own: list, show, create, delete",
+    "configure": "the workspace that commands are for when they name none",
 }
 HELP = f"""usage: drumline COMMAND [arguments]
 
 Distributed-training jobs written for Azure ML, on machines that you own.
 
 commands:
-{"".join(f"  {name:<8} {text}{chr(10)}" for name, text in COMMANDS.items())}
+{"".join(f"  {name:<11} {text}{chr(10)}" for name, text in COMMANDS.items())}
   drumline run --nodes 2 --procs 2 -- python train.py
   drumline job create --file job.yml --stream
 

@@ -12,6 +12,12 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_PARTS = {
+    "trials": ("trial", "status", "rank", "metric", "params", "reason"),
+    "steps": ("step", "status", "job", "reason"),
+}
+"""What of a job gets a table of its own, and its columns."""
+
 
 def show(result: Any, form: str | None, query: str | None, columns: tuple[str, ...] = ()) -> None:
     """
@@ -98,12 +104,13 @@ def _tsv_cell(value: Any) -> str:
 
 def _table(result: Any, columns: tuple[str, ...]) -> str:
     if isinstance(result, dict):
+        parts = [key for key in _PARTS if _is_table(result.get(key))]
         facts = [
             (clean(str(key)), _cell(value))
             for key, value in result.items()
-            if value not in (None, {}, [], "")
+            if value not in (None, {}, [], "") and key not in parts
         ]
-        return _aligned(facts)
+        return "\n".join([_aligned(facts), *(_table(result[key], _PARTS[key]) for key in parts)])
     if not isinstance(result, list):
         return f"{_cell(result)}\n"
     if not all(isinstance(row, dict) for row in result):
@@ -112,6 +119,10 @@ def _table(result: Any, columns: tuple[str, ...]) -> str:
     rows = [tuple(_cell(row.get(name)) for name in names) for row in result]
     heading = [tuple(clean(str(name)).upper() for name in names)]
     return _aligned([*heading, *rows])
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
 def _cell(value: Any) -> str:

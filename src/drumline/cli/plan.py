@@ -7,11 +7,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, load
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, in_workspace, load
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from drumline.contract.plan import NodeTask, Plan, RankTask
 
 
@@ -25,10 +27,17 @@ def main(argv: list[str]) -> int:
     add_output(parser, "default: a text for people")
     add_azure(parser)
     arguments = parser.parse_args(argv)
+    with in_workspace(arguments.workspace_name):
+        return _plan(arguments)
+
+
+def _plan(arguments: Namespace) -> int:
     from drumline.control import submit
 
     job = load(arguments.file, arguments.set)
     job.name = arguments.name or job.name
+    if job.type == "pipeline":
+        return _plan_steps(job, arguments)
     plan = submit.plan(job)
     for warning in (*job._warnings, *plan.warnings):
         print(f"warning: {clean(warning)}", file=sys.stderr)
@@ -37,6 +46,20 @@ def main(argv: list[str]) -> int:
         sys.stdout.write(_for_people(plan, submit.render(plan)))
     else:
         output.show(json.loads(plan.to_json()), form, arguments.query)
+    return 0
+
+
+def _plan_steps(job: Any, arguments: Namespace) -> int:
+    from drumline.cli import plan_steps
+    from drumline.control.driver.prepare import checked
+
+    looked, warnings = checked(job)
+    for warning in (*job._warnings, *warnings):
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+    if arguments.output in (None, "table") and not arguments.query:
+        sys.stdout.write(plan_steps.for_people(looked, _head))
+    else:
+        output.show({"steps": plan_steps.described(looked)}, arguments.output, arguments.query)
     return 0
 
 
@@ -53,10 +76,8 @@ _WHY = {
 
 
 def _for_people(plan: Plan, script: str) -> str:
-    ranks = len(plan.ranks)
     nodes = len(plan.nodes)
-    text = f"{plan.distribution}: {ranks} {_many('rank', ranks)} on {nodes} {_many('node', nodes)}\n"
-    text += f"runs: {_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
+    text = _head(plan)
     if plan.launcher is not None:
         # Without the shell that tells it where the stand-ins are.
         text += f"started by: {_words(plan.launcher.argv[3:])} -> {plan.launcher.log}\n"
@@ -78,6 +99,13 @@ def _for_people(plan: Plan, script: str) -> str:
     if script:
         text += f"{plan.engine} is sent\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
     return text
+
+
+def _head(plan: Plan) -> str:
+    ranks = len(plan.ranks)
+    nodes = len(plan.nodes)
+    text = f"{plan.distribution}: {ranks} {_many('rank', ranks)} on {nodes} {_many('node', nodes)}\n"
+    return text + f"runs: {_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
 
 
 def _node(node: NodeTask, plan: Plan) -> str:

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.cli.arguments import Parser
+from drumline.cli.arguments import Parser, add_workspace, in_workspace
 from drumline.cli.supervise import Standby
 from drumline.contract.errors import UsageError
 
@@ -33,6 +33,11 @@ def main(argv: list[str]) -> int:
             raise UsageError(f"{option}: {count} is not a number of at least 1")
     if not program:
         raise UsageError("what is to run is missing", "drumline run --nodes 2 --procs 2 -- python train.py")
+    with in_workspace(arguments.workspace_name):
+        return _run(arguments, program)
+
+
+def _run(arguments: Namespace, program: list[str]) -> int:
     folder = _current_folder()
     _check_program(program[0])
     standby = Standby() if arguments.compute is None else None
@@ -115,6 +120,7 @@ def _parser() -> Parser:
         help="the program is a launcher: run it on node 0 alone; its ssh and pdsh reach the others",
     )
     parser.add_argument("--compute", metavar="NAME", help="an attached compute; default: this machine")
+    add_workspace(parser)
     parser.add_argument("--workers", type=int, help="tensorflow: how many workers; default one a node")
     parser.add_argument("--ps", type=int, help="tensorflow: how many parameter servers; default 0")
     parser.add_argument("--chief", action="store_true", default=None, help="tensorflow: with a chief")

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, SpecError, UsageError
-from drumline.contract.folder import home, private_folder, write_whole
+from drumline.contract.folder import base_home, private_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ _HERE = ("", "local", "serverless")
 
 
 def _path(name: str) -> str:
-    return os.path.join(home(), "computes", f"{name}.yml")
+    return os.path.join(base_home(), "computes", f"{name}.yml")
 
 
 def names() -> list[str]:
     """In the order of the alphabet."""
     try:
-        with os.scandir(os.path.join(home(), "computes")) as entries:
+        with os.scandir(os.path.join(base_home(), "computes")) as entries:
             return sorted(entry.name[:-4] for entry in entries if entry.name.endswith(".yml"))
     except FileNotFoundError:
         return []
@@ -87,7 +87,7 @@ def all(  # noqa: A001 - computes.all()
 def attach(compute: Compute, *, check: bool = True) -> list[str]:
     """
     Create or replace it, and return the warnings. An amlcompute becomes a slurm compute, and changes only what it
-    speaks of where one of its name is attached.
+    speaks of where one of its name is attached; on a machine without Slurm it becomes that machine.
 
     check: ask the engine whether it can be used from this machine.
     Raises SpecError, and PlanError with what the engine says; nothing has changed then.
@@ -98,7 +98,7 @@ def attach(compute: Compute, *, check: bool = True) -> list[str]:
     _check_name(compute.name)
     warnings = list(compute._warnings)
     if isinstance(compute, AmlCompute):
-        compute, warnings = _ours(compute)
+        compute, warnings = _ours(compute, check=check)
         compute = checked(compute)
     if check:
         _check_engine(compute)
@@ -106,12 +106,19 @@ def attach(compute: Compute, *, check: bool = True) -> list[str]:
     return warnings
 
 
-def _ours(aml: AmlCompute) -> tuple[Compute, list[str]]:
-    """What stands for Azure's: what is attached under its name, with what it says, else a new slurm compute."""
-    from drumline.spec.compute import SlurmCompute, to_dict, to_slurm
+def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
+    """What stands for Azure's: what is attached under its name, with what it says, else a new compute."""
+    from drumline.engines.table import engine
+    from drumline.spec.compute import LocalCompute, SlurmCompute, checked, to_dict, to_slurm
 
     slurm, warnings = to_slurm(aml)
     before = get(aml.name) if aml.name in names() else None
+    if before is None and check and not engine("slurm").is_here():
+        checked(slurm)  # What no cluster could be is no name of this machine either.
+        here = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags)
+        why = f"compute {aml.name!r} is this machine, which has no Slurm; on one that has, "
+        why += f"drumline compute attach --type slurm --name {aml.name} makes it a cluster"
+        return here, [*aml._warnings, why]
     if before is None:
         return slurm, warnings
     if before.type == "local":
@@ -231,7 +238,7 @@ def resolve(text: str | None) -> Compute | None:
     """
     What a job's ``compute`` names: ``azureml:NAME``, ``NAME`` or a resource id.
 
-    None: this machine; because the job says so, or because none is attached and the name is Azure's.
+    None: this machine; because the job says so, or because no cluster is attached and the name is Azure's.
     A LocalCompute is this machine too, under a name that somebody gave it.
     Raises PlanError for a name that is not among those attached.
     """
@@ -241,12 +248,22 @@ def resolve(text: str | None) -> Compute | None:
     known = names()
     if name in known:
         return get(name)
-    if not known:
+    if not any(_is_elsewhere(one) for one in known):
         return None
     hint = _alike(name)
     if hint.startswith("drumline"):
         hint += f"; drumline compute attach --type local --name {name} makes it this machine"
     raise PlanError(f"compute: there is no compute {name!r}", hint, path="compute")
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether it is another machine; one whose file is damaged may be."""
+    try:
+        return get(name).type != "local"
+    except NotFoundError:
+        return False
+    except SpecError:
+        return True
 
 
 def name_of(text: str | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
@@ -13,7 +14,7 @@ from drumline.control import jobs
 from drumline.control.follow import plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from drumline.contract.folder import RunFolder
 
@@ -31,17 +32,25 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
         final = ", ".join(sorted(status.TERMINAL))
         raise UsageError(
             f"job {name} is in state {outcome.status}, and can be downloaded in {final}",
-            f"drumline job stream -n {name} waits for its end",
+            f"drumline job stream {jobs.as_arguments(name)} waits for its end",
         )
-    try:
+    with writing():
         if output and output != "default":
-            _copy(_named(folder, output), os.path.join(target, "named-outputs", output))
+            copy(_named(folder, output), os.path.join(target, "named-outputs", output))
         else:
             _artifacts(folder, target)
         if everything:
             for other, path in _all_named(folder).items():
                 if os.path.exists(path):
-                    _copy(path, os.path.join(target, "named-outputs", other))
+                    copy(path, os.path.join(target, "named-outputs", other))
+    return os.path.abspath(target)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """What cannot be copied within is said with its path. Raises DrumlineError."""
+    try:
+        yield
     except shutil.Error as error:
         _, path, reason = error.args[0][0]
         raise DrumlineError(f"could not copy to {path}: {reason}") from error
@@ -49,7 +58,6 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
         raise DrumlineError(
             f"could not write {error.filename2 or error.filename}: {error.strerror}"
         ) from error
-    return os.path.abspath(target)
 
 
 def _artifacts(folder: RunFolder, target: str) -> None:
@@ -57,16 +65,27 @@ def _artifacts(folder: RunFolder, target: str) -> None:
     for part in ("outputs", "logs", "user_logs", "system_logs"):
         source = os.path.join(folder.path, part)
         if os.path.isdir(source):
-            _copy(source, os.path.join(base, part))
+            copy(source, os.path.join(base, part))
 
 
 def _all_named(folder: RunFolder) -> dict[str, str]:
+    if os.path.exists(folder.graph):
+        return _linked(folder)
     prefix = "AZURE_ML_OUTPUT_"
     return {
         name.removeprefix(prefix): path
         for name, path in plan_of(folder).user_env.items()
         if name.startswith(prefix)
     }
+
+
+def _linked(folder: RunFolder) -> dict[str, str]:
+    """Of a pipeline or a sweep: where its driver's links lead."""
+    try:
+        names = sorted(os.listdir(folder.named_outputs))
+    except FileNotFoundError:
+        return {}
+    return {name: os.path.realpath(os.path.join(folder.named_outputs, name)) for name in names}
 
 
 def _named(folder: RunFolder, output: str) -> str:
@@ -100,7 +119,8 @@ def _clear(source: str, target: str) -> Callable[[str, list[str]], list[str]]:
     return ignore
 
 
-def _copy(source: str, target: str) -> None:
+def copy(source: str, target: str) -> None:
+    """A file or a folder, over what is there. Raises shutil.Error, OSError."""
     if os.path.isdir(source):
         # Links stay links: what a job links to outside its folder is not copied.
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_clear(source, target))

@@ -187,12 +187,20 @@ class Follower:
     """
     ``labels``: the ranks to follow, by label; None: all of them.
     ``raw``: every byte as it is; else long lines are cut, and of a progress bar the newest state is shown.
+    ``longest_pause_s``: how long ``lines`` waits for more before it says None; 0 for whoever has other jobs to look at.
     """
 
     def __init__(
-        self, folder: RunFolder, plan: Plan, labels: frozenset[str] | None = None, *, raw: bool = False
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        labels: frozenset[str] | None = None,
+        *,
+        raw: bool = False,
+        longest_pause_s: float = _LONGEST_PAUSE_S,
     ) -> None:
         self._folder = folder
+        self._longest_pause_s = longest_pause_s
         self._logs = [
             _Log(
                 os.path.join(folder.path, task.log),
@@ -223,7 +231,8 @@ class Follower:
                     any_new = True
                     yield line
             yield None
-            pause = _SHORTEST_PAUSE_S if any_new else min(pause * 1.5, _LONGEST_PAUSE_S)
+            pause = _SHORTEST_PAUSE_S if any_new else pause * 1.5
+            pause = min(pause, self._longest_pause_s)
             self._wait(pause)
         for log in self._logs:
             yield from log.finish()

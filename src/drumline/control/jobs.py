@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.contract.folder import RunFolder, home
+from drumline.contract.folder import (
+    WORKSPACE,
+    RunFolder,
+    chosen_workspace,
+    current_workspace,
+    home,
+    home_of,
+    workspace,
+    workspace_names,
+)
 from drumline.contract.outcome import Outcome, fold
 from drumline.engines.table import engine, is_elsewhere
-from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +31,53 @@ if TYPE_CHECKING:
 _SUPERVISOR_START_S = 15.0
 """After this a job without a supervisor never had one."""
 
+_DRIVER_START_S = 5.0
+
 EDITABLE = ("display_name", "description", "tags", "properties")
 
 
 def folder_of(name: str) -> RunFolder:
-    """Raises NotFoundError, with what is alike."""
+    """Raises NotFoundError, with where it is, or what is alike."""
     folder = RunFolder.of(name)
-    if "/" in name or name in ("", ".", "..") or not folder.exists():
-        raise NotFoundError(f"there is no job {name!r}", _alike(name))
+    is_name = "/" not in name and name not in ("", ".", "..")
+    if not is_name or not folder.exists():
+        raise NotFoundError(f"there is no job {name!r}", (is_name and _elsewhere(name)) or _alike(name))
     return folder
+
+
+def as_arguments(name: str) -> str:
+    """As a command line names the job: ``-n NAME``, and its workspace where that is chosen for this command alone."""
+    chosen = chosen_workspace()
+    return f"-n {name}" + (f" -w {chosen}" if chosen and chosen != os.environ.get(WORKSPACE) else "")
+
+
+def _elsewhere(name: str) -> str:
+    """In which other workspace there is a job of that name; empty for none."""
+    for other in _other_workspaces():
+        if RunFolder.of(name, home_of(other)).exists():
+            return (
+                f"it is in workspace {other!r}: add -w {other}"
+                if other
+                else "it is in no workspace: add -w ''"
+            )
+    return ""
+
+
+def _other_workspaces() -> list[str]:
+    """The empty one is the base home."""
+    here = current_workspace()
+    return [other for other in ("", *workspace_names()) if other != here]
+
+
+def counts_elsewhere() -> dict[str, int]:
+    """How many jobs the other workspaces have, of those that have some; as of ``contract.folder.workspace``."""
+    counts = {}
+    for other in _other_workspaces():
+        with workspace(other):
+            count = len(all_names())
+        if count:
+            counts[other] = count
+    return counts
 
 
 def _alike(name: str) -> str:
@@ -56,7 +103,9 @@ def outcome_of(folder: RunFolder) -> Outcome:
     """
     outcome = fold(folder.read_events())
     if outcome.is_final:
-        return outcome
+        return _with_assets(folder, outcome)
+    if outcome.kind != "command":
+        return _driven(folder, outcome)
     if is_elsewhere(outcome.engine):
         return _as_its_engine_says(folder, outcome)
     if _is_supervised(folder, outcome):
@@ -66,6 +115,30 @@ def outcome_of(folder: RunFolder) -> Outcome:
     if not outcome.is_final:
         _bury(folder)
         outcome = fold(folder.read_events())
+    return outcome
+
+
+def _with_assets(folder: RunFolder, outcome: Outcome) -> Outcome:
+    """Its outputs may have to be registered where its nodes could not reach."""
+    if not any(one.away for one in outcome.registered.values()):
+        return outcome
+    from drumline.control.follow import plan_of
+    from drumline.supervisor import registration
+
+    with contextlib.suppress(OSError):
+        registration.register(folder, plan_of(folder).registers)
+    return fold(folder.read_events())
+
+
+def _driven(folder: RunFolder, outcome: Outcome) -> Outcome:
+    """Of a pipeline or a sweep. Its steps go on without a driver; one that has none gets another."""
+    who = folder.read_json(folder.supervisor)
+    if who is None and time.time() - (outcome.created or 0.0) < _DRIVER_START_S:
+        return outcome
+    if not identity.is_alive(who):
+        from drumline.control.driver import start
+
+        start.revive(folder)
     return outcome
 
 
@@ -160,106 +233,10 @@ def describe(name: str, *, brief: bool = False) -> dict[str, Any]:
 
     Times are RFC 3339 in UTC; ``exit_code`` is None until the job has ended. ``brief``: as of Engine.describe_job.
     """
+    from drumline.control import description
+
     folder = folder_of(name)
-    outcome = outcome_of(folder)
-    spec = {**read_spec(folder), **outcome.edits}
-    link = "file://" + folder.path
-    described: dict[str, Any] = {
-        "name": name,
-        "display_name": spec.pop("display_name", None) or name,
-        "experiment_name": spec.pop("experiment_name", None) or "Default",
-        "type": "command",
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "exit_code": outcome.exit_code,
-        "failed_rank": outcome.failed_rank,
-        "failed_node": outcome.failed_node,
-        "verdict": outcome.verdict,
-        "hang": outcome.hang or None,
-        "attempt": len(outcome.attempts),
-        "attempts": [
-            {
-                "attempt": one.attempt,
-                "ended_at": _utc(one.time),
-                "exit_code": one.exit_code,
-                "reason": one.reason,
-                "kind": one.kind,
-            }
-            for one in outcome.attempts
-        ],
-        **{key: value for key, value in spec.items() if key not in ("name", "type", "services")},
-        "id": f"azureml:{name}",
-        "creation_context": {
-            "created_at": _utc(outcome.created),
-            "created_by": outcome.user,
-            "created_by_type": "User",
-        },
-        "started_at": _utc(outcome.started),
-        "ended_at": _utc(outcome.ended),
-        "services": {
-            "Studio": {"endpoint": link, "type": "Studio"},
-            "Tracking": {"endpoint": mlflow_files.uri_of(folder.root), "type": "Tracking"},
-        },
-        "run_folder": folder.path,
-        "containment": outcome.containment or None,
-        **_of_engine(folder, outcome, brief=brief),
-        "ranks": [
-            {
-                "rank": rank.rank,
-                "node": rank.node,
-                "state": rank.state,
-                "exit_code": rank.code,
-                "signal": rank.signal,
-                "started_at": _utc(rank.started),
-                "ended_at": _utc(rank.ended),
-            }
-            for _, rank in sorted(outcome.ranks.items())
-        ],
-    }
-    if not outcome.is_final:
-        described["processes"] = _processes(folder, outcome)
-    return described
-
-
-def _of_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
-    """Which machines its nodes are, by what they reach each other, and what the engine calls it."""
-    if not is_elsewhere(outcome.engine):
-        return {}
-    network = outcome.network
-    return {
-        outcome.engine: engine(outcome.engine).describe_job(folder, brief=brief),
-        "nodes": [
-            {
-                "node": node,
-                "host": host,
-                "address": network.addresses[node] if network else None,
-                "interface": network.interfaces[node] if network else None,
-            }
-            for node, host in sorted(outcome.hosts.items())
-        ],
-        "network": network.reason if network else None,
-    }
-
-
-def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    who = folder.read_json(folder.supervisor) or {}
-    return {
-        "supervisor": who.get("pid"),
-        "agents": [pid for _, pid in sorted(outcome.agents.items())],
-        "ranks": [
-            {"rank": rank.rank, "node": rank.node, "pid": rank.pid}
-            for _, rank in sorted(outcome.ranks.items())
-            if rank.ended is None
-        ],
-    }
-
-
-def _utc(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return description.of(folder, outcome_of(folder), brief=brief)
 
 
 def archive(name: str) -> None:

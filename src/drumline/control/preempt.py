@@ -19,6 +19,11 @@ def preempt(name: str, node: int | None = None) -> int:
     """
     folder = jobs.folder_of(name)
     outcome = jobs.outcome_of(folder)
+    if outcome.kind != "command":
+        raise UsageError(
+            f"job {name} is a {outcome.kind}: it has jobs, and those have ranks",
+            f"drumline job show -n {name}",
+        )
     if outcome.is_final or not outcome.ranks:
         raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
     nodes = len(plan_of(folder).nodes)

@@ -24,6 +24,11 @@ def ask(name: str) -> dict[str, Any]:
     """
     folder = jobs.folder_of(name)
     outcome = jobs.outcome_of(folder)
+    if outcome.kind != "command":
+        raise UsageError(
+            f"job {name} is a {outcome.kind}: it has jobs, and those have ranks",
+            f"drumline job show -n {name}",
+        )
     if outcome.is_final or outcome.started is None:
         raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
     number = os.urandom(8).hex()

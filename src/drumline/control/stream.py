@@ -12,7 +12,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.control import terminal
 from drumline.control.follow import Follower, last_lines, plan_of
-from drumline.control.jobs import outcome_of
+from drumline.control.jobs import as_arguments, outcome_of
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -73,14 +73,20 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
 
     On a terminal, control sequences are left out; elsewhere the bytes are as the ranks wrote them.
     """
+    if not _has_ranks(folder):
+        from drumline.control.stream_steps import follow_steps
+
+        if show.ranks:
+            raise UsageError(
+                "--ranks: this job has no ranks, its steps have", "drumline job stream -n JOB_OF_A_STEP"
+            )
+        return follow_steps(folder, out)
     plan = plan_of(folder)
     labels = labels_of(show.ranks, plan)
     many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
-    for_person = out.isatty()
-    binary = getattr(out, "buffer", None)
     # Bytes go past the text layer, and must not overtake what is still in there.
     out.flush()
-    raw = not for_person and binary is not None
+    raw = not out.isatty() and getattr(out, "buffer", None) is not None
     notices = _Notices(folder)
     follower = Follower(folder, plan, labels, raw=raw)
     for line in follower.lines():
@@ -89,14 +95,26 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
             notices.look(follower.outcome)
             continue
         prefix = f"[{line.label}|node-{line.node}] " if many else ""
-        if for_person or binary is None:
-            out.write(prefix + terminal.clean(terminal.decode(line.text), colours=for_person) + "\n")
-        else:
-            binary.write(prefix.encode() + line.text + b"\n")
+        write_line(out, prefix, line.text)
     out.flush()
     outcome = outcome_of(folder)
     notices.tell_attempts(outcome)
     return outcome
+
+
+def write_line(out: TextIO, prefix: str, text: bytes) -> None:
+    """For a person without control sequences, elsewhere byte by byte. Raises BrokenPipeError."""
+    binary = getattr(out, "buffer", None)
+    for_person = out.isatty()
+    if for_person or binary is None:
+        out.write(prefix + terminal.clean(terminal.decode(text), colours=for_person) + "\n")
+    else:
+        binary.write(prefix.encode() + text + b"\n")
+
+
+def _has_ranks(folder: RunFolder) -> bool:
+    """Not those of a pipeline or a sweep, which has jobs."""
+    return not os.path.exists(folder.graph)
 
 
 class _Notices:
@@ -151,6 +169,9 @@ def _size_of(path: str) -> int:
 
 def header(folder: RunFolder) -> str:
     """The first lines of a stream. Scripts look for ``RunId:`` and ``Web View:``."""
+    if not _has_ranks(folder):
+        title = "Streaming the logs of its steps"
+        return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
     plan = plan_of(folder)
     if len(plan.ranks) == 1:
         logs = plan.ranks[0].log
@@ -184,4 +205,4 @@ def ending(folder: RunFolder, outcome: Outcome) -> str:
     if lines:
         text += f"last lines of rank {label}:\n"
         text += "".join(f"  {terminal.clean(terminal.decode(line))}\n" for line in lines)
-    return text + f"next: drumline job show -n {folder.name}\n"
+    return text + f"next: drumline job show {as_arguments(folder.name)}\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem
-from drumline.contract.folder import RunFolder, home, private_folder
+from drumline.contract.folder import RunFolder, base_home, current_workspace, home, private_folder
 from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.plan import planner, values
@@ -23,10 +23,11 @@ from drumline.spec import names, paths
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from drumline.contract.plan import Plan
     from drumline.spec.command import Command
+    from drumline.staging.snapshot import Taken
 
 
 class Run(NamedTuple):
@@ -47,7 +48,9 @@ _HALF_MADE_S = 60.0
 class Submitted(NamedTuple):
     name: str
     folder: RunFolder
-    plan: Plan
+    plan: Plan | None
+    """None: of a pipeline or a sweep."""
+
     warnings: tuple[str, ...]
 
 
@@ -60,38 +63,92 @@ def plan(job: Command, run: Run = AS_WRITTEN, *, check: bool = True) -> Plan:
         if job.name:
             check_name(job.name)
         compute = compute_of(job)
-        folder = RunFolder.of(job.name or "NAME", compute.get("folder"))
+        folder = RunFolder.of(job.name or "NAME", _root_of(compute))
         _check_code(job, run)
-        planned = planner.plan_job(job, _site(job, folder, run, compute))
+        planned = _plan_resolved(job, run, folder, compute)
         chosen = engine(planned.engine)
-        planned = planned._replace(warnings=(*planned.warnings, *chosen.warnings(planned)))
+        planned = planned._replace(
+            workspace=current_workspace(), warnings=(*planned.warnings, *chosen.warnings(planned))
+        )
         chosen.render(planned, folder)
-        _check_inputs(job, folder)
     return planned
+
+
+def _plan_resolved(job: Command, run: Run, folder: RunFolder, compute: dict[str, Any]) -> Plan:
+    """With what it refers to in the place of references; the job itself stays as it was written."""
+    if not _may_refer(job):
+        planned = planner.plan_job(job, _site(job, folder, run, compute))
+        _check_inputs(job, folder)
+        return planned
+    from drumline.control import references
+
+    is_local = compute.get("type", "local") == "local"
+    known = references.resolved(job, _interpreter_of(compute), is_local=is_local)
+    site = _site(known.job, folder, run, compute, known.interpreter)
+    planned = planner.plan_job(known.job, site)
+    _check_inputs(known.job, folder)
+    return planned._replace(
+        resolved=dict(known.found),
+        registers=references.registrations(known.job, planned),
+        warnings=(*known.warnings, *planned.warnings),
+    )
+
+
+def _may_refer(job: Command) -> bool:
+    given = (*(job.inputs or {}).values(), *(job.outputs or {}).values())
+    return job.environment is not None or any(
+        _leads_away(str(getattr(one, "path", None) or "")) or getattr(one, "name", None) for one in given
+    )
+
+
+def _leads_away(path: str) -> bool:
+    return paths.is_remote(path) or path.startswith("/subscriptions/")
+
+
+def _interpreter_of(compute: Mapping[str, Any]) -> str:
+    return str(compute.get("python") or sys.executable)
+
+
+def whole(job: Command) -> Command:
+    """The job with what its component says, where it is the call of one. Raises SpecError, PlanError, NotFoundError."""
+    if getattr(job, "component", None) is None:
+        return job
+    from drumline.control.driver.prepare import registered
+    from drumline.plan import ports
+    from drumline.spec.steps import filled_in
+
+    filled: Any = filled_in(job, registered)
+    problems = ports.problems_of_whole(filled)
+    if problems:
+        raise PlanError(problems)
+    return filled  # type: ignore[no-any-return]
 
 
 def render(planned: Plan) -> str:
     """What the engine would be sent for it; empty for nothing."""
-    folder = RunFolder.of(planned.job, planned.compute.get("folder"))
+    folder = RunFolder.of(planned.job, _root_of(planned.compute))
     return engine(planned.engine).render(planned, folder)
 
 
 def is_local(job: Command) -> bool:
     """Whether it certainly runs on this machine."""
-    return job.compute in LOCAL_COMPUTES or not os.path.isdir(os.path.join(home(), "computes"))
+    return job.compute in LOCAL_COMPUTES or not os.path.isdir(os.path.join(base_home(), "computes"))
 
 
 def compute_of(job: Command) -> dict[str, Any]:
-    """The settings of the compute that the job names; empty: this machine. Raises PlanError."""
+    """The settings of the compute that the job names; empty: this machine, under no name. Raises PlanError."""
     if job.compute in LOCAL_COMPUTES:
         return {}
     from drumline.control import computes
     from drumline.spec.compute import to_dict
 
     found = computes.resolve(job.compute)
-    if found is None or found.type == "local":
-        return {}
-    return to_dict(found)
+    return {} if found is None else to_dict(found)
+
+
+def _root_of(compute: Mapping[str, Any]) -> str:
+    """The home in which run folders of its jobs are."""
+    return home(str(compute.get("folder") or ""))
 
 
 @contextmanager
@@ -120,16 +177,22 @@ def submit(
     ``start``: starts the supervisor of a run folder as a fork of this process; None: it is started afresh.
     Raises SpecError, PlanError (nothing was created), EngineError.
     """
-    named = bool(job.name)
+    if job.type != "command":
+        from drumline.control.driver import start as driver
+
+        driven, warned = driver.submit(job, check=check)
+        return Submitted(driven.name, driven, None, tuple(warned))
+    given, named = job, bool(job.name)
     job.name = job.name or names.random_name()
     try:
+        job = whole(job)
         planned = plan(job, run, check=check)
-        text = _dump(job, run)
-        root = planned.compute.get("folder") or home()
+        text = text_of(job, run)
+        root = _root_of(planned.compute)
         digest, code_warnings = _take_code(job, run, root)
-        folder = _create(job, root)
+        folder = create_folder(job, root)
     except BaseException:
-        job.name = job.name if named else None
+        given.name = given.name if named else None
         raise
     planned = planned._replace(snapshot=digest)
     try:
@@ -137,18 +200,18 @@ def submit(
         folder.write(folder.plan, planned.to_json())
         folder.begin(e.JobSubmitted(time.time(), user(), planned.engine))
     except BaseException:
-        _remove(folder)
+        remove_folder(folder)
         raise
     warnings = (*getattr(job, "_warnings", ()), *code_warnings, *planned.warnings)
     # The index learns of the job when it is next asked.
     chosen = engine(planned.engine)
     try:
-        with _uninterrupted(start is not None and chosen.shares_machine):
+        with uninterrupted(forks=start is not None and chosen.shares_machine):
             chosen.submit(folder, start)
     except NotSubmittedError:
         # The engine said no: there is no such job.
-        _remove(folder)
-        job.name = job.name if named else None
+        remove_folder(folder)
+        given.name = given.name if named else None
         raise
     except EngineError as error:
         folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
@@ -164,7 +227,7 @@ def submit(
 
 
 @contextmanager
-def _uninterrupted(forks: bool) -> Iterator[None]:
+def uninterrupted(*, forks: bool) -> Iterator[None]:
     """A signal waits: it must not end the supervisor before that has a session of its own, nor leave half a job."""
     if not forks:
         yield
@@ -176,7 +239,7 @@ def _uninterrupted(forks: bool) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _remove(folder: RunFolder) -> None:
+def remove_folder(folder: RunFolder) -> None:
     import shutil
 
     shutil.rmtree(folder.path, ignore_errors=True)
@@ -191,8 +254,8 @@ def _link_of(folder: RunFolder) -> str:
 
 
 def _check_type(job: Command) -> None:
-    if type(job).__name__ in ("SweepJob", "PipelineJob"):
-        raise PlanError(f"type: {job.type!r} jobs are not supported yet", "command jobs are", path="type")
+    if job.type != "command":
+        raise PlanError(f"type: a {job.type} is no one job, and has no plan of its own", path="type")
 
 
 def _validate(job: Command) -> None:
@@ -204,13 +267,16 @@ def _validate(job: Command) -> None:
         raise SpecError(list(result.problems))
 
 
-def _site(job: Command, folder: RunFolder, run: Run, compute: dict[str, Any]) -> planner.Site:
+def _site(
+    job: Command, folder: RunFolder, run: Run, compute: dict[str, Any], interpreter: str = ""
+) -> planner.Site:
+    """``interpreter``: of the job's environment; empty: the compute's, else ours."""
     count = planner.node_count(job)
     name = str(compute.get("type") or "local")
     chosen = engine(name)
     search_path = os.environ.get("PATH", "")
     instance_type = str(getattr(job.resources, "instance_type", None) or "")
-    interpreter = str(compute.get("python") or sys.executable)
+    interpreter = interpreter or _interpreter_of(compute)
     return planner.Site(
         engine=name,
         shapes=tuple(chosen.shapes(count, compute, instance_type)),
@@ -231,40 +297,54 @@ def _ranks_path(interpreter: str, search_path: str) -> str:
     return os.pathsep.join(part for part in (os.path.dirname(interpreter), search_path) if part)
 
 
-def _code_of(job: Command, run: Run) -> str:
+def code_of(job: Any, run: Run = AS_WRITTEN) -> str:
     """The absolute path of the code to take; empty for none."""
     code = None if run.in_place else job.code
     if not code:
         return ""
     if paths.is_remote(str(code)):
-        raise PlanError(
-            f"code: {code!r} is not on this machine, and fetching it is not supported yet",
-            "give a local folder",
-            path="code",
-        )
+        is_asset = paths.scheme_of(str(code)) == "azureml"
+        why = "is registered in Azure, which is not asked" if is_asset else "is not fetched from there"
+        raise PlanError(f"code: {code!r} {why}", "give a local folder", path="code")
     return paths.resolve(job, str(code))
 
 
 def _check_code(job: Command, run: Run) -> None:
-    code = _code_of(job, run)
+    if job._snapshots:
+        return
+    code = code_of(job, run)
     if code and not os.path.exists(code):
         raise PlanError(f"code: there is no {code}", path="code")
 
 
 def _take_code(job: Command, run: Run, root: str) -> tuple[str, list[str]]:
-    code = _code_of(job, run)
+    if job._includes and not job._snapshots:
+        from drumline.control.driver import code as with_includes
+
+        job._snapshots, said = with_includes.taken(job)
+        return _take_code(job, run, root)[0], said
+    before = job._snapshots.get("code", "")
+    if before and root == home():
+        return before, []
+    code = code_of(job, run) if not before else os.path.join(home(), "snapshots", before)
     if not code:
         return "", []
     from drumline.staging import snapshot
 
     taken = snapshot.take(code, root)
+    return taken.digest, warnings_of_code(taken)
+
+
+def warnings_of_code(taken: Taken) -> list[str]:
+    from drumline.staging import snapshot
+
     warnings = [f"code: left out {path}" for path in taken.skipped]
     if taken.size_bytes > snapshot.LARGE_BYTES:
         size = taken.size_bytes / (1 << 20)
         warnings.append(
             f"code: {size:.0f} MB in {taken.file_count} files; a .amlignore file says what to leave out"
         )
-    return taken.digest, warnings
+    return warnings
 
 
 def _check_inputs(job: Command, folder: RunFolder) -> None:
@@ -284,7 +364,7 @@ def _check_inputs(job: Command, folder: RunFolder) -> None:
         raise PlanError(wrong)
 
 
-def _create(job: Command, root: str) -> RunFolder:
+def create_folder(job: Any, root: str) -> RunFolder:
     """
     A new run folder under the job's name; exactly one of several at once gets it. One that is to be in another folder
     than the home's has a link there.
@@ -307,8 +387,8 @@ def _create(job: Command, root: str) -> RunFolder:
     except FileExistsError as error:
         _raise_unless_taken(folder, error)
         if _is_half_made(folder):
-            _remove(folder)
-            return _create(job, root)
+            remove_folder(folder)
+            return create_folder(job, root)
         hint = f"drumline job show -n {job.name}, or leave the name out for a new one"
         raise PlanError(f"name: there is a job {job.name!r} already", hint) from error
     return folder
@@ -328,7 +408,7 @@ def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:
         raise error
 
 
-def _dump(job: Command, run: Run) -> str:
+def text_of(job: Any, run: Run = AS_WRITTEN) -> str:
     """job.yml. Raises PlanError for text that is none: half a surrogate pair, or bytes that are no UTF-8."""
     from drumline.spec.dump import to_dict
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control import computes
+from drumline.sdk.operations import Operations
 from drumline.spec.compute import Compute
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Node:
         return f"Node({self.node_id!r}, {self.node_state!r})"
 
 
-class ComputeOperations:
+class ComputeOperations(Operations):
     def get(self, name: str) -> Compute:
         return computes.get(name)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import JobFailedError, SpecError
 from drumline.control import jobs
+from drumline.sdk.operations import Operations
 from drumline.sdk.poller import Poller
 from drumline.sdk.stored import from_description
 from drumline.spec.validate import validate
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from drumline.spec.validate import ValidationResult
 
 
-class JobOperations:
+class JobOperations(Operations):
     def create_or_update(
         self,
         job: Command,
@@ -85,7 +86,7 @@ class JobOperations:
         archived = {"ActiveOnly": False, "ArchivedOnly": True}.get(
             str(getattr(list_view_type, "value", list_view_type))
         )
-        names = jobs.names(archived=archived, parent=parent_job_name, limit=kwargs.get("max_results"))
+        names = jobs.names(archived=archived, parent=parent_job_name or "", limit=kwargs.get("max_results"))
         return (from_description(described) for described in jobs.described(names))
 
     def stream(self, name: str) -> None:

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from drumline.compat.azure_ai_ml import adopted
+from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
+from drumline.sdk import asset_operations
 from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
+from drumline.sdk.workspace_operations import WorkspaceOperations, is_placeholder
 from drumline.spec.compute import Compute
 from drumline.spec.job import Job
+from drumline.spec.workspace import Workspace
 
 if TYPE_CHECKING:
     from drumline.sdk.compute_operations import Done
@@ -27,8 +33,11 @@ _CONFIG = ("config.json", os.path.join(".azureml", "config.json"))
 
 class MLClient:
     """
-    Jobs and computes as this machine knows them. Credential, subscription, resource group and workspace are accepted
-    and kept, not used: there is nobody to sign in to.
+    Jobs and assets of a workspace, and computes, as this machine knows them. A workspace is a home of its own:
+    ``$DRUMLINE_HOME/workspaces/<workspace_name>``; without a name it is ``DRUMLINE_WORKSPACE``'s, else the base home.
+
+    Credential, subscription and resource group are accepted and kept, not used: there is nobody to sign in to.
+    Raises UsageError for what cannot be a workspace's name.
     """
 
     def __init__(
@@ -43,8 +52,16 @@ class MLClient:
         self.subscription_id = subscription_id
         self.resource_group_name = resource_group_name
         self.workspace_name = workspace_name
-        self.jobs = JobOperations()
-        self.compute = ComputeOperations()
+        with folder.workspace(_chosen(workspace_name)):
+            # Each keeps to the workspace in which it is made: ``sdk/operations.py``.
+            self.jobs = JobOperations()
+            self.compute = ComputeOperations()
+            self.data = asset_operations.DataOperations()
+            self.environments = asset_operations.EnvironmentOperations()
+            self.models = asset_operations.ModelOperations()
+            self.components = asset_operations.ComponentOperations()
+            self.datastores = asset_operations.DatastoreOperations()
+            self.workspaces = WorkspaceOperations(resource_group_name)
 
     @classmethod
     def from_config(
@@ -74,36 +91,62 @@ class MLClient:
 
     def create_or_update(self, entity: T, **kwargs: Any) -> T:
         """
-        Submit a job, as ``jobs.create_or_update``, or attach a compute. Raises SpecError for anything else.
+        Submit a job, as ``jobs.create_or_update``, attach a compute, register an asset, or make a workspace.
+
+        Raises SpecError for anything else.
         """
+        entity = adopted(entity)
         if isinstance(entity, Compute):
             attached: Any = self.compute.begin_create_or_update(entity).result()
             return cast("T", attached)
+        if isinstance(entity, Workspace):
+            made: Any = self.workspaces.begin_create(entity).result()
+            return cast("T", made)
+        group = asset_operations.group_of(entity)
+        if group:
+            registered: Any = getattr(self, group).create_or_update(entity, **kwargs)
+            return cast("T", registered)
         if not isinstance(entity, Job):
-            raise SpecError(
-                f"{type(entity).__name__} entities are not supported yet", "jobs and computes are"
-            )
+            known = "jobs, computes, data, environments, models, components, datastores and workspaces are"
+            raise SpecError(f"{type(entity).__name__} entities are not supported", known)
         submitted: Any = self.jobs.create_or_update(cast("Command", entity), **kwargs)
         return cast("T", submitted)
 
-    def begin_create_or_update(self, entity: Compute, **kwargs: Any) -> Done[Compute]:
-        """Attach a compute; as ``compute.begin_create_or_update``."""
+    def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Done[Any]:
+        """Attach a compute, as ``compute.begin_create_or_update``; make a workspace, as ``workspaces.begin_create``."""
+        entity = adopted(entity)
+        if isinstance(entity, Workspace):
+            return self.workspaces.begin_create(entity)
         return self.compute.begin_create_or_update(entity)
+
+
+def _chosen(workspace_name: str | None) -> str | None:
+    """As ``folder.workspace`` takes it. A name that was never filled in is none."""
+    if is_placeholder(workspace_name):
+        from drumline.control.terminal import clean
+
+        where = clean(folder.home())
+        print(
+            f"warning: workspace_name: {clean(str(workspace_name))} is no name; using {where}",
+            file=sys.stderr,
+        )
+        workspace_name = None
+    return workspace_name or folder.chosen_workspace()
 
 
 def _find_config(start: str, file_name: str | None) -> str:
     if os.path.isfile(start):
         return start
-    folder = os.path.abspath(start)
+    place = os.path.abspath(start)
     names = (file_name, os.path.join(".azureml", file_name)) if file_name else _CONFIG
     while True:
         for name in names:
-            path = os.path.join(folder, name)
+            path = os.path.join(place, name)
             if os.path.isfile(path):
                 return path
-        parent = os.path.dirname(folder)
-        if parent == folder:
+        parent = os.path.dirname(place)
+        if parent == place:
             raise UsageError(
                 f"there is no {names[0]} in {start} or above it", "or give the names to MLClient(...)"
             )
-        folder = parent
+        place = parent

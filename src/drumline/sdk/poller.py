@@ -6,9 +6,10 @@ import time
 
 from drumline.control import jobs
 from drumline.control.follow import wait_for_end
+from drumline.sdk.operations import Operations
 
 
-class Poller:
+class Poller(Operations):
     """The end of one job."""
 
     def __init__(self, name: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
+from drumline.spec import builder
 from drumline.spec.command import Command
 
 _GIVEN = (
@@ -24,9 +25,10 @@ class CreationContext:
 
 
 def from_description(described: dict[str, Any]) -> Command:
-    """``outputs.<name>.path`` is a local path that the next job can take as an input."""
-    job = Command(**{key: described[key] for key in _GIVEN if described.get(key) is not None})
+    """``outputs.<name>.path`` is an input of the next job as it stands: ``azureml://jobs/<job>/outputs/<name>``."""
     folder = described["run_folder"]
+    with builder.building(None):  # Of no pipeline whose function is running.
+        job: Any = _of_kind(described, folder)
     job.id = described["id"]
     job.status = described["status"]
     job.studio_url = described["services"]["Studio"]["endpoint"]
@@ -35,17 +37,24 @@ def from_description(described: dict[str, Any]) -> Command:
     job._base_path = folder
     logs = os.path.join(folder, "user_logs")
     job.log_files = {f"user_logs/{name}": os.path.join(logs, name) for name in sorted(os.listdir(logs))}
-    _fill_outputs(job, folder)
+    return cast("Command", job)
+
+
+def _of_kind(described: dict[str, Any], folder: str) -> Any:
+    """``trials`` and ``best_trial`` of a sweep, ``steps`` of a pipeline: as ``drumline job show`` has them."""
+    kind: Any = Command
+    facts: tuple[str, ...] = ()
+    if described["type"] == "pipeline":
+        from drumline.spec.pipeline import PipelineJob
+
+        kind, facts = PipelineJob, ("steps",)
+    elif described["type"] == "sweep":
+        from drumline.spec.sweep import SweepJob
+
+        kind, facts = SweepJob, ("trials", "best_trial")
+    known = _GIVEN if kind is Command else kind._fields
+    given = {key: described[key] for key in known if described.get(key) is not None and key != "type"}
+    job = kind(**given, base_path=folder)
+    for fact in facts:
+        setattr(job, fact, described.get(fact))
     return job
-
-
-def _fill_outputs(job: Command, folder: str) -> None:
-    from drumline.spec.io import Output
-    from drumline.spec.paths import is_remote
-
-    if "default" not in job.outputs:
-        job.outputs["default"] = Output(type="uri_folder")
-    for name, output in job.outputs.items():
-        if not output.path or is_remote(output.path):
-            inside = "outputs" if name == "default" else os.path.join("named-outputs", name)
-            output.path = os.path.join(folder, inside)

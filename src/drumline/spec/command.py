@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
+from drumline.spec import builder
 from drumline.spec.distribution import to_distribution
 from drumline.spec.entity import text_path
 from drumline.spec.environment import to_environment
@@ -21,6 +22,8 @@ from drumline.spec.resources import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from drumline.spec.sweep import SweepJob
 
 
 class Command(Job):
@@ -54,6 +57,7 @@ class Command(Job):
         "queue_settings",
         "identity",
         "services",
+        "component",
         "parent_job_name",
         "drumline",
     )
@@ -72,11 +76,15 @@ class Command(Job):
         limits: Any = None,
         queue_settings: Any = None,
         identity: Any = None,
+        component: Any = None,
         parent_job_name: str | None = None,
         drumline: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.component: Any = component
+        """A CommandComponent, or what refers to one; what the job itself says goes before it."""
+        self._is_deterministic = bool(kwargs.get("is_deterministic", True))
         self.command = command
         self.code = code
         self.environment = environment
@@ -98,6 +106,22 @@ class Command(Job):
         ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """
+        self._is_pattern = component is None
+        """Whether, within a pipeline, it is a node only as long as it is not called."""
+        if hasattr(component, "outputs"):
+            self._take_after(component)
+        builder.register(self)
+
+    def _take_after(self, component: Any) -> None:
+        """What scripts change of a node: its distribution, its resources, its outputs."""
+        from copy import deepcopy
+
+        for name in ("distribution", "resources"):
+            if getattr(self, name) is None:
+                setattr(self, name, deepcopy(getattr(component, name)))
+        for name, output in component.outputs.items():
+            if name not in self.outputs:
+                self.outputs[name] = deepcopy(output)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -143,6 +167,49 @@ class Command(Job):
     def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
         _set(self, "queue_settings", QueueSettings, {"job_tier": job_tier, "priority": priority})
 
+    def sweep(  # noqa: PLR0913 - azure-ai-ml's signature
+        self,
+        *,
+        primary_metric: str,
+        goal: str,
+        sampling_algorithm: Any = "random",
+        compute: str | None = None,
+        max_concurrent_trials: int | None = None,
+        max_total_trials: int | None = None,
+        timeout: int | None = None,
+        trial_timeout: int | None = None,
+        early_termination_policy: Any = None,
+        search_space: dict[str, Any] | None = None,
+        identity: Any = None,
+        queue_settings: Any = None,
+        job_tier: str | None = None,
+        priority: str | None = None,
+    ) -> SweepJob:
+        """
+        A sweep over those inputs that are parameter expressions, such as ``Uniform(0.01, 0.9)``.
+
+        timeout, trial_timeout: seconds. Raises SpecError.
+        """
+        from drumline.spec.sweep import sweep_of
+
+        return sweep_of(
+            self,
+            primary_metric=primary_metric,
+            goal=goal,
+            sampling_algorithm=sampling_algorithm,
+            compute=compute,
+            max_concurrent_trials=max_concurrent_trials,
+            max_total_trials=max_total_trials,
+            timeout=timeout,
+            trial_timeout=trial_timeout,
+            early_termination_policy=early_termination_policy,
+            search_space=search_space,
+            identity=identity,
+            queue_settings=queue_settings,
+            job_tier=job_tier,
+            priority=priority,
+        )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Command:
         """
         A copy of the job with some inputs replaced.
@@ -153,13 +220,18 @@ class Command(Job):
 
         if args:
             raise SpecError("a job takes inputs by name", "write job(lr=0.1)")
-        unknown = next((name for name in kwargs if name not in self.inputs), None)
+        takes = {**self.inputs, **getattr(self.component, "inputs", {})}
+        unknown = next((name for name in kwargs if name not in takes), None)
         if unknown is not None:
-            known = ", ".join(map(repr, self.inputs)) or "none"
+            known = ", ".join(map(repr, takes)) or "none"
             raise SpecError(f"the job has no input {unknown!r}", f"valid keywords: {known}")
+        if self._is_pattern:
+            builder.withdraw(self)
         copied: Command = deepcopy(self)
+        copied._is_pattern = False
         copied.name = None
         fill(copied.inputs, kwargs)
+        builder.register(copied)
         return copied
 
 

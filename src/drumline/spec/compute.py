@@ -117,6 +117,42 @@ class SlurmCompute(Compute):
             setattr(self, field, given[field])
 
 
+class AmlComputeSshSettings(Entity):
+    """Read, and not used: whoever runs the cluster says who may log in."""
+
+    _fields = ("admin_username", "admin_password", "ssh_key_value")
+
+    def __init__(
+        self, *, admin_username: str, admin_password: str | None = None, ssh_key_value: str | None = None
+    ) -> None:
+        self.admin_username = admin_username
+        self.admin_password = admin_password
+        self.ssh_key_value = ssh_key_value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.admin_username!r})"
+
+
+class NetworkSettings(Entity):
+    """Read, and not used: the cluster's network is as it is."""
+
+    _fields = ("vnet_name", "subnet")
+
+    def __init__(self, *, vnet_name: str | None = None, subnet: str | None = None, **kwargs: Any) -> None:
+        self.vnet_name = vnet_name
+        self.subnet = subnet
+
+
+class IdentityConfiguration(Entity):
+    """Read, and not used: jobs run as you."""
+
+    _fields = ("type", "user_assigned_identities")
+
+    def __init__(self, *, type: str, user_assigned_identities: Any = None, **kwargs: Any) -> None:
+        self.type = type
+        self.user_assigned_identities = user_assigned_identities
+
+
 class AmlCompute(Compute):
     """
     Azure's cluster, with Azure's defaults. Attached, it becomes a SlurmCompute: ``to_slurm``.
@@ -181,9 +217,9 @@ def _ignored(name: str, known: tuple[str, ...]) -> str:
 
 def to_dict(compute: Compute) -> dict[str, Any]:
     """The settings with the keys of YAML, without what is not set; JSON can hold it."""
-    from drumline.spec.dump import _plain
+    from drumline.spec.dump import plain
 
-    values = {key: _plain(value) for key, value in compute._values().items()}
+    values = {key: plain(value) for key, value in compute._values().items()}
     return {key: value for key, value in values.items() if value not in ({}, [])}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from drumline.spec.bindings import PATTERN
 from drumline.spec.entity import Entity
 from drumline.spec.environment import Environment
 from drumline.spec.io import Input, Output
@@ -25,17 +26,41 @@ def to_dict(job: Job, *, absolute: bool = False) -> dict[str, Any]:
 
     absolute: write local paths in full, for a file that is to lie elsewhere.
     """
-    values = _plain(job)
+    values = plain(job)
     assert isinstance(values, dict)
-    environment = getattr(job, "environment", None)
+    if job._comment:
+        values["comment"] = job._comment
+    component = values.get("component")
+    if absolute and isinstance(component, str) and not component.startswith("azureml:"):
+        values["component"] = resolve(job, component)
+    jobs = getattr(job, "jobs", None)
+    if jobs:
+        values["jobs"] = nodes_to_dict(jobs, job.base_path, absolute=absolute)
+    settle(values, job, absolute=absolute)
+    if job.type == "sweep":
+        from drumline.spec.trial import settled
+
+        settled(values, job, absolute=absolute)  # type: ignore[arg-type]
+    return values
+
+
+def settle(values: dict[str, Any], owner: Any, *, absolute: bool) -> None:
+    """Environment and paths of a job, or of the trial of one."""
+    environment = getattr(owner, "environment", None)
     if isinstance(environment, Environment):
-        is_elsewhere = bool(environment._base_path) and environment._base_path != job._base_path
-        _pin_environment(values["environment"], environment, always=absolute or is_elsewhere)
+        is_elsewhere = bool(environment._base_path) and environment._base_path != owner._base_path
+        pin_environment(values["environment"], environment, always=absolute or is_elsewhere)
     elif isinstance(environment, str):
         values["environment"] = _reference(environment)
     if absolute:
-        _pin_paths(values, job)
-    return values
+        _pin_paths(values, owner)
+
+
+def nodes_to_dict(jobs: dict[str, Any], base_path: str, *, absolute: bool) -> dict[str, Any]:
+    """The nodes of a pipeline that lies in ``base_path``; one from another folder has its paths in full."""
+    return {
+        name: to_dict(node, absolute=absolute or node.base_path != base_path) for name, node in jobs.items()
+    }
 
 
 def to_yaml(job: Job, *, absolute: bool = False) -> str:
@@ -68,17 +93,20 @@ def write(job: Job, dest: str | os.PathLike[str] | IO[str], *, overwrite: bool =
         file.write(text)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, Input):
         return _plain_input(value)
     if isinstance(value, Entity):
+        whole = value._plain()
+        if whole is not None:
+            return whole
         hidden = _NOT_IN_YAML.get(type(value).__name__, ())
-        fields = {key: _plain(item) for key, item in value._values().items() if key not in hidden}
+        fields = {key: plain(item) for key, item in value._values().items() if key not in hidden}
         return {key: item for key, item in fields.items() if not _is_unset(value, key, item)}
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, (str, int, float)):
         return value
     return str(value)
@@ -100,7 +128,7 @@ def _reference(environment: str) -> str:
     return environment if is_written_out else f"azureml:{environment}"
 
 
-def _pin_environment(values: dict[str, Any], environment: Environment, *, always: bool) -> None:
+def pin_environment(values: dict[str, Any], environment: Environment, *, always: bool) -> None:
     if not always:
         return
     if isinstance(values.get("conda_file"), str):
@@ -116,5 +144,6 @@ def _pin_paths(values: dict[str, Any], job: Job) -> None:
         values["code"] = resolve(job, code)
     for group in ("inputs", "outputs"):
         for item in (values.get(group) or {}).values():
-            if isinstance(item, dict) and isinstance(item.get("path"), str):
-                item["path"] = resolve(job, item["path"])
+            path = item.get("path") if isinstance(item, dict) else None
+            if isinstance(path, str) and not PATTERN.search(path):
+                item["path"] = resolve(job, path)

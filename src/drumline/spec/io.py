@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from drumline.contract.errors import SpecError
+from drumline.spec.bindings import PATTERN, Binding, NodeOutput
 from drumline.spec.entity import Attributes, Entity, text_path
+from drumline.spec.foreign.parts import ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_PRIMITIVES = ("string", "integer", "number", "boolean")
+PRIMITIVES = ("string", "integer", "number", "boolean")
 _WORDS = "Input, a mapping, text, a number or a boolean"
 
 
@@ -61,7 +65,7 @@ class Input(Entity):
         self._check()
 
     def _check(self) -> None:
-        is_primitive = self.type in _PRIMITIVES
+        is_primitive = self.type in PRIMITIVES
         if is_primitive:
             for name in ("path", "mode", "datastore"):
                 value = getattr(self, name)
@@ -80,7 +84,7 @@ class Output(Entity):
     def __init__(
         self,
         *,
-        type: str = "uri_folder",
+        type: str | None = "uri_folder",
         path: Any = None,
         mode: str | None = None,
         description: str | None = None,
@@ -97,6 +101,10 @@ class Output(Entity):
         if version and not name:
             raise SpecError("an output with a version needs a name", "give `name=` as well")
 
+    def _plain(self) -> Any:
+        values = self._values()
+        return self.path if values.keys() == {"path"} and PATTERN.search(str(self.path)) else None
+
 
 class Inputs(Attributes):
     """The inputs of a job; a dictionary that is put in becomes an ``Input``."""
@@ -112,30 +120,62 @@ class Outputs(Attributes):
         super().__setitem__(name, to_output(name, value))
 
 
+def is_of(primitive: str, value: Any) -> bool:
+    """Whether a literal can be ``string``, ``integer``, ``number`` or ``boolean``; text can, such as ``"4"``."""
+    text = str(value)
+    try:
+        if primitive == "integer":
+            return not isinstance(value, bool) and float(text) == int(float(text))
+        if primitive == "number":
+            return not isinstance(value, bool) and math.isfinite(float(text))
+    except (ValueError, OverflowError):
+        return False
+    return primitive != "boolean" or text.lower() in ("true", "false", "0", "1", "yes", "no")
+
+
 def to_input(name: str, value: Any) -> Any:
     """An ``Input`` or a literal. Raises SpecError for what cannot be an input."""
     from enum import Enum
 
-    if isinstance(value, Enum):
-        value = value.value
+    value = value.value if isinstance(value, Enum) else ours(value)
     if isinstance(value, dict):
         return value["value"] if value.keys() == {"value"} else Input(**value)
     if isinstance(value, (Input, str, int, float)):
         return value
-    if isinstance(value, Output):  # the output of an earlier job, as azure-ai-ml's samples chain them
-        return Input(type=value.type, path=value.path)
+    if isinstance(value, Binding):
+        return value
+    if isinstance(value, Output):
+        return _from_output(value)
+    from drumline.spec.search_space import ParameterExpression
+
+    if isinstance(value, ParameterExpression):
+        return value  # Until ``sweep`` moves it to the search space.
     kind = type(value).__name__
     raise SpecError(f"input {name!r} cannot be of type {kind!r}", f"give {_WORDS}")
 
 
+def _from_output(value: Output) -> Any:
+    """Of a node of the pipeline that is being made, else of an earlier job, as azure-ai-ml's samples chain them."""
+    from drumline.spec import builder
+
+    current = builder.current()
+    found = current.owner_of(value) if current else None
+    if found:
+        return NodeOutput(*found, str(value.type or ""))
+    return Input(type=value.type or "uri_folder", path=value.path)
+
+
 def to_output(name: str, value: Any) -> Output:
     """An ``Output``. Raises SpecError for what cannot be one."""
+    value = ours(value)
     if value is None:
         return Output()
     if isinstance(value, Output):
         return value
     if isinstance(value, dict):
         return Output(**value)
+    if isinstance(value, str) and PATTERN.search(value):
+        return Output(type=None, path=value)  # Of a node, bound to an output of its pipeline.
     kind = type(value).__name__
     raise SpecError(f"output {name!r} cannot be of type {kind!r}", "give Output(...) or a mapping")
 

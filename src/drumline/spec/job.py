@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drumline.spec.nodes import Mapping
 
 
-_KEPT = ("base_path", "is_deterministic", "component", "id", "status", "creation_context", "log_files")
+_KEPT = ("base_path", "is_deterministic", "id", "status", "creation_context", "log_files")
 """Keywords that azure-ai-ml knows and that say nothing here."""
 
 _FLAT = (
@@ -69,6 +69,21 @@ class Job(Entity):
         self._warnings: list[str] = [
             ignored(name, (*self._fields, *_FLAT)) for name in kwargs if name not in (*_KEPT, *self._fields)
         ]
+        self._node_name: str = ""
+        """Within a pipeline."""
+        self._comment: str | None = None
+        self._declared: dict[str, Any] = {}
+        """The inputs of the component that it was made from, as ``steps.filled_in`` left them."""
+        self._defaults: dict[str, Any] = {}
+        """Of those inputs, what each is when nobody gives it."""
+        self._component_name = ""
+        self._includes: list[str] = []
+        """Absolute paths that belong to its code besides ``code``."""
+        self._is_deterministic = True
+        self._snapshots: dict[str, str] = {}
+        """Its code as it was taken before, by place: of a step of a pipeline, or a trial of a sweep."""
+        self._top_job = ""
+        """The job that it is part of in the end, such as the outermost pipeline; empty: it is that itself."""
         self._root: Mapping | None = None
         """The job file as read, so that later problems still name its lines."""
 

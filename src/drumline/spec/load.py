@@ -1,5 +1,5 @@
 """
-A job, an environment or a compute from a YAML file, with every mistake of the file reported at once.
+A job, an asset, a datastore or a compute from a YAML file, with every mistake of the file reported at once.
 
 Paths in the job stay as written; ``drumline.spec.paths.resolve`` says where they lead.
 """
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO, Any
 
+    from drumline.spec.assets import Asset, Data, Model
     from drumline.spec.compute import Compute
+    from drumline.spec.datastores import Datastore
     from drumline.spec.environment import Environment
     from drumline.spec.job import Job
     from drumline.spec.nodes import Node
@@ -75,16 +77,50 @@ def load_environment(
     **kwargs: Any,
 ) -> Environment:
     """An environment from a file of its own. Raises SpecError with every problem of the file."""
-    from drumline.spec.environment import Environment
-    from drumline.spec.schema.environment import NAMED, check_recipe
+    from drumline.spec import environment
 
-    _, root = _read(source)
+    return environment.from_tree(*_tree(source, relative_origin, params_override))
+
+
+def load_component(
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    relative_origin: str | os.PathLike[str] | None = None,
+    params_override: list[dict[str, Any]] | None = None,
+    named: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """
+    A ``CommandComponent`` or ``PipelineComponent``, from a file or from a function under mldesigner's
+    ``@command_component`` or azure-ai-ml's ``@pipeline``. Raises SpecError with every problem of the file.
+
+    named: it must have a name, as whatever is registered; a job may refer to a file without one.
+    """
+    from drumline.spec.component import CommandComponent, PipelineComponent
+    from drumline.spec.foreign.components import component_of, is_function
+    from drumline.spec.schema.component import COMPONENT, NAMED_COMPONENT
+    from drumline.spec.schema.pipeline import PIPELINE_COMPONENT, UNNAMED_PIPELINE
+
+    if is_function(source):
+        return component_of(source)
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".py"):
+        what = f"{os.fspath(source)!r} is Python, which is not run to read a component"
+        raise SpecError(what, "import its function under @command_component: load_component(function)")
+    name, root = _read(source)
+    base_path = _base_path(source, relative_origin)
     _override(root, params_override)
-    report = Report(_base_path(source, relative_origin))
-    values = _check(NAMED, root, report)
-    check_recipe(values, root, "", report)
-    _raise_any(report)
-    return Environment(**values, base_path=report.base_path)
+    given = root.get("type")
+    is_pipeline = (isinstance(given, Scalar) and given.value == "pipeline") or (
+        given is None and "jobs" in root
+    )
+    if is_pipeline:
+        kind: Kind = PIPELINE_COMPONENT if named else UNNAMED_PIPELINE
+    else:
+        kind = NAMED_COMPONENT if named else COMPONENT
+    values = _arguments(_check(kind, root, Report(base_path)))
+    component = (PipelineComponent if is_pipeline else CommandComponent)(**values, base_path=base_path)
+    component._source = name
+    return component
 
 
 def load_compute(
@@ -105,6 +141,59 @@ def load_compute(
     compute = from_tree(root, Report(_base_path(source, relative_origin)))
     compute._warnings += _surprises(root)
     return compute
+
+
+def load_data(
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    relative_origin: str | os.PathLike[str] | None = None,
+    params_override: list[dict[str, Any]] | None = None,
+    **kwargs: Any,
+) -> Data:
+    """Raises SpecError with every problem of the file."""
+    return _load_asset("data", *_tree(source, relative_origin, params_override))  # type: ignore[return-value]
+
+
+def load_model(
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    relative_origin: str | os.PathLike[str] | None = None,
+    params_override: list[dict[str, Any]] | None = None,
+    **kwargs: Any,
+) -> Model:
+    """Raises SpecError with every problem of the file."""
+    return _load_asset("model", *_tree(source, relative_origin, params_override))  # type: ignore[return-value]
+
+
+def _load_asset(kind: str, root: Mapping, report: Report) -> Asset:
+    from drumline.spec import assets
+
+    asset = assets.from_tree(kind, root, report)
+    asset._warnings += _surprises(root)
+    return asset
+
+
+def load_datastore(
+    source: str | os.PathLike[str] | IO[Any],
+    *,
+    relative_origin: str | os.PathLike[str] | None = None,
+    params_override: list[dict[str, Any]] | None = None,
+    **kwargs: Any,
+) -> Datastore:
+    """One of Azure's, or a ``LocalDatastore``. Raises SpecError with every problem of the file."""
+    from drumline.spec import datastores
+
+    return datastores.from_tree(*_tree(source, relative_origin, params_override))
+
+
+def _tree(
+    source: str | os.PathLike[str] | IO[Any],
+    relative_origin: str | os.PathLike[str] | None,
+    params_override: list[dict[str, Any]] | None,
+) -> tuple[Mapping, Report]:
+    _, root = _read(source)
+    _override(root, params_override)
+    return root, Report(_base_path(source, relative_origin))
 
 
 def _read(source: str | os.PathLike[str] | IO[Any]) -> tuple[str, Mapping]:
@@ -174,7 +263,7 @@ def _make(kind: str, root: Mapping, report: Report) -> Job:
     from drumline.spec.pipeline import PipelineJob
     from drumline.spec.schema.pipeline import PIPELINE_JOB
 
-    return PipelineJob(**_arguments(_check(PIPELINE_JOB, root, report)))
+    return PipelineJob(**_arguments(_check(PIPELINE_JOB, root, report)), base_path=report.base_path)
 
 
 def _arguments(values: dict[str, Any]) -> dict[str, Any]:

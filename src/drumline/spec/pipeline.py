@@ -1,11 +1,17 @@
-"""A pipeline job: jobs that feed each other. Read and checked, not yet run."""
+"""A pipeline job: jobs that feed each other."""
 
 from __future__ import annotations
 
+from copy import deepcopy
+
+from drumline.contract.errors import SpecError
+from drumline.spec import builder
 from drumline.spec.entity import Entity
+from drumline.spec.foreign.parts import ours
 from drumline.spec.identity import to_identity
 from drumline.spec.io import Inputs, Outputs, fill
 from drumline.spec.job import Job, to_services
+from drumline.spec.steps import to_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +45,21 @@ class PipelineJobSettings(Entity):
     def _values(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if value is not None}
 
+    def _plain(self) -> dict[str, Any]:
+        """Python takes plain names, YAML does not."""
+        values = self._values()
+        for name in ("default_compute", "default_datastore"):
+            value = values.get(name)
+            if isinstance(value, str) and value != "serverless" and not value.startswith("azureml:"):
+                values[name] = f"azureml:{value}"
+        return values
+
 
 class PipelineJob(Job):
-    """``jobs`` maps the name of each node to a mapping with the keys of YAML."""
+    """
+    ``jobs`` maps the name of each node to a ``Command``, ``SweepJob`` or ``PipelineJob``, which mappings with the
+    keys of YAML become. ``component``: a PipelineComponent, or what refers to one, in their place.
+    """
 
     type = "pipeline"
     _fields = (
@@ -60,6 +78,7 @@ class PipelineJob(Job):
         "component",
         "identity",
         "services",
+        "parent_job_name",
     )
 
     def __init__(
@@ -71,15 +90,38 @@ class PipelineJob(Job):
         inputs: dict[str, Any] | None = None,
         outputs: dict[str, Any] | None = None,
         identity: Any = None,
+        parent_job_name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.jobs = dict(jobs or {})
+        self.jobs = to_nodes(jobs, self._base_path)
         self.component = component
-        self.settings = settings
+        self.settings: PipelineJobSettings = settings if settings is not None else PipelineJobSettings()
         self.inputs: Inputs = inputs  # type: ignore[assignment]
         self.outputs: Outputs = outputs  # type: ignore[assignment]
         self.identity = identity
+        self.parent_job_name = parent_job_name
+        self._optional: frozenset[str] = frozenset()
+        """Parameters of its function that were given as None."""
+        self._prepared: list[dict[str, Any]] | None = None
+        """Its steps as they were when the pipeline that it is a step of was submitted."""
+        for name, output in getattr(component, "outputs", {}).items():
+            if name not in self.outputs:
+                self.outputs[name] = deepcopy(output)
+        builder.register(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PipelineJob:
+        """A copy with some inputs replaced. Raises SpecError for an input that it does not have."""
+        unknown = next((name for name in kwargs if name not in self.inputs), None)
+        if args or unknown is not None:
+            known = ", ".join(map(repr, self.inputs)) or "none"
+            raise SpecError(f"the pipeline has no input {unknown!r}", f"valid keywords: {known}")
+        builder.withdraw(self)
+        copied = deepcopy(self)
+        copied.name = None
+        fill(copied.inputs, kwargs)
+        builder.register(copied)
+        return copied
 
     @staticmethod
     def _converters() -> dict[str, Any]:
@@ -87,6 +129,7 @@ class PipelineJob(Job):
 
 
 def _to_settings(value: Any) -> Any:
+    value = ours(value)
     return PipelineJobSettings(**value) if isinstance(value, dict) else value
 
 

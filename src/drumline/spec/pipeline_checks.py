@@ -1,4 +1,4 @@
-"""What only shows between the nodes of a pipeline: bindings, required inputs, computes."""
+"""What only shows between the nodes of a pipeline: bindings and required inputs."""
 
 from __future__ import annotations
 
@@ -29,18 +29,9 @@ def check_pipeline(job: Mapping, report: Report) -> None:
     for name, _, node in jobs if isinstance(jobs, Mapping) else ():
         if isinstance(node, Mapping):
             path = f"jobs.{name}"
-            _check_compute(job, node, path, report)
             _check_node_bindings(job, node, path, report)
             _check_program(node, path, report)
             _check_required(node, path, report)
-
-
-def _check_compute(job: Mapping, node: Mapping, path: str, report: Report) -> None:
-    settings = job.get("settings")
-    default = settings.get("default_compute") if isinstance(settings, Mapping) else None
-    if job.get("compute") is None and default is None and node.get("compute") is None:
-        hint = "set `compute` on the pipeline or on the node"
-        report.add(f"{path} has no compute", node.key or node, join(path, "compute"), hint)
 
 
 def _check_program(node: Mapping, path: str, report: Report) -> None:

@@ -59,6 +59,35 @@ def expand(text: str, values: Mapping[str, str], *, where: str = "command") -> s
     return "".join(parts)
 
 
+def expand_group(text: str, group: str, values: Mapping[str, str], *, where: str = "command") -> str:
+    """
+    The same for the names of one group; the others stay for a later ``expand``, so values may not hold any.
+
+    Raises PlanError.
+
+    >>> expand_group("${{g.a}} ${{inputs.x}}$[[ ${{g.b}}]]", "g", {"g.a": "1"})
+    '1 ${{inputs.x}}'
+    """
+    odd = next((name for name, value in values.items() if is_in(value)), None)
+    if odd is not None:
+        raise PlanError(f"{odd}: a value cannot hold a placeholder, and {values[odd]!r} does", path=odd)
+    parts: list[str] = []
+    position = 0
+    for match in re.finditer(_OPTIONAL, text, re.DOTALL):
+        parts.append(_fill(text[position : match.start()], values, where, group))
+        mine = [name for name, _ in _names(match[1]) if name.startswith(group + ".")]
+        if all(name in values for name in mine):
+            parts.append(f"$[[{_fill(match[1], values, where, group)}]]")
+        position = match.end()
+    parts.append(_fill(text[position:], values, where, group))
+    return "".join(parts)
+
+
+def is_in(text: str) -> bool:
+    """Whether some placeholder is, or the beginning of one."""
+    return bool(re.search(_BINDING, text)) or "${{" in text or "$[[" in text
+
+
 def legacy_forms(text: str) -> list[str]:
     """A warning for each placeholder in single braces."""
     warnings: list[str] = []
@@ -92,9 +121,13 @@ def _names(text: str) -> list[tuple[str, int]]:
     ]
 
 
-def _fill(text: str, values: Mapping[str, str], where: str) -> str:
+def _fill(text: str, values: Mapping[str, str], where: str, group: str = "") -> str:
+    """``group``: leave the names of others alone."""
+
     def value_of(match: re.Match[str]) -> str:
         name = match["whole"] if match["whole"] is not None else match["eaten"] or match["single"]
+        if group and not name.startswith(group + "."):
+            return match[0]
         if name in values:
             return values[name]
         raise _unknown(name, match[0], values, where)

@@ -17,6 +17,8 @@ from drumline.contract import status
 from drumline.contract.folder import private_folder, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.contract.plan import Plan
 
 _RUNNING, _FINISHED, _FAILED, _KILLED = 1, 3, 4, 5
@@ -26,13 +28,13 @@ _SCHEME = "file://"
 
 def metrics_of(plan: Plan) -> str:
     """The folder of the run's metrics; empty when the job tracks elsewhere."""
-    run = _run_folder(plan)
+    run = run_folder(plan.job, plan.user_env)
     return os.path.join(run, "metrics") if run else ""
 
 
 def begin(plan: Plan, user: str) -> None:
     """Make experiment and run, unless the job tracks elsewhere. Raises OSError."""
-    run = _run_folder(plan)
+    run = run_folder(plan.job, plan.user_env)
     if run is None:
         return
     name = plan.user_env["MLFLOW_EXPERIMENT_NAME"]
@@ -77,7 +79,7 @@ def begin(plan: Plan, user: str) -> None:
 
 def end(plan: Plan, job_status: str) -> None:
     """Write how the run ended, whatever MLflow wrote meanwhile. Raises OSError."""
-    run = _run_folder(plan)
+    run = run_folder(plan.job, plan.user_env)
     if run is None or not os.path.isdir(run):
         return
     with open(os.path.join(run, "meta.yaml"), encoding="utf-8") as file:
@@ -106,11 +108,10 @@ def uri_of(home: str) -> str:
     return _SCHEME + quote(path)
 
 
-def _run_folder(plan: Plan) -> str | None:
-    """None when the job tracks elsewhere: on a server, or in a run of its own."""
-    chosen = plan.user_env
+def run_folder(job: str, chosen: Mapping[str, str]) -> str | None:
+    """Of a job with these variables; None when it tracks elsewhere: on a server, or in a run of its own."""
     uri = chosen.get("MLFLOW_TRACKING_URI", "")
-    if not uri.startswith(_SCHEME) or chosen.get("MLFLOW_RUN_ID") != plan.job.replace(".", "-"):
+    if not uri.startswith(_SCHEME) or chosen.get("MLFLOW_RUN_ID") != job.replace(".", "-"):
         return None
     experiment = _experiment_id(chosen.get("MLFLOW_EXPERIMENT_NAME", ""))
     return os.path.join(_path_of(uri), experiment, chosen["MLFLOW_RUN_ID"])

@@ -51,3 +51,23 @@ def test_a_table_of_one_thing_leaves_out_what_is_empty(capsys):
 def test_a_cell_is_one_line_and_safe(capsys):
     show([{"a": "x\ny\x1b[2J"}], "table", None)
     assert capsys.readouterr().out == "A\nx y\n"
+
+
+def test_the_trials_of_a_sweep_are_a_table_below_its_facts(capsys):
+    trials = [
+        {
+            "trial": "s_0",
+            "status": "Completed",
+            "rank": 1,
+            "metric": 0.5,
+            "params": {"x": 1},
+            "reason": "good",
+        }
+    ]
+    show({"name": "s", "trials": trials, "reason": "", "steps": []}, "table", None)
+    assert capsys.readouterr().out == (
+        "name  s\n"
+        "\n"
+        "TRIAL  STATUS     RANK  METRIC  PARAMS    REASON\n"
+        's_0    Completed  1     0.5     {"x": 1}  good\n'
+    )

@@ -17,8 +17,12 @@ ARM = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServ
 class Engine:
     """Slurm as far as computes ask it; ``wrong``: what it finds, or raises."""
 
-    def __init__(self, *wrong):
+    def __init__(self, *wrong, is_here=True):
         self.wrong = wrong
+        self._is_here = is_here
+
+    def is_here(self):
+        return self._is_here
 
     def check(self, compute):
         return [f"{field}: no such thing" for field in self.wrong]
@@ -145,6 +149,18 @@ def test_an_amlcompute_changes_only_what_it_speaks_of(gpu):
     assert found.instance_types == {"A": {"gpus_per_node": 8}}
 
 
+def test_without_slurm_an_amlcompute_becomes_this_machine(slurm):
+    slurm(Engine(is_here=False))
+    (warning,) = computes.attach(AmlCompute(name="gpu", size="A", tags={"a": "1"}))
+    assert warning.startswith("compute 'gpu' is this machine, which has no Slurm")
+    assert "drumline compute attach --type slurm --name gpu" in warning
+    assert computes.get("gpu") == LocalCompute(name="gpu", tags={"a": "1"})
+    with pytest.raises(SpecError, match="max_instances"):
+        computes.attach(AmlCompute(name="cpu", max_instances=-1))
+    computes.attach(AmlCompute(name="other"), check=False)
+    assert computes.get("other").type == "slurm"
+
+
 def test_an_amlcompute_that_is_this_machine_stays_it():
     computes.attach(LocalCompute(name="cpu"))
     assert computes.attach(AmlCompute(name="cpu")) == ["compute 'cpu' is this machine, and stays so"]
@@ -222,3 +238,11 @@ def test_a_local_compute_is_told_from_none():
     assert computes.resolve("azureml:cpu-cluster").type == "local"
     assert computes.nodes("cpu-cluster")[0]["cores"] >= 1
     assert computes.describe("cpu-cluster")["local"]["cores"] >= 1
+
+
+def test_while_only_this_machine_has_names_an_unknown_name_is_this_machine_too():
+    computes.attach(LocalCompute(name="cpu-cluster"))
+    assert computes.resolve("azureml:gpu-cluster") is None
+    computes.attach(SlurmCompute(name="big", partition="p"), check=False)
+    with pytest.raises(PlanError, match="no compute 'gpu-cluster'"):
+        computes.resolve("azureml:gpu-cluster")

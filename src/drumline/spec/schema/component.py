@@ -51,7 +51,7 @@ _MODES = (
     "upload",
     "link",
 )
-_BOUND = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w.-]+)\s*\}\}")
+_BOUND = re.compile(r"\$\{\{\s*(inputs|outputs|search_space)\.([\w.-]+)\s*\}\}")
 
 
 def _parameter(name: str) -> Record:
@@ -78,35 +78,51 @@ _PORT = Record(
     },
     unknown="drop",
 )
-_INPUT = ByType({**{name: _parameter(name) for name in PRIMITIVES}, **dict.fromkeys(_PORTS, _PORT)})
+DECLARED_INPUT = ByType({**{name: _parameter(name) for name in PRIMITIVES}, **dict.fromkeys(_PORTS, _PORT)})
 _WRITTEN = Record(
     "output",
     {"type": _TEXT, "mode": Choice(*_MODES), "description": _TEXT},
     unknown="drop",
 )
-_OUTPUT = ByType(dict.fromkeys((*_PORTS, *PRIMITIVES), _WRITTEN))
+DECLARED_OUTPUT = ByType(dict.fromkeys((*_PORTS, *PRIMITIVES), _WRITTEN))
+
+
+class ComponentName(Text):
+    """Source: azure-ai-ml's ComponentNameStr."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if isinstance(value, str) and not re.fullmatch(r"[a-z][a-z\d_]{0,254}", value):
+            what = f"the component name {value!r} may hold lower case letters, digits and '_' only"
+            fixed = re.sub(r"\W", "_", value, flags=re.ASCII).lower()
+            report.add(what, node, path, f"did you mean {fixed!r}?" if fixed[:1].isalpha() else "")
+        return value
 
 
 class CommandComponent(Record):
-    """A command with declared inputs and outputs."""
+    """A command with declared inputs and outputs; one in a file of its own, to be registered, has a name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, named: bool = False) -> None:
         fields: dict[str, Kind] = {
             **PROGRAM,
             "type": Choice("command"),
+            "name": _TEXT,
             "version": VersionText(),
             "display_name": _TEXT,
             "description": _TEXT,
             "tags": MapOf(Text(nullable=True)),
             "is_deterministic": Flag(),
-            "inputs": MapOf(_INPUT),
-            "outputs": MapOf(_OUTPUT),
+            "inputs": MapOf(DECLARED_INPUT),
+            "outputs": MapOf(DECLARED_OUTPUT),
             "distribution": LOOSE_DISTRIBUTION,
             "resources": Record("resources", RESOURCES.fields, unknown="drop"),
             "additional_includes": ListOf(_TEXT),
         }
         del fields["environment_variables"]
-        super().__init__("a component", fields, required=("command",), unknown="drop")
+        if named:
+            fields["name"] = ComponentName()
+        required = ("name", "command") if named else ("command",)
+        super().__init__("a component", fields, required=required, unknown="drop")
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         before = report.count
@@ -124,7 +140,9 @@ class CommandComponent(Record):
             if owner not in (values.get(group) or {}):
                 here = join(path, "command")
                 what = f"{here} refers to ${{{{{group}.{name}}}}}, which is not declared"
-                report.add(what, command, here)
+                hint = f"write ${{{{inputs.{name}}}}}, and declare it: a sweep gives its trials a value each"
+                report.add(what, command, here, hint if group == "search_space" else "")
 
 
 COMPONENT = CommandComponent()
+NAMED_COMPONENT = CommandComponent(named=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from drumline.spec.nodes import Mapping, Scalar, plain
+from drumline.spec.nodes import Mapping, Scalar
 from drumline.spec.schema.command import (
     BASE,
     COMMAND_JOB,
@@ -14,11 +14,11 @@ from drumline.spec.schema.command import (
     PROGRAM,
     READ_ONLY,
 )
-from drumline.spec.schema.component import COMPONENT
+from drumline.spec.schema.component import COMPONENT, DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
 from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES, JobOutput
-from drumline.spec.schema.kinds import Anything, Choice, Flag, Kind, MapOf, Text, join, shown
+from drumline.spec.schema.kinds import Choice, Flag, Kind, MapOf, Text, VersionText, join, shown
 from drumline.spec.schema.records import Record
-from drumline.spec.schema.sweep import SEARCH
+from drumline.spec.schema.sweep import SEARCH, TRIAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 BINDING = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
 _TEXT = Text()
-_OTHER_NODES = ("import", "parallel", "pipeline", "automl", "spark", "data_transfer")
-NODE_TYPES = ("command", "sweep", *_OTHER_NODES)
+NODE_TYPES = ("command", "sweep", "pipeline")
+_OTHER_NODES = ("import", "parallel", "automl", "spark", "data_transfer")
+"""Of Azure's, and not run here."""
 
 
-class _Bindable(Kind):
-    """A binding such as ``${{parent.inputs.x}}`` in the place of a value."""
+class _Unbound(Kind):
+    """Where Azure's client takes a binding, and nobody says what it would stand for."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -43,7 +44,10 @@ class _Bindable(Kind):
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Scalar) and isinstance(node.value, str) and BINDING.search(node.value):
-            return node.value
+            report.add(
+                f"{path}: a binding cannot stand here", node, path, "bindings are for inputs and outputs"
+            )
+            return None
         return self.kind.check(node, path, report)
 
 
@@ -66,7 +70,7 @@ class ComponentReference(Kind):
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
-            return COMPONENT.check(node, path, report)
+            return _InFile().check(node, path, report)
         value = node.value if isinstance(node, Scalar) else None
         if not isinstance(value, str):
             self.refuse(node, path, report)
@@ -78,17 +82,39 @@ class ComponentReference(Kind):
         return value
 
     def _in_file(self) -> Kind:
-        return COMPONENT
+        return _InFile()
 
 
-class _AnyComponent(ComponentReference):
-    """A component of a type whose fields are not checked here."""
+class _InFile(Kind):
+    """A component of either type in a file of its own, by what it holds."""
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        return plain(node) if isinstance(node, Mapping) else super().take(node, path, report)
+        is_pipeline = isinstance(node, Mapping) and _is_pipeline(node)
+        return (UNNAMED_PIPELINE if is_pipeline else COMPONENT).check(node, path, report)
+
+
+def _is_pipeline(node: Mapping) -> bool:
+    given = node.get("type")
+    return "jobs" in node if given is None else isinstance(given, Scalar) and given.value == "pipeline"
+
+
+class _PipelineReference(ComponentReference):
+    def take(self, node: TreeNode, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return UNNAMED_PIPELINE.check(node, path, report)
+        return super().take(node, path, report)
 
     def _in_file(self) -> Kind:
-        return Anything()
+        return UNNAMED_PIPELINE
+
+
+class _Trial(ComponentReference):
+    """A mapping may also be what a sweep job has there, whose inputs are those of the node."""
+
+    def take(self, node: TreeNode, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping) and not any(key in node for key in ("name", "inputs", "outputs")):
+            return TRIAL.check(node, path, report)
+        return super().take(node, path, report)
 
 
 _NODE: dict[str, Kind] = {
@@ -97,8 +123,8 @@ _NODE: dict[str, Kind] = {
     "outputs": MapOf(_NodeOutput()),
     "properties": MapOf(Text(nullable=True)),
     "comment": _TEXT,
-    "services": _Bindable(SERVICES),
-    "identity": _Bindable(IDENTITY),
+    "services": _Unbound(SERVICES),
+    "identity": _Unbound(IDENTITY),
 }
 _COMPONENT_NODE = Record(
     "a node",
@@ -107,9 +133,9 @@ _COMPONENT_NODE = Record(
         **_NODE,
         "type": Choice("command"),
         "component": ComponentReference(),
-        "environment": _Bindable(PROGRAM["environment"]),
-        "environment_variables": _Bindable(PROGRAM["environment_variables"]),
-        "distribution": _Bindable(DISTRIBUTION),
+        "environment": _Unbound(PROGRAM["environment"]),
+        "environment_variables": _Unbound(PROGRAM["environment_variables"]),
+        "distribution": _Unbound(DISTRIBUTION),
         "code": Text(nullable=True),
         "limits": LIMITS,
     },
@@ -123,13 +149,8 @@ _COMMAND_NODE = Record(
 )
 _SWEEP_NODE = Record(
     "a sweep node",
-    {**_NODE, **SEARCH, "type": Choice("sweep"), "trial": ComponentReference()},
+    {**_NODE, **SEARCH, "type": Choice("sweep"), "trial": _Trial()},
     required=("trial", "objective", "limits"),
-    unknown="keep",
-)
-_LOOSE_NODE = Record(
-    "a node",
-    {**_NODE, "type": Choice(*_OTHER_NODES), "component": _AnyComponent()},
     unknown="keep",
 )
 
@@ -145,17 +166,24 @@ class Node(Kind):
             return None
         given = node.get("type")
         kind = str(given.value).lower() if isinstance(given, Scalar) else "command"
-        if given is not None and kind not in NODE_TYPES:
+        if given is None and "component" not in node and "jobs" in node:
+            kind = "pipeline"
+        if kind not in NODE_TYPES:
             known = ", ".join(map(repr, NODE_TYPES))
-            what = f"{shown(given)} is not a type of pipeline node"
-            report.add(what, given, join(path, "type"), f"one of {known}")
+            is_azures = kind in _OTHER_NODES
+            what = (
+                f"nodes of type {kind!r} are not supported"
+                if is_azures
+                else f"{shown(given or node)} is not a type of pipeline node"
+            )
+            report.add(what, given or node, join(path, "type"), f"one of {known}")
             return None
         return self._record(kind, node).check(node, path, report)
 
     def _record(self, kind: str, node: Mapping) -> Record:
         if kind == "command":
             return _COMPONENT_NODE if "component" in node else _COMMAND_NODE
-        return _SWEEP_NODE if kind == "sweep" else _LOOSE_NODE
+        return _SWEEP_NODE if kind == "sweep" else _PIPELINE_NODE
 
 
 class Jobs(MapOf):
@@ -208,6 +236,40 @@ SETTINGS = Record(
     },
     unknown="keep",
 )
+_PIPELINE_NODE = Record(
+    "a pipeline node",
+    {
+        **_NODE,
+        "type": Choice("pipeline"),
+        "component": _PipelineReference(),
+        "jobs": Jobs(),
+        "settings": SETTINGS,
+        "display_name": _TEXT,
+        "description": _TEXT,
+        "experiment_name": _TEXT,
+        "tags": MapOf(Text(nullable=True)),
+    },
+    unknown="keep",
+)
+_DECLARED: dict[str, Kind] = {
+    "type": Choice("pipeline"),
+    "name": _TEXT,
+    "version": VersionText(),
+    "display_name": _TEXT,
+    "description": _TEXT,
+    "tags": MapOf(Text(nullable=True)),
+    "is_deterministic": Flag(),
+    "inputs": MapOf(DECLARED_INPUT),
+    "outputs": MapOf(DECLARED_OUTPUT),
+    "jobs": Jobs(),
+}
+UNNAMED_PIPELINE = Record("a pipeline component", _DECLARED, required=("jobs",), unknown="drop")
+PIPELINE_COMPONENT = Record(
+    "a pipeline component",
+    {**_DECLARED, "name": ComponentName()},
+    required=("name", "jobs"),
+    unknown="drop",
+)
 PIPELINE_JOB = Record(
     "a pipeline job",
     {
@@ -217,7 +279,7 @@ PIPELINE_JOB = Record(
         "inputs": INPUTS,
         "outputs": OUTPUTS,
         "jobs": Jobs(),
-        "component": _AnyComponent(),
+        "component": _PipelineReference(),
     },
     ignored=READ_ONLY,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from drumline.spec.nodes import Mapping, Scalar
 from drumline.spec.schema.command import (
     BASE,
+    DRUMLINE,
     PROGRAM,
     QUEUE_SETTINGS,
     READ_ONLY,
@@ -12,7 +13,7 @@ from drumline.spec.schema.command import (
     snake,
 )
 from drumline.spec.schema.io import INPUTS, OUTPUTS
-from drumline.spec.schema.kinds import Choice, Integer, Kind, ListOf, MapOf, Number, Text, shown
+from drumline.spec.schema.kinds import Choice, Flag, Integer, Kind, ListOf, MapOf, Number, Text, shown
 from drumline.spec.schema.records import ByType, Record
 
 TYPE_CHECKING = False
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class _ChoiceItem(Kind):
-    """A value of a ``choice``: text, a number, or a nested search space."""
+    """A value of a ``choice``: text, a number, a boolean, or nested search spaces by name."""
 
-    word = "text, a number or a mapping"
+    word = "text, a number, a boolean or a mapping"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
             return MapOf(_NestedSpace()).check(node, path, report)
         value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        if isinstance(value, (str, int, float)):
             return value
         self.refuse(node, path, report)
         return None
 
 
 class _NestedSpace(Kind):
-    word = "text, a number or a search space"
+    word = "text, a number, a boolean or a search space"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
@@ -91,7 +92,7 @@ _SLACK: dict[str, Kind] = {
 }
 _TRUNCATION = Record(
     "early_termination",
-    {**_WAIT, "truncation_percentage": _INTEGER},
+    {**_WAIT, "truncation_percentage": _INTEGER, "exclude_finished_jobs": Flag()},
     required=("truncation_percentage",),
 )
 EARLY_TERMINATION = ByType(
@@ -132,7 +133,7 @@ class Trial(Kind):
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
-            return _TRIAL.check(node, path, report)
+            return TRIAL.check(node, path, report)
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, str) and value.startswith("azureml:"):
             return value
@@ -146,7 +147,12 @@ class Trial(Kind):
         return None
 
 
-_TRIAL = Record("trial", PROGRAM, required=("command",), ignored=("$schema",))
+TRIAL = Record(
+    "trial",
+    {**PROGRAM, "additional_includes": ListOf(Text()), "drumline": DRUMLINE},
+    required=("command",),
+    ignored=("$schema",),
+)
 LIMITS = Record(
     "limits",
     {
@@ -182,6 +188,7 @@ SWEEP_JOB = Record(
         "trial": Trial(),
         "inputs": INPUTS,
         "outputs": OUTPUTS,
+        "parent_job_name": Text(),
     },
     required=("trial", "objective", "limits"),
     ignored=READ_ONLY,

@@ -1,0 +1,136 @@
+"""A digest of what a file or a folder holds. Of a large file that has not changed it is remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import stat
+import time
+from typing import Any, NamedTuple
+
+from drumline.contract.folder import home, private_folder, write_whole
+
+_CHUNK = 1 << 20
+_WORTH_BYTES = 1 << 20
+"""A smaller file is read sooner than looked up."""
+
+_SETTLED_S = 2.0
+"""A file that was written just now may change again within its time stamp."""
+
+_MOST_KEPT = 20_000
+MOST_BYTES = 4 << 30
+"""Of one input; what holds more is compared by names, sizes and times, which tell every change."""
+
+MOST_FILES = 1_000_000
+MOST_S = 30.0
+"""What takes longer to look through is not compared."""
+
+
+class _File(NamedTuple):
+    relative: str
+    path: str
+    facts: os.stat_result
+
+    @property
+    def stamp(self) -> list[int]:
+        """Another one after every change, and after a copy too."""
+        return [self.facts.st_size, self.facts.st_mtime_ns, self.facts.st_ctime_ns, self.facts.st_ino]
+
+
+def digest_of(path: str) -> str:
+    """
+    By names and contents beneath ``path``; links are followed, but not in circles. Blocks. Raises OSError, also for
+    what holds a pipe or a device, and for more than MOST_FILES or MOST_S.
+    """
+    deadline = time.monotonic() + MOST_S
+    files = [_file("", path)] if not os.path.isdir(path) else sorted(_files(path, deadline))
+    by_stamp = sum(file.facts.st_size for file in files) > MOST_BYTES
+    known = {} if by_stamp else _known()
+    fresh: dict[str, Any] = {}
+    whole = hashlib.sha256()
+    try:
+        for file in files:
+            held = repr(file.stamp) if by_stamp else _held_by(file, known, fresh)
+            whole.update(f"{file.relative}\0{held}\n".encode("utf-8", "surrogateescape"))
+            _check_time(file.path, deadline)
+    finally:
+        if fresh:
+            _remember({**known, **fresh})
+    return whole.hexdigest()
+
+
+def _check_time(path: str, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise OSError(errno.ETIMEDOUT, "too much to compare", path)
+
+
+def _file(relative: str, path: str) -> _File:
+    facts = os.lstat(path)
+    if stat.S_ISLNK(facts.st_mode) and os.path.exists(path):
+        facts = os.stat(path)
+    if not (stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode)):
+        raise OSError(errno.EINVAL, "neither a file nor a folder", path)
+    return _File(relative, path, facts)
+
+
+def _files(root: str, deadline: float) -> list[_File]:
+    found: list[_File] = []
+    waiting: list[tuple[str, tuple[str, ...]]] = [(root, (os.path.realpath(root),))]
+    """Folders to look into, each with the real paths of those on the way down."""
+    while waiting:
+        folder, above = waiting.pop()
+        _check_time(root, deadline)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    found.append(_file(os.path.relpath(entry.path, root), entry.path))
+                    continue
+                real = os.path.realpath(entry.path)
+                if real not in above:
+                    waiting.append((entry.path, (*above, real)))
+        if len(found) + len(waiting) > MOST_FILES:
+            raise OSError(errno.EFBIG, "too many files", root)
+    return found
+
+
+def _held_by(file: _File, known: dict[str, Any], fresh: dict[str, Any]) -> str:
+    if stat.S_ISLNK(file.facts.st_mode):
+        return "to " + os.readlink(file.path)  # Which is not there.
+    real = os.path.realpath(file.path)
+    before = known.get(real)
+    if isinstance(before, list) and before[:4] == file.stamp:
+        return str(before[4])
+    digest = hashlib.sha256()
+    # A pipe may have taken its place meanwhile.
+    descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as opened:
+        while chunk := opened.read(_CHUNK):
+            digest.update(chunk)
+    facts = file.facts
+    if facts.st_size >= _WORTH_BYTES and time.time() - facts.st_mtime > _SETTLED_S:
+        fresh[real] = [*file.stamp, digest.hexdigest()]
+    return digest.hexdigest()
+
+
+def _path() -> str:
+    return os.path.join(home(), "reuse", "contents.json")
+
+
+def _known() -> dict[str, Any]:
+    try:
+        with open(_path(), encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _remember(known: dict[str, Any]) -> None:
+    """Two at once: the last one wins, and the other's files are read again."""
+    kept = dict(list(known.items())[-_MOST_KEPT:])
+    with contextlib.suppress(OSError):
+        private_folder(os.path.dirname(_path()))
+        write_whole(_path(), json.dumps(kept))

@@ -1,0 +1,25 @@
+"""A step's supervisor as a fork of the driver, which is ours, has one thread, and has its modules loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from drumline.supervisor.main import supervise
+
+
+def fork_supervisor(path: str) -> None:
+    """Of that run folder. Twice forked: nobody's child, in a session of its own."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    if os.fork():
+        os._exit(0)
+    code = 1
+    try:
+        code = supervise(path)
+    finally:
+        os._exit(code)

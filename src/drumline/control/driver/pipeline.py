@@ -1,0 +1,228 @@
+"""Drives a pipeline: a step is submitted as soon as the steps that it needs have completed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError
+from drumline.control.driver import reuse
+from drumline.control.driver.children import Children, End, read_graph
+from drumline.control.driver.inputs import bound
+from drumline.control.driver.outputs import link_output, output_path
+from drumline.control.driver.prepare import registered
+from drumline.spec import builder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+__all__ = ["drive", "registered"]
+
+_CANCELED_CODE = 130
+_BAD = (status.FAILED, status.CANCELED)
+
+
+def drive(folder: RunFolder, wake: int) -> End:
+    """Blocks until the pipeline has ended. Raises DrumlineError."""
+    return _Pipeline(folder, wake).run()
+
+
+class _Pipeline:
+    def __init__(self, folder: RunFolder, wake: int) -> None:
+        self._folder = folder
+        self._graph = read_graph(folder)
+        self._steps: dict[str, Any] = {step["name"]: step for step in self._graph["steps"]}
+        self._settings: Mapping[str, Any] = self._graph.get("settings") or {}
+        self._children = Children(folder, wake)
+        self._canceled_by = ""
+        self._stopped: set[str] = set()
+        self._failed: str | None = next(
+            (name for name, step in self._children.steps.items() if step.status in _BAD), None
+        )
+
+    def run(self) -> End:
+        if not self._children.steps:
+            self._folder.append(e.JobRunning(time.time()))
+        self._look_for_cancel()
+        self._go_on()
+        while True:
+            self._look_for_cancel()
+            for name, outcome in self._children.ended():
+                self._note_end(name, outcome)
+            self._stop_others()
+            if self._submit_ready():
+                continue  # One that was reused, or could not be submitted, has ended already.
+            if not self._children.under_way:
+                return self._finish()
+            self._children.wait()
+
+    def _go_on(self) -> None:
+        """Whoever drove before may have been killed between saying what it does and doing it."""
+        for name in self._children.under_way:
+            if name not in self._steps or self._children.is_there(name):
+                continue
+            if self._is_stopping:
+                self._children.note(
+                    e.StepEnded(time.time(), name, status.CANCELED, "canceled before it started")
+                )
+            else:
+                self._submit(name)
+
+    @property
+    def _is_stopping(self) -> bool:
+        goes_on = bool(self._settings.get("continue_on_step_failure"))
+        return bool(self._canceled_by) or (self._failed is not None and not goes_on)
+
+    def _submit_ready(self) -> bool:
+        """Those that nobody has started, and all of whose needs have completed. Whether there was one."""
+        steps = self._children.steps
+        done = {name for name, step in steps.items() if step.status == status.COMPLETED}
+        ready = [
+            name for name, step in self._steps.items() if name not in steps and done.issuperset(step["needs"])
+        ]
+        began = False
+        for name in ready:
+            if (
+                self._is_stopping
+                or not self._children.has_room
+                or self._children.cancel_request() is not None
+            ):
+                break
+            self._submit(name)
+            began = True
+        return began
+
+    def _submit(self, name: str) -> None:
+        try:
+            job = self._job(name)
+        except DrumlineError as error:
+            self._children.note(e.StepStarted(time.time(), name, ""))
+            self._children.note(e.StepEnded(time.time(), name, status.FAILED, error.message))
+            self._failed = self._failed or name
+            return
+        key = reuse.key_of(job)
+        if key and name not in self._children.steps and self._take_over(name, key):
+            return
+        self._children.submit(name, job, {"key": key} if key else None)
+        if self._children.steps[name].status in _BAD:
+            self._failed = self._failed or name
+
+    def _job(self, name: str) -> Any:
+        """What is to be submitted for a step, all of whose needs have completed. Raises DrumlineError."""
+        from drumline.spec.steps import to_node
+
+        step = self._steps[name]
+        with builder.building(None):
+            job = to_node(name, deepcopy(step["job"]), self._folder.path)
+        job._snapshots = step.get("snapshots") or {}
+        job._is_deterministic = bool(step.get("is_deterministic", True))
+        job.compute = job.compute or self._graph.get("compute")
+        job.experiment_name = job.experiment_name or self._graph.get("experiment_name")
+        job.display_name = job.display_name or name
+        bound(job, self._graph, self._job_of)
+        if job.type == "pipeline":
+            job._prepared = step["steps"]
+            self._hand_down(job.settings)
+        return job
+
+    def _hand_down(self, settings: Any) -> None:
+        """To a pipeline within, what it does not say itself."""
+        for key in ("continue_on_step_failure", "force_rerun"):
+            if getattr(settings, key, None) is None and self._settings.get(key) is not None:
+                setattr(settings, key, self._settings[key])
+
+    def _job_of(self, step: str) -> str:
+        return str(self._children.steps[step].job)
+
+    def _take_over(self, name: str, key: str) -> bool:
+        """Whether the step needs no run: an earlier one of the same content has left its outputs."""
+        before = "" if self._settings.get("force_rerun") else reuse.find(key, self._outputs_of(name))
+        if not before:
+            return False
+        self._children.note(e.StepStarted(time.time(), name, before, {"reused": True}))
+        self._publish(name)
+        reason = f"nothing has changed since job {before}, whose outputs it takes over"
+        self._children.note(e.StepEnded(time.time(), name, status.COMPLETED, reason))
+        return True
+
+    def _outputs_of(self, name: str) -> list[str]:
+        return list(self._steps[name]["job"].get("outputs") or ())
+
+    def _note_end(self, name: str, outcome: Outcome) -> None:
+        step = self._children.steps[name]
+        if outcome.status == status.COMPLETED:
+            if step.detail.get("key") and not step.detail.get("reused"):
+                with contextlib.suppress(DrumlineError, OSError):
+                    reuse.remember(step.job, step.detail["key"], self._outputs_of(name))
+            self._publish(name)
+        elif self._failed is None and outcome.status in _BAD:
+            self._failed = name
+        self._children.note(e.StepEnded(time.time(), name, outcome.status, outcome.reason))
+
+    def _stop_others(self) -> None:
+        """After a failure, once each."""
+        if self._is_stopping and not self._canceled_by:
+            for name in self._children.under_way:
+                if name not in self._stopped:
+                    self._stopped.add(name)
+                    self._children.cancel(name, f"its pipeline, because step {self._failed} failed")
+
+    def _publish(self, name: str) -> None:
+        for output, published in (self._steps[name].get("publishes") or {}).items():
+            link_output(self._folder, published, output_path(self._children.steps[name].job, output))
+
+    def _look_for_cancel(self) -> None:
+        request = self._children.cancel_request()
+        if request is None:
+            return
+        if not self._canceled_by:
+            self._canceled_by = str(request.get("by") or "its user")
+            self._folder.append(e.CancelRequested(time.time(), self._canceled_by))
+        for name in self._children.under_way:
+            self._children.cancel(name, self._canceled_by, at_once=bool(request.get("at_once")))
+
+    # the end
+
+    def _finish(self) -> End:
+        steps = self._children.steps
+        for name, step in self._steps.items():
+            if name not in steps:
+                reason = self._why_skipped(step["needs"])
+                self._children.note(e.StepEnded(time.time(), name, status.SKIPPED, reason))
+        if self._canceled_by:
+            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._canceled_by}")
+        if self._failed is not None:
+            return self._failure(self._failed)
+        from drumline.control.driver import registration
+
+        registration.outputs(self._folder, self._graph)
+        reused = sum(bool(step.detail.get("reused")) for step in steps.values())
+        count = len(self._steps)
+        text = f"{count} {'step' if count == 1 else 'steps'} completed"
+        return End(status.COMPLETED, 0, text + (f", {reused} of them reused" if reused else ""))
+
+    def _why_skipped(self, needs: list[str]) -> str:
+        """``needs``: of a step that was not started; those that did not complete have an end by now."""
+        words = {status.FAILED: "failed", status.CANCELED: "was canceled", status.SKIPPED: "was skipped"}
+        steps = self._children.steps
+        if not self._canceled_by:
+            for need in needs:
+                if need in steps and steps[need].status in words:
+                    return f"step {need}, which it needs, {words[steps[need].status]}"
+        return "the pipeline was canceled" if self._canceled_by else f"step {self._failed} failed"
+
+    def _failure(self, name: str) -> End:
+        step = self._children.steps[name]
+        others = sum(other.status == status.FAILED for other in self._children.steps.values())
+        others -= step.status == status.FAILED
+        more = f"; {others} other {'step' if others == 1 else 'steps'} failed too" if others > 0 else ""
+        job = f" (job {step.job})" if step.job else ""
+        how = "was canceled" if step.status == status.CANCELED else "failed"
+        return End(status.FAILED, 1, f"step {name} {how}{job}: {step.reason}{more}")

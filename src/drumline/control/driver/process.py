@@ -1,0 +1,152 @@
+"""The life of a driver: one guard, one driver at a time, until the job has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.contract import identity, status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.node import kernel
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from drumline.control.driver.children import End
+
+_MOST_STARTS = 6
+"""In a row, of drivers that failed without getting anywhere: a fault of ours, or a full disk."""
+
+_QUICK_S = 10.0
+_PAUSE_S = 0.1
+"""Before the second of those; doubled every time, up to the longest."""
+
+_LONGEST_PAUSE_S = 2.0
+
+
+def guard(path: str) -> int:
+    """Keep a driver at that run folder until the job has ended. At once at an end where another guard has it."""
+    folder = RunFolder(path)
+    _stand_alone(folder)
+    lock = os.open(folder.driver_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # Held by the driver too: as long as either lives there is no second one.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    in_vain = 0
+    while True:
+        size, began = _size_of(folder.events), time.monotonic()
+        child = os.fork()
+        if not child:
+            _be_driver(folder)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 0:
+            return 0
+        has_lived = _size_of(folder.events) != size or time.monotonic() - began > _QUICK_S
+        in_vain = 0 if has_lived else in_vain + 1
+        if in_vain >= _MOST_STARTS and code not in (-signal.SIGKILL, -signal.SIGTERM):
+            log = os.path.join(folder.system_logs, "driver.log")
+            _give_up(folder, f"its driver failed {in_vain} times in a row; see {log}")
+            return 1
+        if in_vain:
+            time.sleep(min(_PAUSE_S * 2 ** (in_vain - 1), _LONGEST_PAUSE_S))
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _be_driver(folder: RunFolder) -> NoReturn:
+    code = 1
+    try:
+        code = _drive(folder)
+    except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _drive(folder: RunFolder) -> int:
+    kernel.set_name("drumline-drive")
+    os.setsid()
+    # Whoever knows of this process may wake it.
+    wake = _readable_on_signal()
+    folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
+    outcome = fold(folder.read_events())
+    if outcome.is_final:
+        return 0
+    try:
+        end = _run(folder, outcome.kind, wake)
+    except DrumlineError as error:
+        _give_up(folder, error.message)
+        return 0
+    _end(folder, end.status, end.exit_code, end.reason)
+    return 0
+
+
+def _give_up(folder: RunFolder, reason: str) -> None:
+    """Nobody looks after its steps any more, so they end."""
+    from drumline.control import cancel
+
+    steps = fold(folder.read_events()).steps
+    for step in steps.values():
+        if step.job and not step.status:
+            with contextlib.suppress(DrumlineError, OSError):
+                cancel.cancel(step.job, by=f"job {folder.name}, which failed")
+    _end(folder, status.FAILED, 1, reason)
+
+
+def _run(folder: RunFolder, kind: str, wake: int) -> End:
+    if kind == "sweep":
+        from drumline.control.driver import sweep
+
+        return sweep.drive(folder, wake)
+    from drumline.control.driver import pipeline
+
+    return pipeline.drive(folder, wake)
+
+
+def _end(folder: RunFolder, how: str, code: int, reason: str) -> None:
+    """Raises OSError; whoever looks next starts another driver then."""
+    folder.append(e.JobEnded(time.time(), how, code, reason))
+
+
+def _stand_alone(folder: RunFolder) -> None:
+    """A session of its own, output to its log, nothing else inherited."""
+    os.setsid()
+    log = os.path.join(folder.system_logs, "driver.log")
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+    kernel.close_inherited()
+    kernel.set_name("drumline-guard")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _readable_on_signal() -> int:
+    """A descriptor that becomes readable when somebody wakes this process: a request has come."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    os.set_blocking(reader, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    return reader

@@ -1,0 +1,144 @@
+"""
+Whether a step has run before: same code, command, environment, distribution, nodes and inputs.
+
+``<home>/reuse/<key>``: which job has run, and what of its outputs can be told by their content only. Data is compared
+by content (``contents``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder, home, private_folder, write_whole
+from drumline.control.driver import contents
+from drumline.control.driver.outputs import output_path
+from drumline.spec import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VERSION = 2
+"""Of what is compared; another one finds nothing of those before it."""
+
+
+def key_of(job: Any) -> str:
+    """Empty for a step that always runs. Blocks while its data is read."""
+    if job.type != "command" or not job._is_deterministic:
+        return ""
+    try:
+        content = _content(job)
+    except (OSError, DrumlineError):
+        return ""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _content(job: Any) -> dict[str, Any]:
+    from drumline.control import references
+    from drumline.spec.dump import to_dict
+
+    plain = to_dict(job, absolute=True)
+    known = references.resolved(job, sys.executable, is_local=False)
+    return {
+        "version": _VERSION,
+        "code": job._snapshots.get("code", ""),
+        "command": plain.get("command"),
+        "environment": [
+            plain.get("environment"),
+            known.found.get("environment"),
+            known.interpreter or sys.executable,
+        ],
+        "recipe": _recipe(job),
+        "environment_variables": plain.get("environment_variables"),
+        "distribution": plain.get("distribution"),
+        "instance_count": (plain.get("resources") or {}).get("instance_count") or 1,
+        "drumline": plain.get("drumline"),
+        "inputs": {name: _input(job, value) for name, value in known.job.inputs.items()},
+        "outputs": {name: _output(value) for name, value in known.job.outputs.items()},
+    }
+
+
+def _recipe(job: Any) -> str:
+    """What the conda file of an environment that is written out says."""
+    path = getattr(job.environment, "conda_file", None)
+    return contents.digest_of(paths.resolve(job.environment, path)) if isinstance(path, str) else ""
+
+
+def _output(output: Any) -> list[Any]:
+    return [output.type, output.path, output.name, output.version]
+
+
+def _input(job: Any, value: Any) -> Any:
+    if not hasattr(value, "path"):
+        return str(value)
+    place = str(value.path)
+    if paths.is_remote(place):
+        return [str(value.type), value.mode, place]
+    return [str(value.type), value.mode, contents.digest_of(paths.resolve(job, place))]
+
+
+def find(key: str, outputs: Iterable[str]) -> str:
+    """The job that ran before and whose outputs are as it left them; empty for none."""
+    record = _read(key)
+    name = str(record.get("job") or "")
+    if not name:
+        return ""
+    from drumline.control import jobs
+
+    try:
+        outcome = jobs.outcome_of(jobs.folder_of(name))
+        # Another job may have its name by now.
+        if outcome.status != status.COMPLETED or outcome.created != record.get("created"):
+            return ""
+        kept = record.get("outputs") or {}
+        is_whole = all(_is_as_left(name, output, kept.get(output)) for output in outputs)
+    except (DrumlineError, OSError):
+        return ""
+    return name if is_whole else ""
+
+
+def _is_as_left(job: str, output: str, digest: str | None) -> bool:
+    path = output_path(job, output)
+    if digest is None:
+        return os.path.exists(path)
+    return contents.digest_of(path) == digest
+
+
+def remember(job: str, key: str, outputs: Iterable[str]) -> None:
+    """The job of a step has completed. Raises OSError, DrumlineError."""
+    from drumline.control import jobs
+
+    folder = jobs.folder_of(job)
+    elsewhere = {
+        output: contents.digest_of(path)
+        for output in outputs
+        if not _is_within(path := output_path(job, output), folder)
+    }
+    record = {"job": job, "created": jobs.outcome_of(folder).created, "outputs": elsewhere}
+    private_folder(os.path.dirname(_path(key)))
+    write_whole(_path(key), json.dumps(record))
+
+
+def _is_within(path: str, folder: RunFolder) -> bool:
+    """Whether it is this job's alone; elsewhere another job may write over it."""
+    real = os.path.realpath(folder.path)
+    return os.path.commonpath((real, os.path.realpath(path))) == real
+
+
+def _read(key: str) -> dict[str, Any]:
+    try:
+        with open(_path(key), encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _path(key: str) -> str:
+    return os.path.join(home(), "reuse", key)

@@ -1,0 +1,276 @@
+"""Drives a sweep: trials as the sampler has them, so many at once, and an early end for those that lag behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.control.driver import trials
+from drumline.control.driver.children import Children, End, read_graph
+from drumline.control.driver.outputs import link_output, output_path
+from drumline.control.driver.sweep_prepare import prepare
+from drumline.control.driver.trials import describe
+from drumline.plan.search import policies
+from drumline.plan.search.request import request_of
+from drumline.plan.search.samplers import Tried, next_params
+from drumline.plan.search.trials import trial_job
+from drumline.spec.sweep import SweepJob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.outcome import Outcome, StepOutcome
+__all__ = ["describe", "drive", "prepare"]
+
+_CANCELED_CODE = 130
+_TIMEOUT_CODE = 124
+_MOST_IN_LINE = 2
+"""Trials that wait for this machine's cores: more would not begin sooner, and would know less of the earlier ones."""
+
+_LOOK_S = 0.5
+"""Between two looks at the metrics, where a policy wants to know."""
+
+_LEISURE = 150
+"""So many times as long as a look at the metrics takes, the next one waits at least."""
+
+
+def drive(folder: RunFolder, wake: int) -> End:
+    """Blocks until the sweep has ended. Raises DrumlineError."""
+    return _Sweep(folder, wake).run()
+
+
+class _Sweep:
+    def __init__(self, folder: RunFolder, wake: int) -> None:
+        self._folder = folder
+        self._graph = read_graph(folder)
+        os.environ["PATH"] = str(self._graph.get("path") or os.environ.get("PATH", ""))
+        values = {key: value for key, value in self._graph["sweep"].items() if key != "type"}
+        self._sweep = SweepJob(**{**values, "name": folder.name}, base_path=folder.path)
+        self._request = request_of(self._sweep)
+        self._goal = self._request.search.goal
+        self._children = Children(folder, wake)
+        self._began = fold(folder.read_events()).created or time.time()
+        self._progress: dict[str, trials.Progress] = {}
+        self._seen_whole: set[str] = set()
+        """Trials that log no more, and whose values are all in their progress."""
+
+        self._looked: dict[str, int] = {}
+        """By trial, the last interval at which the policy has looked at it; after a restart it does so once more."""
+
+        self._next_look = 0.0
+        self._is_exhausted = False
+        self._trouble = ""
+        self._canceled_by = ""
+        self._is_late = False
+
+    def run(self) -> End:
+        if not self._children.steps:
+            self._folder.append(e.JobRunning(time.time()))
+        for name in self._children.under_way:
+            # Whoever drove before may have been killed between saying so and doing it.
+            self._submit(name, self._children.steps[name].detail.get("params") or {})
+        while True:
+            self._look_for_cancel()
+            for name, outcome in self._children.ended():
+                self._note_end(name, outcome)
+            if not self._is_over:  # Else its trials were in time, whenever somebody looks.
+                self._look_at_time()
+            self._apply_policy()
+            if self._start_next():
+                continue
+            if self._is_over:
+                return self._finish()
+            self._children.wait(self._pause_s)
+
+    @property
+    def _is_ending(self) -> bool:
+        return bool(self._canceled_by) or self._is_late
+
+    @property
+    def _is_over(self) -> bool:
+        return not self._children.under_way and (self._is_ending or not self._may_go_on)
+
+    @property
+    def _may_go_on(self) -> bool:
+        return not self._is_exhausted and len(self._children.steps) < self._request.max_total_trials
+
+    @property
+    def _pause_s(self) -> float:
+        pause = _LOOK_S if self._request.policy else 1.0
+        if self._request.timeout_s is None or self._is_ending:
+            return pause
+        return max(0.0, min(pause, self._began + self._request.timeout_s - time.time()))
+
+    def _start_next(self) -> bool:
+        """Whether another trial was started."""
+        under_way = self._children.under_way
+        is_full = len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room
+        if self._is_ending or is_full or not self._may_go_on or self._is_line_long():
+            return False
+        try:
+            params = next_params(self._request.search, self._tried())
+            if params is not None:
+                self._submit(f"trial_{len(self._children.steps)}", params)
+        except DrumlineError as error:
+            # A package that was there when the sweep was submitted. The trials under way are not to be left alone.
+            self._trouble, params = error.message, None
+        self._is_exhausted = params is None
+        return not self._is_exhausted
+
+    def _is_line_long(self) -> bool:
+        waiting = 0
+        for name in self._children.under_way:
+            own = fold(RunFolder.of(self._children.steps[name].job).read_events())
+            waiting += own.engine == "local" and own.started is None
+        return waiting >= _MOST_IN_LINE
+
+    def _submit(self, name: str, params: dict[str, Any]) -> None:
+        number = int(name.removeprefix("trial_"))
+        job = trial_job(self._sweep, self._sweep.trial, params, number)
+        job._snapshots = self._graph.get("snapshots") or {}
+        self._children.submit(name, job, {"params": params})
+
+    def _tried(self) -> list[Tried]:
+        """A trial that failed has no objective, whatever it logged; one that was stopped early has."""
+        return [
+            Tried(
+                step.detail.get("params") or {},
+                step.detail.get("metric")
+                if step.status == status.COMPLETED or step.detail.get("stopped")
+                else None,
+                is_over=bool(step.status),
+            )
+            for step in self._children.steps.values()
+        ]
+
+    def _note_end(self, name: str, outcome: Outcome) -> None:
+        job = self._children.steps[name].job
+        values = trials.values_of(job, self._request.primary_metric)
+        metric = policies.best(values, self._goal)
+        stopped, reason = trials.ending(outcome)
+        if outcome.status == status.COMPLETED:
+            name_of_metric = self._request.primary_metric
+            reason = (
+                self._without_metric(job, values) if metric is None else f"best {name_of_metric} {metric:.6g}"
+            )
+        detail = {"metric": metric, "stopped": bool(stopped)}
+        self._children.note(e.StepEnded(time.time(), name, outcome.status, reason, detail))
+
+    def _without_metric(self, job: str, values: list[float]) -> str:
+        name = self._request.primary_metric
+        if values:
+            return f"it logged nothing but {values[-1]} as {name!r}"
+        others = ", ".join(map(repr, trials.logged_by(job)[:5]))
+        return f"it did not log {name!r}" + (f", only {others}" if others else "")
+
+    def _courses(self) -> dict[str, policies.Course]:
+        """By job, of the trials that have logged anything."""
+        for name, step in self._children.steps.items():
+            known = self._progress.get(name)
+            if known is None:
+                known = trials.Progress(step.job, self._request.primary_metric, self._goal)
+                self._progress[name] = known
+            elif name in self._seen_whole:
+                continue
+            if step.status:
+                self._seen_whole.add(name)
+            known.look()
+        steps = self._children.steps
+        return {steps[name].job: one.course for name, one in self._progress.items() if len(one.course)}
+
+    def _apply_policy(self) -> None:
+        policy = self._request.policy
+        if policy is None or self._is_ending or time.monotonic() < self._next_look:
+            return
+        began = time.monotonic()
+        courses = self._courses()
+        over = [step.job for step in self._children.steps.values() if step.status == status.COMPLETED]
+        for name in self._children.under_way:
+            job = self._children.steps[name].job
+            before, interval = self._looked.get(name, 0), policies.due(policy, len(courses.get(job, ())))
+            if interval <= before:
+                continue
+            self._looked[name] = interval
+            why = policies.verdict(policy, self._goal, courses, job, after=before, finished=over)
+            if why:
+                by = f"{trials.STOPPED_BY}stopped by the {policy.type.replace('_', ' ')} policy: {why}"
+                self._children.cancel(name, by)
+        # The cores are the trials': where a look takes long, it is done less often.
+        self._next_look = began + max(_LOOK_S, _LEISURE * (time.monotonic() - began))
+
+    def _look_for_cancel(self) -> None:
+        request = self._children.cancel_request()
+        if request is None:
+            return
+        if not self._canceled_by:
+            self._canceled_by = str(request.get("by") or "its user")
+            self._folder.append(e.CancelRequested(time.time(), self._canceled_by))
+        for name in self._children.under_way:
+            self._children.cancel(name, self._canceled_by, at_once=bool(request.get("at_once")))
+
+    def _look_at_time(self) -> None:
+        limit = self._request.timeout_s
+        if limit is None or self._is_late or time.time() < self._began + limit:
+            return
+        self._is_late = True
+        for name in self._children.under_way:
+            self._children.cancel(
+                name, f"{trials.STOPPED_BY}the sweep ran into its time limit of {limit:g} s"
+            )
+
+    def _finish(self) -> End:
+        steps = self._children.steps
+        leader = trials.best_of(steps, self._goal)
+        if leader is not None:
+            self._publish(leader)
+        said = self._summary(steps, leader)
+        if self._canceled_by:
+            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._canceled_by}; {said}")
+        if self._is_late:
+            reason = f"it ran into its time limit of {self._request.timeout_s:g} s; {said}"
+            return End(status.CANCELED, _TIMEOUT_CODE, reason)
+        if self._trouble:
+            return End(status.FAILED, 1, f"no more trials: {self._trouble}; {said}")
+        return End(status.COMPLETED, 0, said) if leader else End(status.FAILED, 1, self._failure(steps, said))
+
+    def _publish(self, leader: StepOutcome) -> None:
+        """The outputs of the sweep are those of its best trial."""
+        from drumline.control.driver import registration
+
+        for name in self._sweep.outputs:
+            link_output(self._folder, name, output_path(leader.job, name))
+        with contextlib.suppress(OSError):  # Not empty: another driver has been here.
+            os.rmdir(self._folder.outputs)
+            os.symlink(RunFolder.of(leader.job).outputs, self._folder.outputs)
+        registration.outputs(self._folder, self._graph)
+
+    def _summary(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
+        counts = {"completed": 0, "stopped early": 0, "failed": 0, "canceled": 0}
+        for step in steps.values():
+            counts["stopped early" if step.detail.get("stopped") else step.status.lower()] += 1
+        parts = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        said = f"{len(steps)} {'trial' if len(steps) == 1 else 'trials'}: {parts or 'none'}"
+        if leader is None:
+            return said
+        value = leader.detail["metric"]
+        return f"{said}; best {self._request.primary_metric} {value:.6g}, of {leader.job}"
+
+    def _failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
+        """Why there is no best trial, in one sentence."""
+        done = [step for step in steps.values() if step.status == status.COMPLETED]
+        if done:
+            return (
+                f"no trial has a value of {self._request.primary_metric!r}; {done[0].job}: {done[0].reason}"
+            )
+        failed = [step for step in steps.values() if step.status == status.FAILED]
+        if not failed:
+            return f"no trial completed ({said})"
+        who = "every trial failed" if len(failed) == len(steps) else f"no trial completed ({said})"
+        return f"{who}; {failed[0].job}: {failed[0].reason}"

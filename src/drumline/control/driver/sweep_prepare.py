@@ -1,0 +1,100 @@
+"""A sweep looked through before its first trial runs: what it searches, and what that trial would be."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import PlanError, Problem
+from drumline.plan.search.request import request_of
+from drumline.plan.search.samplers import next_params
+from drumline.plan.search.trials import trial_job
+from drumline.spec.trial import ParameterizedCommand, resolved
+
+if TYPE_CHECKING:
+    from drumline.plan.search.request import Request
+    from drumline.spec.sweep import SweepJob
+
+
+def prepare(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
+    """
+    What the driver works by, as ``graph.json`` holds it, and the warnings. The code is taken as it is now, unless the
+    job has it already. Raises SpecError, PlanError; nothing was created but a snapshot.
+    """
+    from drumline.control.driver.prepare import registered
+    from drumline.control.driver.start import located
+    from drumline.spec.dump import plain, to_dict
+
+    whole = copy(job)
+    whole.name = job.name or "NAME"
+    try:
+        whole.trial = resolved(job, registered)
+        snapshots, warnings = _probe(whole, request_of(whole))
+    except PlanError as error:
+        raise located(error, job) from None
+    return {
+        "sweep": to_dict(whole, absolute=True),
+        "objective": plain(whole.objective),
+        "outputs": {name: plain(output) for name, output in job.outputs.items()},
+        "snapshots": snapshots,
+    }, warnings
+
+
+def _probe(sweep: SweepJob, request: Request) -> tuple[dict[str, str], list[str]]:
+    """Plan the first trial, and take its code. Raises PlanError for what cannot run."""
+    from drumline.control.driver import code
+    from drumline.control.submit import plan
+    from drumline.tracking import metrics
+
+    _check_metric(request.primary_metric)
+    _check_outputs(sweep)
+    first = trial_job(sweep, sweep.trial, next_params(request.search, []) or {}, 0)
+    first._snapshots = dict(sweep._snapshots)
+    try:
+        planned = plan(first, check=False)
+        snapshots, said = (first._snapshots, []) if first._snapshots else code.taken(first)
+    except PlanError as error:
+        raise _of_trial(error) from None
+    if not metrics.run_dir_of(planned):
+        raise PlanError(
+            "trial.environment_variables: the metrics of the trials go where a sweep cannot read them",
+            "leave out the MLFLOW_ variables",
+            path="trial.environment_variables",
+        )
+    shared = [
+        f"outputs.{name}.path: every trial writes there" for name, one in sweep.outputs.items() if one.path
+    ]
+    return snapshots, [*shared, *said, *planned.warnings]
+
+
+def _check_metric(name: str) -> None:
+    from drumline.tracking import metrics
+
+    if metrics.usable(name) != name:
+        what = f"objective.primary_metric: MLflow has no metric {name!r}"
+        hint = f"letters, digits and '_-. :/' may be in one: {metrics.usable(name)!r}"
+        raise PlanError(what, hint, path="objective.primary_metric")
+
+
+def _check_outputs(sweep: SweepJob) -> None:
+    """Their names become those of links."""
+    odd = next((name for name in sweep.outputs if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)), None)
+    if odd is not None:
+        what = f"outputs: {odd!r} cannot be an output's name"
+        raise PlanError(what, "letters, digits and '_', not beginning with a digit", path=f"outputs.{odd}")
+
+
+def _of_trial(error: PlanError) -> PlanError:
+    """The fields that a trial has from the sweep's ``trial`` are called so."""
+    if not error.problems:
+        return PlanError(f"trial: {error.message}", error.hint)
+    problems: list[Problem] = []
+    for problem in error.problems:
+        if problem.path.partition(".")[0] in ParameterizedCommand._fields:
+            problem.what = problem.what.replace(problem.path, f"trial.{problem.path}", 1)
+            problem.path = f"trial.{problem.path}"
+        elif problem.path == "limits.timeout":
+            problem.path = "limits.trial_timeout"
+        problems.append(problem)
+    return PlanError(problems)

@@ -1,0 +1,7 @@
+"""``drumline.dsl``, in the place of ``azure.ai.ml.dsl``."""
+
+from __future__ import annotations
+
+from drumline.spec.pipeline_function import pipeline
+
+__all__ = ["pipeline"]

@@ -1,0 +1,138 @@
+"""
+The metrics of a job's MLflow run, written and read as MLflow's file store has them: a file a metric, a line a value.
+
+Without MLflow, which a script need not have, and which costs 1.3 s to import.
+Source: https://mlflow.org/docs/latest/self-hosting/architecture/backend-store (file store), read from MLflow 3.17.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.errors import UsageError
+from drumline.contract.folder import private_folder
+from drumline.tracking import mlflow_files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.plan import Plan
+
+_UNUSUAL = re.compile(r"[^/\w.\- :]")
+_LONGEST_NAME = 250
+_MOST_BYTES = 64 << 20
+
+
+class Point(NamedTuple):
+    """One value of a metric. ``timestamp_ms``: since 1970, in UTC."""
+
+    step: int
+    timestamp_ms: int
+    value: float
+
+
+def run_dir_of(plan: Plan) -> str:
+    """The folder of the job's run; empty when the job tracks elsewhere."""
+    return os.path.dirname(mlflow_files.metrics_of(plan))
+
+
+def run_dir_here(environ: Mapping[str, str]) -> str:
+    """The same, for a rank that asks about itself; empty when it tracks elsewhere, or is no rank."""
+    job = environ.get("AZUREML_RUN_ID", "")
+    return (job and mlflow_files.run_folder(job, environ)) or ""
+
+
+def usable(name: str) -> str:
+    """
+    The name that MLflow would take: letters, digits and ``_-. :/`` alone, never outside the run.
+
+    >>> usable("f1 (macro)")
+    'f1 _macro_'
+    >>> usable("../loss")
+    '_./loss'
+    """
+    whole = "/".join(part for part in _UNUSUAL.sub("_", name).split("/") if part)[:_LONGEST_NAME].rstrip("/")
+    # Cut first: what is left of a part may be "..".
+    return "/".join("_" + part[1:] if part in (".", "..") else part for part in whole.split("/")) or "_"
+
+
+def log(run_dir: str, name: str, value: float, step: int = 0, timestamp_ms: int | None = None) -> None:
+    """
+    Add a value. One write of one line, so that all ranks may log the same metric.
+
+    Raises UsageError for a name that ``usable`` would change, OSError.
+    """
+    path = _path(run_dir, name)
+    at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+    line = f"{at} {float(value)} {int(step)}\n".encode()
+    private_folder(os.path.dirname(path))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        written = os.write(descriptor, line)
+        if written < len(line):
+            # A disk that is full but for a few bytes. The torn line is ended, so that the next one is whole.
+            os.write(descriptor, b"\n")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(descriptor)
+
+
+def history(run_dir: str, name: str) -> list[Point]:
+    """Every value in the order in which they were logged; empty for a metric that is not there. Raises UsageError."""
+    return history_since(run_dir, name, 0)[0]
+
+
+def history_since(run_dir: str, name: str, offset: int) -> tuple[list[Point], int]:
+    """What was logged behind that offset of the file, and the offset to go on from. Raises UsageError."""
+    try:
+        data = _read(_path(run_dir, name), offset)
+    except OSError:
+        return [], offset
+    whole = data[: data.rfind(b"\n") + 1]
+    points = (_point(line) for line in whole.decode("utf-8", "replace").split("\n")[:-1])
+    return [point for point in points if point is not None], offset + len(whole)
+
+
+def names(run_dir: str) -> list[str]:
+    """Of the metrics that there are, in the order of the alphabet."""
+    root = os.path.join(run_dir, "metrics")
+    found = [
+        os.path.relpath(os.path.join(parent, name), root)
+        for parent, _, files in os.walk(root)
+        for name in files
+    ]
+    return sorted(name for name in found if usable(name) == name)
+
+
+def _path(run_dir: str, name: str) -> str:
+    if not name or usable(name) != name:
+        raise UsageError(
+            f"a metric cannot have the name {name!r}", f"letters, digits and '_-. :/' can: {usable(name)!r}"
+        )
+    return os.path.join(run_dir, "metrics", name)
+
+
+def _point(line: str) -> Point | None:
+    """None for a line that was cut short. MLflow before 1.0 wrote no step, and a later one adds a data set's name."""
+    parts = line.split(" ")
+    try:
+        step = int(parts[2]) if len(parts) > 2 else 0
+        return Point(step, int(parts[0]), float(parts[1]))
+    except (ValueError, IndexError):
+        return None
+
+
+def _read(path: str, offset: int) -> bytes:
+    """Of a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", path)
+        file.seek(offset)
+        return file.read(max(0, _MOST_BYTES - offset))

@@ -1,0 +1,152 @@
+"""A driver that is killed, wherever it is at that moment: every step runs once, and none is lost."""
+
+import contextlib
+import importlib
+import os
+import random
+import signal
+
+import pytest
+from cli_jobs import job_names
+from pipelines import (
+    counts,
+    driver_of,
+    guard_of,
+    is_over,
+    runs,
+    started,
+    step,
+    steps_of,
+    wait_for_end,
+    write_pipeline,
+)
+from waiting import wait_until
+
+from drumline import load_job
+from drumline.contract.folder import RunFolder
+from drumline.control.driver import process, start
+from drumline.control.submit import submit
+
+
+@pytest.fixture
+def pipeline(tmp_path, monkeypatch):
+    """The run folder of a pipeline that is submitted, and has no driver yet: a, then b; and one with a step d."""
+    steps = {
+        "a": step(counts(tmp_path / "a", "echo 1 > ${{outputs.o}}/x")),
+        "b": step(counts(tmp_path / "b", "cat ${{inputs.a}}/x"), "a", outputs={"o": "${{parent.outputs.r}}"}),
+        "c": {"type": "pipeline", "jobs": {"d": step(counts(tmp_path / "d"))}},
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(start, "_spawn", lambda *_: None)
+        submit(load_job(write_pipeline(tmp_path, steps, outputs={"r": None})))
+    return RunFolder.of("p")
+
+
+def drive(folder, place, after, call):
+    """A driver that is killed before or after that call of the function at ``place``, as a process of its own."""
+    owner, _, name = place.rpartition(".")
+    try:
+        holder = importlib.import_module(owner)
+    except ModuleNotFoundError:
+        module, _, kind = owner.rpartition(".")
+        holder = getattr(importlib.import_module(module), kind)
+    original = getattr(holder, name)
+    count = 0
+
+    def patched(*arguments, **named):
+        nonlocal count
+        count += 1
+        if count == call and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = original(*arguments, **named)
+        if count == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    child = os.fork()
+    if not child:
+        setattr(holder, name, patched)
+        process._be_driver(folder)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "call"),
+    [
+        ("drumline.control.driver.children.Children.note", False, 1),  # a is about to be started
+        ("drumline.control.driver.children.Children.note", True, 1),  # it was said so, and nothing is done
+        ("drumline.control.submit.create_folder", True, 1),  # an empty folder
+        ("drumline.contract.folder.RunFolder.write", True, 2),  # with a job's file
+        ("drumline.contract.folder.RunFolder.begin", False, 1),  # all but the first event
+        ("drumline.contract.folder.RunFolder.begin", True, 1),  # a job that nobody supervises
+        ("drumline.control.driver.fork.fork_supervisor", True, 1),  # its supervisor is on its way
+        ("drumline.contract.folder.RunFolder.begin", True, 2),  # the inner pipeline has no driver
+        ("drumline.control.driver.start._spawn", True, 1),  # its driver is on its way
+        ("drumline.control.driver.reuse.remember", True, 1),  # a has ended, and nobody has noted it
+        ("drumline.control.driver.pipeline.link_output", True, 1),  # the pipeline's output is there
+        ("drumline.control.driver.registration.outputs", True, 1),  # all have ended, but the whole
+    ],
+)
+def test_killed_at(pipeline, tmp_path, drumline_home, place, after, call):
+    drive(pipeline, place, after, call)
+    shown = wait_for_end()
+    assert shown["status"] == "Completed", shown["reason"]
+    assert [runs(tmp_path / name) for name in "abd"] == [1, 1, 1]
+    assert set(steps_of("p").values()) == {"Completed"}
+    assert sorted(job_names(drumline_home)) == ["p", "p-a", "p-b", "p-c", "p-c-d"]
+    assert os.path.isdir(os.path.join(pipeline.named_outputs, "r"))
+
+
+def test_two_supervisors_of_one_job_are_one(tmp_path, drumline_home):
+    """As where a driver was killed while the first was on its way."""
+    from drumline import command
+    from drumline.engines.local.engine import ENGINE
+
+    submitted = submit(command(name="j", command=counts(tmp_path / "j")))
+    for _ in range(3):
+        ENGINE.submit(submitted.folder, None)
+    assert wait_for_end("j")["status"] == "Completed"
+    assert runs(tmp_path / "j") == 1
+
+
+def test_killed_over_and_over(tmp_path):
+    """Drivers, and now and then their guard too, at moments that a seed decides."""
+    dice = random.Random(7)
+    names = [f"s{number}" for number in range(6)]
+    steps = {
+        name: step(counts(tmp_path / name, "sleep 0.1"), *names[max(0, number - 1) : number])
+        for number, name in enumerate(names)
+    }
+    submit(load_job(write_pipeline(tmp_path, steps)))
+    kills = 0
+    while not is_over("p"):
+        driver = driver_of("p")
+        guard = 0
+        if dice.random() < 0.3:
+            with contextlib.suppress(OSError):
+                guard = guard_of(driver)
+        moment = dice.uniform(0.0, 0.15)
+        try:
+            wait_until(lambda: is_over("p"), moment / 4)
+        except TimeoutError:
+            for pid in (guard, driver):
+                if pid > 1:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                    kills += 1
+            wait_for_another(driver)
+    assert wait_for_end()["reason"] == "6 steps completed"
+    assert kills > 5
+    assert [runs(tmp_path / name) for name in names] == [1] * 6
+    assert len(started("p")) >= 6
+
+
+def wait_for_another(driver):
+    """Whoever looks starts one where the guard is gone."""
+    from drumline.control import jobs
+
+    def is_there():
+        jobs.outcome_of(RunFolder.of("p"))
+        return is_over("p") or driver_of("p") != driver
+
+    wait_until(is_there, 20.0)

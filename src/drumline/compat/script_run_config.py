@@ -1,0 +1,226 @@
+"""
+v1's ``ScriptRunConfig`` and what it is as a job of today.
+
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.scriptrunconfig
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from drumline.compat import run_configuration, shell_words
+from drumline.compat.environment import Environment, to_environment
+from drumline.compat.run_configuration import RunConfiguration
+from drumline.contract.errors import SpecError
+from drumline.spec.command import Command
+from drumline.spec.entity import whole
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.io import Input, Output
+
+_REFERENCE = re.compile(r"\$\{?AZURE_ML_INPUT_(\w+)")
+NO_LIMIT_S = 2592000
+"""``max_run_duration_seconds`` of who states none: 30 days."""
+
+
+class ScriptRunConfig:
+    """
+    ``script`` is run with ``python`` in ``source_directory``; ``command`` instead of it is a line of shell, or a list
+    of words. What the keywords say is kept in ``run_config``, which may be changed until it is submitted.
+    """
+
+    def __init__(  # noqa: PLR0913 - azureml's signature
+        self,
+        source_directory: str | os.PathLike[str] | None = None,
+        script: str | os.PathLike[str] | None = None,
+        arguments: Any = None,
+        run_config: RunConfiguration | None = None,
+        _telemetry_values: Any = None,
+        compute_target: Any = None,
+        environment: Environment | None = None,
+        distributed_job_config: Any = None,
+        resume_from: Any = None,
+        max_run_duration_seconds: Any = NO_LIMIT_S,
+        command: Any = None,
+        docker_runtime_config: Any = None,
+    ) -> None:
+        config = run_config if run_config is not None else RunConfiguration()
+        self.run_config = config
+        self.source_directory = os.fspath(source_directory or config.source_directory or ".")
+        self.script = os.fspath(script) if script else config.script
+        self.command = command or config.command
+        self.arguments: list[Any] = _listed(arguments) if arguments is not None else list(config.arguments)
+        self.resume_from = resume_from
+        self.max_run_duration_seconds = max_run_duration_seconds
+        if script and command:
+            raise SpecError("script and command exclude each other", "give one of the two")
+        if not self.script and not self.command:
+            raise SpecError("a ScriptRunConfig needs a script or a command")
+        if not isinstance(self.command or "", (str, list, tuple)):
+            raise SpecError(
+                f"command must be text or a list, got {type(command).__name__}",
+                "command=['python', 'train.py']",
+            )
+        if command:
+            self.script = None
+        if compute_target is not None:
+            config.target = compute_target
+        if environment is not None:
+            config.environment = environment
+        if docker_runtime_config is not None:
+            config.docker = docker_runtime_config
+        if distributed_job_config is not None:
+            run_configuration.apply(config, distributed_job_config)
+
+
+def to_command(config: ScriptRunConfig) -> Command:
+    """The job; nothing is read from disk. Raises SpecError."""
+    run_config = config.run_config
+    distribution, nodes = run_configuration.distribution_of(run_config)
+    environment, warnings = _environment_of(run_config)
+    words = _Words()
+    for reference in (run_config.data_references or {}).values():
+        words.text(reference)
+    line = _command_line(config, words)
+    for name in _REFERENCE.findall(line):
+        if name not in words.inputs:
+            raise SpecError(
+                f"an argument is the text of data {name!r}, which is not in run_config.data_references",
+                "give the data itself: arguments=['--data', data]",
+            )
+    job = Command(
+        command=line,
+        code=config.source_directory,
+        environment=environment,
+        environment_variables=_variables_of(run_config),
+        compute=_target_name(run_config.target),
+        distribution=distribution,
+        inputs=words.inputs,
+        outputs=words.outputs,
+    )
+    if nodes > 1 or distribution is not None:
+        job.set_resources(instance_count=nodes)
+    _docker(job, run_config)
+    seconds = _seconds(config.max_run_duration_seconds, run_config.max_run_duration_seconds)
+    if seconds:
+        job.set_limits(timeout=seconds)
+    if config.resume_from is not None:
+        warnings.append("resume_from: not used; give the earlier run's outputs as an input")
+    job._warnings += [*run_config._warnings, *warnings]
+    return job
+
+
+class _Words:
+    """Arguments as text; data among them becomes inputs and outputs of the job."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, Input] = {}
+        self.outputs: dict[str, Output] = {}
+        self._names: dict[int, str] = {}
+        """Of what was given none, by identity: the same data twice is one."""
+
+    def text(self, value: Any) -> str:
+        """One word for the shell."""
+        if hasattr(value, "_as_input"):
+            return self._data(value, self.inputs, value._as_input(), "inputs")
+        if hasattr(value, "_as_output"):
+            return self._data(value, self.outputs, value._as_output(), "outputs")
+        return shell_words.word(_plain(value))
+
+    def _data(self, value: Any, known: dict[str, Any], made: Any, group: str) -> str:
+        unnamed = self._names.get(id(value), f"{group[:-1]}_{len(known)}")
+        name = self._names[id(value)] = str(getattr(value, "name", None) or unnamed)
+        before = known.setdefault(name, made)
+        if before != made:
+            raise SpecError(
+                f"two different {group} have the name {name!r}", "as_named_input('...') names them apart"
+            )
+        return f"${{{{{group}.{name}}}}}"
+
+
+def _command_line(config: ScriptRunConfig, words: _Words) -> str:
+    if config.command is None or config.command == "":
+        assert config.script is not None
+        return " ".join(["python", shell_words.word(config.script), *map(words.text, config.arguments)])
+    if isinstance(config.command, str):
+        return " ".join([config.command, *map(words.text, config.arguments)])
+    if len(config.command) == 1 and isinstance(config.command[0], str) and " " in config.command[0].strip():
+        # No program's name has a blank: it is a line.
+        return " ".join([config.command[0], *map(words.text, config.arguments)])
+    listed = [*config.command, *config.arguments]
+    return " ".join(shell_words.line([one]) if isinstance(one, str) else words.text(one) for one in listed)
+
+
+def _listed(arguments: Any) -> list[Any]:
+    if isinstance(arguments, (list, tuple)):
+        return list(arguments)
+    raise SpecError(f"arguments must be a list, got {type(arguments).__name__}", "arguments=['--epochs', 3]")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if isinstance(value, str) or hasattr(value, "__float__"):  # NumPy's numbers too
+        return str(value)
+    hint = (
+        "as_mount() or as_download() of it"
+        if hasattr(value, "as_mount")
+        else "text, a number, a path or data"
+    )
+    raise SpecError(f"an argument cannot be of type {type(value).__name__!r}", f"give {hint}")
+
+
+def _environment_of(config: RunConfiguration) -> tuple[Any, list[str]]:
+    given = config.environment
+    if given is None or isinstance(given, str):
+        return given, []
+    if not isinstance(given, Environment):
+        raise SpecError(
+            f"environment cannot be of type {type(given).__name__!r}", "give drumline.v1's Environment(...)"
+        )
+    return to_environment(given)
+
+
+def _variables_of(config: RunConfiguration) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for given in (getattr(config.environment, "environment_variables", None), config.environment_variables):
+        if not isinstance(given or {}, dict):
+            raise SpecError(
+                f"environment_variables must be a dict, got {type(given).__name__}",
+                "environment_variables={'NAME': 'value'}",
+            )
+        found |= given or {}
+    return found
+
+
+def _target_name(target: Any) -> str:
+    """A compute or its name; none is this machine, as in v1."""
+    if target is None:
+        return "local"
+    name = target if isinstance(target, str) else getattr(target, "name", None)
+    if not isinstance(name, str):
+        raise SpecError(f"compute_target cannot be of type {type(target).__name__!r}", "give its name")
+    return name or "local"
+
+
+def _docker(job: Command, config: RunConfiguration) -> None:
+    section = getattr(config.environment, "docker", None)
+    for docker in (section, config.docker):
+        size, arguments = getattr(docker, "shm_size", None), getattr(docker, "arguments", None)
+        if size or arguments:
+            job.set_resources(shm_size=size or None, docker_args=list(arguments or ()) or None)
+
+
+def _seconds(*given: Any) -> int | None:
+    for value in given:
+        number: Any = whole(value)
+        if number is None or number == NO_LIMIT_S:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise SpecError(f"max_run_duration_seconds must be a number of seconds, got {value!r}")
+        return int(number)
+    return None

@@ -1,0 +1,18 @@
+"""
+The names of ``azure.ml.component`` (v1.5), for machines that people own.
+
+``from drumline.component import Component, Pipeline, dsl`` takes the place of ``from azure.ml.component import ...``.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from drumline.sdk.v1.run import Run
+from drumline.sdk.v15.components import Component
+from drumline.sdk.v15.pipelines import Pipeline, pipeline
+
+dsl = SimpleNamespace(pipeline=pipeline)
+"""``@dsl.pipeline(name=..., default_compute_target=...)``."""
+
+__all__ = ["Component", "Pipeline", "Run", "dsl", "pipeline"]

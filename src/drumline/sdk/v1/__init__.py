@@ -1,0 +1,1 @@
+"""azureml-core's objects, for the jobs of this machine: workspace, experiment, run and compute."""

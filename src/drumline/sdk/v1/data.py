@@ -1,0 +1,245 @@
+"""
+Data of v1: datasets, datastores, and how a script's arguments name them.
+
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.dataset.dataset
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import SpecError, UsageError
+from drumline.spec.io import Input, Output
+
+if TYPE_CHECKING:
+    from drumline.sdk.v1.datastore import Datastore
+    from drumline.sdk.v1.workspace import Workspace
+
+
+class Consumed:
+    """Data in the arguments of a script: its path on the nodes. ``as_mount`` reads it where it is."""
+
+    def __init__(self, name: str, path: str, *, mode: str = "ro_mount", type: str = "uri_folder") -> None:
+        self.name = name
+        self._path = path
+        self._mode = mode
+        self._type = type
+
+    def as_mount(self, path_on_compute: str | None = None) -> Consumed:
+        return Consumed(self.name, self._path, mode="ro_mount", type=self._type)
+
+    def as_download(self, path_on_compute: str | None = None, **kwargs: Any) -> Consumed:
+        return Consumed(self.name, self._path, mode="download", type=self._type)
+
+    as_direct = as_hdfs = as_mount
+
+    def as_named_input(self, name: str) -> Consumed:
+        return Consumed(name, self._path, mode=self._mode, type=self._type)
+
+    def as_upload(self, *args: Any, **kwargs: Any) -> Consumed:
+        """Refused."""
+        raise UsageError("as_upload: what a job writes is an output", "OutputFileDatasetConfig(name=...)")
+
+    def to_config(self) -> Consumed:
+        """For ``run_config.data_references``."""
+        return self
+
+    def __str__(self) -> str:
+        """Its path to a rank, for an argument that was made text; ``run_config.data_references`` has the rest."""
+        return f"$AZURE_ML_INPUT_{self.name}"
+
+    def _as_input(self) -> Input:
+        return Input(type=self._type, path=self._path, mode=self._mode)
+
+
+class FileDataset:
+    """``path``: local, or ``azureml:...``. ``name`` and ``version`` are those of one that was registered."""
+
+    def __init__(
+        self, path: str, *, type: str = "uri_folder", name: str | None = None, version: str | None = None
+    ) -> None:
+        self.path = path
+        self.type = type
+        self.name = name
+        self.version = version
+
+    @classmethod
+    def of(cls, asset: Any) -> FileDataset:
+        """A registered data asset."""
+        path = f"azureml:{asset.name}:{asset.version}"
+        return cls(path, type=str(asset.type or "uri_folder"), name=asset.name, version=str(asset.version))
+
+    def as_named_input(self, name: str) -> Consumed:
+        return Consumed(name, self.path, type=self.type)
+
+    def as_mount(self, path_on_compute: str | None = None) -> Consumed:
+        return self.as_named_input(self._word())
+
+    def as_download(self, path_on_compute: str | None = None) -> Consumed:
+        return self.as_named_input(self._word()).as_download()
+
+    as_hdfs = as_direct = as_mount
+
+    def register(
+        self,
+        workspace: Workspace,
+        name: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        create_new_version: bool = False,
+    ) -> FileDataset:
+        """
+        Keep it under a name. One that is there already is given back, unless ``create_new_version``.
+
+        Raises SpecError, PlanError.
+        """
+        from drumline.contract.errors import NotFoundError
+        from drumline.control import assets
+        from drumline.spec.assets import Data
+
+        with workspace._here():
+            if not create_new_version:
+                try:
+                    return FileDataset.of(assets.get("data", name))
+                except NotFoundError:
+                    pass
+            made = Data(name=name, path=self.path, type=self.type, description=description, tags=tags)
+            return FileDataset.of(assets.create(made))
+
+    def _word(self) -> str:
+        """The name of an input that was given none; the same for the same data."""
+        import re
+        from zlib import crc32
+
+        text = self.name or os.path.basename(self.path.rstrip("/")) or "data"
+        return f"input_{re.sub(r'[^A-Za-z0-9_]', '_', text)}_{crc32(self.path.encode()):08x}"
+
+    def __repr__(self) -> str:
+        return f"FileDataset(path={self.path!r})"
+
+
+class DatasetConsumptionConfig(Consumed):
+    """``mode``: ``mount``, ``download``, ``direct`` or ``hdfs``."""
+
+    def __init__(
+        self, name: str, dataset: Any, mode: str = "direct", path_on_compute: str | None = None
+    ) -> None:
+        if not isinstance(dataset, FileDataset):
+            raise UsageError(
+                f"a {type(dataset).__name__} is no dataset", "Dataset.File.from_files(path) gives one"
+            )
+        super().__init__(name, dataset.path, mode=_mode(mode), type=dataset.type)
+
+
+class DataReference(Consumed):
+    """A folder of a datastore; ``mode``: ``mount`` or ``download``."""
+
+    def __init__(
+        self,
+        datastore: Datastore,
+        data_reference_name: str | None = None,
+        path_on_datastore: str | None = None,
+        mode: str = "mount",
+        path_on_compute: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        found = datastore.path(path_on_datastore, data_reference_name)
+        super().__init__(found.name, found._path, mode=_mode(mode))
+
+
+def _mode(word: str) -> str:
+    if word not in ("mount", "download", "direct", "hdfs"):
+        raise UsageError(f"mode: {word!r} is not supported", "'mount' or 'download'")
+    return "download" if word == "download" else "ro_mount"
+
+
+class _Files:
+    @staticmethod
+    def from_files(path: Any, validate: bool = True, **kwargs: Any) -> FileDataset:
+        """
+        ``path``: a local path, an address, or ``(datastore, path)``; one of them, also as a list.
+
+        Raises SpecError for several, and for patterns other than everything below a folder.
+        """
+        if isinstance(path, list):
+            if len(path) != 1:
+                raise SpecError(
+                    f"a dataset of {len(path)} paths is not supported", "put them below one folder"
+                )
+            path = path[0]
+        if isinstance(path, tuple):
+            store, inside = path
+            path = store.path(str(inside).removesuffix("/**"))._path
+        elif isinstance(path, Consumed):
+            path = path._path
+        text = os.fspath(path).removesuffix("/**")
+        if any(sign in text for sign in "*?["):
+            raise SpecError(f"the pattern {text!r} is not supported", "give the folder")
+        local = text if "://" in text or text.startswith("azureml:") else os.path.abspath(text)
+        return FileDataset(local, type="uri_file" if os.path.isfile(local) else "uri_folder")
+
+    @staticmethod
+    def upload_directory(src_dir: Any, target: Any, overwrite: bool = False, **kwargs: Any) -> FileDataset:
+        """``target``: ``(datastore, path)``. Copies, and raises as ``Datastore.upload``."""
+        store, inside = target
+        store.upload(src_dir, target_path=inside, overwrite=overwrite)
+        return _Files.from_files((store, inside))
+
+
+class _Tabular:
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UsageError(
+            "tabular datasets are not supported",
+            "Dataset.File.from_files(path).as_mount() gives the script the file's path",
+        )
+
+
+class Dataset:
+    File = _Files
+    Tabular = _Tabular()
+
+    @staticmethod
+    def get_by_name(workspace: Workspace, name: str, version: Any = "latest") -> FileDataset:
+        """Raises NotFoundError for one that was not registered."""
+        from drumline.control import assets
+
+        wanted = None if version in ("latest", None) else str(version)
+        with workspace._here():
+            return FileDataset.of(assets.get("data", name, version=wanted))
+
+    @staticmethod
+    def get_all(workspace: Workspace) -> dict[str, FileDataset]:
+        return workspace.datasets
+
+
+class OutputFileDatasetConfig:
+    """A folder that the script writes to; ``destination``: ``(datastore, path)``, else it stays with the job."""
+
+    def __init__(
+        self, name: str | None = None, destination: Any = None, source: Any = None, **kwargs: Any
+    ) -> None:
+        self.name = name
+        self._mode = "rw_mount"
+        self._asset: str | None = None
+        self._path: str | None = None
+        if destination is not None:
+            store, inside = destination
+            self._path = store.path(str(inside).replace("{run-id}", "${{name}}"))._path
+
+    def as_mount(self, **kwargs: Any) -> OutputFileDatasetConfig:
+        return self
+
+    def as_upload(self, **kwargs: Any) -> OutputFileDatasetConfig:
+        self._mode = "upload"
+        return self
+
+    def register_on_complete(self, name: str, **kwargs: Any) -> OutputFileDatasetConfig:
+        """The output becomes a data asset of that name."""
+        self._asset = name
+        return self
+
+    def _as_output(self) -> Output:
+        return Output(type="uri_folder", path=self._path, mode=self._mode, name=self._asset)

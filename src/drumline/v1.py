@@ -1,0 +1,150 @@
+"""
+azureml-core's names, for machines that people own.
+
+``from drumline.v1 import ScriptRunConfig, Experiment, Workspace`` takes the place of ``from azureml.core import ...``,
+and so it is for names of ``azureml.core.compute``, ``.compute_target``, ``.runconfig``, ``.environment``, ``.run``,
+``.authentication``, ``.conda_dependencies``, ``azureml.exceptions`` and ``azureml.widgets``. Names are loaded on first
+use: a training script that asks for ``Run`` alone loads little.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drumline import __version__ as VERSION  # noqa: N812 - azureml's name
+    from drumline.compat.conda_dependencies import CondaDependencies
+    from drumline.compat.environment import (
+        DEFAULT_CPU_IMAGE,
+        DEFAULT_GPU_IMAGE,
+        DockerSection,
+        Environment,
+        PythonSection,
+    )
+    from drumline.compat.run_configuration import (
+        DockerConfiguration,
+        MpiConfiguration,
+        ParallelTaskConfiguration,
+        PyTorchConfiguration,
+        RunConfiguration,
+        TensorflowConfiguration,
+    )
+    from drumline.compat.script_run_config import ScriptRunConfig
+    from drumline.contract.errors import DrumlineError as AzureMLException
+    from drumline.contract.errors import JobFailedError as ActivityFailedException
+    from drumline.contract.errors import SpecError as UserErrorException
+    from drumline.sdk.v1.authentication import (
+        AzureCliAuthentication,
+        InteractiveLoginAuthentication,
+        MsiAuthentication,
+        ServicePrincipalAuthentication,
+    )
+    from drumline.sdk.v1.compute import AmlCompute, ComputeTarget, ComputeTargetException
+    from drumline.sdk.v1.data import (
+        DataReference,
+        Dataset,
+        DatasetConsumptionConfig,
+        FileDataset,
+        OutputFileDatasetConfig,
+    )
+    from drumline.sdk.v1.datastore import Datastore
+    from drumline.sdk.v1.experiment import Experiment
+    from drumline.sdk.v1.run import Run
+    from drumline.sdk.v1.widgets import RunDetails
+    from drumline.sdk.v1.workspace import Workspace
+
+_AUTHENTICATION = "drumline.sdk.v1.authentication"
+_CONFIGURATION = "drumline.compat.run_configuration"
+_COMPUTE = "drumline.sdk.v1.compute"
+_DATA = "drumline.sdk.v1.data"
+_ENVIRONMENT = "drumline.compat.environment"
+_ERRORS = "drumline.contract.errors"
+_HOMES = {
+    "ActivityFailedException": (_ERRORS, "JobFailedError"),
+    "AmlCompute": (_COMPUTE, ""),
+    "AzureCliAuthentication": (_AUTHENTICATION, ""),
+    "AzureMLException": (_ERRORS, "DrumlineError"),
+    "ComputeTarget": (_COMPUTE, ""),
+    "ComputeTargetException": (_COMPUTE, ""),
+    "CondaDependencies": ("drumline.compat.conda_dependencies", ""),
+    "DEFAULT_CPU_IMAGE": (_ENVIRONMENT, ""),
+    "DEFAULT_GPU_IMAGE": (_ENVIRONMENT, ""),
+    "DataReference": (_DATA, ""),
+    "Dataset": (_DATA, ""),
+    "DatasetConsumptionConfig": (_DATA, ""),
+    "Datastore": ("drumline.sdk.v1.datastore", ""),
+    "DockerConfiguration": (_CONFIGURATION, ""),
+    "DockerSection": (_ENVIRONMENT, ""),
+    "Environment": (_ENVIRONMENT, ""),
+    "Experiment": ("drumline.sdk.v1.experiment", ""),
+    "FileDataset": (_DATA, ""),
+    "InteractiveLoginAuthentication": (_AUTHENTICATION, ""),
+    "MpiConfiguration": (_CONFIGURATION, ""),
+    "MsiAuthentication": (_AUTHENTICATION, ""),
+    "OutputFileDatasetConfig": (_DATA, ""),
+    "ParallelTaskConfiguration": (_CONFIGURATION, ""),
+    "PyTorchConfiguration": (_CONFIGURATION, ""),
+    "PythonSection": (_ENVIRONMENT, ""),
+    "Run": ("drumline.sdk.v1.run", ""),
+    "RunConfiguration": (_CONFIGURATION, ""),
+    "RunDetails": ("drumline.sdk.v1.widgets", ""),
+    "ScriptRunConfig": ("drumline.compat.script_run_config", ""),
+    "ServicePrincipalAuthentication": (_AUTHENTICATION, ""),
+    "TensorflowConfiguration": (_CONFIGURATION, ""),
+    "UserErrorException": (_ERRORS, "SpecError"),
+    "VERSION": ("drumline", "__version__"),
+    "Workspace": ("drumline.sdk.v1.workspace", ""),
+    "_OfflineRun": ("drumline.sdk.v1.context", "OfflineRun"),
+}
+"""Where each name is, and what it is called there where that differs."""
+
+__all__ = [
+    "DEFAULT_CPU_IMAGE",
+    "DEFAULT_GPU_IMAGE",
+    "VERSION",
+    "ActivityFailedException",
+    "AmlCompute",
+    "AzureCliAuthentication",
+    "AzureMLException",
+    "ComputeTarget",
+    "ComputeTargetException",
+    "CondaDependencies",
+    "DataReference",
+    "Dataset",
+    "DatasetConsumptionConfig",
+    "Datastore",
+    "DockerConfiguration",
+    "DockerSection",
+    "Environment",
+    "Experiment",
+    "FileDataset",
+    "InteractiveLoginAuthentication",
+    "MpiConfiguration",
+    "MsiAuthentication",
+    "OutputFileDatasetConfig",
+    "ParallelTaskConfiguration",
+    "PyTorchConfiguration",
+    "PythonSection",
+    "Run",
+    "RunConfiguration",
+    "RunDetails",
+    "ScriptRunConfig",
+    "ServicePrincipalAuthentication",
+    "TensorflowConfiguration",
+    "UserErrorException",
+    "Workspace",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'drumline.v1' has no attribute {name!r}")
+    module, other = _HOMES[name]
+    found = getattr(import_module(module), other or name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

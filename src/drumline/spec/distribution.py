@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
+from drumline.spec.foreign.parts import ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def to_distribution(value: Any) -> DistributionConfiguration | None:
 
     Raises SpecError when it is neither a distribution nor a dictionary of one.
     """
+    value = ours(value)
     if value is None or isinstance(value, DistributionConfiguration):
         return value
     if not isinstance(value, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
+from drumline.spec.foreign.parts import ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ManagedIdentityConfiguration(_Identity):
 
 def to_identity(value: Any) -> _Identity | None:
     """An identity from a dictionary. Raises SpecError when it is none."""
+    value = ours(value)
     if value is None or isinstance(value, _Identity):
         return value
     from drumline.spec.nodes import wrap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
+from drumline.spec.foreign.parts import ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class QueueSettings(Entity):
 
 def to_resources(value: Any) -> JobResourceConfiguration | None:
     """A ``JobResourceConfiguration`` from a dictionary or a plain ``ResourceConfiguration``."""
+    value = ours(value)
     if value is None or isinstance(value, JobResourceConfiguration):
         return value
     if isinstance(value, ResourceConfiguration):
@@ -88,6 +90,7 @@ def to_resources(value: Any) -> JobResourceConfiguration | None:
 
 
 def to_limits(value: Any) -> CommandJobLimits | None:
+    value = ours(value)
     if value is None or isinstance(value, CommandJobLimits):
         return value
     if isinstance(value, dict):
@@ -96,6 +99,7 @@ def to_limits(value: Any) -> CommandJobLimits | None:
 
 
 def to_queue_settings(value: Any) -> QueueSettings | None:
+    value = ours(value)
     if value is None or isinstance(value, QueueSettings):
         return value
     if isinstance(value, dict):

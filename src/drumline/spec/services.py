@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Entity
+from drumline.spec.foreign.parts import ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Services(Attributes):
 
 
 def to_service(name: str, value: Any) -> JobService:
+    value = ours(value)
     if isinstance(value, JobService):
         return value
     if not isinstance(value, dict):

@@ -1,0 +1,225 @@
+"""Jobs of azure-ai-ml, and nodes of its pipelines, as jobs of ours."""
+
+from __future__ import annotations
+
+from drumline.contract.errors import SpecError
+from drumline.spec import builder
+from drumline.spec.foreign.components import component_of, is_written_out
+from drumline.spec.foreign.parts import base_path_of, fields_of, name_in, ours, read, reference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.command import Command
+    from drumline.spec.job import Job
+    from drumline.spec.pipeline import PipelineJob
+    from drumline.spec.sweep import SweepJob
+
+_COMMON = (
+    "name",
+    "display_name",
+    "description",
+    "tags",
+    "properties",
+    "experiment_name",
+    "compute",
+    "parent_job_name",
+)
+_OF_COMMAND = ("environment", "distribution", "resources", "limits", "queue_settings", "identity")
+_OF_SWEEP = (
+    "objective", "sampling_algorithm", "early_termination", "limits", "resources", "queue_settings", "identity",
+)  # fmt: skip
+_KINDS = (
+    "Command",
+    "CommandJob",
+    "Sweep",
+    "SweepJob",
+    "Pipeline",
+    "PipelineJob",
+    "Job",
+    "BaseNode",
+    "ControlFlowNode",
+)
+_BINDINGS = ("PipelineInput", "NodeOutput")
+
+
+def job_of(value: Any) -> Job | None:
+    """The job; None for what is no job of theirs. Raises SpecError for one of a kind that is not supported."""
+    kind = name_in(value, _KINDS)
+    if not kind:
+        return None
+    with builder.building(None):
+        if kind in ("Command", "CommandJob"):
+            return _command(value)
+        if kind in ("Sweep", "SweepJob"):
+            return _sweep(value)
+        if kind in ("Pipeline", "PipelineJob"):
+            return _pipeline(value)
+    name = f"{type(value).__module__}.{type(value).__name__}"
+    raise SpecError(f"{name} is not supported", "commands, sweeps and pipelines are")
+
+
+def nodes_of(jobs: dict[str, Any]) -> dict[str, Job]:
+    """The nodes of a pipeline by name. Raises SpecError, which names the node."""
+    made = {}
+    for name, node in jobs.items():
+        try:
+            job = job_of(node)
+        except SpecError as error:
+            problem = error.problems[0]
+            raise SpecError(f"jobs.{name}: {problem.what}", problem.hint) from None
+        if job is None:
+            raise SpecError(f"jobs.{name}: a {type(node).__name__} is no job")
+        job.name = None
+        job._comment = read(node, "comment")
+        made[name] = job
+    return made
+
+
+def _common(value: Any) -> dict[str, Any]:
+    given = {name: read(value, name) for name in _COMMON}
+    services = read(value, "services")
+    given["services"] = {key: ours(item) for key, item in services.items()} if services else None
+    given["base_path"] = base_path_of(value)
+    return {name: item for name, item in given.items() if item is not None}
+
+
+def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    given = {name: ours(read(value, name)) for name in names}
+    return {name: item for name, item in given.items() if item is not None}
+
+
+def _command(value: Any) -> Command:
+    from drumline.spec.command import Command
+
+    component = read(value, "component")
+    given = {**_common(value), **_fields(value, _OF_COMMAND)}
+    given["environment_variables"] = dict(read(value, "environment_variables") or {})
+    given["inputs"] = _inputs(value)
+    given["outputs"] = _outputs(value)
+    if component is None or is_written_out(component):
+        program = value if component is None else component
+        given |= {name: read(program, name) for name in ("command", "code")}
+        given.setdefault("environment", ours(read(program, "environment")))
+        given["base_path"] = base_path_of(program) or given.get("base_path")
+        return Command(**given)
+    return Command(
+        component=reference(component) if isinstance(component, str) else component_of(component), **given
+    )
+
+
+def _sweep(value: Any) -> SweepJob:
+    from drumline.spec.sweep import SweepJob
+
+    space = read(value, "search_space") or {}
+    trial = read(value, "trial")
+    inputs = {name: item for name, item in _inputs(value).items() if name not in space}
+    return SweepJob(
+        **_common(value),
+        **_fields(value, _OF_SWEEP),
+        trial=reference(trial) if isinstance(trial, str) else _trial(trial, space),
+        search_space={name: ours(item) for name, item in space.items()},
+        inputs=inputs,
+        outputs=_outputs(value),
+    )
+
+
+def _trial(trial: Any, space: dict[str, Any]) -> Any:
+    """The program alone: its inputs are the sweep's."""
+    from drumline.spec.trial import ParameterizedCommand, with_space
+
+    component = component_of(trial)
+    if component is not None and not is_written_out(trial):
+        return component
+    names = ("code", "environment", "distribution", "resources", "queue_settings")
+    variables = dict(read(trial, "environment_variables") or {})
+    return ParameterizedCommand(
+        with_space(str(read(trial, "command") or ""), space),
+        **_fields(trial, names),
+        environment_variables=variables,
+        base_path=base_path_of(trial),
+    )
+
+
+def _pipeline(value: Any) -> PipelineJob:
+    from drumline.spec.pipeline import PipelineJob
+
+    component = read(value, "component")
+    given = _common(value)
+    is_node = name_in(value, ("Pipeline",)) == "Pipeline"
+    if not is_node:
+        given["settings"] = ours(read(value, "settings"))
+        given["identity"] = ours(read(value, "identity"))
+    job = PipelineJob(**given, inputs=_inputs(value), outputs=_outputs(value))
+    if is_node or isinstance(component, str):
+        job.component = reference(component) if isinstance(component, str) else component_of(component)
+        return job
+    job.jobs = nodes_of(read(value, "jobs") or {})
+    for name, node in job.jobs.items():
+        node._node_name = name
+    _unbind(job)
+    return job
+
+
+def _unbind(job: PipelineJob) -> None:
+    """Theirs takes a parameter that got nothing from the pipeline, but not from the nodes that are bound to it."""
+    from drumline.spec.bindings import texts_of
+
+    known = {f"parent.inputs.{name}" for name in job.inputs}
+    for node in job.jobs.values():
+        for name, item in list(node.inputs.items()):
+            texts = texts_of(item)
+            if len(texts) == 1 and texts[0].startswith("parent.inputs.") and texts[0] not in known:
+                del node.inputs[name]
+
+
+def _inputs(value: Any) -> dict[str, Any]:
+    """Of a job, values; of a node, ports that hold one, or where it comes from."""
+    found = {}
+    for name, item in (read(value, "inputs") or {}).items():
+        made = _input(name, item)
+        if made is not None:
+            found[name] = made
+    return found
+
+
+def _input(name: str, item: Any) -> Any:
+    if name_in(item, ("_GroupAttrDict",)):
+        raise SpecError(
+            f"inputs.{name}: groups of parameters are not supported", "name each parameter by itself"
+        )
+    if not name_in(item, ("NodeInput",)):
+        return ours(item)
+    data = read(item, "_data")
+    if data is None:
+        return read(read(item, "_meta"), "default") if name_in(item, ("PipelineInput",)) else None
+    if name_in(data, ("PipelineExpression",)):
+        raise SpecError(f"inputs.{name}: an expression over a pipeline's inputs is not supported")
+    if not name_in(data, _BINDINGS):
+        return ours(data)
+    binding = data._data_binding()
+    mode = read(item, "mode")
+    if mode is None:
+        return binding
+    from drumline.spec.io import Input
+
+    return Input(type=read(item, "type") or "uri_folder", path=binding, mode=mode)
+
+
+def _outputs(value: Any) -> dict[str, Any]:
+    return {name: _output(item) for name, item in (read(value, "outputs") or {}).items()}
+
+
+def _output(item: Any) -> Any:
+    if not name_in(item, ("NodeOutput",)):
+        return ours(item)
+    from drumline.spec.io import Output
+
+    data = read(item, "_data")
+    if isinstance(data, str) or name_in(data, ("PipelineOutput",)):
+        path = data if isinstance(data, str) else data._data_binding()
+        return Output(type=read(item, "type"), path=path, mode=read(item, "mode"))
+    given = fields_of(data) if data is not None else {}
+    names = ("path", "mode", "name", "version", "description")
+    return Output(type=given.get("type") or read(item, "type"), **{key: given.get(key) for key in names})

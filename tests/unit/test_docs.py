@@ -1,6 +1,7 @@
 """What the documents say is so."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,50 @@ ALL = "\n".join(page.read_text() for page in PAGES)
 def test_every_link_to_a_file_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def anchors(page):
+    """Of its headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_heading_leads_to_one(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        other = page.parent / target if target else page
+        assert other.suffix != ".md" or anchor in anchors(other), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_import_line_in_a_document_works(page):
+    lines = re.findall(
+        r"(?:^|`)(from drumline[\w.]* import [\w, ]+?)(?=`|$|  #)", page.read_text(), re.MULTILINE
+    )
+    for line in lines:
+        exec(line, {})
+
+
+COMMAND = re.compile(r"(?:^|[`$(]|\$ )drumline ([a-z]+) ([a-z][a-z-]*)\b([^`\n|#)]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_in_a_document_is_one(page):
+    from drumline.cli.arguments import Parser, add_azure
+    from drumline.cli.main import COMMANDS
+
+    for noun, verb, rest in COMMAND.findall(page.read_text()):
+        assert noun in COMMANDS, f"drumline {noun}"
+        verbs = getattr(import_module(f"drumline.cli.{noun}"), "VERBS", None)
+        if verbs is None:
+            continue
+        assert verb in verbs, f"drumline {noun} {verb}"
+        parser = Parser(prog=verb)
+        verbs[verb][1](parser)
+        add_azure(parser)
+        for flag in re.findall(r"(?<![\w='\"-])--?[a-z][\w-]*", rest):
+            assert flag in parser._option_string_actions, f"drumline {noun} {verb} {flag}"
 
 
 def test_every_verb_is_in_the_documents():

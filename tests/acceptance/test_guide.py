@@ -1,0 +1,79 @@
+"""docs/from-azure-ml.md and docs/sweeps.md, block by block, each in a folder of its own."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"# ([\w./-]+\.\w+)\n")
+TIMEOUT_S = 120
+
+
+def run(argv, folder):
+    """Standard output and standard error of a command that ended with 0."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with tempfile.TemporaryFile("w+") as out:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            timeout=TIMEOUT_S,
+        )
+        out.seek(0)
+        said = out.read()
+    assert done.returncode == 0, said
+    return said
+
+
+def shell(block, folder):
+    """Each command of the block, and whether it printed what the page says: ``...`` is anything."""
+    script = ["set -e", f'drumline() {{ {shlex.quote(sys.executable)} -m drumline "$@"; }}']
+    expected: list[list[str]] = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            expected.append([])
+            script += [f"echo '=== {len(expected)}'", line[2:]]
+        else:
+            expected[-1].append(line)
+    said = run(["bash", "-c", "\n".join(script)], folder)
+    parts = re.split(r"^=== \d+\n", said, flags=re.MULTILINE)[1:]
+    for lines, part in zip(expected, parts, strict=True):
+        printed = part.splitlines()
+        for line in lines:
+            pattern = ".*".join(map(re.escape, line.split("...")))
+            # The page leaves lines out by "..." alone; without it they are all there.
+            assert line == "..." or any(re.fullmatch(pattern, text) for text in printed), (
+                f"{line!r} in\n{part}"
+            )
+        assert "..." in lines or len(printed) == len(lines) or not lines, f"more than {lines} in\n{part}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", ["from-azure-ml", "sweeps"])
+def test_every_block_of_the_page_runs(tmp_path, page):
+    kinds = set()
+    for kind, text in BLOCK.findall((DOCS / f"{page}.md").read_text()):
+        if kind == "text":
+            continue
+        kinds.add(kind)
+        named = FILE_NAME.match(text)
+        if named:
+            path = tmp_path / named[1]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text[named.end() :] if path.suffix == ".json" else text)
+        elif kind == "python":
+            run([sys.executable, "-c", text], tmp_path)
+        else:
+            assert kind == "console", f"a block of {kind} has no file name:\n{text}"
+            shell(text, tmp_path)
+    assert kinds == {"python", "yaml", "console"}

@@ -169,11 +169,5 @@ def test_validate_refuses_what_azure_refuses(cli, tmp_path):
     assert "not an input" in result.err
 
 
-def test_jobs_of_other_types_are_not_supported_yet(refused):
-    sweep = (
-        "type: sweep\ntrial: {command: 'echo ${{search_space.x}}', environment: 'azureml:a:1'}\n"
-        "search_space: {x: {type: choice, values: [1, 2]}}\nobjective: {goal: minimize, primary_metric: l}\n"
-        "sampling_algorithm: random\nlimits: {max_total_trials: 2}\n"
-    )
-    assert "not supported yet" in refused(sweep)
-    assert "not supported yet" in refused(sweep, "--skip-validation")
+def test_jobs_of_other_types_are_not_supported(refused):
+    assert "not supported" in refused("type: automl\ntask: classification\n")

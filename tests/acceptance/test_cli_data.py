@@ -94,9 +94,9 @@ def test_a_file_inside_an_output_is_an_input_by_its_address(create):
 
 
 def test_a_path_out_of_a_jobs_outputs_is_refused(cli, create, tmp_path):
-    create("true", name="first")
+    create("true", name="first", outputs={"m": {}})
     path = "azureml://jobs/first/outputs/m/paths/../../../../secret"
     job = write_job(tmp_path, "true", inputs={"m": {"path": path}})
     refused = cli("job", "create", "-f", job)
     assert refused.rc == 2
-    assert "leads out of the outputs of job first" in refused.err
+    assert "leads out of the output 'm' of job first" in refused.err

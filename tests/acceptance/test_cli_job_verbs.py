@@ -272,8 +272,8 @@ def test_validate_says_succeeded_and_creates_nothing(cli, tmp_path, drumline_hom
 @pytest.mark.parametrize(
     "words",
     [
-        ["-g", "group", "-w", "workspace"],
-        ["--resource-group", "group", "--workspace-name", "workspace"],
+        ["-g", "group"],
+        ["--resource-group", "group"],
         ["--subscription", "1", "--only-show-errors"],
     ],
 )

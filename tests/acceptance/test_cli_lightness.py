@@ -27,6 +27,7 @@ CREATE = HELP | {
     "drumline.contract.status",
     "drumline.contract.user",
     "drumline.control",
+    "drumline.control.description",
     "drumline.control.jobs",
     "drumline.control.submit",
     "drumline.control.terminal",

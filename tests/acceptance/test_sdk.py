@@ -44,7 +44,8 @@ assert ml_client.jobs.get(returned_job.name).status == "Completed"
 
 @pytest.fixture
 def client():
-    return MLClient(None, "subscription", "group", "workspace")
+    """In no workspace, as what waits for its jobs here; test_workspaces.py has those in one."""
+    return MLClient(None, "subscription", "group")
 
 
 @pytest.fixture
@@ -225,8 +226,23 @@ def test_the_output_of_a_returned_job_is_the_input_of_the_next(client, tmp_path,
     assert (tmp_path / "drumline home/jobs/second/user_logs/std_log.txt").read_text() == "made\n"
 
 
-def test_the_default_output_is_the_folder_outputs(ended, drumline_home):
-    assert ended.outputs["default"].path == str(drumline_home / "jobs" / "ended" / "outputs")
+def test_the_default_output_is_the_folder_outputs(client, ended):
+    assert ended.outputs["default"].path == "azureml://jobs/ended/outputs/default"
+    given = {"e": Input(path=ended.outputs["default"].path)}
+    client.create_or_update(command(name="next", command='grep r "${{inputs.e}}/r"', inputs=given, **one()))
+    wait_for_status("next", "Completed")
+
+
+def test_a_fetched_job_writes_to_its_own_outputs_when_it_is_submitted_again(client, drumline_home):
+    client.create_or_update(
+        command(name="one", command="date > ${{outputs.o}}/x", outputs={"o": None}, **one())
+    )
+    wait_for_status("one", "Completed")
+    again = client.jobs.get("one")
+    again.name = "two"
+    client.create_or_update(again)
+    wait_for_status("two", "Completed")
+    assert (drumline_home / "jobs" / "two" / "named-outputs" / "o" / "x").exists()
 
 
 def test_validate_tells_every_problem(client):

@@ -87,7 +87,11 @@ def driver_of(name: str) -> int:
 
 
 def guard_of(driver: int) -> int:
-    return int(Path(f"/proc/{driver}/stat").read_text().rpartition(")")[2].split()[1])
+    """Its parent. Raises LookupError for a driver that has lost its guard, and OSError for one that is gone."""
+    parent = int(Path(f"/proc/{driver}/stat").read_text().rpartition(")")[2].split()[1])
+    if Path(f"/proc/{parent}/comm").read_text().strip() != "drumline-guard":
+        raise LookupError(f"process {parent} is no guard")
+    return parent
 
 
 def started(name: str) -> list[tuple[str, str]]:

@@ -85,7 +85,8 @@ def test_a_script_of_the_docs_runs_with_its_imports_changed(tmp_path):
 
 def test_pipelines_in_pipelines_feed_jobs_after_them(client, tmp_path):
     first = one(
-        "cat ${{inputs.x}}/made 2>/dev/null; echo ${{inputs.n}} | tee -a ${{outputs.o}}/made",
+        "test $AZUREML_ROOT_RUN_ID = p || exit 9; cat ${{inputs.x}}/made 2>/dev/null; "
+        "echo ${{inputs.n}} | tee -a ${{outputs.o}}/made",
         inputs={"n": 0, "x": Input(path="data")},
     )
 

@@ -57,8 +57,8 @@ def _create(arguments: Namespace) -> int:
         from drumline.spec.names import default_experiment_name
 
         job.experiment_name = default_experiment_name(os.getcwd())
-    # Elsewhere the job's supervisor is not this machine's.
-    start = Standby() if is_local(job) else None
+    # Elsewhere the job's supervisor is not this machine's, and a pipeline or sweep has a driver.
+    start = Standby() if job.type == "command" and is_local(job) else None
     submitted = submit(job, start=start, check=not arguments.skip_validation)
     _warn(submitted.warnings)
     if arguments.save_as:

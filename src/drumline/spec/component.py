@@ -10,7 +10,7 @@ from drumline.spec.entity import Entity, text_path
 from drumline.spec.environment import Environment, to_environment
 from drumline.spec.foreign.nodes import refuse_within_theirs
 from drumline.spec.io import Input, Output
-from drumline.spec.resources import to_resources
+from drumline.spec.resources import to_queue_settings, to_resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,10 +108,11 @@ class CommandComponent(Component):
 
     type = "command"
     _fields = (
-        *_SHARED, "command", "code", "environment", "distribution", "resources", "additional_includes", "properties",
+        *_SHARED, "command", "code", "environment", "distribution", "resources", "queue_settings",
+        "additional_includes", "properties",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - azure-ai-ml's signature
         self,
         *,
         command: str | None = None,
@@ -119,6 +120,7 @@ class CommandComponent(Component):
         environment: Any = None,
         distribution: Any = None,
         resources: Any = None,
+        queue_settings: Any = None,
         instance_count: int | None = None,
         additional_includes: list[str] | None = None,
         properties: dict[str, Any] | None = None,
@@ -134,6 +136,7 @@ class CommandComponent(Component):
             if resources is not None:
                 raise SpecError("resources and instance_count exclude each other", "keep one")
             self.resources = to_resources({"instance_count": instance_count})
+        self.queue_settings = to_queue_settings(queue_settings)
         self.additional_includes = list(additional_includes or [])
         self.properties = dict(properties or {})
 

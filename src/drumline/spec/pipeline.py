@@ -112,9 +112,10 @@ class PipelineJob(Job):
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineJob:
         """A copy with some inputs replaced. Raises SpecError for an input that it does not have."""
-        unknown = next((name for name in kwargs if name not in self.inputs), None)
+        takes = dict.fromkeys((*self.inputs, *getattr(self.component, "inputs", ()), *sorted(self._optional)))
+        unknown = next((name for name in kwargs if name not in takes), None)
         if args or unknown is not None:
-            known = ", ".join(map(repr, self.inputs)) or "none"
+            known = ", ".join(map(repr, takes)) or "none"
             raise SpecError(f"the pipeline has no input {unknown!r}", f"valid keywords: {known}")
         builder.withdraw(self)
         copied = deepcopy(self)

@@ -12,14 +12,14 @@ from drumline.spec.schema.pipeline import BINDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from drumline.spec.nodes import Node
     from drumline.spec.schema.report import Report
 
 
-def check_pipeline(job: Mapping, report: Report) -> None:
-    """The checks of a pipeline job, after those of its fields."""
+def check_pipeline(job: Mapping, report: Report, optional: Container[str] = ()) -> None:
+    """The checks of a pipeline job, after those of its fields. ``optional``: inputs that it has, and was not given."""
     check_keys(job.get("inputs"), "inputs", report, dotted=True)
     check_keys(job.get("outputs"), "outputs", report)
     component = job.get("component")
@@ -29,7 +29,7 @@ def check_pipeline(job: Mapping, report: Report) -> None:
     for name, _, node in jobs if isinstance(jobs, Mapping) else ():
         if isinstance(node, Mapping):
             path = f"jobs.{name}"
-            _check_node_bindings(job, node, path, report)
+            _check_node_bindings(job, node, path, report, optional)
             _check_program(node, path, report)
             _check_required(node, path, report)
 
@@ -41,12 +41,14 @@ def _check_program(node: Mapping, path: str, report: Report) -> None:
     check_environment(node.get("environment"), join(path, "environment"), report)
 
 
-def _check_node_bindings(job: Mapping, node: Mapping, path: str, report: Report) -> None:
+def _check_node_bindings(
+    job: Mapping, node: Mapping, path: str, report: Report, optional: Container[str]
+) -> None:
     for group in ("inputs", "outputs"):
         for name, text in _texts(node.get(group)):
             for expression in BINDING.findall(str(text.value)):
                 problem, hint = _binding_problem(job, expression, group)
-                if problem:
+                if problem and expression.removeprefix("parent.inputs.") not in optional:
                     report.add(problem, text, f"{path}.{group}.{name}", hint)
 
 

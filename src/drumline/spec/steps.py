@@ -169,7 +169,7 @@ def _command(job: Any, component: CommandComponent) -> Command:
         job.environment = deepcopy(component.environment)
         if hasattr(job.environment, "_base_path"):
             job.environment._base_path = job.environment._base_path or component.base_path
-    for name in ("command", "distribution", "resources"):
+    for name in ("command", "distribution", "resources", "queue_settings"):
         if getattr(job, name) is None:
             setattr(job, name, deepcopy(getattr(component, name)))
     if job.code is None and component.code:

@@ -69,7 +69,7 @@ def validate(job: Job) -> ValidationResult:
         from drumline.spec.schema.pipeline import PIPELINE_JOB
 
         PIPELINE_JOB.check(tree, "", report)
-        check_pipeline(tree, report)
+        check_pipeline(tree, report, getattr(job, "_optional", frozenset()))
     problems = [_located(problem, job, tree) for problem in report.problems]
     return ValidationResult(problems, _warnings(job))
 

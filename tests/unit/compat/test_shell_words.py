@@ -1,6 +1,7 @@
 """What the shell makes of v1's arguments."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from drumline.compat.shell_words import line, word
 from drumline.spec.placeholders import expand
 
-SHOW = f"{sys.executable} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
+SHOW = f"{shlex.quote(sys.executable)} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "
 
 
 def seen(text, **env):

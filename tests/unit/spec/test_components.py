@@ -34,6 +34,7 @@ code: ./src
 environment: {image: img, conda_file: ./conda.yml}
 command: python train.py ${{inputs.data}} ${{inputs.epochs}} $[[--note ${{inputs.note}}]] ${{outputs.model}}
 resources: {instance_count: 2}
+queue_settings: {job_tier: spot}
 distribution: {type: pytorch, process_count_per_instance: 4, anything: goes}
 additional_includes: [../lib]
 """
@@ -91,7 +92,7 @@ def test_a_command_component_is_read(train):
         {"team": "a"},
     )
     assert train.distribution == PyTorchDistribution(process_count_per_instance=4)
-    assert train.resources.instance_count == 2
+    assert (train.resources.instance_count, train.queue_settings.job_tier) == (2, "spot")
     assert not train.is_deterministic
     assert (train.inputs["lr"].default, train.inputs["lr"].max, train.inputs["note"].optional) == (
         0.1,
@@ -116,7 +117,7 @@ def test_a_pipeline_component_is_read(folder):
         ("{type: uri_file, default: ./base.txt}", "{type: uri_fil}", 12),
         ("${{outputs.model}}", "${{outputs.mdl}}", 21),
         ("  model: {type: mlflow_model}", "  model: 3", 17),
-        ("type: pytorch", "type: torch", 23),
+        ("type: pytorch", "type: torch", 24),
         ("instance_count: 2", "instance_count: two", 22),
     ],
 )
@@ -195,7 +196,7 @@ def test_a_call_of_a_pipeline_component_gives_a_pipeline(folder):
 def test_a_node_takes_the_rest_from_its_component(train, folder):
     job = filled(train(data=Input(path="/d"), epochs=3))
     assert job.component is None
-    assert job.command == train.command
+    assert (job.command, job.queue_settings.job_tier) == (train.command, "spot")
     assert job.code == str(folder / "src")
     assert job._includes == [str(folder.parent / "lib")]
     assert (job.inputs.lr, job.inputs.base.path, job._is_deterministic) == (

@@ -17,6 +17,7 @@ from drumline.entities import CommandComponent, Environment, PipelineJob, Resour
 from drumline.plan.graph import graph_of
 from drumline.spec.dump import to_dict
 from drumline.spec.steps import filled_in
+from drumline.spec.validate import validate
 
 STEP = CommandComponent(
     name="step",
@@ -357,6 +358,7 @@ def test_none_is_an_input_that_is_not_given():
 
     job = whole()
     assert dict(job.inputs) == {}
+    assert validate(job).passed
     assert dict(graph(job)["one"].job.inputs) == {"n": 1}
     assert set(graph(whole(data=Input(path="d")))["one"].job.inputs) == {"data", "n"}
 
@@ -472,6 +474,18 @@ def test_a_parameter_that_is_not_given_is_not_given_below():
 
     found = graph(outer())
     assert dict(found["first"].inner.steps[0].job.inputs) == {"n": 1}
+
+
+def test_a_pipeline_is_called_again_with_other_inputs():
+    @pipeline
+    def whole(n: int, data=None):
+        one = STEP(n=n, data=data)
+
+    first = whole(1)
+    second = first(n=2, data=Input(path="d"))
+    assert (dict(first.inputs), list(second.inputs), second.inputs.n) == ({"n": 1}, ["n", "data"], 2)
+    with pytest.raises(SpecError, match="the pipeline has no input 'm'"):
+        first(m=1)
 
 
 # as a file

@@ -68,7 +68,7 @@ def _fill(job: Any, value_of: ValueOf, outputs: Mapping[str, Any]) -> None:
             job.inputs[name] = filled
     for name, value in getattr(job, "environment_variables", {}).items():
         if any(text.startswith("parent.") for text in texts_of(value)):
-            job.environment_variables[name] = _with_values(value, value_of)
+            job.environment_variables[name] = _with_values(str(value), value_of)
     for written in job.outputs.values():
         published = next(iter(texts_of(written)), "").removeprefix("parent.outputs.")
         if published:

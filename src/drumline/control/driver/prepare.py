@@ -133,7 +133,7 @@ def prepare(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
     Raises PlanError with every problem of every step, SpecError; nothing was created but snapshots.
     """
     if job._prepared is not None:
-        return _graph(job, job, job._prepared), []
+        return _graph(job, job._prepared), []
     whole, looked = look_through(job)
     warnings = list(_warnings(looked))
     try:
@@ -142,10 +142,10 @@ def prepare(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
         from drumline.control.driver.start import located
 
         raise located(error, job) from None
-    return _graph(job, whole, steps), warnings
+    return _graph(whole, steps), warnings
 
 
-def _graph(job: PipelineJob, whole: PipelineJob, steps: list[dict[str, Any]]) -> dict[str, Any]:
+def _graph(whole: PipelineJob, steps: list[dict[str, Any]]) -> dict[str, Any]:
     from drumline.spec.dump import plain, to_dict
 
     written = to_dict(whole, absolute=True)
@@ -153,9 +153,9 @@ def _graph(job: PipelineJob, whole: PipelineJob, steps: list[dict[str, Any]]) ->
         "steps": steps,
         "inputs": written.get("inputs") or {},
         "outputs": {name: _with_path(written, name, plain(output)) for name, output in whole.outputs.items()},
-        "compute": _compute_of(job),
-        "settings": job.settings._plain(),
-        "experiment_name": job.experiment_name,
+        "compute": _compute_of(whole),
+        "settings": whole.settings._plain(),
+        "experiment_name": whole.experiment_name,
     }
 
 

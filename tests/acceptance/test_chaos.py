@@ -11,7 +11,7 @@ from chaos import POINTS
 from chaos_machine import run_machine
 from chaos_matrix import CELLS, try_cell, try_point
 
-RUNS = int(os.environ.get("CHAOS_RUNS", "50"))
+RUNS = int(os.environ.get("CHAOS_RUNS", "30"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from drumline import Input
 from drumline.component import Component, Pipeline, dsl
 from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
 from drumline.v1 import Dataset, Workspace
@@ -178,7 +179,7 @@ def test_mistakes(folder, ws):
 
 
 def test_a_component_that_was_called_is_checked_alone(folder, ws):
-    train = Component.from_yaml(ws, yaml_file="train.yml")(data="x")
+    train = Component.from_yaml(ws, yaml_file="train.yml")(data=Input(path="."))
     assert train.validate().passed
     with pytest.raises(ValidationException, match="environment_variables must be a dict"):
         train.runsettings.configure(environment_variables="A=1")

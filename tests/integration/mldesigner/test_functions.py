@@ -195,7 +195,7 @@ def test_the_pipeline_runs(steps, drumline_home):
 
 
 def test_where_mldesigner_is_missing_the_step_says_so(steps, drumline_home):
-    job = load_component(steps.prepare)(raw=Input(path="./data"), scale=1)
+    job = load_component(steps.prepare)(raw=Input(path="./data"), scale=1, note="n")
     job.command = "PATH=/usr/bin:/bin; mldesigner execute"
     client = MLClient()
     returned = client.jobs.create_or_update(job)

@@ -101,20 +101,18 @@ class SpecError(DrumlineError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class PlanError(DrumlineError):
+class PlanError(SpecError):
     """
-    The job cannot run, or not on these nodes.
+    The job cannot run, or not on these nodes. To whoever catches azure-ai-ml's ValidationException it is one.
 
     ``problems``: a Problem for each field of the job that is to blame, given by ``path``; empty when none is.
     """
 
-    exit_code = 2
-    error_category = "UserError"
-
     def __init__(self, problems: list[Problem] | str, hint: str = "", *, path: str = "") -> None:
         if isinstance(problems, str):
             problems = [Problem(problems, path=path, hint=hint)]
-        super().__init__("; ".join(problem.what for problem in problems), hint or problems[0].hint)
+        text = "; ".join(problem.what for problem in problems)
+        DrumlineError.__init__(self, text, hint or problems[0].hint)
         self.problems = tuple(problem for problem in problems if problem.path)
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Entity
+from drumline.spec.entity import Entity, Written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
-    from typing import IO, Any
+    from typing import Any
 
     from drumline.spec.nodes import Mapping
     from drumline.spec.schema.report import Report
 
 
-class Compute(Entity):
+class Compute(Written):
     """
     The root. ``id``, ``provisioning_state`` and ``created_on`` are set by whoever stores the compute.
     """
@@ -42,21 +41,11 @@ class Compute(Entity):
         self.provisioning_errors: str | None = None
         self._warnings: list[str] = []
 
-    def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
-        """Write the compute as YAML that loads back to the same; over what is there, unless ``overwrite=False``."""
-        if hasattr(dest, "write"):
-            dest.write(str(self))
-            return
-        with open(dest, "w" if kwargs.get("overwrite", True) else "x", encoding="utf-8") as file:
-            file.write(str(self))
+    def _file(self) -> dict[str, Any]:
+        return to_dict(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
-
-    def __str__(self) -> str:
-        import yaml
-
-        return str(yaml.safe_dump(to_dict(self), sort_keys=False, allow_unicode=True, width=10_000))
 
 
 class LocalCompute(Compute):

@@ -56,7 +56,7 @@ class Written(Entity):
         raise NotImplementedError
 
     def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
-        """Write it as YAML; over what is there, unless ``overwrite=False``. Raises OSError."""
+        """Write it as YAML that loads back; over what is there, unless ``overwrite=False``. Raises OSError."""
         if hasattr(dest, "write"):
             dest.write(str(self))
             return

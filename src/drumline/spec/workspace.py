@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Entity
+from drumline.spec.entity import Written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drumline.spec.schema.report import Report
 
 
-class Workspace(Entity):
+class Workspace(Written):
     """
     ``id``, ``mlflow_tracking_uri`` and ``discovery_url`` are set by whoever stores it. What else Azure's takes is
     accepted with a warning: there is no account of anything to be made.
@@ -48,21 +48,11 @@ class Workspace(Entity):
             _unused(key, UNUSED, self._fields) for key, value in kwargs.items() if value not in (None, False)
         ]
 
-    def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
-        """Write it as YAML that loads back to the same; over what is there, unless ``overwrite=False``."""
-        if hasattr(dest, "write"):
-            dest.write(str(self))
-            return
-        with open(dest, "w" if kwargs.get("overwrite", True) else "x", encoding="utf-8") as file:
-            file.write(str(self))
+    def _file(self) -> dict[str, Any]:
+        return to_dict(self)
 
     def __repr__(self) -> str:
         return f"Workspace(name={self.name!r})"
-
-    def __str__(self) -> str:
-        import yaml
-
-        return str(yaml.safe_dump(to_dict(self), sort_keys=False, allow_unicode=True, width=10_000))
 
 
 def _unused(key: str, known: tuple[str, ...], fields: tuple[str, ...]) -> str:

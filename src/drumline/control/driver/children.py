@@ -60,6 +60,9 @@ class Children:
         """Of the supervisors, or drivers, of steps under way; readable when those end."""
 
         self._next_look: dict[str, float] = {}
+        self.canceled_by = ""
+        """Who wanted the whole to end, as far as was seen."""
+
         self._elsewhere: set[str] = set()
         """Steps whose jobs are not this machine's."""
 
@@ -213,6 +216,17 @@ class Children:
         """Ask for the end of its job; again is no error."""
         with contextlib.suppress(DrumlineError, OSError):
             cancel.cancel(self.steps[step].job, at_once=at_once, by=by)
+
+    def pass_on_cancel(self) -> None:
+        """Where somebody wants the whole to end: ask all that are under way to."""
+        request = self.cancel_request()
+        if request is None:
+            return
+        if not self.canceled_by:
+            self.canceled_by = str(request.get("by") or "its user")
+            self.folder.append(e.CancelRequested(time.time(), self.canceled_by))
+        for name in self.under_way:
+            self.cancel(name, self.canceled_by, at_once=bool(request.get("at_once")))
 
     def cancel_request(self) -> dict[str, Any] | None:
         """What somebody left who wants the whole to end."""

@@ -41,7 +41,6 @@ class _Pipeline:
         self._steps: dict[str, Any] = {step["name"]: step for step in self._graph["steps"]}
         self._settings: Mapping[str, Any] = self._graph.get("settings") or {}
         self._children = Children(folder, wake)
-        self._canceled_by = ""
         self._stopped: set[str] = set()
         self._failed: str | None = next(
             (name for name, step in self._children.steps.items() if step.status in _BAD), None
@@ -50,10 +49,10 @@ class _Pipeline:
     def run(self) -> End:
         if not self._children.steps:
             self._folder.append(e.JobRunning(time.time()))
-        self._look_for_cancel()
+        self._children.pass_on_cancel()
         self._go_on()
         while True:
-            self._look_for_cancel()
+            self._children.pass_on_cancel()
             for name, outcome in self._children.ended():
                 self._note_end(name, outcome)
             self._stop_others()
@@ -78,7 +77,7 @@ class _Pipeline:
     @property
     def _is_stopping(self) -> bool:
         goes_on = bool(self._settings.get("continue_on_step_failure"))
-        return bool(self._canceled_by) or (self._failed is not None and not goes_on)
+        return bool(self._children.canceled_by) or (self._failed is not None and not goes_on)
 
     def _submit_ready(self) -> bool:
         """Those that nobody has started, and all of whose needs have completed. Whether there was one."""
@@ -168,7 +167,7 @@ class _Pipeline:
 
     def _stop_others(self) -> None:
         """After a failure, once each."""
-        if self._is_stopping and not self._canceled_by:
+        if self._is_stopping and not self._children.canceled_by:
             for name in self._children.under_way:
                 if name not in self._stopped:
                     self._stopped.add(name)
@@ -178,16 +177,6 @@ class _Pipeline:
         for output, published in (self._steps[name].get("publishes") or {}).items():
             link_output(self._folder, published, output_path(self._children.steps[name].job, output))
 
-    def _look_for_cancel(self) -> None:
-        request = self._children.cancel_request()
-        if request is None:
-            return
-        if not self._canceled_by:
-            self._canceled_by = str(request.get("by") or "its user")
-            self._folder.append(e.CancelRequested(time.time(), self._canceled_by))
-        for name in self._children.under_way:
-            self._children.cancel(name, self._canceled_by, at_once=bool(request.get("at_once")))
-
     # the end
 
     def _finish(self) -> End:
@@ -196,8 +185,8 @@ class _Pipeline:
             if name not in steps:
                 reason = self._why_skipped(step["needs"])
                 self._children.note(e.StepEnded(time.time(), name, status.SKIPPED, reason))
-        if self._canceled_by:
-            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._canceled_by}")
+        if self._children.canceled_by:
+            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}")
         if self._failed is not None:
             return self._failure(self._failed)
         from drumline.control.driver import registration
@@ -212,11 +201,11 @@ class _Pipeline:
         """``needs``: of a step that was not started; those that did not complete have an end by now."""
         words = {status.FAILED: "failed", status.CANCELED: "was canceled", status.SKIPPED: "was skipped"}
         steps = self._children.steps
-        if not self._canceled_by:
+        if not self._children.canceled_by:
             for need in needs:
                 if need in steps and steps[need].status in words:
                     return f"step {need}, which it needs, {words[steps[need].status]}"
-        return "the pipeline was canceled" if self._canceled_by else f"step {self._failed} failed"
+        return "the pipeline was canceled" if self._children.canceled_by else f"step {self._failed} failed"
 
     def _failure(self, name: str) -> End:
         step = self._children.steps[name]

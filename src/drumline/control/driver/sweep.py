@@ -67,7 +67,6 @@ class _Sweep:
         self._next_look = 0.0
         self._is_exhausted = False
         self._trouble = ""
-        self._canceled_by = ""
         self._is_late = False
 
     def run(self) -> End:
@@ -77,7 +76,7 @@ class _Sweep:
             # Whoever drove before may have been killed between saying so and doing it.
             self._submit(name, self._children.steps[name].detail.get("params") or {})
         while True:
-            self._look_for_cancel()
+            self._children.pass_on_cancel()
             for name, outcome in self._children.ended():
                 self._note_end(name, outcome)
             if not self._is_over:  # Else its trials were in time, whenever somebody looks.
@@ -91,7 +90,7 @@ class _Sweep:
 
     @property
     def _is_ending(self) -> bool:
-        return bool(self._canceled_by) or self._is_late
+        return bool(self._children.canceled_by) or self._is_late
 
     @property
     def _is_over(self) -> bool:
@@ -205,16 +204,6 @@ class _Sweep:
         # The cores are the trials': where a look takes long, it is done less often.
         self._next_look = began + max(_LOOK_S, _LEISURE * (time.monotonic() - began))
 
-    def _look_for_cancel(self) -> None:
-        request = self._children.cancel_request()
-        if request is None:
-            return
-        if not self._canceled_by:
-            self._canceled_by = str(request.get("by") or "its user")
-            self._folder.append(e.CancelRequested(time.time(), self._canceled_by))
-        for name in self._children.under_way:
-            self._children.cancel(name, self._canceled_by, at_once=bool(request.get("at_once")))
-
     def _look_at_time(self) -> None:
         limit = self._request.timeout_s
         if limit is None or self._is_late or time.time() < self._began + limit:
@@ -231,8 +220,8 @@ class _Sweep:
         if leader is not None:
             self._publish(leader)
         said = self._summary(steps, leader)
-        if self._canceled_by:
-            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._canceled_by}; {said}")
+        if self._children.canceled_by:
+            return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}; {said}")
         if self._is_late:
             reason = f"it ran into its time limit of {self._request.timeout_s:g} s; {said}"
             return End(status.CANCELED, _TIMEOUT_CODE, reason)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from drumline.spec.distribution import PyTorchDistribution as PyTorchDistribution
     from drumline.spec.distribution import RayDistribution as RayDistribution
     from drumline.spec.distribution import TensorFlowDistribution as TensorFlowDistribution
+    from drumline.spec.identity import AmlTokenConfiguration as AmlTokenConfiguration
+    from drumline.spec.identity import ManagedIdentityConfiguration as ManagedIdentityConfiguration
+    from drumline.spec.identity import UserIdentityConfiguration as UserIdentityConfiguration
     from drumline.spec.io import Input as Input
     from drumline.spec.io import Output as Output
     from drumline.spec.load import load_component as load_component
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from drumline.spec.workspace import load_workspace as load_workspace
 
 _HOMES = {
+    "UserIdentityConfiguration": "drumline.spec.identity",
+    "ManagedIdentityConfiguration": "drumline.spec.identity",
+    "AmlTokenConfiguration": "drumline.spec.identity",
     "AmlCompute": "drumline.spec.compute",
     "Command": "drumline.spec.command",
     "Compute": "drumline.spec.compute",

@@ -171,3 +171,10 @@ def test_validate_refuses_what_azure_refuses(cli, tmp_path):
 
 def test_jobs_of_other_types_are_not_supported(refused):
     assert "not supported" in refused("type: automl\ntask: classification\n")
+
+
+def test_a_component_is_no_job(refused):
+    text = "$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json\nname: c\ncommand: ls\n"
+    said = refused(text)
+    assert "this is a component, and no job" in said
+    assert "drumline component create" in said

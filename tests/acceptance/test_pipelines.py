@@ -30,7 +30,9 @@ from drumline.contract.folder import RunFolder
 from drumline.control import jobs
 from drumline.control.cancel import cancel
 from drumline.control.driver import children
+from drumline.control.driver.pipeline import drive as drive_pipeline
 from drumline.control.submit import submit
+from drumline.engines.local import machine
 
 
 @pytest.fixture
@@ -254,6 +256,21 @@ def test_a_canceled_pipeline_ends_its_steps(cli, begin):
     assert steps_of("p") == {"a": "Canceled", "b": "Skipped", "c": "Canceled"}
     assert steps_of("p-c", "status", "job") == {"d": ("Canceled", "p-c-d")}
     assert jobs.describe("p")["exit_code"] == 130
+
+
+def test_a_step_in_line_says_what_it_waits_for(tmp_path):
+    two = {"distribution": {"type": "pytorch", "process_count_per_instance": len(machine.cores())}}
+    go = tmp_path / "go"
+    steps = {name: step(f"{waits_for(go)}; echo {name}", **two) for name in ("a", "b")}
+    with background(
+        "job", "create", "-f", write_pipeline(tmp_path, steps), "--stream", cwd=tmp_path
+    ) as streaming:
+        streaming.wait_for_output(" is in line: waiting for ")
+        shown = jobs.describe("p")["steps"]
+        assert sorted(one["status"] for one in shown) == ["Queued", "Running"]
+        assert [one["reason"].startswith("waiting for ") for one in shown].count(True) == 1
+        go.touch()
+        assert streaming.end() == 0
 
 
 def test_streaming_may_be_left_and_taken_up_again(cli, tmp_path):
@@ -609,3 +626,94 @@ def test_validate_says_what_create_would_refuse(cli, tmp_path):
     done = cli("job", "validate", "-f", file)
     assert done.rc == 0
     assert "create would refuse it: jobs: the steps wait for each other: a needs b needs a" in done.err
+
+
+def test_an_output_whose_files_were_removed_or_written_over_is_not_reused(run, drumline_home):
+    steps = {"a": step("echo 1 > ${{outputs.o}}/x"), "b": step("cat ${{inputs.a}}/x", "a")}
+    run(steps)
+    made = drumline_home / "jobs" / "p-a" / "named-outputs" / "o" / "x"
+    run(steps, "q")
+    assert reused("q") == {"a", "b"}
+    made.unlink()
+    assert run(steps, "r")["status"] == "Completed"
+    assert reused("r") == {"b"}
+    (drumline_home / "jobs" / "r-a" / "named-outputs" / "o" / "x").write_text("2\n")
+    assert run(steps, "s")["status"] == "Completed"
+    assert reused("s") == {"b"}
+
+
+def test_a_file_of_another_name_is_another_input(run, tmp_path):
+    for name, pipeline, known in (("a.csv", "p", set()), ("a.csv", "q", {"a"}), ("a.json", "r", set())):
+        (tmp_path / name).write_text("1")
+        data = {"type": "uri_file", "path": str(tmp_path / name)}
+        run({"a": step("echo ${{inputs.d}}", inputs={"d": data})}, pipeline)
+        assert reused(pipeline) == known
+
+
+def test_the_output_that_every_step_has_feeds_another(run):
+    text = "${{parent.jobs.a.outputs.default}}"
+    steps = {"a": {"command": "echo 1 > outputs/x"}, "b": step("cat ${{inputs.d}}/x", inputs={"d": text})}
+    assert run(steps)["status"] == "Completed"
+    run(steps, "q")
+    assert reused("q") == {"a", "b"}
+
+
+def test_data_that_changed_while_a_step_ran_are_not_what_it_was_made_of(begin, run, tmp_path):
+    (tmp_path / "data").write_text("1")
+    data = {"type": "uri_file", "path": str(tmp_path / "data")}
+    command = waits_for(tmp_path / "go") + "; cat ${{inputs.d}} > ${{outputs.o}}/made"
+    steps = {"a": step(command, inputs={"d": data})}
+    begin(steps)
+    wait_for_step("a")
+    (tmp_path / "data").write_text("2")
+    (tmp_path / "go").touch()
+    assert wait_for_end()["status"] == "Completed"
+    (tmp_path / "data").write_text("1")
+    run(steps, "q")
+    assert reused("q") == set()
+
+
+def test_an_end_that_is_asked_for_between_two_steps_is_none_that_went_well(drumline_home, monkeypatch):
+    folder = a_driver_at({"a": [], "b": ["a"]}, e.StepStarted(2, "a", ""), e.StepEnded(3, "a", "Completed"))
+
+    def asked_for_meanwhile(self):
+        Path(folder.cancel).write_text(json.dumps({"by": "me"}))
+        return iter(())
+
+    monkeypatch.setattr(children.Children, "ended", asked_for_meanwhile)
+    assert drive_pipeline(folder, os.pipe()[0])[:1] == ("Canceled",)
+
+
+def test_another_driver_knows_which_step_failed_first(drumline_home):
+    folder = a_driver_at(
+        {"a": [], "b": []},
+        e.StepStarted(2, "a", ""),
+        e.StepStarted(2, "b", ""),
+        e.StepEnded(3, "b", "Failed", "it was wrong"),
+        e.StepEnded(4, "a", "Canceled", "canceled by its pipeline"),
+    )
+    assert drive_pipeline(folder, os.pipe()[0]).reason == "step b failed: it was wrong"
+
+
+def test_a_driver_that_fails_at_once_leaves_no_more_events_each_time(drumline_home, monkeypatch):
+    folder = a_driver_at({"a": []})
+    Path(folder.cancel).write_text(json.dumps({"by": "me"}))
+    monkeypatch.setattr(children.Children, "ended", lambda self: 1 / 0)
+    sizes = set()
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            drive_pipeline(folder, os.pipe()[0])
+        sizes.add(os.path.getsize(folder.events))
+    assert len(sizes) == 1  # By which its guard knows that it gets nowhere.
+
+
+def a_driver_at(needs, *events):
+    """The run folder of a pipeline whose driver comes to these steps after those events."""
+    folder = RunFolder.of("p")
+    os.makedirs(folder.system_logs)
+    steps = [{"name": name, "needs": need, "job": {}} for name, need in needs.items()]
+    Path(folder.graph).write_text(json.dumps({"steps": steps}))
+    folder.begin(e.JobSubmitted(1, "me", "local", "pipeline"))
+    for event in events:
+        folder.append(event)
+    return folder

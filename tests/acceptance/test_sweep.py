@@ -192,6 +192,20 @@ def test_a_sweep_goes_on_when_its_driver_and_its_guard_are_killed(cli, write, tm
     ]
 
 
+def test_a_driver_that_is_killed_at_the_end_leaves_the_outputs_to_the_next_one(cli, write):
+    assert cli("job", "create", "-f", write("0.5", outputs={"model": {}})).rc == 0
+    wait_for_status("s", "Completed")
+    folder = RunFolder.of("s")
+    os.unlink(folder.outputs)
+    with open(folder.events) as file:
+        lines = file.readlines()
+    with open(folder.events, "w") as file:
+        file.writelines(lines[:-1])
+    assert wait_for_status("s", "Completed")["best_trial"]["trial"] == "s_0"
+    with open(os.path.join(folder.outputs, "log")) as file:
+        assert file.read() == "0.5"
+
+
 def _field(pid: int, name: str) -> str:
     with open(f"/proc/{pid}/status") as file:
         return next(line.split()[1] for line in file if line.startswith(name + ":"))

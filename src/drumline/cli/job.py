@@ -159,9 +159,7 @@ def _say_elsewhere(counts: dict[str, int]) -> None:
     for name, count in counts.items():
         jobs = "1 job" if count == 1 else f"{count} jobs"
         where = (
-            f"workspace {name!r} has {jobs}: add -w {name}"
-            if name
-            else f"{jobs} are in no workspace: add -w ''"
+            f"workspace {name!r} has {jobs}: add -w {name}" if name else f"{jobs} in no workspace: add -w ''"
         )
         print(f"no jobs here; {where}", file=sys.stderr)
 

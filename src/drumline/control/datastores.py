@@ -84,9 +84,10 @@ def create(datastore: Datastore) -> Datastore:
         if before.get("type") == values["type"] and "credentials" in before:
             values["credentials"] = before["credentials"]
     if isinstance(datastore, LocalDatastore) and not os.path.isdir(values["path"]):
-        raise PlanError(
-            f"path: there is no folder {values['path']!r}", f"mkdir -p {values['path']}", path="path"
-        )
+        import shlex
+
+        hint = f"mkdir -p {shlex.quote(values['path'])}"
+        raise PlanError(f"path: there is no folder {values['path']!r}", hint, path="path")
     values["created_by"] = user()
     records = _records(home())
     try:

@@ -12,7 +12,7 @@ from drumline.engines.table import engine, is_elsewhere
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
-    from drumline.contract.outcome import Outcome
+    from drumline.contract.outcome import Outcome, StepOutcome
 
 
 def of(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str, Any]:
@@ -99,29 +99,31 @@ def _of_driver(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     for planned in graph.get("steps") or ():
         name = str(planned.get("name"))
         step = outcome.steps.get(name)
-        state = (step.status or status.RUNNING) if step else status.NOT_STARTED
+        state, reason = _state_of_step(step) if step else (status.NOT_STARTED, "")
         listed.append(
             {
                 "step": name,
-                "status": _status_of_step(step.job, state) if step else state,
+                "status": state,
                 "job": (step.job or None) if step else None,
                 "reused": bool(step.detail.get("reused")) if step else False,
                 "needs": list(planned.get("needs") or ()),
                 "started_at": utc(step.started) if step else None,
                 "ended_at": utc(step.ended) if step else None,
-                "reason": step.reason if step else "",
+                "reason": reason,
             }
         )
     return {"steps": listed}
 
 
-def _status_of_step(job: str, state: str) -> str:
-    """Of one under way, what its own events say, or its engine: it may be in line."""
-    if state != status.RUNNING or not job:
-        return state
-    folder = RunFolder.of(job)
+def _state_of_step(step: StepOutcome) -> tuple[str, str]:
+    """Status and reason; of one under way what its own events say, or its engine: it may be in line."""
+    if step.status or not step.job:
+        return step.status or status.RUNNING, step.reason
+    folder = RunFolder.of(step.job)
     outcome = fold(folder.read_events())
-    return outcome_of(folder).status if is_elsewhere(outcome.engine) else outcome.status
+    if is_elsewhere(outcome.engine):
+        outcome = outcome_of(folder)
+    return outcome.status, outcome.reason
 
 
 def _of_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity
+from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
@@ -50,6 +51,9 @@ class _Steps:
         self._outcome: Outcome | None = None
         self._following: dict[str, _Steps | Iterator[tuple[str, bytes] | None]] = {}
         self._told: set[str] = set()
+        self._lines: dict[str, tuple[float, str]] = {}
+        """By step under way: when to look next whether it is in line, and what was told of that."""
+
         self._is_final = False
 
     def look(self) -> bool:
@@ -75,14 +79,29 @@ class _Steps:
     def _of(self, step: StepOutcome) -> Iterator[tuple[str, bytes]]:
         if step.step not in self._told:
             self._told.add(step.step)
-            yield self._prefix, _begun(step).encode("utf-8", "replace")
+            if step.job:
+                yield self._prefix, _begun(step).encode("utf-8", "replace")
         if step.job and not step.detail.get("reused"):
+            waits_for = "" if step.status else self._waits_for(step)
+            if waits_for:
+                text = f"step {step.step} is in line: {terminal.clean(waits_for)}"
+                yield self._prefix, text.encode("utf-8", "replace")
             yield from self._logs(step)
         end = f"{step.step} ended"
         if step.status and end not in self._told:
             self._told.add(end)
             reason = f": {terminal.clean(step.reason)}" if step.reason else ""
             yield self._prefix, f"step {step.step} {step.status.lower()}{reason}".encode("utf-8", "replace")
+
+    def _waits_for(self, step: StepOutcome) -> str:
+        """Why a step under way does not run yet, where nobody was told so far; looked at now and then."""
+        next_look, told = self._lines.get(step.step, (0.0, ""))
+        if time.monotonic() < next_look:
+            return ""
+        outcome = fold(RunFolder.of(step.job).read_events())
+        waits = outcome.status in (status.NOT_STARTED, status.QUEUED)
+        self._lines[step.step] = (time.monotonic() + _LOOK_S if waits else math.inf, outcome.reason)
+        return outcome.reason if waits and outcome.reason != told else ""
 
     def _logs(self, step: StepOutcome) -> Iterator[tuple[str, bytes]]:
         if step.step not in self._following:
@@ -128,8 +147,6 @@ def _of_ranks(folder: RunFolder, prefix: str) -> Iterator[tuple[str, bytes] | No
 
 
 def _begun(step: StepOutcome) -> str:
-    if not step.job:
-        return f"step {step.step}"
     if step.detail.get("reused"):
         return f"step {step.step}: job {step.job}, reused"
     return f"step {step.step}: job {step.job}"

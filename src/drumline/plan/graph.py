@@ -72,6 +72,7 @@ def graph_of(
     steps = _steps(pipeline, lookup, problems)
     if len(steps) == len(pipeline.jobs):
         for step in steps.values():
+            problems += _output_names(step)
             problems += ports.problems_of(pipeline, step, steps, given)
         problems += _published_twice(steps)
     if not problems:
@@ -135,10 +136,23 @@ def _names(pipeline: PipelineJob) -> list[Problem]:
     problems = []
     for group in ("jobs", "outputs"):
         for name in getattr(pipeline, group):
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", str(name)):
-                what = f"the name {name!r} in {group} may hold letters, digits and '_', and not begin with a digit"
-                problems.append(Problem(what, path=f"{group}.{name}"))
+            problems += _name(name, group)
     return problems
+
+
+def _output_names(step: Step) -> list[Problem]:
+    return [
+        problem
+        for name in step.job.outputs  # type: ignore[attr-defined]
+        for problem in _name(name, f"jobs.{step.name}.outputs")
+    ]
+
+
+def _name(name: Any, group: str) -> list[Problem]:
+    if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", name):
+        return []
+    what = f"the name {name!r} in {group} may hold letters, digits and '_', and not begin with a digit"
+    return [Problem(what, path=f"{group}.{name}")]
 
 
 def _step(name: str, job: Job) -> Step:

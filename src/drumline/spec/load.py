@@ -7,6 +7,7 @@ Paths in the job stay as written; ``drumline.spec.paths.resolve`` says where the
 from __future__ import annotations
 
 import os
+import re
 
 from drumline.contract.errors import Problem, SpecError
 from drumline.spec.files import read
@@ -229,6 +230,11 @@ def _override(root: Mapping, overrides: list[dict[str, Any]] | None) -> None:
 
 
 def _job_type(root: Mapping, name: str) -> str:
+    schema = root.get("$schema")
+    if isinstance(schema, Scalar) and re.search(r"component\.schema\.json", str(schema.value), re.IGNORECASE):
+        what = "this is a component, and no job"
+        hint = "a node of a pipeline names it by `component: ./FILE`; drumline component create -f FILE registers it"
+        raise SpecError([problem_at(schema, what, path="$schema", hint=hint)])
     node = root.get("type")
     if node is None:
         return "command"

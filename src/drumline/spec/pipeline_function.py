@@ -205,7 +205,7 @@ def _name_nodes(builder: Builder, variables: dict[str, Any]) -> None:
         component = getattr(node, "component", None)
         own = getattr(component, "name", None) or getattr(node, "display_name", None) or node.type
         word = node.name or named.get(id(node)) or own
-        word = re.sub(r"[^a-z\d_]", "_", str(word).lower()).lstrip("0123456789") or "node"
+        word = re.sub(r"[^a-z0-9_]", "_", str(word).lower()).lstrip("0123456789") or "node"
         number, unique = 0, word
         while unique in taken:
             number += 1

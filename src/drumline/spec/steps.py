@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 def to_nodes(jobs: dict[str, Any] | None, base_path: str) -> dict[str, Any]:
     """Mappings of YAML become jobs; relative paths in them resolve against ``base_path``. Raises SpecError."""
     made: dict[str, Any] = {}
+    if not isinstance(jobs or {}, Mapping):
+        raise SpecError(f"jobs must be a mapping, not a {type(jobs).__name__}")
     with builder.building(None):
         for name, node in (jobs or {}).items():
             is_twice = any(node is other for other in made.values())

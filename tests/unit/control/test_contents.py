@@ -33,6 +33,8 @@ def test_equal_folders_are_equal_wherever_they_are(data):
         lambda folder: (folder / "a").write_text("3"),
         lambda folder: (folder / "a").rename(folder / "c"),
         lambda folder: (folder / "c").touch(),
+        lambda folder: (folder / "empty").mkdir(),
+        lambda folder: (folder / "a").chmod(0o755),
         lambda folder: (folder / "below" / "b").unlink(),
         lambda folder: (folder / "below").rename(folder / "above"),
         lambda folder: (folder / "link").symlink_to("a"),

@@ -531,3 +531,11 @@ def test_a_call_gives_a_new_pipeline_each_time():
     first.jobs["one"].distribution.worker_count = 9
     assert second.jobs["one"].distribution.worker_count == 1
     assert (first.inputs.n, second.inputs.n) == (1, 2)
+
+
+def test_a_variable_with_other_digits_gives_a_name_that_a_step_may_have():
+    @pipeline
+    def one():
+        x٣ = CommandComponent(name="c", command="true")()
+
+    assert list(one().jobs) == ["x_"]

@@ -170,3 +170,8 @@ def test_pipelines_and_sweeps_load_back_from_their_text(write, tmp_path, text):
     job = load_job(write(text))
     (tmp_path / "again.yml").write_text(str(job))
     assert to_dict(load_job(tmp_path / "again.yml")) == to_dict(job)
+
+
+def test_jobs_that_are_no_mapping_are_refused():
+    with pytest.raises(SpecError, match="jobs must be a mapping, not a list"):
+        PipelineJob(jobs=[1])

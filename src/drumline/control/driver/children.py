@@ -72,6 +72,11 @@ class Children:
         return self._outcome.steps
 
     @property
+    def status_before(self) -> str:
+        """Of the whole, as a driver before this one has left it."""
+        return self._outcome.status
+
+    @property
     def under_way(self) -> list[str]:
         return [name for name, step in self.steps.items() if not step.status]
 
@@ -224,7 +229,8 @@ class Children:
             return
         if not self.canceled_by:
             self.canceled_by = str(request.get("by") or "its user")
-            self.folder.append(e.CancelRequested(time.time(), self.canceled_by))
+            if self.status_before != status.CANCEL_REQUESTED:
+                self.folder.append(e.CancelRequested(time.time(), self.canceled_by))
         for name in self.under_way:
             self.cancel(name, self.canceled_by, at_once=bool(request.get("at_once")))
 

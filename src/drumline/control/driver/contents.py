@@ -31,8 +31,18 @@ MOST_S = 30.0
 
 class _File(NamedTuple):
     relative: str
+    """Of a folder with a slash at its end."""
+
     path: str
     facts: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.facts.st_mode)
+
+    @property
+    def is_program(self) -> bool:
+        return stat.S_ISREG(self.facts.st_mode) and bool(self.facts.st_mode & stat.S_IXUSR)
 
     @property
     def stamp(self) -> list[int]:
@@ -40,21 +50,24 @@ class _File(NamedTuple):
         return [self.facts.st_size, self.facts.st_mtime_ns, self.facts.st_ctime_ns, self.facts.st_ino]
 
 
-def digest_of(path: str) -> str:
+def digest_of(path: str, *, by_stamp: bool = False) -> str:
     """
     By names and contents beneath ``path``; links are followed, but not in circles. Blocks. Raises OSError, also for
     what holds a pipe or a device, and for more than MOST_FILES or MOST_S.
+
+    by_stamp: read nothing; sizes and times tell of every change, and of a copy.
     """
     deadline = time.monotonic() + MOST_S
     files = [_file("", path)] if not os.path.isdir(path) else sorted(_files(path, deadline))
-    by_stamp = sum(file.facts.st_size for file in files) > MOST_BYTES
+    by_stamp = by_stamp or sum(file.facts.st_size for file in files) > MOST_BYTES
     known = {} if by_stamp else _known()
     fresh: dict[str, Any] = {}
     whole = hashlib.sha256()
     try:
         for file in files:
-            held = repr(file.stamp) if by_stamp else _held_by(file, known, fresh)
-            whole.update(f"{file.relative}\0{held}\n".encode("utf-8", "surrogateescape"))
+            held = repr(file.stamp) if by_stamp and not file.is_folder else _held_by(file, known, fresh)
+            mark = "x" if file.is_program else ""
+            whole.update(f"{file.relative}\0{held}{mark}\n".encode("utf-8", "surrogateescape"))
             _check_time(file.path, deadline)
     finally:
         if fresh:
@@ -88,6 +101,7 @@ def _files(root: str, deadline: float) -> list[_File]:
                 if not entry.is_dir():
                     found.append(_file(os.path.relpath(entry.path, root), entry.path))
                     continue
+                found.append(_File(os.path.relpath(entry.path, root) + "/", entry.path, entry.stat()))
                 real = os.path.realpath(entry.path)
                 if real not in above:
                     waiting.append((entry.path, (*above, real)))
@@ -97,6 +111,8 @@ def _files(root: str, deadline: float) -> list[_File]:
 
 
 def _held_by(file: _File, known: dict[str, Any], fresh: dict[str, Any]) -> str:
+    if file.is_folder:
+        return ""  # It may be empty, and is there.
     if stat.S_ISLNK(file.facts.st_mode):
         return "to " + os.readlink(file.path)  # Which is not there.
     real = os.path.realpath(file.path)

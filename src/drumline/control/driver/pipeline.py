@@ -42,12 +42,12 @@ class _Pipeline:
         self._settings: Mapping[str, Any] = self._graph.get("settings") or {}
         self._children = Children(folder, wake)
         self._stopped: set[str] = set()
-        self._failed: str | None = next(
-            (name for name, step in self._children.steps.items() if step.status in _BAD), None
-        )
+        bad = [step for step in self._children.steps.values() if step.status in _BAD]
+        self._failed: str | None = min(bad, key=lambda step: step.ended).step if bad else None
 
     def run(self) -> End:
-        if not self._children.steps:
+        if self._children.status_before not in (status.RUNNING, status.CANCEL_REQUESTED):
+            # Once: by more events its guard would take one that fails at once for one that gets on.
             self._folder.append(e.JobRunning(time.time()))
         self._children.pass_on_cancel()
         self._go_on()
@@ -59,6 +59,7 @@ class _Pipeline:
             if self._submit_ready():
                 continue  # One that was reused, or could not be submitted, has ended already.
             if not self._children.under_way:
+                self._children.pass_on_cancel()  # For which, maybe, nothing was submitted just now.
                 return self._finish()
             self._children.wait()
 
@@ -152,14 +153,16 @@ class _Pipeline:
         return True
 
     def _outputs_of(self, name: str) -> list[str]:
-        return list(self._steps[name]["job"].get("outputs") or ())
+        return list(dict.fromkeys(("default", *(self._steps[name]["job"].get("outputs") or ()))))
 
     def _note_end(self, name: str, outcome: Outcome) -> None:
         step = self._children.steps[name]
         if outcome.status == status.COMPLETED:
             if step.detail.get("key") and not step.detail.get("reused"):
                 with contextlib.suppress(DrumlineError, OSError):
-                    reuse.remember(step.job, step.detail["key"], self._outputs_of(name))
+                    # Data that has changed since is perhaps what it has read.
+                    if reuse.key_of(self._job(name)) == step.detail["key"]:
+                        reuse.remember(step.job, step.detail["key"], self._outputs_of(name))
             self._publish(name)
         elif self._failed is None and outcome.status in _BAD:
             self._failed = name

@@ -1,8 +1,8 @@
 """
 Whether a step has run before: same code, command, environment, distribution, nodes and inputs.
 
-``<home>/reuse/<key>``: which job has run, and what of its outputs can be told by their content only. Data is compared
-by content (``contents``).
+``<home>/reuse/<key>``: which job has run, and what its outputs hold, or, in its run
+folder, when they were written. Data is compared by content (``contents``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drumline.spec import paths
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_VERSION = 2
+_VERSION = 3
 """Of what is compared; another one finds nothing of those before it."""
 
 
@@ -80,7 +80,10 @@ def _input(job: Any, value: Any) -> Any:
     place = str(value.path)
     if paths.is_remote(place):
         return [str(value.type), value.mode, place]
-    return [str(value.type), value.mode, contents.digest_of(paths.resolve(job, place))]
+    full = paths.resolve(job, place)
+    # By the end of a file's name a program may know how to read it; where a folder is says nothing.
+    name = "" if os.path.isdir(full) else os.path.basename(full)
+    return [str(value.type), value.mode, name, contents.digest_of(full)]
 
 
 def find(key: str, outputs: Iterable[str]) -> str:
@@ -97,17 +100,17 @@ def find(key: str, outputs: Iterable[str]) -> str:
         if outcome.status != status.COMPLETED or outcome.created != record.get("created"):
             return ""
         kept = record.get("outputs") or {}
-        is_whole = all(_is_as_left(name, output, kept.get(output)) for output in outputs)
+        folder = RunFolder.of(name)
+        is_whole = all(_as_it_is(folder, output) == kept.get(output) for output in outputs)
     except (DrumlineError, OSError):
         return ""
     return name if is_whole else ""
 
 
-def _is_as_left(job: str, output: str, digest: str | None) -> bool:
-    path = output_path(job, output)
-    if digest is None:
-        return os.path.exists(path)
-    return contents.digest_of(path) == digest
+def _as_it_is(folder: RunFolder, output: str) -> str:
+    """Told by its content where another job may write the same; in the run folder it is read by nobody."""
+    path = output_path(folder.name, output)
+    return contents.digest_of(path, by_stamp=_is_within(path, folder))
 
 
 def remember(job: str, key: str, outputs: Iterable[str]) -> None:
@@ -115,12 +118,8 @@ def remember(job: str, key: str, outputs: Iterable[str]) -> None:
     from drumline.control import jobs
 
     folder = jobs.folder_of(job)
-    elsewhere = {
-        output: contents.digest_of(path)
-        for output in outputs
-        if not _is_within(path := output_path(job, output), folder)
-    }
-    record = {"job": job, "created": jobs.outcome_of(folder).created, "outputs": elsewhere}
+    left = {output: _as_it_is(folder, output) for output in outputs}
+    record = {"job": job, "created": jobs.outcome_of(folder).created, "outputs": left}
     private_folder(os.path.dirname(_path(key)))
     write_whole(_path(key), json.dumps(record))
 

@@ -70,7 +70,8 @@ class _Sweep:
         self._is_late = False
 
     def run(self) -> End:
-        if not self._children.steps:
+        if self._children.status_before not in (status.RUNNING, status.CANCEL_REQUESTED):
+            # Once: by more events its guard would take one that fails at once for one that gets on.
             self._folder.append(e.JobRunning(time.time()))
         for name in self._children.under_way:
             # Whoever drove before may have been killed between saying so and doing it.
@@ -235,8 +236,9 @@ class _Sweep:
 
         for name in self._sweep.outputs:
             link_output(self._folder, name, output_path(leader.job, name))
-        with contextlib.suppress(OSError):  # Not empty: another driver has been here.
+        with contextlib.suppress(OSError):  # Another driver has been here.
             os.rmdir(self._folder.outputs)
+        with contextlib.suppress(OSError):
             os.symlink(RunFolder.of(leader.job).outputs, self._folder.outputs)
         registration.outputs(self._folder, self._graph)
 

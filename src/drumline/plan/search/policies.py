@@ -108,8 +108,8 @@ def verdict(
 
 
 def _cost(value: float, goal: str) -> float:
-    """Not a number is the worst there is."""
-    if math.isnan(value):
+    """What is no finite number is the worst there is: ``best`` counts for nothing what others would have to reach."""
+    if not math.isfinite(value):
         return math.inf
     return value if goal == "minimize" else -value
 

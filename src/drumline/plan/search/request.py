@@ -195,6 +195,8 @@ def _mistake_in(values: list[Any]) -> str:
         for value in values
         for text in ((*value, *value.values()) if isinstance(value, dict) else (value,))
     )
+    if any(not isinstance(name, str) for value in values if isinstance(value, dict) for name in value):
+        return "the names in a mapping are text"
     return next(filter(None, map(refused, texts)), "")
 
 

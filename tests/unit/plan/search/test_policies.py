@@ -38,6 +38,12 @@ def test_what_a_trial_is_worth_is_the_best_that_it_logged():
     assert best([], "maximize") is None
 
 
+@pytest.mark.parametrize(("goal", "odd"), [("maximize", math.inf), ("minimize", -math.inf)])
+def test_a_value_that_is_worth_nothing_stops_no_other_trial(goal, odd):
+    histories = {"a": [odd], "b": [0.9], "c": [0.9]}
+    assert stopped(BanditPolicy(slack_factor=0.1), goal, histories) == ["a"]
+
+
 class TestBandit:
     def test_the_documented_example(self):
         """Best 0.8, a factor of 0.2, more is better: below 0.8 / 1.2 = 0.6667 a trial is stopped."""

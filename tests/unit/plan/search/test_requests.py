@@ -46,6 +46,10 @@ def problems(**kwargs) -> list[str]:
     return [problem.path for problem in raised.value.problems]
 
 
+def test_the_names_within_a_value_are_text():
+    assert problems(search_space={"lr": Choice([{1: 2}])}) == ["search_space.lr"]
+
+
 def test_what_is_not_said_has_azures_defaults():
     asked = request_of(sweep())
     assert (asked.max_total_trials, asked.max_concurrent_trials, asked.timeout_s, asked.policy) == (

@@ -267,7 +267,7 @@ def test_a_step_in_line_says_what_it_waits_for(tmp_path):
     ) as streaming:
         streaming.wait_for_output(" is in line: waiting for ")
         shown = jobs.describe("p")["steps"]
-        assert sorted(one["status"] for one in shown) == ["Queued", "Running"]
+        assert [one["status"] for one in shown].count("Queued") == 1
         assert [one["reason"].startswith("waiting for ") for one in shown].count(True) == 1
         go.touch()
         assert streaming.end() == 0

@@ -88,7 +88,7 @@ class Command(Job):
         self.command = command
         self.code = code
         self.environment = environment
-        self.environment_variables: dict[str, Any] = dict(environment_variables or {})
+        self.environment_variables: dict[str, Any] = _mapping(environment_variables)
         self.inputs: Inputs = inputs  # type: ignore[assignment]
         self.outputs: Outputs = outputs  # type: ignore[assignment]
         self.distribution = distribution
@@ -233,6 +233,14 @@ class Command(Job):
         fill(copied.inputs, kwargs)
         builder.register(copied)
         return copied
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Raises SpecError for what is none."""
+    if not isinstance(value or {}, dict):
+        kind = type(value).__name__
+        raise SpecError(f"environment_variables cannot be of type {kind!r}", "give a mapping of names")
+    return dict(value or {})
 
 
 def _set(job: Command, attribute: str, make: type[Any], given: dict[str, Any]) -> None:

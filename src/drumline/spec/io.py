@@ -181,6 +181,14 @@ def to_output(name: str, value: Any) -> Output:
 
 
 def fill(target: Attributes, values: dict[str, Any] | None) -> Any:
+    """Raises SpecError for what is no mapping from names."""
+    if values is not None and not (
+        isinstance(values, dict) and all(isinstance(name, str) for name in values)
+    ):
+        kind = type(target).__name__.lower()
+        raise SpecError(
+            f"{kind} cannot be of type {type(values).__name__!r}", f"give a mapping: {kind}={{'x': ...}}"
+        )
     for name, value in (values or {}).items():
         target[name] = value
     return target

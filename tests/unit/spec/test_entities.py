@@ -282,3 +282,11 @@ def test_a_conda_file_is_looked_for_beside_the_job_file(tmp_path):
     (tmp_path / "job.yml").write_text("command: x\nenvironment: {image: y, conda_file: ./c.yml}\n")
     loaded = load_job(tmp_path / "job.yml")
     assert to_dict(loaded, absolute=True)["environment"]["conda_file"] == str(tmp_path / "c.yml")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"inputs": [1]}, {"inputs": {1: 2}}, {"outputs": "x"}, {"environment_variables": [1]}]
+)
+def test_what_is_no_mapping_is_refused(wrong):
+    with pytest.raises(SpecError):
+        command(command="ls", **wrong)

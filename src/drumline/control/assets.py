@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.contract.folder import home
 from drumline.control import asset_records, stored_assets
+from drumline.control.readable import readable
 from drumline.store.assets import Records, check_label, check_name
 
 if TYPE_CHECKING:
@@ -185,16 +186,5 @@ def _each(
     archived: bool | None,
     damaged: Callable[[str], None] | None,
 ) -> list[Any]:
-    made = []
-    for stored in (
-        stored_assets.versions(kind, name, archived) if name else stored_assets.latest(kind, archived)
-    ):
-        try:
-            made.append(make(stored))
-        except NotFoundError:
-            continue
-        except SpecError as error:
-            if damaged is None:
-                raise
-            damaged(str(error))
-    return made
+    found = stored_assets.versions(kind, name, archived) if name else stored_assets.latest(kind, archived)
+    return readable(found, make, damaged)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, SpecError, UsageError
 from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.control.readable import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,16 +72,7 @@ def all(  # noqa: A001 - computes.all()
     """
     wanted = (type or "").lower()
     wanted = "slurm" if wanted == "amlcompute" else wanted
-    found = []
-    for name in names():
-        try:
-            found.append(get(name))
-        except NotFoundError:
-            continue
-        except SpecError as error:
-            if damaged is None:
-                raise
-            damaged(str(error))
+    found = readable(names(), get, damaged)
     return [compute for compute in found if not wanted or compute.type == wanted]
 
 

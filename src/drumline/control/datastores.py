@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import NotFoundError, PlanError, SpecError, UsageError
+from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import base_home, home
+from drumline.control.readable import readable
 from drumline.store.assets import Records, check_name
 
 if TYPE_CHECKING:
@@ -52,17 +53,7 @@ def all(damaged: Callable[[str], None] | None = None) -> list[Datastore]:  # noq
 
     ``damaged``: told of each record that cannot be read; None: SpecError is raised.
     """
-    found = []
-    for name in names():
-        try:
-            found.append(get(name))
-        except NotFoundError:
-            continue
-        except SpecError as error:
-            if damaged is None:
-                raise
-            damaged(str(error))
-    return found
+    return readable(names(), get, damaged)
 
 
 def names() -> list[str]:

@@ -11,6 +11,7 @@ from drumline.contract import folder
 from drumline.contract.errors import DrumlineError, NotFoundError, SpecError, UsageError
 from drumline.contract.folder import RunFolder, check_workspace, home_of, private_folder, write_whole
 from drumline.control import jobs
+from drumline.control.readable import readable
 from drumline.spec.nodes import wrap
 from drumline.spec.schema.report import Report
 from drumline.spec.workspace import Workspace, from_tree, load_workspace, to_dict
@@ -52,13 +53,7 @@ def _alike(name: str) -> str:
 
 def all(damaged: Callable[[str], None]) -> list[Workspace]:  # noqa: A001 - workspaces.all()
     """In the order of the alphabet. ``damaged``: told of each whose file cannot be read."""
-    found = []
-    for name in folder.workspace_names():
-        try:
-            found.append(described(name))
-        except SpecError as error:
-            damaged(str(error))
-    return found
+    return readable(folder.workspace_names(), described, damaged)
 
 
 def settings(workspace: Workspace) -> dict[str, Any]:

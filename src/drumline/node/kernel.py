@@ -145,6 +145,18 @@ def described(pid: int) -> str:
     return f"process {pid} ({name})"
 
 
+def stand_alone(log: str) -> None:
+    """
+    No input, output to the end of that file, nothing else inherited: a shell may wait for the end of our pipes. Raises
+    OSError.
+    """
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+    close_inherited()
+
+
 def close_inherited() -> None:
     """Every descriptor but standard input, output and error."""
     try:

@@ -6,6 +6,7 @@ import os
 from typing import Any, cast
 
 from drumline.spec import builder
+from drumline.spec.assets import CreationContext
 from drumline.spec.command import Command
 
 _GIVEN = (
@@ -13,15 +14,6 @@ _GIVEN = (
     "environment", "environment_variables", "compute", "inputs", "outputs", "distribution", "resources",
     "limits", "queue_settings", "identity", "parent_job_name", "drumline",
 )  # fmt: skip
-
-
-class CreationContext:
-    """Who submitted the job, and when (RFC 3339, UTC)."""
-
-    def __init__(self, created_at: str | None, created_by: str) -> None:
-        self.created_at = created_at
-        self.created_by = created_by
-        self.created_by_type = "User"
 
 
 def from_description(described: dict[str, Any]) -> Command:

@@ -30,7 +30,7 @@ _KEPT = (
 
 
 class CreationContext:
-    """Who made an asset, and when (RFC 3339, UTC)."""
+    """Who made an asset or submitted a job, and when (RFC 3339, UTC)."""
 
     def __init__(self, created_at: str | None, created_by: str) -> None:
         self.created_at = created_at

@@ -6,7 +6,7 @@ import os
 
 from drumline.contract.errors import SpecError
 from drumline.spec.distribution import to_distribution
-from drumline.spec.entity import Entity, text_path
+from drumline.spec.entity import Written, text_path
 from drumline.spec.environment import Environment, to_environment
 from drumline.spec.foreign.nodes import refuse_within_theirs
 from drumline.spec.io import Input, Output
@@ -14,7 +14,7 @@ from drumline.spec.resources import to_queue_settings, to_resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any
+    from typing import Any
 
     from drumline.spec.command import Command
     from drumline.spec.pipeline import PipelineJob
@@ -24,7 +24,7 @@ _SHARED = (
 )  # fmt: skip
 
 
-class Component(Entity):
+class Component(Written):
     """
     The root. ``inputs`` and ``outputs`` declare: by name, an ``Input`` with type, default, optional, min, max, enum,
     and an ``Output`` with type and mode. ``id`` and ``creation_context`` are set by whoever stores the component.
@@ -86,18 +86,8 @@ class Component(Entity):
             given[name] = value
         return {name: value for name, value in given.items() if value is not None}
 
-    def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
-        """Write the component as YAML; over what is there, unless ``overwrite=False``."""
-        if hasattr(dest, "write"):
-            dest.write(str(self))
-            return
-        with open(dest, "w" if kwargs.get("overwrite", True) else "x", encoding="utf-8") as file:
-            file.write(str(self))
-
-    def __str__(self) -> str:
-        import yaml
-
-        return str(yaml.safe_dump(to_dict(self), sort_keys=False, allow_unicode=True, width=10_000))
+    def _file(self) -> dict[str, Any]:
+        return to_dict(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, version={self.version!r})"

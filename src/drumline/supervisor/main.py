@@ -382,12 +382,7 @@ def _readable_on_signal(*, batch: bool = False) -> int:
 
 
 def _stand_alone(folder: RunFolder, *, batch: bool = False) -> None:
-    """A session of its own, output to its log, nothing else inherited: a shell may wait for the end of our pipes."""
+    """A session of its own, and output to its log."""
     if not batch:  # What ends a batch step may know it by its session.
         os.setsid()
-    log = os.path.join(folder.system_logs, "supervisor.log")
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for target, source in ((0, nothing), (1, output), (2, output)):
-        os.dup2(source, target)
-    kernel.close_inherited()
+    kernel.stand_alone(os.path.join(folder.system_logs, "supervisor.log"))

@@ -128,14 +128,9 @@ def _end(folder: RunFolder, how: str, code: int, reason: str) -> None:
 
 
 def _stand_alone(folder: RunFolder) -> None:
-    """A session of its own, output to its log, nothing else inherited."""
+    """A session of its own, and output to its log."""
     os.setsid()
-    log = os.path.join(folder.system_logs, "driver.log")
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for target, source in ((0, nothing), (1, output), (2, output)):
-        os.dup2(source, target)
-    kernel.close_inherited()
+    kernel.stand_alone(os.path.join(folder.system_logs, "driver.log"))
     kernel.set_name("drumline-guard")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -147,7 +147,8 @@ def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
         sampler = optuna.samplers.TPESampler(
             seed=_number_of(f"{search.seed}:{len(tried)}"), constant_liar=True, multivariate=False
         )
-        study = optuna.create_study(sampler=sampler, direction=search.goal)
+        direction = optuna.study.StudyDirection[search.goal.upper()]
+        study = optuna.create_study(sampler=sampler, direction=direction)
         for one in tried:
             study.add_trial(_told(optuna, search, one))
         return _Asked(study.ask())

@@ -1,8 +1,11 @@
 """The code that a job runs: what is taken of the folder, how it is stored, and that ranks cannot harm it."""
 
 import os
+import pty
 import shlex
 import stat
+import subprocess
+import sys
 
 import pytest
 from cli_jobs import one_rank, two_by_two, write_job
@@ -219,3 +222,45 @@ def test_the_words_of_the_command_see_the_folder(cli, tmp_path, source):
     (source / "a b.txt").write_text("content")
     job = write_job(tmp_path, "cat " + shlex.quote("a b.txt"), code="src", **one_rank())
     assert "content" in cli("job", "create", "-f", job, "--stream").out
+
+
+def test_submitting_again_copies_only_what_changed(source, taken, drumline_home):
+    for name in ("a", "b"):
+        (source / name).write_text(name)
+    taken("one")
+    (first,) = snapshots(drumline_home)
+    (source / "b").write_text("changed")
+    found, _ = taken("two")
+    assert found == {"a", "b", "train.py"}
+    (second,) = set(snapshots(drumline_home)) - {first}
+    numbers = [
+        [(drumline_home / "snapshots" / digest / name).stat().st_ino for name in ("a", "b", "train.py")]
+        for digest in (first, second)
+    ]
+    assert [one == other for one, other in zip(*numbers, strict=True)] == [True, False, True]
+    assert (drumline_home / "jobs" / "one" / "code" / "b").read_text() == "b"
+    assert (drumline_home / "jobs" / "two" / "code" / "b").read_text() == "changed"
+
+
+def test_a_pattern_that_is_none_is_refused_where_it_is(cli, tmp_path, source):
+    (source / ".amlignore").write_text("*.log\n!\n")
+    result = cli("job", "create", "-f", write_job(tmp_path, "true", code="src", **one_rank()))
+    assert result.rc == 2
+    assert "src/.amlignore:2: this is no pattern of an ignore file" in result.err
+
+
+def test_on_a_terminal_code_that_takes_long_is_spoken_of(tmp_path, source):
+    job = write_job(tmp_path, "true", code="src", **one_rank())
+    script = (
+        "import sys; from drumline.cli.main import main; from drumline.staging import snapshot\n"
+        "snapshot.SLOW_S = -1.0\n"
+        f"sys.argv = ['drumline', 'job', 'create', '-f', {str(job)!r}, '-n', 'job', '--stream']\n"
+        "sys.exit(main())\n"
+    )
+    ours, theirs = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        said = terminal.read(10_000)
+    assert done.returncode == 0, said
+    assert said.count(b"taking the code: 1 files so far; .amlignore says what to leave out") == 1

@@ -6,6 +6,7 @@ import pytest
 
 from drumline.control.driver import contents
 from drumline.control.driver.contents import digest_of
+from drumline.staging import stamps
 
 
 @pytest.fixture
@@ -69,12 +70,34 @@ def test_links_are_followed_but_not_in_circles(data, tmp_path):
 
 def test_a_large_file_that_has_not_changed_is_read_once(data, monkeypatch):
     monkeypatch.setattr(contents, "_WORTH_BYTES", 1)
-    for path in (data / "a", data / "below" / "b"):
-        os.utime(path, (1e9, 1e9))
+    monkeypatch.setattr(stamps, "SETTLED_S", -60.0)
     before = digest_of(str(data))
     opened = []
     monkeypatch.setattr(contents.os, "open", lambda path, *_: opened.append(path))
     assert (digest_of(str(data)), opened) == (before, [])
+
+
+def test_a_file_that_was_changed_just_now_is_read_again(data, drumline_home, monkeypatch):
+    """Its time of writing can be set back; that of the change of what is known of it cannot."""
+    monkeypatch.setattr(contents, "_WORTH_BYTES", 1)
+    os.utime(data / "a", (1e9, 1e9))
+    digest_of(str(data))
+    assert not (drumline_home / "reuse").exists()
+
+
+@pytest.mark.parametrize("swapped_in", ["pipe", "changed"])
+def test_a_file_that_is_swapped_meanwhile_is_refused_and_hangs_nothing(data, monkeypatch, swapped_in):
+    listed = contents._files
+
+    def swap(*arguments):
+        files = listed(*arguments)
+        (data / "a").unlink()
+        os.mkfifo(data / "a") if swapped_in == "pipe" else (data / "a").write_text("changed")
+        return files
+
+    monkeypatch.setattr(contents, "_files", swap)
+    with pytest.raises(OSError, match="changed while it was compared"):
+        digest_of(str(data))
 
 
 def test_what_was_remembered_may_be_damaged(data, drumline_home):

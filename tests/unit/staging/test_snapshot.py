@@ -58,48 +58,87 @@ def test_a_copy_is_writable_and_keeps_what_can_be_executed(code, take, tmp_path)
     assert modes == {"a": 0o600, "x": 0o700}
 
 
-def changing(code, times, monkeypatch):
-    """The file grows after it was looked at, this many times."""
-    real = snapshot._digest
-    left = [times]
-
-    def digest(files):
-        result = real(files)
-        if files[0].source.startswith(str(code)) and left[0]:
-            left[0] -= 1
-            with (code / "a").open("a") as file:
-                file.write("more")
-        return result
-
-    monkeypatch.setattr(snapshot, "_digest", digest)
+def append(path):
+    with path.open("a") as file:
+        file.write("more")
 
 
-def test_a_file_that_changes_during_the_copy_is_copied_again(code, take, monkeypatch, tmp_path):
-    changing(code, 2, monkeypatch)
+def test_a_file_that_changes_while_it_is_read_is_read_again(code, take, on_open, tmp_path):
+    path = code / "a"
+    on_open(path, lambda: append(path), times=2)
     taken = take()
-    stored = tmp_path / "home" / "snapshots" / taken.digest / "a"
-    assert stored.read_text() == "amoremore"
+    assert (tmp_path / "home" / "snapshots" / taken.digest / "a").read_text() == "amoremore"
     assert [taken.digest] == os.listdir(tmp_path / "home" / "snapshots")
 
 
-def test_a_file_that_never_stops_changing_is_refused_and_leaves_nothing(code, take, monkeypatch, tmp_path):
-    changing(code, 99, monkeypatch)
-    with pytest.raises(PlanError, match="keeps changing"):
+def test_a_file_that_never_stops_changing_is_refused_by_its_name_and_leaves_nothing(
+    code, take, on_open, tmp_path
+):
+    (code / "b").write_text("b")
+    on_open(code / "a", lambda: append(code / "a"))
+    with pytest.raises(PlanError, match=r"keeps changing while it is being copied: .*/code/a\n") as refused:
         take()
-    assert os.listdir(tmp_path / "home" / "snapshots") == []
+    assert "an .amlignore file says what to leave out" in refused.value.hint
+    assert list(tmp_path.glob("home/snapshots/*")) == []
 
 
-def test_a_file_that_vanishes_is_refused(code, take, monkeypatch):
-    real = snapshot._list
+def test_two_files_are_of_one_moment(code, take, on_open, tmp_path):
+    """When b is read, a was read already: both are changed, and both are taken as they are then."""
+    (code / "b").write_text("b")
 
-    def listing(*arguments):
-        files = real(*arguments)
+    def change():
+        (code / "a").write_text("new")
+        (code / "b").write_text("new")
+
+    on_open(code / "b", change, times=1)
+    folder = tmp_path / "home" / "snapshots" / take().digest
+    assert [(folder / name).read_text() for name in "ab"] == ["new", "new"]
+
+
+def test_a_file_that_comes_goes_or_becomes_a_folder_meanwhile(code, take, on_open, tmp_path):
+    for name in ("b", "c"):
+        (code / name).write_text(name)
+    (code / "z" / "y").mkdir(parents=True)
+    (code / "z" / "y" / "x").write_text("")
+
+    def change():
         (code / "a").unlink()
-        return files
+        (code / "b").unlink()
+        (code / "b").mkdir()
+        (code / "b" / "inner").write_text("inner")
+        (code / "z" / "y" / "x").unlink()
+        (code / "new").write_text("new")
 
-    monkeypatch.setattr(snapshot, "_list", listing)
-    with pytest.raises(PlanError, match=r"could not take the code: No such file or directory: .*/code/a"):
+    on_open(code / "z" / "y" / "x", change, times=1)
+    folder = tmp_path / "home" / "snapshots" / take().digest
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    assert found == ["b", "b/inner", "c", "new"]
+
+
+def test_something_ignored_that_comes_and_goes_all_the_time_is_no_change(code, take, on_open):
+    (code / ".amlignore").write_text("*.log\n")
+
+    def come_and_go():
+        (code / "x.log").write_text("")
+        (code / "x.log").unlink()
+
+    on_open(code / "a", come_and_go)
+    on_open(code, come_and_go)
+    assert take().file_count == 2
+
+
+def test_a_pattern_that_is_none_is_refused_with_its_line(code, take):
+    (code / ".amlignore").write_text("*.log\n!\n")
+    with pytest.raises(PlanError, match=r"/code/.amlignore:2: this is no pattern of an ignore file"):
         take()
+
+
+def test_what_takes_long_is_said_once(code, tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot, "SLOW_S", -1.0)
+    (code / "b").write_text("")
+    said = []
+    snapshot.take(str(code), str(tmp_path / "home"), said.append)
+    assert said == [2]
 
 
 def test_a_folder_that_is_ignored_is_not_looked_into(code, take):

@@ -25,7 +25,7 @@ def take(job: Job) -> dict[str, str]:
 
 def taken(job: Job) -> tuple[dict[str, str], list[str]]:
     """As ``take``, and warnings."""
-    from drumline.control.submit import code_of, warnings_of_code
+    from drumline.control.submit import code_of, slow_code, warnings_of_code
 
     code: Any = getattr(job, "code", None)
     if job.type != "command" or (not code and not job._includes):
@@ -33,7 +33,9 @@ def taken(job: Job) -> tuple[dict[str, str], list[str]]:
     root = code_of(job) if code else ""
     if root and not os.path.exists(root):
         raise PlanError(f"code: there is no {root}", path="code")
-    found = _with_includes(root, job._includes) if job._includes else snapshot.take(root, home())
+    found = (
+        _with_includes(root, job._includes) if job._includes else snapshot.take(root, home(), slow_code.get())
+    )
     return {"code": found.digest}, warnings_of_code(found)
 
 
@@ -55,7 +57,7 @@ def _with_includes(root: str, includes: Sequence[str]) -> snapshot.Taken:
         except OSError as error:
             what = f"additional_includes: {error.strerror or error}: {error.filename}"
             raise PlanError(what, path="additional_includes") from error
-        return snapshot.take(merged, home())
+        return snapshot.take(merged, home(), known_as="\0".join((root, *includes)))
 
 
 def _include(path: str, merged: str) -> None:

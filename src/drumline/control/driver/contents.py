@@ -12,13 +12,10 @@ import time
 from typing import Any, NamedTuple
 
 from drumline.contract.folder import home, private_folder, write_whole
+from drumline.staging import copying, stamps
 
-_CHUNK = 1 << 20
 _WORTH_BYTES = 1 << 20
 """A smaller file is read sooner than looked up."""
-
-_SETTLED_S = 2.0
-"""A file that was written just now may change again within its time stamp."""
 
 _MOST_KEPT = 20_000
 MOST_BYTES = 4 << 30
@@ -119,16 +116,25 @@ def _held_by(file: _File, known: dict[str, Any], fresh: dict[str, Any]) -> str:
     before = known.get(real)
     if isinstance(before, list) and before[:4] == file.stamp:
         return str(before[4])
-    digest = hashlib.sha256()
-    # A pipe may have taken its place meanwhile.
-    descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as opened:
-        while chunk := opened.read(_CHUNK):
-            digest.update(chunk)
-    facts = file.facts
-    if facts.st_size >= _WORTH_BYTES and time.time() - facts.st_mtime > _SETTLED_S:
-        fresh[real] = [*file.stamp, digest.hexdigest()]
-    return digest.hexdigest()
+    digest = _read(file, real)
+    if file.facts.st_size >= _WORTH_BYTES and stamps.is_settled(file.facts):
+        fresh[real] = [*file.stamp, digest]
+    return digest
+
+
+def _read(file: _File, real: str) -> str:
+    """Raises OSError for what is another file by now, as a pipe that took its place, or changes meanwhile."""
+    stamp = stamps.stamp_of(file.facts)
+    try:
+        descriptor = stamps.opened(real, stamp)
+        try:
+            digest = copying.digest(descriptor).hex()
+            stamps.check(descriptor, real, stamp)
+        finally:
+            os.close(descriptor)
+    except stamps.ChangedError as error:
+        raise OSError(errno.EAGAIN, "changed while it was compared", file.path) from error
+    return digest
 
 
 def _path() -> str:

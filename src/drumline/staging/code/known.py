@@ -1,0 +1,114 @@
+"""
+What each file of a folder held when its code was last taken, so that one that has not changed is not read again.
+
+A file a folder of code, ``<home>/snapshot-index/<digest of its path>``: the digest of the snapshot, and for every file
+its stamp, the SHA-256 of its content and its relative path. It can be removed at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from typing import NamedTuple
+
+from drumline.contract.folder import private_folder
+
+_MAGIC = b"drumline snapshot index 1\n"
+_STAMP_BYTES = 40
+_DIGEST_BYTES = 32
+_RECORD_BYTES = _STAMP_BYTES + _DIGEST_BYTES
+_HEAD = struct.Struct("<32sQ")
+_MOST_FOLDERS = 200
+
+
+class Held(NamedTuple):
+    stamp: bytes
+    content: bytes
+
+
+class Known:
+    """``snapshot``: the digest of the one in which all of these files are; empty when there is none."""
+
+    def __init__(self, snapshot: str = "", records: bytes = b"", names: list[str] | None = None) -> None:
+        self.snapshot = snapshot
+        self._records = records
+        self._at = {name: at for at, name in enumerate(names or ())}
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def has(self, relative: str, stamp: bytes) -> bool:
+        """Whether the file with this stamp is known, and holds what it held."""
+        at = self._at.get(relative)
+        return at is not None and self._records.startswith(stamp, at * _RECORD_BYTES)
+
+    def get(self, relative: str) -> Held | None:
+        at = self._at.get(relative)
+        if at is None:
+            return None
+        begin = at * _RECORD_BYTES
+        middle, end = begin + _STAMP_BYTES, begin + _RECORD_BYTES
+        return Held(self._records[begin:middle], self._records[middle:end])
+
+
+def load(home: str, root: str) -> Known:
+    """Of nothing when there is none, or none that is whole."""
+    try:
+        with open(_path(home, root), "rb") as file:
+            data = file.read()
+    except OSError:
+        return Known()
+    body, check = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    head_end = len(_MAGIC) + _HEAD.size
+    if not body.startswith(_MAGIC) or len(body) < head_end or hashlib.sha256(body).digest() != check:
+        return Known()
+    snapshot, count = _HEAD.unpack(body[len(_MAGIC) : head_end])
+    names_at = head_end + count * _RECORD_BYTES
+    names = body[names_at:].decode("utf-8", "surrogateescape").split("\0")
+    return Known(snapshot.hex(), body[head_end:names_at], names if count else [])
+
+
+def save(home: str, root: str, snapshot: str, files: list[tuple[str, Held]]) -> None:
+    """All of it or nothing; of two at once the last one wins. That it cannot be written is no harm."""
+    body = b"".join((
+        _MAGIC,
+        _HEAD.pack(bytes.fromhex(snapshot), len(files)),
+        b"".join(held.stamp + held.content for _, held in files),
+        "\0".join(relative for relative, _ in files).encode("utf-8", "surrogateescape"),
+    ))  # fmt: skip
+    path = _path(home, root)
+    with contextlib.suppress(OSError):
+        private_folder(os.path.dirname(path))
+        _write(path, body + hashlib.sha256(body).digest())
+        _prune(os.path.dirname(path))
+
+
+def _path(home: str, root: str) -> str:
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+    return os.path.join(home, "snapshot-index", name)
+
+
+def _write(path: str, data: bytes) -> None:
+    partial = f"{path}.{os.urandom(4).hex()}.partial"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _prune(folder: str) -> None:
+    """Of folders that were not taken for long, and what a killed process was writing."""
+    names = os.listdir(folder)
+    if len(names) <= _MOST_FOLDERS:
+        return
+    with os.scandir(folder) as entries:
+        by_age = sorted(entries, key=lambda entry: entry.stat().st_mtime)
+    for entry in by_age[: len(names) - _MOST_FOLDERS // 2]:
+        os.unlink(entry.path)

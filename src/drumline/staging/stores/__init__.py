@@ -1,0 +1,27 @@
+"""Where data is that is elsewhere: a file a service, and one line in the table below."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import uris
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.uris import Place
+    from drumline.staging.stores.base import Store
+
+_MODULES = {uris.AZURE: "azure", uris.S3: "s3", uris.GS: "gs", uris.HF: "hub", uris.HTTP: "web"}
+
+
+def open_store(place: Place, credentials: Mapping[str, Any] | None = None) -> Store:
+    """
+    ``credentials``: a datastore's record, as ``spec.datastores.to_dict`` makes it; None: what the service's own
+    library would find on this machine. May ask for a token, and so block for some seconds.
+
+    Raises NodeError, for a package that is not installed too.
+    """
+    opened: Store = import_module(f"{__name__}.{_MODULES[place.service]}").opened(place, credentials)
+    return opened

@@ -1,0 +1,234 @@
+"""
+Azure's blobs, also by the names that Data Lake Storage gives them.
+
+What is asked for access, in this order: the address itself (a signature), the datastore,
+AZURE_STORAGE_CONNECTION_STRING of that account, AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, whoever is logged in
+(azure-identity, else the variables of a service principal or the ``az`` command), nobody. Source for the variables:
+https://learn.microsoft.com/cli/azure/authenticate-azure-cli-storage-account.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.staging.stores.objects import Access, ObjectStore, library, options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from drumline.contract.uris import Place
+
+_HINT = (
+    "set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN with AZURE_STORAGE_ACCOUNT, "
+    "run `az login`, or store the key with `drumline datastore create --file` (type: azure_blob)"
+)
+_SUFFIXES = (
+    ".core.windows.net",
+    ".core.chinacloudapi.cn",
+    ".core.usgovcloudapi.net",
+    ".storage.azure.net",
+    ".fabric.microsoft.com",
+)
+_SCOPE = "https://storage.azure.com/.default"
+
+
+class _Way(NamedTuple):
+    """One way to be let in: what obstore is given for it."""
+
+    tried: str
+    config: dict[str, Any]
+    provider: Callable[[], dict[str, Any]] | None = None
+
+
+def opened(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
+    stores = library("azure", place)
+    connection = _connection_string(place.account)
+    endpoint = _endpoint(place, credentials or {}, connection)
+    way = _from_address(place) or _from_datastore(credentials or {})
+    if way is None and ((credentials or {}).get("endpoint") or _is_of(connection, endpoint)):
+        way = _from_connection(connection)
+    if way is None and _is_azures(endpoint):
+        way = _from_variables(place.account) or _from_login()
+    way = way or _Way("without any credentials, since none were found", {"skip_signature": True})
+    made = stores.AzureStore(
+        place.container,
+        account_name=place.account,
+        endpoint=endpoint,
+        credential_provider=way.provider,
+        **way.config,
+        **options(),
+    )
+    return ObjectStore(place, Access(made, way.tried, _HINT, _headers_of(made, endpoint, place, way)))
+
+
+def _connection_string(account: str) -> dict[str, str]:
+    """The parts of AZURE_STORAGE_CONNECTION_STRING; none where it is of another account."""
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    named = {name.strip().lower(): value.strip() for name, value in parts.items()}
+    owner = named.get("accountname") or named.get("blobendpoint", "").partition("://")[2].partition(".")[0]
+    return named if owner.lower() == account.lower() else {}
+
+
+def _endpoint(place: Place, credentials: Mapping[str, Any], connection: Mapping[str, str]) -> str:
+    given = str(credentials.get("endpoint") or "")
+    protocol = str(credentials.get("protocol") or ("http" if place.is_plain and place.host else "https"))
+    if "://" in given:
+        return given.rstrip("/")
+    if connection.get("blobendpoint"):
+        return connection["blobendpoint"].rstrip("/")
+    host = place.host.rpartition("@")[2] or f"{place.account}.blob.{given or 'core.windows.net'}"
+    if "." not in host:
+        host = f"{host}.blob.core.windows.net"
+    # Data Lake's other name of the same account; what is a file there is a blob here.
+    return f"{protocol}://{host.replace('.dfs.', '.blob.', 1)}"
+
+
+def _is_azures(endpoint: str) -> bool:
+    """Whoever else it is, is not shown a key or token of this machine."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(endpoint)
+    return parts.scheme == "https" and (parts.hostname or "").endswith(_SUFFIXES)
+
+
+def _is_of(connection: Mapping[str, str], endpoint: str) -> bool:
+    """Whether that server is the connection's, and not one that an address gives the same account's name."""
+    from urllib.parse import urlsplit
+
+    own = connection.get("endpointsuffix", "").strip(".").lower()
+    host = urlsplit(endpoint).hostname or ""
+    return "blobendpoint" in connection or host.endswith((*_SUFFIXES, *([f".{own}"] if own else [])))
+
+
+def _from_address(place: Place) -> _Way | None:
+    return _signature(place.query, "with the signature of the address") if "sig=" in place.query else None
+
+
+def _from_datastore(record: Mapping[str, Any]) -> _Way | None:
+    given = record.get("credentials") or {}
+    of = f"of the datastore {record['name']!r}" if record.get("name") else "of the datastore"
+    if given.get("account_key"):
+        return _key(given["account_key"], f"with the account key {of}")
+    if given.get("sas_token"):
+        return _signature(given["sas_token"], f"with the SAS token {of}")
+    if given.get("client_secret"):
+        config = {"credential_type": "client_secret", "authority_host": given.get("authority_url")}
+        config |= {name: given.get(name) for name in ("tenant_id", "client_id", "client_secret")}
+        return _Way(
+            f"with the service principal {of}", {key: value for key, value in config.items() if value}
+        )
+    return None
+
+
+def _from_connection(parts: Mapping[str, str]) -> _Way | None:
+    if parts.get("accountkey"):
+        return _key(parts["accountkey"], "with the key of AZURE_STORAGE_CONNECTION_STRING")
+    if parts.get("sharedaccesssignature"):
+        return _signature(
+            parts["sharedaccesssignature"], "with the signature of AZURE_STORAGE_CONNECTION_STRING"
+        )
+    return None
+
+
+def _from_variables(account: str) -> _Way | None:
+    named = _variable("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")[1]
+    if named and named.lower() != account.lower():
+        return None
+    name, value = _variable("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
+    if value:
+        return _key(value, f"with {name}")
+    name, value = _variable("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+    return _signature(value, f"with {name}") if value else None
+
+
+def _variable(*names: str) -> tuple[str, str]:
+    return next(((name, os.environ[name]) for name in names if os.environ.get(name)), ("", ""))
+
+
+def _from_login() -> _Way | None:
+    try:
+        import azure.identity
+        from azure.core.exceptions import ClientAuthenticationError
+    except ImportError:
+        return _without_library()
+    credential = azure.identity.DefaultAzureCredential(exclude_interactive_browser_credential=True)
+
+    def provide() -> dict[str, Any]:
+        from datetime import UTC, datetime
+
+        token = credential.get_token(_SCOPE)
+        return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, UTC)}
+
+    try:
+        with _quiet():
+            provide()
+    except (ClientAuthenticationError, OSError, ValueError):
+        return None
+    return _Way("as who is logged in to Azure here (DefaultAzureCredential)", {}, provide)
+
+
+def _quiet() -> Any:
+    """azure-identity tells at length, by ``logging``, what it did not find."""
+    import contextlib
+    import logging
+
+    @contextlib.contextmanager
+    def silenced() -> Any:
+        logger = logging.getLogger("azure.identity")
+        before, logger.level = logger.level, logging.CRITICAL
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
+
+    return silenced()
+
+
+def _without_library() -> _Way | None:
+    import shutil
+
+    if all(os.environ.get(name) for name in ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET")):
+        return _Way("as AZURE_CLIENT_ID", {"credential_type": "client_secret"})
+    if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):
+        return _Way("with AZURE_FEDERATED_TOKEN_FILE", {"credential_type": "workload_identity"})
+    return _Way("as `az` is logged in", {"credential_type": "azure_cli"}) if shutil.which("az") else None
+
+
+def _key(value: str, tried: str) -> _Way:
+    return _Way(tried, {"credential_type": "access_key", "account_key": value})
+
+
+def _signature(value: str, tried: str) -> _Way:
+    return _Way(tried, {"credential_type": "sas_token", "sas_key": value.lstrip("?")})
+
+
+def _headers_of(made: Any, endpoint: str, place: Place, way: _Way) -> Callable[[str], dict[str, str]] | None:
+    """By one HEAD, for the Content-MD5, which obstore does not show."""
+    if way.config.get("credential_type") not in (None, "access_key", "sas_token"):
+        return None
+
+    def ask(key: str) -> dict[str, str]:
+        from drumline.staging.stores.connection import head
+
+        return head(*_request(made, f"{endpoint}/{place.container}", key, way))
+
+    return ask
+
+
+def _request(made: Any, container: str, key: str, way: _Way) -> tuple[str, dict[str, str]]:
+    from datetime import timedelta
+    from urllib.parse import quote
+
+    url = f"{container}/{quote(key)}"
+    if "account_key" in way.config:
+        import obstore
+
+        # Signed for GET, which HEAD is allowed with too.
+        return str(obstore.sign(made, "GET", key, timedelta(minutes=10))), {}
+    if "sas_key" in way.config:
+        return f"{url}?{way.config['sas_key']}", {}
+    if way.provider:
+        return url, {"Authorization": f"Bearer {way.provider()['token']}", "x-ms-version": "2023-11-03"}
+    return url, {}

@@ -1,0 +1,84 @@
+"""What every store is to those who copy from and to it. Every method may be called from several threads, and blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from drumline.contract.errors import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Object(NamedTuple):
+    """One file there, as it was when it was looked at."""
+
+    path: str
+    """Relative to the place, with slashes; empty for the place itself. Safe to open beneath a folder."""
+
+    size: int
+    """In bytes; -1 where the service does not say (then ``Store.ranges`` is False)."""
+
+    version: str
+    """An ETag or the like: another content has another one. Empty: the service has none."""
+
+    md5: str = ""
+    """Of the content, in hex, where the service gives it with the rest; else empty."""
+
+
+class Changed(NodeError):  # noqa: N818  # what happened, not who is to blame
+    """The object is another one by now: what was read of it before is of no use."""
+
+
+class Store(Protocol):
+    """
+    One place of a service. Every method raises NodeError with a sentence for the user: what was final at once,
+    the rest after some tries (``retry.TRIES``, ``retry.LIMIT_S``).
+    """
+
+    url_shown: str
+    """The place without secrets."""
+
+    can_list: bool
+    """False: there is one file at most, and ``list`` raises."""
+
+    ranges: bool
+    """
+    False: the service sends whole files only. ``read`` still gives any part, but only parts in order from one thread
+    are cheap: any other starts from the beginning. To be asked after ``stat`` or ``list``.
+    """
+
+    def stat(self) -> Object | None:
+        """The place as one file, with an empty path; None where there is no file of that name."""
+
+    def list(self) -> Iterator[Object]:
+        """
+        Every file beneath the place, in no order; none where there is nothing. Markers of folders are left out.
+
+        Raises NodeError that names the first key whose path is no safe one (``..``, absolute, empty parts, control
+        characters), or that is file and folder at once.
+        """
+
+    def read(self, found: Object, start: int, end: int) -> bytes:
+        """
+        Exactly the bytes from start to before end, of that very version. Raises Changed.
+
+        Where the size is unknown (-1), fewer bytes than asked for mean the end of the file.
+        """
+
+    def digest(self, found: Object) -> tuple[str, str] | None:
+        """
+        ("md5" or "sha256" or "crc32c", hex) of the whole file as the service has it, by one more request if need
+        be; None when it has none. Never raises for the lack of one.
+
+        An MD5 of ``s3`` is a guess from the shape of its ETag, which an encrypting bucket may make of something
+        else: who finds another one should read again once, and believe a content that comes twice.
+        """
+
+    def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
+        """
+        Write one file beneath the place, or with an empty relative path as the place; what was there goes.
+
+        Large ones in parallel parts; nothing is there under that name until all of it is. ``on_bytes`` is told of
+        every further number of bytes, from any thread; a negative one takes back what a failed try had counted.
+        """

@@ -1,0 +1,133 @@
+"""
+S3, and what speaks like it.
+
+Access: what botocore finds (variables, profiles, SSO, roles) where that package is installed, else what obstore
+finds by itself (variables, roles), else nobody. Regions and endpoints: the variables and the profile of the AWS SDKs,
+https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.staging.stores.objects import Access, ObjectStore, library, options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from drumline.contract.uris import Place
+
+_HINT = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for who is not Amazon AWS_ENDPOINT_URL too"
+_ROLES = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_AMAZON = "https://s3.amazonaws.com"
+
+
+def opened(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
+    stores = library("s3", place)
+    session = _session()
+    endpoint = _endpoint(session)
+    region = _region(session) or ("us-east-1" if endpoint else region_of(place.container))
+    config: dict[str, Any] = {"region": region}
+    if endpoint:
+        config["endpoint"] = endpoint
+    tried, provider = _provider(session)
+    if provider is None and not any(os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", *_ROLES)):
+        tried, config["skip_signature"] = "without any credentials, since none were found", True
+    made = stores.S3Store(place.container, credential_provider=provider, **config, **options())
+    return ObjectStore(place, Access(made, f"{tried}, region {region}", _HINT, etag_is_md5=True))
+
+
+def _session() -> Any:
+    """botocore's; None where it is not installed. A profile that is not there is an error of the user's."""
+    try:
+        import botocore.session
+    except ImportError:
+        return None
+    return botocore.session.Session()
+
+
+def _endpoint(session: Any) -> str:
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return ""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if os.environ.get(name):
+            return os.environ[name].rstrip("/")
+    profile = _profile(session)
+    services = profile.get("services")
+    own = session.full_config.get("services", {}).get(services, {}) if services else {}
+    return str(own.get("s3", {}).get("endpoint_url") or profile.get("endpoint_url") or "").rstrip("/")
+
+
+def _region(session: Any) -> str:
+    given = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return str(given or _profile(session).get("region") or "")
+
+
+def _profile(session: Any) -> dict[str, Any]:
+    if session is None:
+        return {}
+    from botocore.exceptions import ProfileNotFound
+
+    from drumline.contract.errors import NodeError
+
+    try:
+        return dict(session.get_scoped_config())
+    except ProfileNotFound as error:
+        raise NodeError(
+            f"the profile of AWS_PROFILE is not there: {session.profile!r}", "aws configure list-profiles"
+        ) from error
+
+
+def _provider(session: Any) -> tuple[str, Callable[[], dict[str, Any]] | None]:
+    if session is None:
+        return "with the variables AWS_...", None
+    found = _found(session)
+    if found is None:
+        return "", None
+
+    def provide() -> dict[str, Any]:
+        from datetime import UTC, datetime, timedelta
+
+        frozen = found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + timedelta(minutes=10),
+        }
+
+    return f"with credentials of botocore ({found.method})", provide
+
+
+def _found(session: Any) -> Any:
+    from botocore.exceptions import BotoCoreError
+
+    from drumline.contract.errors import NodeError
+
+    try:
+        found = session.get_credentials()
+        if found is not None:
+            found.get_frozen_credentials()
+    except BotoCoreError as error:
+        raise NodeError(
+            f"the credentials for S3 cannot be had: {str(error).rstrip('.')}",
+            "aws sso login, or aws configure",
+        ) from error
+    return found
+
+
+def region_of(bucket: str, service: str = _AMAZON) -> str:
+    """As Amazon says to everybody who asks for the bucket; us-east-1 where it does not."""
+    from drumline.contract.errors import NodeError
+    from drumline.staging.stores.connection import head
+
+    try:
+        found = head(f"{service}/{bucket}", {}, any_status=True)
+    except (OSError, NodeError):
+        return "us-east-1"
+    return found.get("x-amz-bucket-region") or "us-east-1"

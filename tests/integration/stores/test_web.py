@@ -1,0 +1,242 @@
+"""Files of web servers: good ones, and what servers and networks do wrong."""
+
+import base64
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from http_server import HttpServer, http_server
+from store_reading import whole
+
+from drumline.contract.errors import NodeError
+from drumline.staging.stores import connection
+from drumline.staging.stores import web as web_store
+from drumline.staging.stores.base import Changed
+
+CONTENT = os.urandom(1_000_000)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"head": False},
+        {"etag": None},
+        {"etag": 'W/"weak"'},
+        {"cuts": [300_000, 200_000, 1]},
+        {"always_cut": 100_000},
+        {"failures": [500, 503, 429]},
+        {"ranges": False},
+        {"ranges": False, "cuts": [300_000, 200_000, 1]},
+    ],
+)
+def test_is_read_in_parts_and_as_a_whole(web, open_uri, how):
+    for part in (1 << 20, 333_333):
+        web.serve(
+            "/data/a.bin", CONTENT, **{key: list(v) if isinstance(v, list) else v for key, v in how.items()}
+        )
+        store = open_uri(web.url("/data/a.bin"))
+        found = store.stat()
+        assert (found.path, found.size, store.can_list) == ("", len(CONTENT), False)
+        assert store.ranges == how.get("ranges", True)
+        assert whole(store, found, part) == CONTENT
+
+
+def test_without_ranges_one_request_is_enough_for_all_parts(web, open_uri):
+    served = web.serve("/a", CONTENT, ranges=False)
+    store = open_uri(web.url("/a"))
+    found = store.stat()
+    assert whole(store, found, 100_000) == CONTENT
+    assert len(served.requests) == 2
+    assert store.read(found, 500, 600) == CONTENT[500:600]
+
+
+def test_only_what_is_missing_is_asked_for_again(web, open_uri):
+    served = web.serve("/a", CONTENT, cuts=[400_000])
+    store = open_uri(web.url("/a"))
+    whole(store, store.stat())
+    first, second, third = [asked["range"] for asked in served.requests]
+    assert (first, second) == ("bytes=0-0", "bytes=0-999999")
+    # What is on its way when a connection is reset does not arrive.
+    assert 0 < int(third.removeprefix("bytes=").removesuffix("-999999")) <= 400_000
+    assert {asked["accept-encoding"] for asked in served.requests} == {"identity"}
+
+
+def test_a_length_that_nobody_tells(web, open_uri):
+    web.serve("/a", CONTENT, ranges=False, is_chunked=True)
+    store = open_uri(web.url("/a"))
+    found = store.stat()
+    assert found.size == -1
+    assert store.read(found, 0, 600_000) + store.read(found, 600_000, 1 << 30) == CONTENT
+
+
+@pytest.mark.parametrize("told", ["*", "\u00b2", "9" * 5000])
+def test_a_size_that_is_none(web, open_uri, told):
+    web.serve("/a", CONTENT, told_total=told)
+    store = open_uri(web.url("/a"))
+    found = store.stat()
+    assert (found.size, store.ranges) == (-1, False)
+    assert store.read(found, 0, len(CONTENT) + 1) == CONTENT
+
+
+def test_an_empty_file(web, open_uri):
+    web.serve("/a", b"")
+    found = open_uri(web.url("/a")).stat()
+    assert found.size == 0
+
+
+def test_lengths_that_are_wrong(web, open_uri):
+    web.serve("/longer", CONTENT, ranges=False, told=len(CONTENT) + 10)
+    web.serve("/shorter", CONTENT, ranges=False, told=len(CONTENT) - 10)
+    longer, shorter = open_uri(web.url("/longer")), open_uri(web.url("/shorter"))
+    with pytest.raises(NodeError, match="cut off after 1000000 bytes of 1000010"):
+        whole(longer, longer.stat())
+    with pytest.raises(NodeError, match="more bytes than the 999990"):
+        whole(shorter, shorter.stat())
+
+
+@pytest.mark.parametrize("how", [{}, {"cuts": [300_000]}, {"ranges": False}, {"etag": None, "ranges": False}])
+def test_what_changes_in_the_middle_is_not_mixed(web, open_uri, how):
+    web.serve("/a", CONTENT, **how, changes={2 if "cuts" in how else 1: bytes(1_000_000) + b"longer"})
+    store = open_uri(web.url("/a"))
+    with pytest.raises((Changed, NodeError)):
+        whole(store, store.stat())
+
+
+def test_nothing_is_there(web, open_uri):
+    assert open_uri(web.url("/a")).stat() is None
+
+
+@pytest.mark.parametrize(("status", "asked"), [(403, 1), (401, 1), (400, 1), (500, 5)])
+def test_what_the_server_does_not_give(web, open_uri, status, asked):
+    served = web.serve("/a", failures=[status] * 9)
+    with pytest.raises(NodeError, match=str(status)):
+        open_uri(web.url("/a?token=secret")).stat()
+    assert len(served.requests) == asked
+
+
+def test_a_signature_is_in_no_message(web, open_uri):
+    web.serve("/a", failures=[403])
+    with pytest.raises(NodeError) as caught:
+        open_uri(web.url("/a?sig=secret").replace("//", "//user:word@")).stat()
+    assert "secret" not in str(caught.value)
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Repr-Digest": "sha-256=:{sha256}:"}, "sha256"),
+        ({"Digest": "MD5={md5},SHA-256={sha256}"}, "sha256"),
+        ({"Content-MD5": "{md5}"}, "md5"),
+        ({"x-goog-hash": "crc32c=AAAAAA==, md5={md5}"}, "md5"),
+        ({"x-ms-blob-content-md5": "{md5}"}, "md5"),
+        ({"Digest": "sha-256=tooshort"}, None),
+        ({}, None),
+    ],
+)
+def test_the_digest_that_the_server_gives(web, open_uri, headers, expected):
+    digests = {"md5": hashlib.md5(CONTENT), "sha256": hashlib.sha256(CONTENT)}
+    texts = {name: base64.b64encode(digest.digest()).decode() for name, digest in digests.items()}
+    web.serve("/a", CONTENT, headers={name: text.format(**texts) for name, text in headers.items()})
+    store = open_uri(web.url("/a"))
+    found = store.stat()
+    assert store.digest(found) == ((expected, digests[expected].hexdigest()) if expected else None)
+
+
+class TestRedirects:
+    def test_are_followed_without_the_password(self, web, open_uri):
+        with http_server() as other:
+            target = other.serve("/b", CONTENT)
+            first = web.serve("/a", redirect=other.url("/b"))
+            store = open_uri(web.url("/a").replace("//", "//user:pass%40word@"))
+            assert whole(store, store.stat()) == CONTENT
+        assert first.requests[0]["authorization"] == "Basic " + base64.b64encode(b"user:pass@word").decode()
+        assert all("authorization" not in asked for asked in target.requests)
+
+    def test_on_one_host_it_goes_along(self, web, open_uri):
+        web.serve("/a", redirect="b")
+        served = web.serve("/b", CONTENT)
+        open_uri(web.url("/a").replace("//", "//user:word@")).stat()
+        assert "authorization" in served.requests[0]
+
+    def test_not_for_ever(self, web, open_uri):
+        served = web.serve("/a", redirect="/a")
+        with pytest.raises(NodeError, match="more than 5 times"):
+            open_uri(web.url("/a")).stat()
+        assert len(served.requests) == 6
+
+    @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/a", "http://["])
+    def test_not_to_what_is_no_http(self, web, open_uri, target):
+        web.serve("/a", redirect=target)
+        with pytest.raises(NodeError, match="no address of HTTP"):
+            open_uri(web.url("/a")).stat()
+
+
+class TestEncrypted:
+    @pytest.fixture
+    def certificate(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        """Of 127.0.0.1, which nobody trusts, in one file with its key."""
+        if not shutil.which("openssl"):
+            pytest.skip("no openssl here, which makes certificates")
+        made = tmp_path / "certificate.pem"
+        options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=127.0.0.1"]
+        options += [
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            made,
+            "-out",
+            tmp_path / "public.pem",
+        ]
+        subprocess.run(["openssl", "req", "-x509", *options], check=True, capture_output=True)
+        made.write_text(made.read_text() + (tmp_path / "public.pem").read_text())
+        connection._context.cache_clear()
+        yield str(made)
+        connection._context.cache_clear()
+
+    def test_who_is_not_trusted_is_asked_nothing(self, open_uri, certificate):
+        with http_server(certificate) as server:
+            served = server.serve("/a", CONTENT)
+            with pytest.raises(NodeError, match="certificate is not trusted"):
+                open_uri(server.url("/a")).stat()
+        assert not served.requests
+
+    def test_it_does_not_lead_to_what_is_not(self, web, open_uri, certificate, monkeypatch):
+        monkeypatch.setenv("SSL_CERT_FILE", certificate)
+        plain = web.serve("/a", CONTENT)
+        with http_server(certificate) as server:
+            server.serve("/a", CONTENT)
+            server.serve("/b", redirect=web.url("/a"))
+            store = open_uri(server.url("/a"))
+            assert whole(store, store.stat()) == CONTENT
+            with pytest.raises(NodeError, match="from https to http"):
+                open_uri(server.url("/b")).stat()
+        assert not plain.requests
+
+
+def test_a_proxy_is_asked(web: HttpServer, open_uri, monkeypatch: pytest.MonkeyPatch):
+    served = web.serve("http://nowhere.invalid/a", CONTENT)
+    monkeypatch.setenv("http_proxy", web.address.replace("//", "//me:word@"))
+    store = open_uri("http://nowhere.invalid/a")
+    assert whole(store, store.stat()) == CONTENT
+    assert served.requests[0]["proxy-authorization"].startswith("Basic ")
+
+
+def test_nobody_answers(open_uri):
+    with pytest.raises(NodeError, match="connection refused"):
+        open_uri("http://127.0.0.1:9/a").stat()
+    with pytest.raises(NodeError, match="the name of the server is not known"):
+        open_uri("http://nowhere.invalid/a").stat()
+
+
+def test_it_is_one_file_that_is_not_written(web, open_uri, tmp_path: Path):
+    store = open_uri(web.url("/a"))
+    with pytest.raises(NodeError, match="one file"):
+        store.list()
+    with pytest.raises(NodeError, match="nothing can be written"):
+        store.put("a", str(tmp_path), len)
+    assert isinstance(store, web_store.WebStore)

@@ -180,6 +180,8 @@ class _Environment(Kind):
                 report.add(f"{path}.conda.{key}: no such file: {full!r}", at or node, f"{path}.conda.{key}")
             elif key == "conda_dependencies_file":
                 packages = packages or name.removeprefix("file:")
+            else:
+                packages = packages or {"dependencies": [{"pip": [f"-r {name.removeprefix('file:')}"]}]}
         if packages:
             made["conda_file"] = packages
         build = docker.get("build") or {}

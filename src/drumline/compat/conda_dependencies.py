@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _PYTHON = "3.8"
 """v1's own choice, for who states none."""
 
+_NAME = "project_environment"
+"""What v1 calls what it has made itself."""
+
 
 class CondaDependencies:
     """A conda file as v1 builds it; ``content`` is what the file would hold."""
@@ -32,7 +35,7 @@ class CondaDependencies:
             self.content = _underlying_structure
         else:
             self.content = {
-                "name": "project_environment",
+                "name": _NAME,
                 "dependencies": [f"python={_PYTHON}", {"pip": ["azureml-defaults"]}],
                 "channels": ["anaconda", "conda-forge"],
             }
@@ -86,6 +89,20 @@ class CondaDependencies:
     def conda_channels(self) -> list[str]:
         return list(self.content.get("channels", ()))
 
+    def for_here(self) -> dict[str, Any] | None:
+        """
+        The content without what v1 adds for Azure's own sake: a Python that nobody chose, and ``azureml-defaults``.
+        None where nothing else is in it.
+        """
+        kept: list[Any] = []
+        for one in self._dependencies():
+            if isinstance(one, dict) and "pip" in one:
+                lines = [line for line in one["pip"] or () if not _is_azures(line)]
+                kept += [{"pip": lines}] if lines else []
+            elif one != f"python={_PYTHON}" or self.content.get("name") != _NAME:
+                kept.append(one)
+        return {**self.content, "dependencies": kept} if kept else None
+
     def serialize_to_string(self) -> str:
         import yaml
 
@@ -117,6 +134,12 @@ class CondaDependencies:
         added: list[str] = []
         self._dependencies().append({"pip": added})
         return added
+
+
+def _is_azures(line: object) -> bool:
+    import re
+
+    return bool(re.match(r"azureml-defaults\b", str(line)))
 
 
 def read_conda(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class Environment:
         return registered
 
     def build(self, workspace: Any, image_build_compute: Any = None) -> Built:
-        """Nothing: environments are not built."""
+        """Nothing yet: the first job that runs in it has it built."""
         return Built()
 
     def clone(self, new_name: str) -> Environment:
@@ -210,7 +210,7 @@ def to_environment(given: Environment) -> tuple[Today | str | None, list[str]]:
     made = Today(
         name=given.name or None,
         image=given.docker.base_image or DEFAULT_CPU_IMAGE,
-        conda_file=None if packages is None else packages.content,
+        conda_file=None if packages is None else packages.for_here(),
         python=interpreter or None,
     )
     return made, warnings

@@ -141,7 +141,10 @@ def test_a_command_component_of_that_time(tmp_path):
             "{conda: {conda_dependencies_file: conda.yml}}",
             {"image": DEFAULT_CPU_IMAGE, "conda_file": "conda.yml"},
         ),
-        ("{conda: {pip_requirements_file: r.txt}}", {"image": DEFAULT_CPU_IMAGE}),
+        (
+            "{conda: {pip_requirements_file: r.txt}}",
+            {"image": DEFAULT_CPU_IMAGE, "conda_file": {"dependencies": [{"pip": ["-r r.txt"]}]}},
+        ),
         (
             "{docker: {build: {dockerfile: Dockerfile}}}",
             {"build": {"path": ".", "dockerfile_path": "Dockerfile"}},

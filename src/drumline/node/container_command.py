@@ -1,0 +1,157 @@
+"""
+The command line of an engine of containers for one rank. Paths, user and limits are the same inside and outside, the
+processes are those of the machine, and PATH, HOME and the libraries are the image's.
+
+Sources: podman-run(1), https://docs.docker.com/reference/cli/docker/container/run/,
+https://apptainer.org/docs/user/main/cli/apptainer_exec.html
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_INSIDE = """\
+echo $$ >"$1" || exit 126
+[ -z "$2" ] || exec </dev/null >>"$2" 2>&1
+[ -z "$3" ] || export PYTHONPATH="$3${PYTHONPATH:+:$PYTHONPATH}"
+shift 3
+exec "$@"
+"""
+"""
+What starts the program in its container: the number of its process is written down; what it prints goes straight to
+the log; the folder of our hook comes before the image's own PYTHONPATH. The arguments: those three, then the program.
+"""
+
+UNLIMITED = -1
+
+
+class Facts(NamedTuple):
+    """What is only known where the rank starts."""
+
+    name: str
+    """Of the container."""
+
+    user: int
+    group: int
+    limits: Mapping[str, tuple[int, int]]
+    """``nofile``: what is allowed, and what it may be raised to; ``UNLIMITED``."""
+
+    shared_bytes: int
+    """The size of the machine's shared memory."""
+
+    cores: tuple[int, ...]
+    """Processor numbers to keep to; empty: all."""
+
+    has_gpus: bool
+    described_gpus: bool
+    """Whether the machine has a description of its GPUs for containers (CDI)."""
+
+    gpu_devices: tuple[str, ...]
+    """Device files."""
+
+    mounts: tuple[str, ...]
+    """Absolute paths that exist."""
+
+    pid_file: str
+    log: str
+    """Where the program writes; empty: to the engine's client."""
+
+
+def command_line(told: Mapping[str, Any], facts: Facts, program: Sequence[str]) -> list[str]:
+    """
+    ``told``: kind, image, pull, shm_bytes, arguments of ``Plan.container``; cwd; hook, the folder of ours, or empty;
+    names, of the variables that the rank gets; and ``set``, those that the client must not see itself.
+    """
+    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, _hook(told), *program]
+    if told["kind"] == "apptainer":
+        return [*_apptainer(told, facts), told["image"], "/bin/sh", *inside]
+    return [*_run(told, facts), told["image"], *inside]
+
+
+def variables(told: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """What the client itself has. An apptainer takes the rank's variables from its own, under other names."""
+    if told["kind"] != "apptainer":
+        return dict(environ)
+    prefix = "SINGULARITYENV_" if os.path.basename(told["program"]) == "singularity" else "APPTAINERENV_"
+    given = {name: environ[name] for name in _names(told) if name in environ}
+    return {**environ, **{prefix + name: value for name, value in {**given, **told["set"]}.items()}}
+
+
+def is_private(told: Mapping[str, Any], facts: Facts) -> bool:
+    """Whether each rank has shared memory of its own, because the machine's is smaller than what the job asks for."""
+    return told["kind"] != "apptainer" and bool(told["shm_bytes"]) and told["shm_bytes"] > facts.shared_bytes
+
+
+def _run(told: Mapping[str, Any], facts: Facts) -> list[str]:
+    docker = told["kind"] == "docker"
+    words = [told["program"], "run", "--rm", "--name", facts.name, f"--pull={told['pull']}"]
+    words += ["--network", "host", "--pid", "host"]
+    words += ["--shm-size", str(told["shm_bytes"])] if is_private(told, facts) else ["--ipc", "host"]
+    words += ["--security-opt", "label=disable", "--log-driver", "none", "--entrypoint", "/bin/sh"]
+    for name, (soft, hard) in facts.limits.items():
+        words += ["--ulimit", f"{name}={soft}:{hard}"]
+    # Whoever the image's own user is.
+    words += ["--user", f"{facts.user}:{facts.group}"]
+    if docker:
+        words += ["--cpuset-cpus", ",".join(map(str, facts.cores))] if facts.cores else []
+    else:
+        # What watches the container stays in the control group that ends with the job.
+        words += ["--cgroups", "no-conmon"]
+        words += ["--userns", "keep-id"] if facts.user else []
+    words += _gpus(facts, docker=docker)
+    for path in facts.mounts:
+        words += _mount(path)
+    words += ["--workdir", told["cwd"]]
+    for name in _names(told):
+        # By name alone: values are nobody's who lists processes.
+        words += ["--env", name]
+    for name, value in told["set"].items():
+        words += ["--env", f"{name}={value}"]
+    return [*words, *told["arguments"]]
+
+
+def _gpus(facts: Facts, *, docker: bool) -> list[str]:
+    """All that there are: which of them are the job's says CUDA_VISIBLE_DEVICES, as without a container."""
+    if not facts.has_gpus:
+        return []
+    if docker:
+        return ["--gpus", "all"]
+    if facts.described_gpus:
+        return ["--device", "nvidia.com/gpu=all"]
+    # For the older way, a hook of podman's that reads these.
+    words = ["--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
+    for device in facts.gpu_devices:
+        words += ["--device", device]
+    return words
+
+
+def _mount(path: str) -> list[str]:
+    """Raises ValueError for a path that neither way of writing it can hold."""
+    if ":" not in path:
+        return ["--volume", f"{path}:{path}"]
+    if "," not in path:
+        return ["--mount", f"type=bind,source={path},target={path}"]
+    raise ValueError(f"{path} has ':' and ',' in it, and cannot be mounted in a container")
+
+
+def _apptainer(told: Mapping[str, Any], facts: Facts) -> list[str]:
+    words = [told["program"], "--quiet", "exec", "--cleanenv", "--no-home", "--pwd", told["cwd"]]
+    words += ["--nv"] if facts.has_gpus else []
+    for path in facts.mounts:
+        if ":" in path or "," in path:
+            raise ValueError(f"{path} has ':' or ',' in it, and cannot be mounted in a container")
+        words += ["--bind", path]
+    return words
+
+
+def _hook(told: Mapping[str, Any]) -> str:
+    """Not where the user's own PYTHONPATH takes the place of the image's: it has the hook in it."""
+    return "" if "PYTHONPATH" in told["names"] else str(told["hook"])
+
+
+def _names(told: Mapping[str, Any]) -> list[str]:
+    return [name for name in told["names"] if name not in told["set"]]

@@ -1,0 +1,112 @@
+"""
+One environment, made in its place: virtual environments cannot be moved.
+
+Of several that want the same, one builds and the others wait. What a killed one left has no marker, and is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.folder import private_folder, write_whole
+from drumline.staging.environments import CONTAINERS, MARKER, clear_beside, is_ready
+from drumline.staging.environments.tool import BuildError, Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from drumline.contract.plan import Build
+
+
+class Ready(NamedTuple):
+    seconds: float
+    reused: bool
+    """Whether somebody else made it, maybe meanwhile."""
+
+
+def build(
+    wanted: Build, log: int, told: Callable[[str], None], *, who: str = "", is_forced: bool = False
+) -> Ready:
+    """
+    Make it unless it is there; blocks, also while another process makes it.
+
+    ``log``: a descriptor for what the tools say. ``told``: what is being done, in words. ``who``: wants it, as others
+    are told who wait. ``is_forced``: make it again. Raises BuildError.
+    """
+    begun = time.monotonic()
+    tool = Tool(log, told)
+    try:
+        private_folder(os.path.dirname(wanted.prefix))
+        with _held(f"{wanted.prefix}.lock", who, tool):
+            if is_ready(wanted) and not is_forced:
+                return Ready(time.monotonic() - begun, reused=True)
+            _make(wanted, tool)
+            return Ready(time.monotonic() - begun, reused=False)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise BuildError(f"the environment cannot be made in {wanted.prefix}: {why}") from error
+
+
+def _make(wanted: Build, tool: Tool) -> None:
+    shutil.rmtree(wanted.prefix, ignore_errors=True)
+    if os.path.lexists(wanted.prefix):
+        shutil.rmtree(wanted.prefix)
+    clear_beside(wanted.prefix)
+    begun = time.time()
+    os.mkdir(wanted.prefix, 0o700)
+    try:
+        _maker(wanted.kind)(wanted, tool)
+    except BaseException:
+        shutil.rmtree(wanted.prefix, ignore_errors=True)
+        raise
+    made = {"kind": wanted.kind, "name": wanted.name, "made": begun, "seconds": round(time.time() - begun, 3)}
+    write_whole(
+        os.path.join(wanted.prefix, MARKER), json.dumps({**made, "recipe": dict(wanted.recipe)}) + "\n"
+    )
+
+
+def _maker(kind: str) -> Callable[[Build, Tool], None]:
+    if kind == "uv":
+        from drumline.staging.environments import uv
+
+        return uv.make
+    if kind == "conda":
+        from drumline.staging.environments import conda
+
+        return conda.make
+    if kind in CONTAINERS:
+        from drumline.staging import containers
+
+        return containers.make
+    raise BuildError(f"nothing here builds an environment of kind {kind!r}")
+
+
+@contextlib.contextmanager
+def _held(path: str, who: str, tool: Tool) -> Iterator[None]:
+    """The lock, whose file stays and says who has it. Where there are no locks, work is done twice at worst."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = _one_line(os.pread(descriptor, 300, 0))
+            tool.say(f"waiting for {other or 'another process'}, which builds the same")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass  # A file system without locks.
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, who.encode("utf-8", "replace")[:300], 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _one_line(data: bytes) -> str:
+    text = data.decode("utf-8", "replace")
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())

@@ -1,0 +1,77 @@
+"""What an image changes in a plan."""
+
+import pytest
+from planning import plan
+
+from drumline.contract.errors import PlanError
+from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.plan import Build, Plan
+from drumline.spec.distribution import MpiDistribution, PyTorchDistribution, RayDistribution
+
+
+def contained(kind="podman", recipe=None, at=None, **job):
+    build = Build(kind, "d1", "/home/ann/environments/d1", {"image": "img:1", **(recipe or {})}, "env:1")
+    return plan(at={"build": build, "interpreter": "", **(at or {})}, **job)
+
+
+def test_a_plan_has_the_container_and_the_images_own_path():
+    made = contained(nodes=1, shm_size="2g", docker_args="--cap-add SYS_PTRACE")
+    assert made.container == {
+        "kind": "podman",
+        "image": "img:1",
+        "pull": "never",
+        "mounts": ["/home/ann/jobs/calm_drum", "/home/ann/jobs/calm_drum/code", "/home/ann/mlruns"],
+        "shm_bytes": 2 << 30,
+        "arguments": ["--cap-add", "SYS_PTRACE"],
+    }
+    assert "PATH" not in made.user_env
+    assert made.argv == ("/bin/bash", "-c", "python train.py")
+    assert not [one for one in made.warnings if "shm_size" in one or "docker_args" in one]
+    assert Plan.from_json(made.to_json()) == made
+
+
+def test_without_an_image_those_fields_are_not_used():
+    said = plan(nodes=1, shm_size="2g", docker_args="-v /a:/b").warnings
+    assert len([one for one in said if "shm_size" in one or "docker_args" in one]) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("--ulimit memlock=-1 -v '/my data:/data'", ["--ulimit", "memlock=-1", "-v", "/my data:/data"]),
+        (["--ulimit memlock=-1", "-v", "/my data:/data"], ["--ulimit", "memlock=-1", "-v", "/my data:/data"]),
+    ],
+)
+def test_arguments_are_words(given, words):
+    assert contained(docker_args=given).container["arguments"] == words
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ({"shm_size": "much"}, "resources.shm_size: 'much' is not a size"),
+        ({"docker_args": "--detach"}, "resources.docker_args: --detach is not the job's to choose"),
+        ({"docker_args": "'"}, "resources.docker_args: no closing quotation"),
+        ({"distribution": RayDistribution()}, "environment: a cluster of Ray is not started in containers"),
+    ],
+)
+def test_what_cannot_be_in_a_container_is_refused(job, message):
+    with pytest.raises(PlanError) as refused:
+        contained(nodes=1, **job)
+    assert message in str(refused.value)
+
+
+def test_an_image_made_on_one_node_of_a_cluster_is_refused():
+    made = {"is_made": True}
+    with pytest.raises(PlanError, match="made on one node"):
+        contained(recipe=made, nodes=2, distribution=PyTorchDistribution(), at={"engine": "slurm"})
+    assert contained("apptainer", made, nodes=2, at={"engine": "slurm"}).container["kind"] == "apptainer"
+
+
+def test_ranks_of_an_mpi_share_the_nodes_memory():
+    mpi = {"mpi": Mpi(OPEN_MPI, 4, 1, "mpirun")}
+    made = contained(
+        nodes=1, shm_size="2g", distribution=MpiDistribution(process_count_per_instance=2), at=mpi
+    )
+    assert made.container["shm_bytes"] == 0
+    assert any("the same MPI" in one for one in made.warnings)

@@ -1,0 +1,142 @@
+"""What uv is told of pip's settings, and what is said of a resolver's last words."""
+
+import os
+
+import pytest
+
+from drumline.contract.plan import Build
+from drumline.staging.environments import MARKER, is_ready, use
+from drumline.staging.environments.pip_settings import for_uv
+from drumline.staging.environments.words import words_of
+
+UV = """Using Python 3.11.7 environment at: v
+Resolved 3 packages in 1ms
+  \u00d7 No solution found when resolving dependencies:
+  \u2570\u2500\u25b6 Because there is no version of a==9 and you require a==9, we can conclude that
+      your requirements are unsatisfiable.
+"""
+PIP = """Collecting a==9
+ERROR: Could not find a version that satisfies the requirement a==9 (from versions: 1.0)
+ERROR: No matching distribution found for a==9
+[notice] A new release of pip is available
+"""
+MAMBA = """info     libmamba ****
+error    libmamba Could not solve for environment specs
+    The following packages are incompatible
+    \u251c\u2500 numpy =99 * does not exist (perhaps a typo or a missing channel);
+    \u2514\u2500 torch =2 * can be installed.
+critical libmamba Could not solve for environment specs
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (
+            UV,
+            "No solution found when resolving dependencies: Because there is no version of a==9 and you require a==9,"
+            " we can conclude that your requirements are unsatisfiable",
+        ),
+        (
+            PIP,
+            "Could not find a version that satisfies the requirement a==9 (from versions: 1.0): No matching"
+            " distribution found for a==9",
+        ),
+        (
+            MAMBA,
+            "Could not solve for environment specs: The following packages are incompatible: numpy =99 * does not exist"
+            " (perhaps a typo or a missing channel); torch =2 * can be installed",
+        ),
+        (
+            "\x1b[31merror\x1b[0m: failed to fetch https://me:secret@host/x\n",
+            "failed to fetch https://***@host/x",
+        ),
+        ("one\ntwo\n", "one: two"),
+        ("", ""),
+    ],
+)
+def test_the_last_words_are_one_sentence(output, words):
+    assert words_of(output) == words
+
+
+def test_a_long_story_is_cut():
+    said = words_of("error: " + "x" * 5000)
+    assert len(said) <= 600
+    assert said.endswith(" ...")
+
+
+# pip's settings
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """The surroundings of somebody who has pip.conf and nothing else; the file's text is given."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    environ = {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_DIRS": str(tmp_path / "none"),
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+
+    def write(text, **more):
+        (tmp_path / "pip.conf").write_text(text)
+        return {**environ, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), **more}
+
+    return write
+
+
+def test_pips_indexes_are_uvs_too(settings):
+    environ = settings(
+        "[global]\nindex-url = https://a/simple\nextra-index-url = https://b/simple\n    https://c/simple\n"
+        "[install]\nfind-links = /wheels\n"
+    )
+    found = for_uv(environ)
+    assert {
+        name: found[name] for name in ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "UV_INDEX_STRATEGY")
+    } == {
+        "UV_DEFAULT_INDEX": "https://a/simple",
+        "UV_INDEX": "https://b/simple https://c/simple",
+        "UV_FIND_LINKS": "/wheels",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+def test_pips_variables_win_over_its_file(settings):
+    environ = settings("[global]\nindex-url = https://a/simple\n", PIP_INDEX_URL="https://z/simple")
+    assert for_uv(environ)["UV_DEFAULT_INDEX"] == "https://z/simple"
+
+
+@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS", "UV_CONFIG_FILE"])
+def test_uvs_own_settings_win(settings, name):
+    assert for_uv(settings("[global]\nindex-url = https://a/simple\n", **{name: "mine"})) == {}
+
+
+def test_uvs_own_file_wins(settings, tmp_path):
+    (tmp_path / "uv").mkdir()
+    (tmp_path / "uv" / "uv.toml").write_text("")
+    assert for_uv(settings("[global]\nindex-url = https://a/simple\n")) == {}
+
+
+def test_a_file_that_is_none_is_left_out(settings):
+    assert "UV_DEFAULT_INDEX" not in for_uv(settings("index-url = x\n\0"))
+
+
+# whether one is there
+
+
+def test_ready_is_what_has_its_marker_and_its_python(tmp_path):
+    prefix, run = tmp_path / "p", tmp_path / "run"
+    build = Build("uv", "d", str(prefix), {})
+    run.mkdir()
+    assert not is_ready(build)
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").symlink_to(tmp_path / "gone")
+    (prefix / MARKER).write_text("{}")
+    assert not is_ready(build)
+    (tmp_path / "gone").touch()
+    assert is_ready(build)
+    os.utime(prefix / MARKER, (0, 0))
+    (prefix / "environment.lock").write_text("a==1\n")
+    use(build, str(run))
+    assert (prefix / MARKER).stat().st_mtime > 0
+    assert (run / "environment.lock").read_text() == "a==1\n"

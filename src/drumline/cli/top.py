@@ -1,0 +1,204 @@
+"""``drumline job top``: what the nodes and ranks of a job use, once or as it goes on."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli.arguments import Parser, add_name, add_output
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+_REFRESH_S = 1.0
+_ELSEWHERE_S = 5.0
+"""Of a job whose engine has to be asked how it goes."""
+
+_ENTER = "\x1b[?1049h\x1b[?25l"
+"""The other screen, no cursor. Source: xterm, Control Sequences, DECSET."""
+
+_LEAVE = "\x1b[?25h\x1b[?1049l"
+_UP, _DOWN = (b"\x1b[A", b"\x1bOA", b"k"), (b"\x1b[B", b"\x1bOB", b"j")
+_PAGE_UP, _PAGE_DOWN = (b"\x1b[5~", b"b"), (b"\x1b[6~", b" ")
+_QUIT = (b"q", b"Q")
+
+
+class _Ended(BaseException):
+    """By a signal. It passes whatever handles errors."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def add_arguments(parser: Parser) -> None:
+    add_name(parser, "job")
+    parser.add_argument(
+        "--once", action="store_true", help="one table; so it is too where there is no terminal"
+    )
+    parser.add_argument("--node", type=int, help="only this one and its ranks")
+    add_output(parser)
+
+
+def top(name: str, arguments: Namespace) -> int:
+    """Blocks until the job has ended, or ``q`` or Ctrl-C."""
+    described = _of(name, arguments.node)
+    if arguments.query or arguments.output not in (None, "table"):
+        from drumline.cli import output
+
+        output.show(described, arguments.output, arguments.query)
+        return 0
+    is_asked_once = arguments.once or arguments.output is not None
+    is_live = not is_asked_once and sys.stdin.isatty() and sys.stdout.isatty()
+    if is_live and not _is_over(described):
+        code = _live(name, arguments.node)
+        if code or not _is_over(described := _of(name, arguments.node)):
+            return code
+    sys.stdout.write("".join(f"{line}\n" for line in _lines(described)))
+    return 0
+
+
+def _of(name: str, node: int | None) -> dict[str, Any]:
+    from drumline.contract.errors import UsageError
+    from drumline.control import usage
+
+    described = usage.snapshot(name)
+    if node is None:
+        return described
+    if described["type"] != "command":
+        raise UsageError(f"--node: job {name} is a {described['type']}, which has no nodes")
+    chosen = {part: [one for one in described[part] if one["node"] == node] for part in ("nodes", "ranks")}
+    if not chosen["nodes"] and not chosen["ranks"] and (described["nodes"] or described["ranks"]):
+        raise UsageError(f"--node: job {name} has no node {node}")
+    return {**described, **chosen}
+
+
+def _lines(described: dict[str, Any]) -> list[str]:
+    from drumline.control import top
+
+    return top.lines_of(described)
+
+
+def _is_over(described: dict[str, Any]) -> bool:
+    from drumline.control import usage
+
+    return usage.is_over(described)
+
+
+def _live(name: str, node: int | None) -> int:
+    """The exit code: 0 when the job has ended or the user has had enough."""
+    screen = _Screen()
+    try:
+        screen.enter()
+        while True:
+            described = _of(name, node)
+            if _is_over(described):
+                return 0
+            refresh_s = _REFRESH_S if described["engine"] in ("", "local") else _ELSEWHERE_S
+            if not screen.show(_lines(described), refresh_s):
+                return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except _Ended as ended:
+        return 128 + ended.number
+    finally:
+        screen.leave()
+
+
+class _Screen:
+    """The terminal, as long as it is ours. ``leave`` gives it back as it was."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+        self._handlers: dict[int, Any] = {}
+        self._top = 0
+        self._wake, self._waker = os.pipe()
+
+    def enter(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self._handlers[number] = signal.signal(number, _end)
+        self._handlers[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._stop)
+        self._handlers[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)
+        os.set_blocking(self._waker, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        self._take()
+
+    def leave(self) -> None:
+        for number in self._handlers:
+            signal.signal(number, signal.SIG_IGN)
+        self._give_back()
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._wake)
+        os.close(self._waker)
+
+    def show(self, lines: list[str], refresh_s: float) -> bool:
+        """Until it is time for new ones; False when the user has had enough."""
+        from time import monotonic
+
+        until = monotonic() + refresh_s
+        while (left_s := until - monotonic()) > 0:
+            self._draw(lines)
+            ready, _, _ = select.select([sys.stdin.fileno(), self._wake], [], [], left_s)
+            if self._wake in ready:
+                os.read(self._wake, 512)
+            if sys.stdin.fileno() in ready and not self._obey(os.read(sys.stdin.fileno(), 64), len(lines)):
+                return False
+        return True
+
+    def _obey(self, keys: bytes, count: int) -> bool:
+        if not keys or keys in _QUIT:  # A terminal that is gone has nothing more to say.
+            return False
+        page = os.get_terminal_size(sys.stdout.fileno()).lines - 1
+        step = -1 if keys in _UP else 1 if keys in _DOWN else -page if keys in _PAGE_UP else 0
+        step = page if keys in _PAGE_DOWN else step
+        self._top = max(0, min(self._top + step, count - page))
+        return True
+
+    def _draw(self, lines: list[str]) -> None:
+        size = os.get_terminal_size(sys.stdout.fileno())
+        self._top = max(0, min(self._top, len(lines) - 1))
+        shown = lines[self._top : self._top + max(1, size.lines - 1)]
+        below = len(lines) - self._top - len(shown)
+        keys = "q: end" + (f", arrows: {below} more lines below" if below or self._top else "")
+        rows = [*shown, *[""] * (size.lines - 1 - len(shown)), keys]
+        text = "\r\n".join(f"{row[: size.columns]}\x1b[K" for row in rows[: size.lines])
+        sys.stdout.write(f"\x1b[H{text}\x1b[J")
+        sys.stdout.flush()
+
+    def _take(self) -> None:
+        import termios
+        import tty
+
+        self._before = termios.tcgetattr(sys.stdin.fileno())
+        tty.setcbreak(sys.stdin.fileno())
+        sys.stdout.write(_ENTER)
+        sys.stdout.flush()
+
+    def _give_back(self) -> None:
+        import contextlib
+        import termios
+
+        if self._before is None:
+            return
+        # A terminal that is gone needs nothing.
+        with contextlib.suppress(OSError):
+            sys.stdout.write(_LEAVE)
+            sys.stdout.flush()
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
+        self._before = None
+
+    def _stop(self, *_: object) -> None:
+        """Ctrl-Z: the shell gets its terminal as it was, and ``fg`` has the table again."""
+        self._give_back()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._take()
+
+
+def _end(number: int, _: object) -> None:
+    raise _Ended(number)

@@ -1,10 +1,11 @@
-"""``drumline configure``: the defaults of ``az configure``. Only ``workspace`` has a meaning here."""
+"""``drumline configure``: the defaults of ``az configure``. ``workspace`` and ``tracking_uri`` have a meaning here."""
 
 from __future__ import annotations
 
-from drumline.cli import defaults, output
+from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
 from drumline.contract.errors import UsageError
+from drumline.control import defaults
 
 _COLUMNS = ("name", "value", "source")
 _EXAMPLE = "drumline configure --defaults workspace=vision"
@@ -13,8 +14,8 @@ _EXAMPLE = "drumline configure --defaults workspace=vision"
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="drumline configure",
-        description="Set the workspace that commands are for when they name none. Group, location and others are kept "
-        "for scripts written for az, without effect.",
+        description="Set the workspace that commands are for when they name none, and tracking_uri, the MLflow server "
+        "that jobs log to. Group, location and others are kept for scripts written for az, without effect.",
     )
     parser.add_argument(
         "-d", "--defaults", nargs="+", metavar="NAME=VALUE", help=f"{_EXAMPLE}; an empty value takes it away"

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import private_folder
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.plan import Plan
+    from drumline.tracking.series import Series
 
 _UNUSUAL = re.compile(r"[^/\w.\- :]")
 _LONGEST_NAME = 250
 _MOST_BYTES = 64 << 20
+_MOST_ENTRIES = 20_000
+_DEEPEST = 16
+_CHUNK = 1 << 20
+_TAIL = 4096
 
 
 class Point(NamedTuple):
@@ -100,14 +105,83 @@ def history_since(run_dir: str, name: str, offset: int) -> tuple[list[Point], in
 
 
 def names(run_dir: str) -> list[str]:
-    """Of the metrics that there are, in the order of the alphabet."""
-    root = os.path.join(run_dir, "metrics")
-    found = [
-        os.path.relpath(os.path.join(parent, name), root)
-        for parent, _, files in os.walk(root)
-        for name in files
-    ]
-    return sorted(name for name in found if usable(name) == name)
+    """Of the metrics that there are, in the order of the alphabet; of very many, some."""
+    return listed(run_dir)[0]
+
+
+def listed(run_dir: str) -> tuple[list[str], bool]:
+    """As ``names``, and whether there may be more: a job can log any number of metrics. Links lead nowhere."""
+    found: list[str] = []
+    left = _MOST_ENTRIES
+    folders = [] if os.path.islink(os.path.join(run_dir, "metrics")) else [""]
+    while folders:
+        inside = folders.pop()
+        try:
+            with os.scandir(os.path.join(run_dir, "metrics", inside)) as entries:
+                for entry in entries:
+                    if left == 0:
+                        return sorted(found), True
+                    left -= 1
+                    name = os.path.join(inside, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [name] if name.count("/") < _DEEPEST else []
+                    elif entry.is_file(follow_symlinks=False) and usable(name) == name:
+                        found.append(name)
+        except OSError:
+            continue
+    return sorted(found), False
+
+
+def latest(run_dir: str, name: str) -> Point | None:
+    """By the end of its file alone: of the highest step there, and of several the last. Raises UsageError."""
+    try:
+        with _opened(_path(run_dir, name)) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - _TAIL))
+            data = file.read(_TAIL)
+    except OSError:
+        return None
+    lines = data.decode("utf-8", "replace").split("\n")[1 if size > _TAIL else 0 : -1]
+    points = [point for point in map(_point, lines) if point is not None]
+    return max(reversed(points), key=lambda point: point.step, default=None)
+
+
+class Growing:
+    """A metric whose file grows, read on from where the last look ended."""
+
+    def __init__(self, run_dir: str, name: str, series: Series) -> None:
+        """Raises UsageError for a name that cannot be."""
+        self._path = _path(run_dir, name)
+        self._offset = 0
+        self.series = series
+
+    def look(self, deadline: float) -> None:
+        """Until its end, or that time on the monotonic clock. Never raises for a file that cannot be read."""
+        self.series.is_cut = False
+        try:
+            with _opened(self._path) as file:
+                while self._take(file):
+                    if time.monotonic() > deadline or self._offset >= _MOST_BYTES:
+                        self.series.is_cut = True
+                        return
+        except OSError:
+            return
+
+    def _take(self, file: BinaryIO) -> bool:
+        """One part of it; False at its end."""
+        file.seek(self._offset)
+        data = file.read(_CHUNK)
+        whole = data.rfind(b"\n") + 1
+        # What is longer than a chunk is no line of ours.
+        taken = whole or (len(data) if len(data) == _CHUNK else 0)
+        for line in data[:whole].split(b"\n"):
+            parts = line.split(b" ")
+            try:
+                self.series.add(int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1]))
+            except (ValueError, IndexError, OverflowError):
+                continue
+        self._offset += taken
+        return len(data) == _CHUNK
 
 
 def _path(run_dir: str, name: str) -> str:
@@ -130,9 +204,15 @@ def _point(line: str) -> Point | None:
 
 def _read(path: str, offset: int) -> bytes:
     """Of a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a plain file", path)
+    with _opened(path) as file:
         file.seek(offset)
         return file.read(max(0, _MOST_BYTES - offset))
+
+
+def _opened(path: str) -> BinaryIO:
+    """Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return open(descriptor, "rb")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.mlflow import FILES, JOB_TAG, run_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _RUNNING, _FINISHED, _FAILED, _KILLED = 1, 3, 4, 5
 _STATUS = {status.COMPLETED: _FINISHED, status.FAILED: _FAILED, status.CANCELED: _KILLED}
-_SCHEME = "file://"
 
 
 def metrics_of(plan: Plan) -> str:
@@ -45,7 +45,7 @@ def begin(plan: Plan, user: str) -> None:
         _write(
             experiment,
             {
-                "artifact_location": _SCHEME + experiment,
+                "artifact_location": FILES + experiment,
                 "creation_time": now_ms,
                 "experiment_id": os.path.basename(experiment),
                 "last_update_time": now_ms,
@@ -55,10 +55,12 @@ def begin(plan: Plan, user: str) -> None:
         )
     for part in ("params", "metrics", "tags", "artifacts"):
         private_folder(os.path.join(run, part))
+    for tag, value in tags_of(plan, user).items():
+        write_whole(os.path.join(run, "tags", tag), value)
     _write(
         run,
         {
-            "artifact_uri": _SCHEME + os.path.join(run, "artifacts"),
+            "artifact_uri": FILES + os.path.join(run, "artifacts"),
             "end_time": None,
             "entry_point_name": "",
             "experiment_id": os.path.basename(experiment),
@@ -75,6 +77,19 @@ def begin(plan: Plan, user: str) -> None:
             "user_id": user,
         },
     )
+
+
+def tags_of(plan: Plan, user: str) -> dict[str, str]:
+    """What MLflow's pages show of a run, and what it can be found by."""
+    top = plan.user_env.get("AZUREML_ROOT_RUN_ID", plan.job)
+    return {
+        "mlflow.runName": plan.job,
+        "mlflow.user": user,
+        "mlflow.source.name": f"drumline job {plan.job}",
+        "mlflow.source.type": "JOB",
+        JOB_TAG: plan.job,
+        **({"drumline.root_job": top} if top != plan.job else {}),
+    }
 
 
 def end(plan: Plan, job_status: str) -> None:
@@ -100,25 +115,29 @@ def _parse(text: str) -> Any:
 
 def uri_of(home: str) -> str:
     """MLFLOW_TRACKING_URI of a home."""
-    path = os.path.join(home, "mlruns")
+    return uri_of_folder(os.path.join(home, "mlruns"))
+
+
+def uri_of_folder(path: str) -> str:
+    """Of a file store, as MLflow takes it."""
     if path.isascii() and path.replace("/", "").replace("-", "").replace(".", "").replace("_", "").isalnum():
-        return _SCHEME + path
+        return FILES + path
     from urllib.parse import quote
 
-    return _SCHEME + quote(path)
+    return FILES + quote(path)
 
 
 def run_folder(job: str, chosen: Mapping[str, str]) -> str | None:
     """Of a job with these variables; None when it tracks elsewhere: on a server, or in a run of its own."""
     uri = chosen.get("MLFLOW_TRACKING_URI", "")
-    if not uri.startswith(_SCHEME) or chosen.get("MLFLOW_RUN_ID") != job.replace(".", "-"):
+    if not uri.startswith(FILES) or chosen.get("MLFLOW_RUN_ID") != run_id_of(job):
         return None
     experiment = _experiment_id(chosen.get("MLFLOW_EXPERIMENT_NAME", ""))
     return os.path.join(_path_of(uri), experiment, chosen["MLFLOW_RUN_ID"])
 
 
 def _path_of(uri: str) -> str:
-    path = uri[len(_SCHEME) :]
+    path = uri[len(FILES) :]
     if "%" not in path:
         return path
     from urllib.parse import unquote

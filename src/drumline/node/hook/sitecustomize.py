@@ -10,7 +10,8 @@ is wrapped for that; where a program puts another in its place, ``sys.last_value
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
 A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
 memory that the agent reads (``node/stacks.py``). Where the job uses PyTorch's flight recorder, a thread waits to be
-asked for its record (``node/collectives.py``).
+asked for its record (``node/collectives.py``). What MLflow writes to files that several ranks share is made whole
+(``file_store.py``).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Any
 
 _MOST_BYTES = 1 << 16
 _MEMORY_NAME = "drumline-stacks"
 _SIGNAL_BELOW_MAX = 4
+_FILE_STORE = "mlflow.store.tracking.file_store"
 _HIGH_DESCRIPTOR = 900
 """A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
@@ -231,6 +234,57 @@ def _record(asked: int, path: str, pid: int) -> None:
         pass
 
 
+class _Watch:
+    """Of the imports: finds nothing itself, and leaves when MLflow's file store comes. ``file_store.py`` says why."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != _FILE_STORE:
+            return None
+        try:
+            sys.meta_path.remove(self)
+            for finder in list(sys.meta_path):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    self._follow(spec.loader)
+                    return spec
+        except Exception:
+            pass
+        return None
+
+    def _follow(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            try:
+                ours: dict[str, Any] = {"__name__": "drumline_file_store"}
+                path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "file_store.py")
+                with open(path, "rb") as file:
+                    exec(compile(file.read(), path, "exec"), ours)  # noqa: S102 - our own
+                ours["put_into"](module)
+            except Exception:
+                pass
+
+        loader.exec_module = exec_module
+
+
+class _Ours:
+    """
+    Where the program's Python has no drumline, as in an environment that was built for the job: that which started it.
+    Scripts of Azure's older SDKs import it in the place of those.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        package = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+        start = os.path.join(package, "__init__.py")
+        if name != "drumline" or not os.path.exists(start):
+            return None
+        from importlib.util import spec_from_file_location
+
+        return spec_from_file_location(name, start, submodule_search_locations=[package])
+
+
 def _run_the_other() -> None:
     """The ``sitecustomize`` that comes after this one on the path; it takes this one's name."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -248,6 +302,10 @@ def _run_the_other() -> None:
             return
 
 
+if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
+    sys.meta_path.insert(0, _Watch())
 if os.environ.get("DRUMLINE_FAILURES"):
     _start(os.environ["DRUMLINE_FAILURES"])
+if sys.version_info >= (3, 11):
+    sys.meta_path.append(_Ours)
 _run_the_other()

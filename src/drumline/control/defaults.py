@@ -34,10 +34,14 @@ def read() -> dict[str, str]:
 
 
 def change(given: dict[str, str]) -> None:
-    """An empty value is as if never set. Raises UsageError for what cannot be a workspace's name, OSError."""
+    """An empty value is as if never set. Raises UsageError for what is no workspace's name, or no server; OSError."""
     import json
 
     check_workspace(given.get("workspace", ""))
+    if given.get("tracking_uri"):
+        from drumline.control import tracking
+
+        tracking.check(given["tracking_uri"])
     known = {name: value for name, value in {**read(), **given}.items() if value}
     private_folder(base_home())
     write_whole(path(), json.dumps(known, indent=1) + "\n")

@@ -1,0 +1,31 @@
+"""The variables by which MLflow finds the run of a job, as the plan has them and whoever starts the ranks."""
+
+from __future__ import annotations
+
+import json
+
+FILES = "file://"
+"""How the address of a file store begins."""
+
+PARENT_TAG = "mlflow.parentRunId"
+JOB_TAG = "drumline.job"
+
+
+def is_server(uri: str) -> bool:
+    return uri.lower().startswith(("http://", "https://"))
+
+
+def run_id_of(job: str) -> str:
+    """In the file store. MLflow's own pattern for the id of a run has no dot."""
+    return job.replace(".", "-")
+
+
+def variables_of(run_id: str, job: str) -> dict[str, str]:
+    """
+    The run that ``mlflow.start_run`` resumes, and the tags of every other run that a rank makes, as Lightning's logger
+    does: it is one below the job's. Source: mlflow/tracking/context/system_environment_context.py.
+    """
+    return {
+        "MLFLOW_RUN_ID": run_id,
+        "MLFLOW_RUN_CONTEXT": json.dumps({PARENT_TAG: run_id, JOB_TAG: job}),
+    }

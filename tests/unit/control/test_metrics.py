@@ -1,0 +1,78 @@
+"""What is logged in several places, as one list."""
+
+import struct
+
+import pytest
+from planning import plan
+
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder
+from drumline.control import metrics
+from drumline.tracking import metrics as files
+from drumline.tracking import mlflow_files, runs
+
+
+@pytest.fixture
+def job(drumline_home):
+    """A job that was submitted and has a run, and nothing else."""
+    folder = RunFolder.of("calm_drum")
+    folder.create()
+    made = plan(nodes=1)
+    uri = mlflow_files.uri_of(folder.root)
+    made = made._replace(user_env={**made.user_env, "MLFLOW_TRACKING_URI": uri})
+    folder.write(folder.plan, made.to_json())
+    folder.begin(e.JobSubmitted(0.0, "ann", "local"))
+    runs.begin(folder, made, "ann", pytest.fail)
+    folder.run_dir = files.run_dir_of(made)
+    return folder
+
+
+def masked_crc(data):
+    """CRC-32C, turned and shifted, as records of TensorBoard have it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def scalar(tag, value, step):
+    """A record of TensorBoard with one value of the old kind, framed as its files are."""
+    name = tag.encode()
+    inner = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(inner)]) + inner
+    event = (
+        b"\x09" + struct.pack("<d", 1.0) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+    )
+    head = struct.pack("<Q", len(event))
+    return head + struct.pack("<I", masked_crc(head)) + event + struct.pack("<I", masked_crc(event))
+
+
+def test_what_mlflow_has_is_not_taken_from_tensorboard_too(job):
+    files.log(job.run_dir, "loss", 0.5, 3)
+    with open(f"{job.outputs}/events.out.tfevents.1.host", "wb") as file:
+        file.write(scalar("loss", 9.0, 1) + scalar("acc", 0.25, 2))
+    found = metrics.of_job(job)
+    assert [(one.name, one.source, [point.value for point in one]) for one in found.series] == [
+        ("acc", "tensorboard", [0.25]),
+        ("loss", "mlflow", [0.5]),
+    ]
+    assert metrics.latest_of(job) == ({"acc": 0.25, "loss": 0.5}, 0)
+
+
+def test_each_look_reads_what_is_new(job):
+    reader = metrics.Reader(job, ["l*"])
+    assert reader.look().series == []
+    files.log(job.run_dir, "loss", 0.5, 3)
+    files.log(job.run_dir, "acc", 0.5, 3)
+    assert [len(one) for one in reader.look().series] == [1]
+    files.log(job.run_dir, "loss", 0.25, 4)
+    assert [[point.value for point in one] for one in reader.look().series] == [[0.5, 0.25]]
+
+
+def test_a_plan_that_was_damaged_has_no_metrics(job):
+    job.write(job.plan, "[]")
+    assert metrics.of_job(job).series == []
+    assert metrics.latest_of(job) == ({}, 0)

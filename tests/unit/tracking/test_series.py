@@ -1,0 +1,134 @@
+"""Many values, and files that a job may have made worse than it should."""
+
+import math
+import os
+import time
+
+import pytest
+
+from drumline.tracking import metrics
+from drumline.tracking.children import Children
+from drumline.tracking.metrics import Growing, Point
+from drumline.tracking.series import Series
+
+
+def series(*points):
+    made = Series("loss", "mlflow")
+    made.extend(points)
+    return made
+
+
+def test_figures_leave_out_what_is_not_finite():
+    made = series(Point(0, 1, 3.0), Point(2, 2, math.nan), Point(2, 3, 1.0), Point(1, 4, -math.inf))
+    assert made.figures() == (4, Point(2, 3, 1.0), 1.0, 3.0, 2, (0, 2))
+    assert series().figures() == (0, None, None, None, 0, (0, 0))
+    assert series(Point(0, 0, math.nan)).figures().lowest is None
+
+
+def test_steps_can_be_chosen():
+    made = series(*(Point(step, step, step * 1.0) for step in range(5)))
+    assert [point.step for point in made.between(1, 3)] == [1, 2, 3]
+    assert [point.step for point in made.between(None, 1)] == [0, 1]
+    assert made.between(None, None) is made
+
+
+def test_columns_are_means_over_the_steps_and_over_the_order_where_there_is_one_step():
+    made = series(Point(0, 0, 1.0), Point(0, 0, 3.0), Point(10, 0, 5.0), Point(10, 0, math.nan))
+    assert made.columns(3) == [2.0, None, 5.0]
+    assert series(Point(7, 0, 1.0), Point(7, 0, 2.0), Point(7, 0, 3.0)).columns(3) == [1.0, 2.0, 3.0]
+    assert series().columns(2) == [None, None]
+
+
+def test_what_no_number_of_64_bits_holds_is_left_out():
+    made = series(Point(1 << 70, 0, 1.0), Point(0, 1 << 70, 1.0), Point(3, 4, 2.0))
+    assert list(made) == [Point(3, 4, 2.0)]
+
+
+def test_a_million_values_are_read_in_little_memory_and_time(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    block = "".join(f"1700000000000 0.5 {step}\n" for step in range(10_000))
+    (folder / "loss").write_text(block * 100)
+    growing = Growing(str(tmp_path), "loss", Series("loss", "mlflow"))
+    began = time.process_time()
+    growing.look(math.inf)
+    assert growing.series.figures().value_count == 1_000_000
+    assert time.process_time() - began < 8.0
+    with open(folder / "loss", "a") as file:
+        file.write("1 2.5 10000\n1 3")
+    growing.look(math.inf)
+    assert growing.series.figures()[:2] == (1_000_001, Point(10_000, 1, 2.5))
+    assert metrics.latest(str(tmp_path), "loss") == Point(10_000, 1, 2.5)
+
+
+def test_a_look_that_has_no_time_goes_on_at_the_next(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "loss").write_text("1 0.5 1\n" * 300_000)
+    growing = Growing(str(tmp_path), "loss", Series("loss", "mlflow"))
+    growing.look(0.0)
+    assert growing.series.is_cut
+    assert 0 < len(growing.series) < 300_000
+    growing.look(math.inf)
+    assert (growing.series.is_cut, len(growing.series)) == (False, 300_000)
+
+
+def test_what_is_no_plain_file_below_the_run_is_no_metric(tmp_path):
+    folder = tmp_path / "run" / "metrics"
+    (folder / "val").mkdir(parents=True)
+    (folder / "val" / "loss").write_text("1 0.5 1\n")
+    os.mkfifo(folder / "pipe")
+    (folder / "link").symlink_to("/etc/hostname")
+    (folder / "up").symlink_to("..")
+    (folder / "a\x1bb").write_text("1 0.5 1\n")
+    run = str(tmp_path / "run")
+    assert metrics.listed(run) == (["val/loss"], False)
+    assert metrics.latest(run, "pipe") is None
+    assert metrics.latest(run, "link") is None
+    for name in ("pipe", "link"):
+        growing = Growing(run, name, Series(name, "mlflow"))
+        growing.look(math.inf)
+        assert len(growing.series) == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "metrics").symlink_to(folder)
+    assert metrics.listed(str(other)) == ([], False)
+
+
+def test_of_very_many_names_some_are_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "_MOST_ENTRIES", 5)
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    for number in range(7):
+        (folder / f"m{number}").write_text("1 0.5 1\n")
+    names, is_cut = metrics.listed(str(tmp_path))
+    assert (len(names), is_cut) == (5, True)
+
+
+@pytest.mark.parametrize("parent", ["job", "other"])
+def test_runs_that_ranks_made_are_found_by_their_tag(tmp_path, parent):
+    made = tmp_path / "mlruns" / "2" / "abc" / "tags"
+    made.mkdir(parents=True)
+    (made / "mlflow.parentRunId").write_text(parent)
+    (made / "mlflow.runName").write_text("fast-ape")
+    run = tmp_path / "mlruns" / "1" / "job"
+    run.mkdir(parents=True)
+    os.mkfifo(run.parent / "pipe")
+    odd = tmp_path / "mlruns" / "1" / "odd" / "tags"
+    odd.mkdir(parents=True)
+    os.mkfifo(odd / "mlflow.parentRunId")
+    (tmp_path / "mlruns" / "3").symlink_to(tmp_path / "mlruns" / "2")
+    children = Children(str(run), time.time())
+    children.look()
+    children.look()
+    assert children.found == ({str(made.parent): "fast-ape"} if parent == "job" else {})
+
+
+def test_runs_from_before_the_job_are_not_opened(tmp_path):
+    made = tmp_path / "mlruns" / "2" / "abc"
+    (made / "tags").mkdir(parents=True)
+    (made / "tags" / "mlflow.parentRunId").write_text("job")
+    os.utime(made, (1, 1))
+    children = Children(str(tmp_path / "mlruns" / "1" / "job"), time.time())
+    children.look()
+    assert children.found == {}

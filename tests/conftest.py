@@ -16,11 +16,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pytest
+import services
 from slurm_cluster import SlurmCluster, Unavailable
 from waiting import PATIENCE, wait_until
+
+T = TypeVar("T")
 
 _LAUNCHER_NAMES = {
     "RANK",
@@ -41,6 +44,7 @@ _LAUNCHER_PREFIXES = (
     "AZ_BATCH",
     "TORCHELASTIC_",
     "DRUMLINE_",
+    "MLFLOW_",
 )
 _LEFTOVER_GRACE_S = 5.0
 
@@ -55,6 +59,8 @@ def drumline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     home = tmp_path / "drumline home"
     monkeypatch.setenv("DRUMLINE_HOME", str(home))
+    # A job with an image runs without it here, whatever this machine has; tests of containers choose for themselves.
+    monkeypatch.setenv("DRUMLINE_CONTAINER", "none")
     return home
 
 
@@ -170,3 +176,30 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
         pytest.skip(str(reason))
     yield cluster
     cluster.down()
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[services.Azurite]:
+    """Azure's blobs, shared by all tests: use containers with names of your own."""
+    with _had(services.azurite(tmp_path_factory.mktemp("azurite"))) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[services.S3Server]:
+    """S3, shared by all tests: use buckets with names of your own."""
+    with _had(services.s3_server(tmp_path_factory.mktemp("s3"))) as service:
+        yield service
+
+
+@contextlib.contextmanager
+def _had(service: contextlib.AbstractContextManager[T]) -> Iterator[T]:
+    """Skips without it, but not in CI, where a test must not go missing."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(service)
+        except services.Unavailable as reason:
+            if os.environ.get("CI"):
+                pytest.fail(str(reason), pytrace=False)
+            pytest.skip(str(reason))
+        yield made

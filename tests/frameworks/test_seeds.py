@@ -28,6 +28,12 @@ def reached(text, ranks, least):
     assert float(figure) >= least
 
 
+@pytest.fixture(autouse=True)
+def at_hand(monkeypatch):
+    """PyTorch from the index for each test would be too much: the Python of the tests has what the scripts need."""
+    monkeypatch.setenv("DRUMLINE_ENVIRONMENT", "current")
+
+
 @pytest.fixture
 def home(drumline_home):
     """Of the workspace that the scripts name; the test looks at its jobs, and the scripts are told nothing of it."""

@@ -72,7 +72,7 @@ def in_workspace(name: str | None) -> AbstractContextManager[None]:
 
     configured = os.path.join(folder.base_home(), "defaults.json")
     if name is None and not os.environ.get(folder.WORKSPACE) and os.path.exists(configured):
-        from drumline.cli import defaults
+        from drumline.control import defaults
 
         name = defaults.read().get("workspace")
     return folder.workspace(name)

@@ -47,8 +47,9 @@ def _create_arguments(parser: Parser) -> None:
 def _create(arguments: Namespace) -> int:
     from drumline.cli.supervise import Standby
     from drumline.control import jobs
-    from drumline.control.submit import is_local, submit
+    from drumline.control.submit import is_local, slow_code, submit
 
+    slow_code.set(_say_slow)
     job = load(arguments.file, arguments.set)
     job.name = arguments.name or job.name
     if job.experiment_name is None:
@@ -79,6 +80,12 @@ def _warn(warnings: Any) -> None:
 
     for warning in warnings:
         print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+def _say_slow(file_count: int) -> None:
+    if sys.stderr.isatty():
+        hint = ".amlignore says what to leave out"
+        print(f"taking the code: {file_count:,} files so far; {hint}", file=sys.stderr)
 
 
 def _follow(name: str, out: Any, ranks: str = "", prefix: bool | None = None) -> int:
@@ -293,6 +300,30 @@ def _stacks(arguments: Namespace) -> int:
     return 0
 
 
+def _top_arguments(parser: Parser) -> None:
+    from drumline.cli import top
+
+    top.add_arguments(parser)
+
+
+def _top(arguments: Namespace) -> int:
+    from drumline.cli import top
+
+    return top.top(_name_of(arguments), arguments)
+
+
+def _metrics_arguments(parser: Parser) -> None:
+    from drumline.cli import metrics
+
+    metrics.arguments(parser)
+
+
+def _metrics(arguments: Namespace) -> int:
+    from drumline.cli import metrics
+
+    return metrics.run(arguments)
+
+
 def _update_arguments(parser: Parser) -> None:
     _name(parser)
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
@@ -324,9 +355,7 @@ def _services_arguments(parser: Parser) -> None:
 def _services(arguments: Namespace) -> int:
     from drumline.control import jobs
 
-    jobs.folder_of(_name_of(arguments))
-    print("this version starts no services beside the ranks", file=sys.stderr)
-    output.show({}, arguments.output, arguments.query)
+    output.show(jobs.services(_name_of(arguments)), arguments.output, arguments.query)
     return 0
 
 
@@ -342,6 +371,8 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "restore": ("show an archived job in lists again", _name, _restore),
     "validate": ("check a job file, without submitting it", _validate_arguments, _validate),
     "update": ("change display name, description, tags or properties", _update_arguments, _update),
+    "metrics": ("what it has logged, as curves or figures", _metrics_arguments, _metrics),
     "stacks": ("where each of its ranks is now, by its Python stack", _show_arguments, _stacks),
+    "top": ("what its nodes and ranks use: CPU, memory, I/O, GPUs", _top_arguments, _top),
     "show-services": ("the services of a job", _services_arguments, _services),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, in_workspace, load
+from drumline.contract.uris import shown
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
 
@@ -87,6 +88,7 @@ def _for_people(plan: Plan, script: str) -> str:
         text += "hosts in $DRUMLINE_HOSTFILE\n" + "".join(
             f"  {line}\n" for line in plan.host_file.splitlines()
         )
+    text += _prepared(plan)
     if plan.timeout_s is not None:
         text += f"ends after {plan.timeout_s:g} s at the latest\n"
     common = {**plan.env, **plan.user_env}
@@ -98,6 +100,18 @@ def _for_people(plan: Plan, script: str) -> str:
         text += "chosen when the nodes are there\n" + "".join(f"  {name}: {why[name]}\n" for name in why)
     if script:
         text += f"{plan.engine} is sent\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
+    return text
+
+
+def _prepared(plan: Plan) -> str:
+    """What is made and fetched before the ranks start, and written elsewhere after them."""
+    text = ""
+    if plan.build is not None:
+        text += f"environment: made by {plan.build.kind} in {clean(plan.build.prefix)}\n"
+    for fetch in plan.fetches:
+        text += f"{clean(fetch.name)}: fetched from {clean(shown(fetch.uri))}\n"
+    for upload in plan.uploads:
+        text += f"{clean(upload.name)}: written to {clean(shown(upload.uri))}\n"
     return text
 
 

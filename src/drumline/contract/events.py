@@ -35,6 +35,67 @@ class JobPreparing(NamedTuple):
     time: float
 
 
+class TransferProgress(NamedTuple):
+    """
+    Of data on its way; at most one in two seconds. ``name``: ``inputs.digits``, ``outputs.model``. ``total_bytes`` and
+    ``total_files`` grow while a folder is being listed.
+    """
+
+    time: float
+    name: str
+    done_bytes: int
+    total_bytes: int
+    done_files: int
+    total_files: int
+
+
+class Transferred(NamedTuple):
+    """
+    Data is where it is to be. ``uri``: without secrets. ``cached_bytes``: how many of them the cache had.
+    ``verified``: how many files were compared with a digest that the service gives. ``note``: what differs from what
+    the job asked for, such as that nothing was mounted.
+    """
+
+    time: float
+    name: str
+    uri: str
+    size_bytes: int
+    file_count: int
+    cached_bytes: int = 0
+    seconds: float = 0.0
+    verified: int = 0
+    note: str = ""
+
+
+class EnvironmentBuilding(NamedTuple):
+    """``what``: in words. ``log``: relative to the run folder."""
+
+    time: float
+    what: str
+    log: str = ""
+
+
+class EnvironmentReady(NamedTuple):
+    """``reused``: an earlier job, or another one meanwhile, has made it."""
+
+    time: float
+    digest: str
+    prefix: str
+    seconds: float = 0.0
+    reused: bool = False
+
+
+class ServiceStarted(NamedTuple):
+    """``url``: empty where there is nothing to open. ``error``: why it did not start; the job goes on."""
+
+    time: float
+    name: str
+    kind: str
+    url: str = ""
+    node: int = 0
+    error: str = ""
+
+
 class JobStarting(NamedTuple):
     """The agents are being started."""
 
@@ -238,7 +299,8 @@ class JobRestored(NamedTuple):
 
 
 Event = Union[
-    JobSubmitted, JobWaiting, JobPreparing, JobStarting, AgentJoined, NetworkChosen, RankStarted, JobRunning,
+    JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
+    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, JobRunning,
     RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
     StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip

@@ -15,6 +15,9 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     agents.json      where its supervisor is to be reached, and the secret, for agents that others start
     cancel           there when somebody asked for its end
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
+    tracking.json    the run that an MLflow server has given it
+    uploads.json     what of its outputs was written elsewhere
+    environment.lock what its environment was made of
     hang.json        where they were when the job was last found to hang
     hosts            the nodes' addresses and how many ranks each has, for a launcher in the job's command
     scratch          the nodes' folders for temporary files, one a line
@@ -25,6 +28,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     named-outputs/   a folder for each named output
     user_logs/       what the ranks print, a file each
     system_logs/     what supervisor and agents say
+    system_metrics/  what each node and its ranks use, a file a node: ``contract/samples.py``
 
 All of it is for its owner alone: folders 0700, our files 0600.
 """
@@ -163,6 +167,7 @@ class RunFolder:
         self.stacks_request = os.path.join(path, "stacks-request")
         self.stacks = os.path.join(path, "stacks.json")
         self.hang = os.path.join(path, "hang.json")
+        self.ended = os.path.join(path, "ended.json")
         self.reserve = os.path.join(path, "system_logs", "reserve")
         self.hosts = os.path.join(path, "hosts")
         self.scratch = os.path.join(path, "scratch")

@@ -82,6 +82,11 @@ class Outcome:
         self.network: e.NetworkChosen | None = None
         self.registered: dict[str, e.OutputRegistered] = {}
         """By output, which assets they have become."""
+        self.transfers: dict[str, e.TransferProgress | e.Transferred] = {}
+        """By input or output, what was last heard of its data on its way."""
+        self.environment: e.EnvironmentBuilding | e.EnvironmentReady | None = None
+        self.services: dict[str, e.ServiceStarted] = {}
+        """By name; of several nodes ``name@node``, but for node 0."""
         self.containment = ""
         """The weakest of its agents': as in AgentJoined; empty before there is one."""
 
@@ -139,9 +144,20 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
         outcome.verdict = event.verdict
     else:
+        _apply_around(outcome, event)
         _apply_to_attempt(outcome, event)
         _apply_to_step(outcome, event)
         _apply_users(outcome, event)
+
+
+def _apply_around(outcome: Outcome, event: e.Event) -> None:
+    """What surrounds the ranks."""
+    if isinstance(event, (e.TransferProgress, e.Transferred)):
+        outcome.transfers[event.name] = event
+    elif isinstance(event, (e.EnvironmentBuilding, e.EnvironmentReady)):
+        outcome.environment = event
+    elif isinstance(event, e.ServiceStarted):
+        outcome.services[event.name if not event.node else f"{event.name}@{event.node}"] = event
 
 
 def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:

@@ -144,6 +144,89 @@ class InputCopy(NamedTuple):
     target: str
 
 
+class Fetch(NamedTuple):
+    """An input that is elsewhere, or what an output that is mounted held before: in place before the ranks start."""
+
+    name: str
+    """``inputs.digits``, ``outputs.checkpoints``."""
+
+    uri: str
+    kind: str
+    """``file``, ``folder``, or ``any``: whichever is there."""
+
+    target: str
+    """What the ranks see; absolute."""
+
+    writable: bool
+    """A copy that they may change; else a link to what the cache has, which is read-only."""
+
+    mode: str
+    """As the job has it: ``ro_mount``, ``download``, ``eval_mount``, ``eval_download``, ``rw_mount``."""
+
+    datastore: str = ""
+    """Whose record has the credentials; empty: they are found as the service's own tools do."""
+
+    home: str = ""
+    """In which that datastore is; absolute."""
+
+    may_be_missing: bool = False
+    mount: str = ""
+    """``auto``, ``always``, ``never``: whether one whose mode is a mount is one; empty: as where it runs says."""
+
+
+class Upload(NamedTuple):
+    """An output that is written elsewhere when its ranks have ended; ``source`` is absolute."""
+
+    name: str
+    source: str
+    uri: str
+    kind: str
+    """``file`` or ``folder``."""
+
+    always: bool
+    """However the attempt ended, as of a mount; else of a job that completed."""
+
+    datastore: str = ""
+    home: str = ""
+    """As of Fetch."""
+
+
+class Build(NamedTuple):
+    """The environment of the ranks, which is made before they start, once for all jobs with the same content."""
+
+    kind: str
+    """``uv``, ``conda``; ``podman``, ``docker``, ``apptainer``."""
+
+    digest: str
+    """Of its content."""
+
+    prefix: str
+    """The folder that it is made in; absolute."""
+
+    recipe: Mapping[str, Any]
+    """All that its builder needs, as JSON can hold it."""
+
+    name: str = ""
+    """What the job calls it."""
+
+
+class Service(NamedTuple):
+    """A program beside the ranks, on the supervisor's machine, while they run."""
+
+    name: str
+    kind: str
+    """``tensor_board``."""
+
+    folder: str
+    """That it shows; absolute, may come later."""
+
+    python: str
+    """Whose package of it is taken, where that has one."""
+
+    port: int = 0
+    """0: one that is free."""
+
+
 class Registration(NamedTuple):
     """An output that becomes an asset when the job has completed."""
 
@@ -157,7 +240,7 @@ class Registration(NamedTuple):
 
     type: str
     path: str
-    """Absolute."""
+    """Absolute, or the address that it is uploaded to."""
 
     home: str
     """In which the asset is to be; absolute."""
@@ -211,6 +294,17 @@ class Plan(NamedTuple):
     """Content hash of the code; empty: the ranks run in ``cwd`` as it is."""
 
     copies: tuple[InputCopy, ...] = ()
+    fetches: tuple[Fetch, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    build: Optional[Build] = None
+    """None: what the ranks run in is there already."""
+
+    container: Mapping[str, Any] = {}
+    """
+    In which each rank runs, where ``build`` is of that kind: kind, image, pull (as ``podman run --pull``), mounts
+    (absolute paths), shm_bytes (0: no matter how much), arguments (more of the engine's own). Empty: in none.
+    """
+
     folders: tuple[str, ...] = ()
     """Absolute paths that exist before the ranks start: the folders of named outputs."""
 
@@ -241,6 +335,7 @@ class Plan(NamedTuple):
     """
 
     registers: tuple[Registration, ...] = ()
+    services: tuple[Service, ...] = ()
     format: int = FORMAT
 
     @property
@@ -264,6 +359,10 @@ class Plan(NamedTuple):
         registers = [one._asdict() for one in self.registers]
         changed = {"nodes": nodes, "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
         changed["registers"] = registers
+        changed["services"] = [one._asdict() for one in self.services]
+        changed["fetches"] = [one._asdict() for one in self.fetches]
+        changed["uploads"] = [one._asdict() for one in self.uploads]
+        changed["build"] = self.build._asdict() if self.build else None
         return json.dumps({**self._asdict(), **changed}, indent=1)
 
     @classmethod
@@ -284,6 +383,10 @@ class Plan(NamedTuple):
             launcher = data["launcher"]
             data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
         data["asked"] = Asked(**data.get("asked", {}))
+        data["services"] = tuple(Service(**one) for one in data.get("services", ()))
+        data["fetches"] = tuple(Fetch(**one) for one in data.get("fetches", ()))
+        data["uploads"] = tuple(Upload(**one) for one in data.get("uploads", ()))
+        data["build"] = Build(**data["build"]) if data.get("build") else None
         data["registers"] = tuple(Registration(**one) for one in data.get("registers", ()))
         for name in ("argv", "unset", "folders", "warnings", "restart_on"):
             data[name] = tuple(data.get(name, ()))

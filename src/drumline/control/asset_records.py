@@ -198,13 +198,17 @@ def _unused(environment: Environment) -> list[str]:
 
 
 def take_in(environment: dict[str, Any]) -> None:
-    """The content of the conda file in place of its path, which is in full. Raises SpecError."""
+    """
+    The content of the conda file in place of its path, which is in full, with that of the files which that names.
+
+    Raises SpecError.
+    """
+    from drumline.control.recipes import taken_in
     from drumline.spec.files import read
-    from drumline.spec.nodes import plain
 
     conda = environment.get("conda_file")
     if isinstance(conda, str):
-        environment["conda_file"] = plain(read(conda))
+        environment["conda_file"] = taken_in(read(conda), os.path.dirname(conda))
 
 
 # components

@@ -2,13 +2,14 @@
 Datastores: where ``azureml://datastores/<name>/paths/<path>`` is on this machine.
 
 Four are there from the start, as in every workspace of Azure: folders of the home, until somebody registers another
-under their name. Those of Azure's types are known by name only: nothing is fetched from Azure.
+under their name. Those of Azure's types are addresses (``abfss://``, ``wasbs://``); credentials stay in
+the record.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import base_home, home
@@ -17,7 +18,6 @@ from drumline.store.assets import Records, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from drumline.spec.datastores import Datastore
 
@@ -102,26 +102,68 @@ def delete(name: str) -> None:
     raise NotFoundError(f"there is no datastore {name!r}", _alike(name))
 
 
-def path_of(name: str, inside: str) -> str:
-    """
-    The local path of ``azureml://datastores/<name>/paths/<inside>``, where nothing may be.
+class Found(NamedTuple):
+    place: str
+    """A local path, where nothing may be, or an address."""
 
-    Raises NotFoundError, UsageError for a path that leads out of it, and PlanError for what is in Azure.
+    home: str = ""
+    """In which the record with the credentials is; empty for a local path."""
+
+
+def find(name: str, inside: str) -> Found:
     """
+    Where ``azureml://datastores/<name>/paths/<inside>`` is.
+
+    Raises NotFoundError, UsageError for a path that leads out of it, and PlanError for a kind that cannot be read.
+    """
+    from drumline.contract import uris
     from drumline.spec.datastores import LocalDatastore
 
     datastore = get(name)
-    if not isinstance(datastore, LocalDatastore):
-        hint = f"drumline datastore create --name {name} --type local --path /FOLDER says where its content is here"
-        raise PlanError(
-            f"the datastore {name!r} is in Azure ({datastore.type}), which is not asked for data", hint
-        )
     steps = [step for step in inside.split("/") if step not in ("", ".")]
     if ".." in steps or "\0" in inside:
         raise UsageError(
             f"the path {inside!r} leads out of the datastore {name!r}", "a path below it, without '..'"
         )
-    return os.path.join(os.path.abspath(datastore.path), *steps)
+    if isinstance(datastore, LocalDatastore):
+        return Found(os.path.join(os.path.abspath(datastore.path), *steps))
+    return Found(uris.below(_address(datastore), *steps), _home_of(name))
+
+
+def path_of(name: str, inside: str) -> str:
+    """As ``find``, of a datastore that is a folder. Raises PlanError for others too."""
+    found = find(name, inside)
+    if found.home:
+        hint = f"drumline datastore create --name {name} --type local --path /FOLDER says where its content is here"
+        raise PlanError(
+            f"the datastore {name!r} is no folder of this machine; jobs fetch from {found.place}", hint
+        )
+    return found.place
+
+
+def _address(datastore: Any) -> str:
+    """Raises PlanError."""
+    endpoint = str(getattr(datastore, "endpoint", None) or "core.windows.net")
+    if "://" in endpoint:  # Of an emulator, or behind a gateway: the record has it, the address is a name.
+        endpoint = "core.windows.net"
+    if datastore.type == "azure_blob":
+        return f"wasbs://{datastore.container_name}@{datastore.account_name}.blob.{endpoint}"
+    if datastore.type == "azure_data_lake_gen2":
+        return f"abfss://{datastore.filesystem}@{datastore.account_name}.dfs.{endpoint}"
+    hints = {
+        "azure_file": "mount the share, and",
+        "azure_data_lake_gen1": "Azure ended Gen1 in 2024; where its content is here now,",
+    }
+    hint = f"drumline datastore create --name {datastore.name} --type local --path /FOLDER takes its place"
+    hint = f"{hints.get(datastore.type, 'where its content is here,')} {hint}"
+    raise PlanError(
+        f"the datastore {datastore.name!r} is of type {datastore.type}, which is not read here", hint
+    )
+
+
+def _home_of(name: str) -> str:
+    """That which has the record."""
+    return next(root for root in _homes() if _VERSION in _records(root).versions(check_name(name)))
 
 
 def _homes() -> list[str]:

@@ -56,10 +56,12 @@ def of(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str,
         "started_at": utc(outcome.started),
         "ended_at": utc(outcome.ended),
         "services": {
+            **_beside(outcome),
             "Studio": {"endpoint": link, "type": "Studio"},
-            "Tracking": {"endpoint": mlflow_files.uri_of(folder.root), "type": "Tracking"},
+            "Tracking": _tracking(folder, outcome, brief=brief),
         },
         "run_folder": folder.path,
+        **_prepared(outcome),
         "containment": outcome.containment or None,
         **_of_engine(folder, outcome, brief=brief),
         "ranks": [
@@ -80,6 +82,11 @@ def of(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str,
             described.pop(key, None)
     elif not outcome.is_final:
         described["processes"] = _processes(folder, outcome)
+    if outcome.ranks and not brief:
+        from drumline.control import usage
+
+        described["resources_used"] = usage.used(folder, outcome)
+        described |= _metrics(folder, outcome)
     return described
 
 
@@ -178,6 +185,62 @@ def _found(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any
             for output, one in outcome.registered.items()
         }
     return found
+
+
+def _prepared(outcome: Outcome) -> dict[str, Any]:
+    """The data that was fetched or written elsewhere, and the environment that was made."""
+    found: dict[str, Any] = {}
+    if outcome.transfers:
+        found["data"] = {
+            name: {key: value for key, value in one._asdict().items() if key not in ("time", "name")}
+            for name, one in sorted(outcome.transfers.items())
+        }
+    if outcome.environment is not None:
+        made = outcome.environment._asdict()
+        found["environment_built"] = {key: value for key, value in made.items() if key != "time"}
+    return found
+
+
+def _metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """The newest value of each; how many others there are."""
+    if outcome.started is None:
+        return {"metrics": {}}
+    from drumline.control import metrics
+
+    latest, left_out = metrics.latest_of(folder)
+    return {"metrics": latest, **({"metrics_left_out": left_out} if left_out else {})}
+
+
+def _tracking(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Where its metrics are."""
+    from drumline.control import tracking
+
+    endpoint = (
+        mlflow_files.uri_of(folder.root)
+        if brief or outcome.started is None
+        else "".join(tracking.endpoint_of(folder))
+    )
+    told = outcome.services.get("Tracking")
+    warning = {"warning": told.error} if told and told.error else {}
+    return {"endpoint": endpoint, "type": "Tracking", **warning}
+
+
+def _beside(outcome: Outcome) -> dict[str, Any]:
+    """The programs beside its ranks."""
+    found = {}
+    for name, one in sorted(outcome.services.items()):
+        if one.kind != "tensor_board":
+            continue
+        state = "Failed" if one.error else "Stopped" if outcome.is_final else "Running"
+        found[name] = {"endpoint": one.url or None, "type": "TensorBoard", "status": state}
+        if one.error:
+            found[name]["error"] = one.error
+    return found
+
+
+def services_of(folder: RunFolder) -> dict[str, Any]:
+    """As ``az ml job show-services`` prints them."""
+    return _beside(outcome_of(folder))
 
 
 def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
+from drumline.contract.uris import shown
 from drumline.control import jobs
 from drumline.control.follow import plan_of
+from drumline.spec.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,6 +95,8 @@ def _named(folder: RunFolder, output: str) -> str:
     if output not in named:
         known = ", ".join(sorted(named)) or "it has none"
         raise NotFoundError(f"job {folder.name} has no output {output!r}", f"named outputs: {known}")
+    if is_remote(named[output]):
+        raise UsageError(f"output {output!r} of job {folder.name} is at {shown(named[output])}, and not here")
     if not os.path.exists(named[output]):
         raise NotFoundError(
             f"job {folder.name} did not write its output {output!r}", f"it would be {named[output]}"

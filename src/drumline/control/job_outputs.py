@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.contract import status
+from drumline.contract import status, uris
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import fold
 from drumline.control import jobs
+from drumline.spec.paths import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,10 +22,14 @@ _ARTIFACTS = ("outputs", "logs", "user_logs", "system_logs")
 
 class Place(NamedTuple):
     path: str
-    """Absolute; nothing may be there."""
+    """Absolute, where nothing may be; or an address."""
 
     warning: str = ""
     """In which way it may not be whole."""
+
+    datastore: str = ""
+    home: str = ""
+    """Of an address in a datastore: as of contract.plan.Fetch."""
 
 
 def output_of(job: str, output: str, inside: str = "") -> Place:
@@ -130,6 +135,10 @@ def _steps(folder: RunFolder, depth: int = 0) -> Iterator[RunFolder]:
 
 
 def _within(root: str, inside: str, what: str) -> str:
+    if is_remote(root):
+        if ".." in inside.split("/"):
+            raise UsageError(f"the path {inside!r} leads out of the {what}")
+        return uris.below(root, inside)
     path = os.path.normpath(os.path.join(root, inside.lstrip("/")))
     if os.path.commonpath((root, path)) != os.path.normpath(root):
         raise UsageError(f"the path {inside!r} leads out of the {what}")

@@ -239,6 +239,13 @@ def describe(name: str, *, brief: bool = False) -> dict[str, Any]:
     return description.of(folder, outcome_of(folder), brief=brief)
 
 
+def services(name: str) -> dict[str, Any]:
+    """The programs beside its ranks, by name, with endpoint and status. Raises NotFoundError."""
+    from drumline.control import description
+
+    return description.services_of(folder_of(name))
+
+
 def archive(name: str) -> None:
     """Hide it from lists; nothing else changes. Raises NotFoundError."""
     _set_archived(name, archived=True)

@@ -6,17 +6,19 @@ The job as it was written stays as it is; what is planned is a copy.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, UsageError
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
 from drumline.control import job_outputs
 from drumline.control.asset_records import is_program
 from drumline.plan import values
+from drumline.plan.request import settings_of
 from drumline.spec import paths
 from drumline.spec.references import Asset, InDatastore, JobOutput, RunFile, is_reference, parse
 from drumline.store.assets import Records, check_name, check_version
@@ -24,7 +26,8 @@ from drumline.store.assets import Records, check_name, check_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from drumline.contract.plan import Plan
+    from drumline.contract.plan import Build, Plan
+    from drumline.control.environments import Machine
     from drumline.spec.command import Command
     from drumline.spec.references import Reference
 
@@ -47,10 +50,29 @@ class Resolved(NamedTuple):
     found: Mapping[str, str] = {}
     """As ``Plan.resolved``."""
 
+    kept: Mapping[str, values.Kept] = {}
+    """Of inputs and outputs in datastores that are not of this machine: as of ``values.of``."""
 
-def resolved(job: Command, interpreter: str = sys.executable, *, is_local: bool = True) -> Resolved:
+    written: Mapping[str, str] = {}
+    """What an output in such a datastore is called: ``azureml://datastores/blob/paths/model``."""
+
+    build: Build | None = None
+    """What is made before the ranks start; ``interpreter`` is in it."""
+
+    variables: Mapping[str, str] = {}
+    """That the environment sets."""
+
+
+def resolved(
+    job: Command,
+    interpreter: str = sys.executable,
+    *,
+    is_local: bool = True,
+    compute: Mapping[str, Any] | None = None,
+) -> Resolved:
     """
     ``interpreter``: what runs the job where its environment does not say. ``is_local``: whether on this machine.
+    ``compute``: the settings of the one that it runs on.
 
     Raises PlanError with every reference that leads nowhere.
     """
@@ -58,16 +80,23 @@ def resolved(job: Command, interpreter: str = sys.executable, *, is_local: bool 
     made = copy(job)
     if any(_path_of(one) for one in (job.inputs or {}).values()):
         made.inputs = {name: work.input(name, given) for name, given in job.inputs.items()}  # type: ignore[assignment]
-    if any(_path_of(one) for one in (job.outputs or {}).values()):
+    if any(getattr(one, "path", None) for one in (job.outputs or {}).values()):
         made.outputs = {name: work.output(name, given) for name, given in job.outputs.items()}  # type: ignore[assignment]
-    chosen = ""
     with work.field("environment"):
-        chosen = work.environment(interpreter, is_local=is_local)
-        if chosen or work.is_unknown:
+        if work.environment(interpreter, is_local=is_local, compute=compute or {}):
             made.environment = None
     if work.problems:
         raise PlanError(work.problems)
-    return Resolved(made, tuple(work.warnings), chosen, work.found)
+    return Resolved(
+        made,
+        tuple(work.warnings),
+        work.interpreter,
+        work.found,
+        work.kept,
+        work.written,
+        work.build,
+        work.variables,
+    )
 
 
 def _path_of(given: Any) -> str:
@@ -84,8 +113,11 @@ class _Work:
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
         self.found: dict[str, str] = {}
-        self.is_unknown = False
-        """Whether its environment is not registered."""
+        self.kept: dict[str, values.Kept] = {}
+        self.written: dict[str, str] = {}
+        self.interpreter = ""
+        self.build: Build | None = None
+        self.variables: Mapping[str, str] = {}
 
     @contextmanager
     def field(self, name: str, path: str = "") -> Iterator[None]:
@@ -115,7 +147,7 @@ class _Work:
         return made
 
     def _follow(self, reference: Reference, text: str, where: str, wanted: str) -> tuple[str, str]:
-        """A local path, or a URI of another kind, and the type of the asset that it is, if it is one."""
+        """A local path, or an address, and the type of the asset that it is, if it is one."""
         kind = ""
         for _ in range(_DEPTH):
             if not isinstance(reference, Asset):
@@ -134,6 +166,8 @@ class _Work:
     def _taken(self, place: job_outputs.Place, where: str) -> str:
         if place.warning:
             self.warnings.append(f"{where}: {place.warning}")
+        if place.datastore:
+            self.kept[where] = values.Kept(place.datastore, place.home)
         return place.path
 
     def _type(self, name: str, wanted: str, kind: str, text: str) -> str:
@@ -152,8 +186,8 @@ class _Work:
         return wanted
 
     def output(self, name: str, given: Any) -> Any:
-        text = _path_of(given)
-        if not text:
+        text = str(getattr(given, "path", None) or "")
+        if not paths.is_remote(text) and not _path_of(given):
             return given
         made = copy(given)
         where = f"outputs.{name}"
@@ -164,6 +198,9 @@ class _Work:
                 "${{output_name}}": name,
             }.items():
                 text = text.replace(macro, value)
+            if not is_reference(text):
+                made.path = text
+                return made
             reference = parse(text)
             if isinstance(reference, JobOutput) and reference.output == name and not reference.path:
                 made.path = None  # Of a job that was fetched: where the one before wrote.
@@ -171,14 +208,22 @@ class _Work:
             if not isinstance(reference, InDatastore):
                 hint = "azureml://datastores/NAME/paths/PATH, a local path, or none"
                 raise UsageError(f"nothing can be written to {text!r}", hint)
-            made.path = self.found[f"{where}.path"] = _in_datastore(reference)
+            place = self._taken(_in_datastore(reference), where)
+            made.path = self.found[f"{where}.path"] = place
+            self.written[where] = f"azureml://datastores/{reference.datastore}/paths/{reference.path}"
         return made
 
     # environments
 
-    def environment(self, interpreter: str, *, is_local: bool) -> str:
-        """Its Python; empty when it has none, or is not known."""
+    def environment(self, interpreter: str, *, is_local: bool, compute: Mapping[str, Any]) -> bool:
+        """Find out with which Python its ranks run; whether there is nothing left to say of its environment."""
+        from drumline.control import environments
+
+        if environments.is_current(settings_of(self.job), os.environ):
+            return True
         given = self.job.environment
+        if given is None:
+            return False
         if isinstance(given, str) and not given.startswith("file:"):
             reference = parse(given if is_reference(given) else f"azureml:{given}")
             if not isinstance(reference, Asset):
@@ -188,17 +233,42 @@ class _Work:
             try:
                 given = _registered("environment", reference)
             except NotFoundError:
-                self.is_unknown = True
                 self.warnings.append(_not_registered(reference, interpreter))
-                return ""
+                return True
             self.found["environment"] = f"azureml:{given.name}:{given.version}"
         python = str(getattr(given, "python", None) or "")
-        if not python:
-            return ""
-        if is_local and not is_program(python):
-            raise UsageError(f"its python, {python}, is not there or cannot be run")
-        self.found["environment.python"] = python
-        return python
+        if python:
+            if is_local and not is_program(python):
+                raise UsageError(f"its python, {python}, is not there or cannot be run")
+            self.interpreter = self.found["environment.python"] = python
+            return True
+        return self._built(given, environments.Machine(interpreter, is_local, compute))
+
+    def _built(self, given: Any, machine: Machine) -> bool:
+        from drumline.control import environments
+        from drumline.spec.environment import Environment
+        from drumline.staging.environments import interpreter_of
+
+        if not isinstance(given, Environment):
+            return False
+        root = self.job._root
+        written = root.get("environment") if root is not None and given is self.job.environment else None
+        try:
+            found = environments.found(given, machine, written=written)
+        except SpecError as error:
+            self.problems += [_of_environment(one) for one in error.problems]
+            return True
+        self.warnings += found.warnings
+        self.build, self.variables = found.build, found.variables
+        if found.build is not None:
+            self.interpreter = interpreter_of(found.build)
+            self.found["environment.digest"] = found.build.digest
+        return found.build is not None or bool(found.warnings)
+
+
+def _of_environment(problem: Problem) -> Problem:
+    problem.path = problem.path or "environment.conda_file"
+    return problem
 
 
 def _not_registered(reference: Asset, interpreter: str) -> str:
@@ -211,7 +281,7 @@ def _not_registered(reference: Asset, interpreter: str) -> str:
 def place_of(reference: InDatastore | JobOutput | RunFile) -> job_outputs.Place:
     """Raises NotFoundError, UsageError, PlanError."""
     if isinstance(reference, InDatastore):
-        return job_outputs.Place(_in_datastore(reference))
+        return _in_datastore(reference)
     if isinstance(reference, JobOutput):
         return job_outputs.output_of(reference.job, reference.output, reference.path)
     return job_outputs.file_of_run(reference.job, reference.path)
@@ -266,9 +336,10 @@ def _of_job(reference: Asset) -> job_outputs.Place | None:
     return job_outputs.output_of(job, output)
 
 
-def registrations(job: Command, planned: Plan) -> tuple[Registration, ...]:
-    """The named outputs. Raises PlanError for a version that is there already."""
+def registrations(job: Command, planned: Plan, written: Mapping[str, str]) -> tuple[Registration, ...]:
+    """The named outputs; ``written`` as of Resolved. Raises PlanError for a version that is there already."""
     wanted, problems = [], []
+    addresses = {one.name: written.get(one.name, one.uri) for one in planned.uploads}
     for name, output in (job.outputs or {}).items():
         asset = str(getattr(output, "name", None) or "")
         if not asset:
@@ -281,7 +352,7 @@ def registrations(job: Command, planned: Plan) -> tuple[Registration, ...]:
             _check_free(noun, asset, version)
         except UsageError as error:
             problems.append(Problem(f"{where}: {error.message}", path=where, hint=error.hint))
-        path = planned.user_env[values.variable_of(f"outputs.{name}")]
+        path = addresses.get(f"outputs.{name}") or planned.user_env[values.variable_of(f"outputs.{name}")]
         said = str(getattr(output, "description", None) or "")
         wanted.append(Registration(name, noun, asset, version, kind, path, home(), said))
     if problems:
@@ -298,7 +369,9 @@ def _check_free(kind: str, name: str, version: str) -> None:
         )
 
 
-def _in_datastore(reference: InDatastore) -> str:
+def _in_datastore(reference: InDatastore) -> job_outputs.Place:
     from drumline.control import datastores
 
-    return datastores.path_of(reference.datastore, reference.path)
+    found = datastores.find(reference.datastore, reference.path)
+    name = reference.datastore if found.home else ""
+    return job_outputs.Place(found.place, datastore=name, home=found.home)

@@ -13,6 +13,7 @@ from drumline.contract.outcome import fold
 from drumline.control import terminal
 from drumline.control.follow import Follower, last_lines, plan_of
 from drumline.control.jobs import as_arguments, outcome_of
+from drumline.control.progress import Progress
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -90,6 +91,8 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
     notices = _Notices(folder)
     follower = Follower(folder, plan, labels, raw=raw)
     for line in follower.lines():
+        if line is not None:
+            notices.give_way()
         if line is None:
             out.flush()
             notices.look(follower.outcome)
@@ -98,7 +101,7 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
         write_line(out, prefix, line.text)
     out.flush()
     outcome = outcome_of(folder)
-    notices.tell_attempts(outcome)
+    notices.end(outcome)
     return outcome
 
 
@@ -127,6 +130,8 @@ class _Notices:
         self._waits_for = ""
         self._hang = ""
         self._attempts = 0
+        self._missing: set[str] = set()
+        self._progress = Progress(folder.name)
 
     def look(self, seen: Outcome | None) -> None:
         """``seen``: what somebody else has found out, where events do not tell all."""
@@ -139,12 +144,31 @@ class _Notices:
         self._size = size
         outcome = seen or fold(self._folder.read_events())
         self.tell_attempts(outcome)
+        self._progress.look(outcome)
+        self._tell_services(outcome)
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:
             self._say(f"is in line: {waits_for}")
         if outcome.hang != self._hang and not outcome.is_final:
             self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
         self._waits_for, self._hang = waits_for, outcome.hang
+
+    def give_way(self) -> None:
+        """To a line of the job's, which may be for the same terminal."""
+        self._progress.clear()
+
+    def end(self, outcome: Outcome) -> None:
+        """What happened since the last look."""
+        self.tell_attempts(outcome)
+        self._progress.look(outcome)
+        self._tell_services(outcome)
+
+    def _tell_services(self, outcome: Outcome) -> None:
+        """Those that did not start."""
+        for name, service in outcome.services.items():
+            if service.error and name not in self._missing:
+                self._missing.add(name)
+                self._say(f"goes on without {name}: {service.error}")
 
     def tell_attempts(self, outcome: Outcome) -> None:
         """Those that failed since."""
@@ -157,6 +181,7 @@ class _Notices:
         self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:
+        self._progress.clear()
         print(f"job {self._folder.name} {terminal.clean(what)}", file=sys.stderr)
 
 

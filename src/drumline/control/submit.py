@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
@@ -15,12 +16,12 @@ from drumline.contract import status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home, private_folder
 from drumline.contract.user import user
+from drumline.control import tracking
 from drumline.engines.table import engine
 from drumline.plan import planner, values
 from drumline.plan.request import check_name
 from drumline.plan.unhonoured import LOCAL_COMPUTES
 from drumline.spec import names, paths
-from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,9 @@ class Run(NamedTuple):
 
 
 AS_WRITTEN = Run()
+
+slow_code: ContextVar[Callable[[int], None] | None] = ContextVar("drumline_slow_code", default=None)
+"""Called with the number of files so far when taking the code of a job takes long, once for each folder."""
 
 _HALF_MADE_S = 60.0
 
@@ -83,13 +87,14 @@ def _plan_resolved(job: Command, run: Run, folder: RunFolder, compute: dict[str,
     from drumline.control import references
 
     is_local = compute.get("type", "local") == "local"
-    known = references.resolved(job, _interpreter_of(compute), is_local=is_local)
+    known = references.resolved(job, _interpreter_of(compute), is_local=is_local, compute=compute)
     site = _site(known.job, folder, run, compute, known.interpreter)
+    site = site._replace(kept=known.kept, build=known.build, variables=known.variables)
     planned = planner.plan_job(known.job, site)
     _check_inputs(known.job, folder)
     return planned._replace(
         resolved=dict(known.found),
-        registers=references.registrations(known.job, planned),
+        registers=references.registrations(known.job, planned, known.written),
         warnings=(*known.warnings, *planned.warnings),
     )
 
@@ -286,7 +291,7 @@ def _site(
         mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
         compute=compute,
         shares_machine=chosen.shares_machine,
-        mlflow_uri=mlflow_files.uri_of(folder.root),
+        mlflow_uri=tracking.uri_for(folder.root),
         in_place=run.in_place,
         argv=run.argv,
     )
@@ -331,7 +336,7 @@ def _take_code(job: Command, run: Run, root: str) -> tuple[str, list[str]]:
         return "", []
     from drumline.staging import snapshot
 
-    taken = snapshot.take(code, root)
+    taken = snapshot.take(code, root, slow_code.get())
     return taken.digest, warnings_of_code(taken)
 
 

@@ -12,6 +12,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError, SpecError, Us
 from drumline.contract.folder import RunFolder, check_workspace, home_of, private_folder, write_whole
 from drumline.control import jobs
 from drumline.control.readable import readable
+from drumline.node import mounts
 from drumline.spec.nodes import wrap
 from drumline.spec.schema.report import Report
 from drumline.spec.workspace import Workspace, from_tree, load_workspace, to_dict
@@ -118,6 +119,7 @@ def delete(name: str) -> None:
 
 def _remove(path: str) -> None:
     """A job may have made folders that even their owner cannot write to. Raises OSError."""
+    mounts.clear(path)
     for parent, folders, _ in os.walk(path):
         for inside in (os.path.join(parent, name) for name in folders):
             if not os.path.islink(inside):

@@ -38,8 +38,20 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
 from drumline.contract.folder import write_whole
-from drumline.node import cgroups, descendants, failures, kernel, ports, processes, scratch, stacks, standin
+from drumline.node import (
+    cgroups,
+    containers,
+    descendants,
+    failures,
+    kernel,
+    ports,
+    processes,
+    scratch,
+    stacks,
+    standin,
+)
 from drumline.node.door import Door
+from drumline.node.system_metrics import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,6 +136,7 @@ class Agent:
         self._tasks: dict[int, dict[str, Any]] = {}
         self._standins: dict[int, int] = {}
         self._asking: set[int] = set()
+        self._sampler: Sampler | None = None
         self._leases: list[socket.socket] = []
         self._probe: socket.socket | None = None
 
@@ -153,13 +166,15 @@ class Agent:
             print(f"node {self._node}: the supervisor is gone ({error})", file=sys.stderr)
         finally:
             descendants.end_all(0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told)
+            self._end_sampling()
             self._remove_scratch()
             # Nobody may be left who would: a supervisor that was killed while this agent was still coming.
             if containment == "cgroup":
                 cgroups.leave(self._cgroup)
 
     def _serve(self) -> bool:
-        ready = [descriptor for descriptor, _ in self._poller.poll(_IDLE_S)]
+        idle_s = min(_IDLE_S, self._sampler.due_in_s()) if self._sampler else _IDLE_S
+        ready = [descriptor for descriptor, _ in self._poller.poll(idle_s)]
         self._memory.look()
         if self._door and not self._answer_the_door(set(ready)):
             return False
@@ -176,6 +191,8 @@ class Agent:
             for message in self._lines.feed(data):
                 if message["type"] == "leave" or not self._obey(message):
                     return False
+        if self._sampler:
+            self._sampler.work(self._ranks)
         return True
 
     def _is_told_too(self, ready: Sequence[int]) -> bool:
@@ -247,7 +264,7 @@ class Agent:
 
     def _do_look(self, message: dict[str, Any]) -> None:
         """What each rank has done so far, and where it is, if that is wanted."""
-        pids = {rank: pid for pid, rank in self._ranks.items()}
+        pids = {rank: containers.inner(self._scratch, pid) for pid, rank in self._ranks.items()}
         found = {}
         if message["stacks"] and pids:
             notes = {rank: self._notes_of(rank) for rank in pids}
@@ -282,6 +299,9 @@ class Agent:
         if self._probe:
             self._probe.close()
         self._start = message
+        metrics = message.get("metrics")
+        if metrics:
+            self._sampler = Sampler(metrics["file"], metrics["attempt"], message["cores"])
         tasks = {task["rank"]: task for task in message["ranks"]}
         if message["by_launcher"]:
             self._tasks = tasks
@@ -319,11 +339,17 @@ class Agent:
         failures.add_hook(variables, self._notes_of(task["rank"]))
         if self._scratch:
             variables["DRUMLINE_DEADLINE"] = self._deadline()
+        argv, cwd = task["argv"], self._start["cwd"]
+        container = self._start.get("container")
+        if container:
+            argv, variables = containers.wrapped(container, argv, variables, task["env"], cwd, self._scratch)
+        else:
+            variables = self._with_door(variables)
         before = time.monotonic()
         process = processes.start(
-            task["argv"],
-            env=self._with_door(variables),
-            cwd=self._start["cwd"],
+            argv,
+            env=variables,
+            cwd=cwd,
             log=task["log"],
             cores=self._start["cores"],
         )
@@ -460,6 +486,8 @@ class Agent:
             channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
             return
         rank = self._ranks.pop(pid)
+        if self._sampler:
+            self._sampler.exited(pid, rank, ended.cpu_s, ended.peak_bytes)
         passes_on = code == -signal.SIGTERM or pid in self._shells
         self._has_heirs = self._has_heirs or (pid in self._told and passes_on)
         error = self._errors.pop(pid, "")
@@ -525,14 +553,23 @@ class Agent:
         self._told_at = self._told_at or time.monotonic()
         self._let_launcher_end()
         until = self._told_until if self._has_heirs and message["grace_s"] > 0 else None
+        if self._sampler:
+            self._sampler.forget_gpus()
         ended, survivors = descendants.end_all(
             message["grace_s"], told=self._told, told_until=until, is_urgent=self._is_urgent
         )
         at = time.monotonic()
         for one in ended:
             self._tell_exit(one, at)
+        self._end_sampling()
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=[stacks.state_of(pid) for pid in survivors])
+
+    def _end_sampling(self) -> None:
+        if self._sampler:
+            self._sampler.forget_gpus()
+            self._sampler.finish()
+            self._sampler = None
 
     def _is_urgent(self) -> bool:
         """Whether the supervisor has more to say, or the node is taken away for the second time."""

@@ -26,7 +26,7 @@ def of(pid: int) -> list[int]:
     found: list[int] = []
     waiting = [pid]
     while waiting:
-        below = _children(waiting.pop())
+        below = children(waiting.pop())
         found += below
         waiting += below
     return found
@@ -57,10 +57,10 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
     told: list[int] = []
     waiting = [os.getpid()]
     while waiting:
-        for pid in _children(waiting.pop()):
+        for pid in children(waiting.pop()):
             if pid in spared:
                 continue
-            if not _handles_sigterm(pid) or is_shell(pid):
+            if not handles_sigterm(pid) or is_shell(pid):
                 waiting.append(pid)
             told.append(pid)
     # All are known before the first is told: what a shell has started is elsewhere as soon as that has ended.
@@ -81,7 +81,7 @@ def _any_of(told: Collection[int]) -> bool:
     return any(pid in told for pid in of(os.getpid()))
 
 
-def _handles_sigterm(pid: int) -> bool:
+def handles_sigterm(pid: int) -> bool:
     """By a handler, or in its own time: who blocks it asks for it by sigwait or a descriptor."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
@@ -99,6 +99,9 @@ class Ended(NamedTuple):
     peak_bytes: int
     """The most memory that it, or the largest of what it waited for, had at a time."""
 
+    cpu_s: float
+    """Its own, and that of what it waited for."""
+
 
 def reap() -> list[Ended]:
     """The children that have ended; does not block."""
@@ -110,7 +113,8 @@ def reap() -> list[Ended]:
             return ended
         if pid == 0:
             return ended
-        ended.append(Ended(pid, status, usage.ru_maxrss << 10))
+        cpu_s = usage.ru_utime + usage.ru_stime
+        ended.append(Ended(pid, status, usage.ru_maxrss << 10, cpu_s))
 
 
 def has_any() -> bool:
@@ -166,7 +170,8 @@ def _reap_until(deadline: float) -> list[Ended]:
     return ended
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Those of all its threads; empty when it is gone."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:

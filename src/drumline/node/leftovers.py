@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
-from drumline.node import cgroups, scratch
+from drumline.node import cgroups, mounts, scratch
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -29,6 +29,7 @@ def clear(folder: RunFolder) -> int:
     """
     paths = _scratch_of(folder)
     count = _end_agents(folder) + _end_marked(folder.path)
+    mounts.clear(folder.path)
     for path in paths:
         if cgroups.is_one(path):
             count += cgroups.end(path)

@@ -7,6 +7,8 @@ import fcntl
 import os
 import re
 
+from drumline.node import containers
+
 _HELD = "agent"
 """In a folder: locked by whose it is."""
 
@@ -84,6 +86,7 @@ def remove(path: str) -> None:
     """Never raises; folders that are too deep for Python, or closed to their owner, go too."""
     if not path or not os.path.isdir(path):
         return
+    containers.end(path)
     import shutil
 
     with contextlib.suppress(RecursionError):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumline.contract import mlflow
 from drumline.contract.folder import MARKER
 from drumline.contract.plan import NodeShape, address_of, gpus_of, late
 from drumline.plan.layout import distributed_config, host_list
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.plan.layout import Layout, Process
 
 UNSET = (
@@ -49,11 +52,12 @@ UNSET = (
     "AZUREML_*",
     "AZURE_ML_*",
     "MLFLOW_RUN_ID",
+    "MLFLOW_RUN_CONTEXT",
 )
 """What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
 
 
-def of_job(name: str, folder: str, experiment: str, mlflow_uri: str, top: str = "") -> dict[str, str]:
+def of_job(name: str, folder: str, experiment: str, top: str = "") -> dict[str, str]:
     """
     Common to all ranks; the user's own words and paths, nothing in them is late-bound.
 
@@ -65,13 +69,24 @@ def of_job(name: str, folder: str, experiment: str, mlflow_uri: str, top: str = 
         "AZUREML_ROOT_RUN_ID": top or name,
         "AZUREML_EXPERIMENT_ID": experiment,
         "AZUREML_ARM_PROJECT_NAME": experiment,
-        "MLFLOW_TRACKING_URI": mlflow_uri,
-        # MLflow's own pattern for the id of a run has no dot.
-        "MLFLOW_RUN_ID": name.replace(".", "-"),
-        # The run is in MLflow's file store, which MLflow 3.7 and later refuse unless told so.
-        "MLFLOW_ALLOW_FILE_STORE": "true",
-        "MLFLOW_EXPERIMENT_NAME": experiment,
     }
+
+
+def of_tracking(name: str, experiment: str, mlflow_uri: str, own: Mapping[str, str]) -> dict[str, str]:
+    """
+    By which MLflow finds the job's run. A server names that when the job starts; elsewhere than there and in a file
+    store, MLflow makes its own. ``own``: the variables of the job, which win.
+    """
+    variables = {
+        "MLFLOW_TRACKING_URI": mlflow_uri,
+        "MLFLOW_EXPERIMENT_NAME": experiment,
+        # MLflow 3.7 and later refuse a file store unless told so.
+        "MLFLOW_ALLOW_FILE_STORE": "true",
+    }
+    run_id = own.get("MLFLOW_RUN_ID", "")
+    if not run_id and own.get("MLFLOW_TRACKING_URI", mlflow_uri).startswith(mlflow.FILES):
+        run_id = mlflow.run_id_of(name)
+    return variables | (mlflow.variables_of(run_id, name) if run_id else {})
 
 
 def of_nodes(node_count: int, *, has_network: bool = False) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
-from drumline.plan import environment, shell, unhonoured, values
+from drumline.plan import activation, container, environment, services, shell, unhonoured, values
 from drumline.plan.distributions import table
 from drumline.plan.request import asked_of, check_name, distribution_of, request_of, settings_of, timeout_of
 from drumline.spec import placeholders
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
+    from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Request
     from drumline.spec.command import Command
 
@@ -66,6 +67,15 @@ class Site(NamedTuple):
     argv: tuple[str, ...] = ()
     """The program, when it was given as words and needs no shell."""
 
+    kept: Mapping[str, values.Kept] = {}
+    """Of inputs and outputs in datastores: ``values.of``."""
+
+    build: Build | None = None
+    """The environment to make; ``interpreter`` is in it."""
+
+    variables: Mapping[str, str] = {}
+    """That the environment sets."""
+
 
 def plan_job(job: Command, site: Site) -> Plan:
     """Raises PlanError, SpecError: valid for Azure, but it cannot run, or not yet."""
@@ -74,26 +84,35 @@ def plan_job(job: Command, site: Site) -> Plan:
     request = request_of(job)
     distribution = distribution_of(job)
     layout = table.lay_out(distribution, _at(site, request))
-    given = values.of(job, site.folder)
+    given = values.of(job, site.folder, site.kept)
     user_env, user_warnings = _user_env(job, layout)
+    kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
-    named = environment.of_job(name, site.folder.path, experiment, site.mlflow_uri, job._top_job)
+    named = environment.of_job(name, site.folder.path, experiment, job._top_job)
+    named |= environment.of_tracking(name, experiment, site.mlflow_uri, user_env)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
     common = environment.of_nodes(request.node_count, has_network=site.engine != "local")
     if site.compute.get("nccl_topo_file"):
         common["NCCL_TOPO_FILE"] = str(site.compute["nccl_topo_file"])
     if request.node_count > 1:
         common.update(environment.master_node(layout))
-    return Plan(
+    planned = Plan(
         job=name,
         engine=site.engine,
         distribution=distribution,
         argv=(*layout.before, *(site.argv or _shell(_command(job, given)))),
         cwd=site.in_place or site.folder.code,
         env={**common, **layout.env},
-        user_env={**named, **_data_env(given), **_path(site), **hosts, **user_env},
-        unset=environment.UNSET,
+        user_env={
+            **named,
+            **_data_env(given),
+            **_path(site),
+            **activation.variables(site.build, kept),
+            **hosts,
+            **user_env,
+        },
+        unset=(*environment.UNSET, *activation.unset(site.build)),
         nodes=nodes,
         ports=dict(layout.ports),
         grace_s=_grace(job),
@@ -103,7 +122,13 @@ def plan_job(job: Command, site: Site) -> Plan:
         max_restarts=int(settings_of(job).get("max_restarts") or 0),
         restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
         copies=given.copies,
+        fetches=given.fetches,
+        uploads=given.uploads,
+        build=site.build,
         folders=given.folders,
+        services=services.of(
+            job, site.folder, _known(given), site.in_place or site.folder.code, site.interpreter
+        ),
         launcher=layout.launcher,
         remote_shell=layout.remote_shell,
         host_file=layout.host_file,
@@ -116,8 +141,10 @@ def plan_job(job: Command, site: Site) -> Plan:
             *layout.warnings,
             *_launcher_warnings(job, request),
             *user_warnings,
+            *kept_warnings,
         ),
     )
+    return container.within(planned, job, [place for _, place, _ in given.checks])
 
 
 def _at(site: Site, request: Request) -> Request:
@@ -189,12 +216,17 @@ def _command(job: Command, given: values.Values) -> str:
     odd = next((character for character in command if character in "\0\x01\x02"), None)
     if odd is not None:
         raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command", path="command")
-    known = {f"inputs.{name}": value for name, value in given.inputs.items()}
-    known |= {f"outputs.{name}": value for name, value in given.outputs.items()}
+    known = _known(given)
     unsafe = [name for name in given.paths if not shell.is_safe(known[name])]
     marked = known | {name: shell.mark(index) for index, name in enumerate(unsafe)}
     expanded = placeholders.expand(command, marked, where="command")
     return shell.put(expanded, [values.variable_of(name) for name in unsafe])
+
+
+def _known(given: values.Values) -> dict[str, str]:
+    """What placeholders stand for."""
+    known = {f"inputs.{name}": value for name, value in given.inputs.items()}
+    return known | {f"outputs.{name}": value for name, value in given.outputs.items()}
 
 
 def _shell(command: str) -> tuple[str, ...]:
@@ -202,8 +234,7 @@ def _shell(command: str) -> tuple[str, ...]:
 
 
 def _data_env(given: values.Values) -> dict[str, str]:
-    named = {f"inputs.{name}": value for name, value in given.inputs.items()}
-    named |= {f"outputs.{name}": value for name, value in given.outputs.items()}
+    named = _known(given)
     for name, value in named.items():
         if "\0" in value:
             raise PlanError(f"{name}: a value cannot hold a zero byte", path=name)
@@ -213,6 +244,8 @@ def _data_env(given: values.Values) -> dict[str, str]:
 def _path(site: Site) -> dict[str, str]:
     """``python`` in a command is the Python that drumline runs in, activated or not."""
     folder = os.path.dirname(site.interpreter)
+    if container.is_one(site.build):
+        return {}
     if site.search_path.split(os.pathsep)[0] == folder:
         return {}
     return {"PATH": os.pathsep.join(part for part in (folder, site.search_path) if part)}
@@ -237,6 +270,14 @@ def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
         elif value is not None:
             chosen[name] = str(value)
     return chosen, warnings
+
+
+def _kept_variables(site: Site, layout: Layout) -> tuple[dict[str, str], list[str]]:
+    """Those of its conda file, and warnings of those that are not its to set."""
+    where = "environment.conda_file.variables"
+    taken = [name for name in site.variables if name in layout.coordinates]
+    kept = {name: value for name, value in site.variables.items() if name not in taken}
+    return kept, [f"{where}.{name}: not used; it is the rank's own coordinate" for name in taken]
 
 
 def _hang_after(job: Command) -> float:

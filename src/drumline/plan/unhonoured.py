@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.spec import paths
+from drumline.plan.services import TENSORBOARD, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,9 @@ def _of_queue(job: Command) -> Iterator[str]:
 
 
 def _of_services(job: Command) -> Iterator[str]:
-    if job.services:
-        names = ", ".join(job.services)
+    others = [str(name) for name, one in (job.services or {}).items() if kind_of(one) != TENSORBOARD]
+    if others:
+        names = ", ".join(others)
         yield f"services: {names} not started; what the job itself listens on is reached on this machine"
     if job.identity:
         yield "identity: not used; the job runs as you"
@@ -110,6 +111,16 @@ def _of_data(job: Command) -> Iterator[str]:
         for field in ("path_on_compute", "datastore"):
             if getattr(given, field, None):
                 yield f"inputs.{name}.{field}: not used; local data is reached where it is"
+        yield from _of_address(f"inputs.{name}.path", given)
     for name, output in (job.outputs or {}).items():
-        if getattr(output, "path", None) and paths.is_remote(str(output.path)):
-            yield f"outputs.{name}.path: {output.path} is not written to; the output stays in the run folder"
+        yield from _of_address(f"outputs.{name}.path", output)
+
+
+def _of_address(field: str, given: Any) -> Iterator[str]:
+    text = str(getattr(given, "path", None) or "")
+    if "://" not in text:
+        return
+    from drumline.contract import uris
+
+    if uris.has_secret(text):
+        yield f"{field}: the address holds a secret, which is kept with the job; a datastore would keep it apart"

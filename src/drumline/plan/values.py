@@ -9,19 +9,32 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.contract.errors import PlanError
-from drumline.contract.plan import InputCopy
+from drumline.contract.errors import PlanError, SpecError
+from drumline.contract.plan import Fetch, InputCopy, Upload
+from drumline.plan.request import settings_of
 from drumline.spec import paths
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.contract.folder import RunFolder
+    from drumline.contract.uris import Place
     from drumline.spec.command import Command
+
+
+class Kept(NamedTuple):
+    """Of data in a datastore: whose record has the credentials, and the home that it is in."""
+
+    datastore: str
+    home: str
 
 
 class Values(NamedTuple):
     inputs: dict[str, str]
     outputs: dict[str, str]
     copies: tuple[InputCopy, ...]
+    fetches: tuple[Fetch, ...]
+    uploads: tuple[Upload, ...]
     folders: tuple[str, ...]
     """Which must be there when the ranks start."""
 
@@ -32,28 +45,132 @@ class Values(NamedTuple):
     """(input, its absolute local path, its type) of every input that must exist."""
 
 
-def of(job: Command, folder: RunFolder) -> Values:
-    """Raises PlanError for data that is neither on this machine nor passed as it is."""
-    inputs: dict[str, str] = {}
-    copies = []
-    checks = []
+_COPIED = ("download", "eval_download")
+
+
+def of(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | None = None) -> Values:
+    """``kept``: by ``inputs.x`` and ``outputs.o``. Raises PlanError for data that nobody can get or write."""
+    work = _Work(job, folder, kept or {})
     for name, given in (job.inputs or {}).items():
+        work.add_input(name, given)
+    for name, output in (job.outputs or {}).items():
+        work.add_output(name, output)
+    return Values(
+        work.inputs,
+        work.outputs,
+        tuple(work.copies),
+        tuple(work.fetches),
+        tuple(work.uploads),
+        tuple(work.folders),
+        tuple(work.paths),
+        tuple(work.checks),
+    )
+
+
+class _Work:
+    def __init__(self, job: Command, folder: RunFolder, kept: Mapping[str, Kept]) -> None:
+        self._job = job
+        self._folder = folder
+        self._kept = kept
+        self.inputs: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
+        self.copies: list[InputCopy] = []
+        self.fetches: list[Fetch] = []
+        self.uploads: list[Upload] = []
+        self.folders: list[str] = []
+        self.paths: list[str] = []
+        self.checks: list[tuple[str, str, str]] = []
+
+    def add_input(self, name: str, given: Any) -> None:
         if not _is_data(given):
-            inputs[name] = str(given)
-            continue
-        place = _place(job, name, given)
-        inputs[name] = place
-        if paths.is_remote(place):
-            continue
-        checks.append((name, place, str(given.type or "uri_folder").lower()))
-        if _mode(given) in ("download", "eval_download"):
-            target = os.path.join(folder.inputs, name, os.path.basename(place.rstrip("/")))
-            copies.append(InputCopy(name, place, target))
-            inputs[name] = target
-    outputs = {name: _output(job, name, output, folder) for name, output in (job.outputs or {}).items()}
-    folders = [_made(outputs[name], output) for name, output in (job.outputs or {}).items()]
-    local = [f"inputs.{name}" for name, _, _ in checks] + [f"outputs.{name}" for name in outputs]
-    return Values(inputs, outputs, tuple(copies), tuple(folders), tuple(local), tuple(checks))
+            self.inputs[name] = str(given)
+            return
+        where = f"inputs.{name}"
+        if not given.path:
+            raise PlanError(f"{where}: a path is missing", path=f"{where}.path")
+        text = str(given.path)
+        if paths.is_remote(text):
+            self._add_elsewhere(name, given, text)
+            return
+        place = self.inputs[name] = paths.resolve(self._job, text)
+        self.paths.append(where)
+        self.checks.append((name, place, str(given.type or "uri_folder").lower()))
+        if _mode(given) in _COPIED:
+            target = os.path.join(self._folder.inputs, name, os.path.basename(place.rstrip("/")))
+            self.copies.append(InputCopy(name, place, target))
+            self.inputs[name] = target
+
+    def _add_elsewhere(self, name: str, given: Any, text: str) -> None:
+        from drumline.contract import uris
+
+        where, mode = f"inputs.{name}", _mode(given)
+        if mode == "direct":
+            self.inputs[name] = text  # The script opens it by itself.
+            return
+        place = _place(where, text)
+        kind = _kind(given)
+        if place.service == uris.HTTP and kind == "folder":
+            what = f"{where}: a web server has no folders, and the type of {uris.shown(text)} is a folder's"
+            raise PlanError(what, "type: uri_file", path=f"{where}.type")
+        target = self.inputs[name] = os.path.join(self._folder.inputs, name, place.name)
+        self.paths.append(where)
+        known = self._kept.get(where, Kept("", ""))
+        wish = str(settings_of(self._job).get("mount") or "").lower()
+        self.fetches.append(Fetch(where, text, kind, target, mode in _COPIED, mode, *known, mount=wish))
+
+    def add_output(self, name: str, output: Any) -> None:
+        where = f"outputs.{name}"
+        text = str(getattr(output, "path", None) or "")
+        mode = str(getattr(output, "mode", None) or "rw_mount").lower()
+        self.outputs[name] = text
+        if text and not paths.is_remote(text):
+            self.outputs[name] = paths.resolve(self._job, text)
+        elif text and mode == "direct":
+            return
+        elif name == "default":
+            self.outputs[name] = self._folder.outputs
+        else:
+            self.outputs[name] = os.path.join(self._folder.named_outputs, name)
+        self.paths.append(where)
+        self.folders.append(_made(self.outputs[name], output))
+        if text and paths.is_remote(text):
+            self._add_upload(where, output, text, mode)
+
+    def _add_upload(self, where: str, output: Any, text: str, mode: str) -> None:
+        from drumline.contract import uris
+
+        place = _place(where, text)
+        if place.service not in uris.WRITABLE:
+            hint = "abfss://, s3:// or gs://, a datastore, or no path"
+            raise PlanError(
+                f"{where}: nothing can be written to {uris.shown(text)}", hint, path=f"{where}.path"
+            )
+        if not place.path and _kind(output) == "file":
+            raise PlanError(f"{where}: {uris.shown(text)} does not say which file", path=f"{where}.path")
+        known = self._kept.get(where, Kept("", ""))
+        kind = "file" if _kind(output) == "file" else "folder"
+        source, always = self.outputs[where[len("outputs.") :]], mode != "upload"
+        self.uploads.append(Upload(where, source, text, kind, always, *known))
+        if always:
+            self.fetches.append(Fetch(where, text, kind, source, True, mode, *known, may_be_missing=True))
+
+
+def _kind(given: Any) -> str:
+    """A custom model is a file or a folder, whichever is there."""
+    return {"uri_file": "file", "custom_model": "any"}.get(
+        str(getattr(given, "type", None) or "").lower(), "folder"
+    )
+
+
+def _place(where: str, text: str) -> Place:
+    """Raises PlanError for what is at no service that is known here."""
+    from drumline.contract import uris
+
+    try:
+        return uris.parse(text)
+    except SpecError as error:
+        problem = error.problems[0]
+        raise PlanError(f"{where}: {problem.what}", problem.hint, path=f"{where}.path") from error
 
 
 def variable_of(name: str) -> str:
@@ -70,29 +187,5 @@ def _mode(given: Any) -> str:
     return str(given.mode or "ro_mount").lower()
 
 
-def _place(job: Command, name: str, given: Any) -> str:
-    """An absolute local path, or a URI that the script opens by itself."""
-    if not given.path:
-        raise PlanError(f"inputs.{name}: a path is missing", path=f"inputs.{name}.path")
-    text = str(given.path)
-    if paths.is_remote(text):
-        if _mode(given) == "direct":
-            return text
-        raise PlanError(
-            f"inputs.{name}: {text!r} is not on this machine, and fetching it is not supported yet",
-            "give a local path, or mode: direct where the script opens the address by itself",
-            path=f"inputs.{name}.path",
-        )
-    return paths.resolve(job, text)
-
-
-def _output(job: Command, name: str, output: Any, folder: RunFolder) -> str:
-    path = getattr(output, "path", None)
-    if path and not paths.is_remote(str(path)):
-        return paths.resolve(job, str(path))
-    return folder.outputs if name == "default" else os.path.join(folder.named_outputs, name)
-
-
 def _made(path: str, output: Any) -> str:
-    is_file = str(getattr(output, "type", None) or "").lower() == "uri_file"
-    return os.path.dirname(path) if is_file else path
+    return os.path.dirname(path) if _kind(output) == "file" else path

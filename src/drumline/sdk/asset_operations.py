@@ -113,6 +113,19 @@ class EnvironmentOperations(_Versioned[Environment]):
         """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
         return self._list(name, list_view_type)
 
+    def build(
+        self, name: str, version: str | None = None, label: str | None = None, *, force: bool = False
+    ) -> dict[str, Any]:
+        """
+        Make what jobs of it run in, unless it is there. Blocks; what the tools say goes to standard error.
+
+        Ours: azure-ai-ml has no method for it. Raises PlanError, UsageError where there is nothing to build,
+        NodeError with the resolver's words where it cannot be built.
+        """
+        from drumline.control import built_environments
+
+        return built_environments.build(self.get(name, version, label), 2, is_forced=force)
+
 
 class ModelOperations(_Versioned[Model]):
     _kind = "model"

@@ -104,6 +104,7 @@ class Command(Job):
         ``hang_action``, what is done then, "report", "end" or "restart"; ``max_restarts``, how often all ranks
         are started again when one fails, and ``restart_on``, for which failures only;
         ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
+        ``mount``, whether inputs that are elsewhere are mounted: "auto", "always" or "never";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """
         self._is_pattern = component is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import private_folder
-from drumline.staging import snapshot
+from drumline.staging import inputs, snapshot
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -24,12 +24,12 @@ def prepare(folder: RunFolder, plan: Plan) -> None:
         for path in plan.folders:
             private_folder(path)
         for copy in plan.copies:
-            _copy(copy.source, copy.target)
+            inputs.copy(copy.source, copy.target)
     except OSError as error:
         path = error.filename2 or error.filename
         raise NodeError(f"could not put the job in place: {error.strerror}: {path}") from error
     except shutil.Error as error:
-        raise NodeError(f"could not copy an input: {error}") from error
+        raise NodeError(f"could not put the job in place: {error}") from error
 
 
 def clear(folder: RunFolder, plan: Plan) -> None:
@@ -56,11 +56,3 @@ def _working_folder(folder: RunFolder, digest: str) -> None:
             shutil.rmtree(inside)
         if not os.path.lexists(inside):
             os.symlink(os.path.relpath(target, folder.code), inside)
-
-
-def _copy(source: str, target: str) -> None:
-    private_folder(os.path.dirname(target))
-    if os.path.isdir(source):
-        shutil.copytree(source, target)
-    else:
-        shutil.copy2(source, target)

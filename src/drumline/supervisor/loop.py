@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import identity, samples
 from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
 from drumline.supervisor import policy as p
@@ -486,7 +486,16 @@ class Loop:
                 by_launcher=self._plan.launcher is not None,
                 launcher=self._launcher() if node.node == 0 else None,
                 host_name=self._host_name(node.node),
+                container=self._plan.container,
+                metrics=self._metrics(node.node),
             )
+
+    def _metrics(self, node: int) -> dict[str, Any] | None:
+        """Where samples of what the node and its ranks use go; None: nowhere."""
+        switch = self._plan.user_env.get(samples.SWITCH) or os.environ.get(samples.SWITCH)
+        if switch == "0":
+            return None
+        return {"file": samples.path_of(self._folder.path, node), "attempt": self._attempt}
 
     def _host_name(self, node: int) -> str:
         """Of what other nodes start there; empty: the machine's own, as for the launcher on node 0."""

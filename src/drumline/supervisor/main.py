@@ -24,12 +24,13 @@ from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
 from drumline.engines.table import engine
-from drumline.node import descendants, kernel
+from drumline.node import descendants, kernel, mounts
 from drumline.supervisor import policy as p
 from drumline.supervisor.attempts import Attempts, left_in
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.loop import Loop
-from drumline.tracking import mlflow_files
+from drumline.supervisor.services import Services
+from drumline.tracking import mlflow_files, runs
 
 _RESERVE_BYTES = 4096
 
@@ -138,8 +139,15 @@ def _run(folder: RunFolder, wake: int) -> p.Finish:
         return _wait(nodes, folder, wake, "before it started") or _run_on(nodes, folder, plan, wake)
     finally:
         # What a killed agent left was adopted by this process; it goes before the cores are anybody else's.
-        descendants.end_all(0.0)
+        _end_all(folder)
         _quietly(nodes.release)
+
+
+def _end_all(folder: RunFolder) -> None:
+    """What is below this process. What is mounted goes first, since who would unmount it is ended as well."""
+    mounts.clear(folder.path)
+    descendants.end_all(0.0)
+    mounts.clear(folder.path)
 
 
 def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | None:
@@ -159,23 +167,42 @@ def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | N
 
 def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     past = Past(folder)
-    if not past.has_started and (plan.cwd == folder.code or plan.copies or plan.folders):
-        from drumline.staging import workplace
-
-        folder.append(e.JobPreparing(wall_time()))
-        if past.has_prepared:
-            workplace.clear(folder, plan)
-        workplace.prepare(folder, plan)
+    over = _kept_end(folder) if plan.uploads else None
+    if over:
+        # The supervisor before this one was killed while it wrote outputs to their places.
+        return _conclude(folder, _tracked(folder, plan), wake, over)
+    canceled = _prepare(folder, plan, wake, past)
+    if canceled:
+        return canceled
     if past.was_cut_off:
         reason = f"its nodes were taken away by {plan.engine.capitalize()} before it could say more"
         cut_off = p.Finish(status.FAILED, p.PREEMPTED_CODE, reason, kind="preemption")
         _note_attempt(folder, plan, len(past.attempts), cut_off, at=past.last_sign(plan))
         past = Past(folder)
     folder.append(e.JobStarting(wall_time()))
-    _quietly(lambda: mlflow_files.begin(plan, user()))
+    plan = _tracked(folder, plan)
     end = _attempt(nodes, folder, plan, wake, past)
-    if end is not _LEFT:
-        _quietly(lambda: mlflow_files.end(plan, end.status))
+    if end is _LEFT:
+        return end
+    if plan.uploads:
+        _quietly(lambda: folder.write(folder.ended, json.dumps(end._asdict())))
+    return _conclude(folder, plan, wake, end)
+
+
+def _kept_end(folder: RunFolder) -> p.Finish | None:
+    """How the last attempt ended, where there is to be no other."""
+    try:
+        end = p.Finish(**(folder.read_json(folder.ended) or {}))
+    except TypeError:
+        return None
+    return end if end.status in status.TERMINAL else None
+
+
+def _conclude(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
+    """After the last attempt; how the job ended with that."""
+    if plan.uploads:
+        end = _upload(folder, plan, wake, end)
+    _quietly(lambda: runs.end(folder, plan, end.status, lambda why: _warn_of_tracking(folder, why)))
     if end.status == status.COMPLETED and plan.registers:
         from drumline.supervisor import registration
 
@@ -183,16 +210,100 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     return end
 
 
+def _tracked(folder: RunFolder, plan: Plan) -> Plan:
+    """With the variables of its run, which is there from here on."""
+    tracked = [plan]
+    _quietly(
+        lambda: tracked.append(runs.begin(folder, plan, user(), lambda why: _warn_of_tracking(folder, why)))
+    )
+    return tracked[-1]
+
+
+def _warn_of_tracking(folder: RunFolder, why: str) -> None:
+    folder.append(e.ServiceStarted(wall_time(), runs.NAME, runs.NAME, error=why))
+
+
+def _prepare(folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish | None:
+    """Code, data and environment in place; how the job ended where it was canceled meanwhile. Raises NodeError."""
+    in_place = plan.cwd == folder.code or plan.copies or plan.folders
+    helped = bool(plan.fetches) or plan.build is not None
+    if past.has_started and helped:
+        from drumline.supervisor import preparation
+
+        # Between two lives of this job the cache may have been emptied.
+        helped = preparation.is_needed(plan)
+    if not helped and (past.has_started or not in_place):
+        return None
+    folder.append(e.JobPreparing(wall_time()))
+    helpers = None
+    if helped:
+        from drumline.supervisor import preparation
+
+        helpers = preparation.begin(folder, plan)
+    try:
+        if in_place and not past.has_started:
+            from drumline.staging import workplace
+
+            if past.has_prepared:
+                workplace.clear(folder, plan)
+            workplace.prepare(folder, plan)
+        if helpers is None or helpers.wait(lambda: _cancel_request(folder) is not None, wake):
+            return None
+    finally:
+        if helpers is not None:
+            helpers.end()
+    request = _cancel_request(folder)
+    by = request.by if request else "its user"
+    folder.append(e.CancelRequested(wall_time(), by))
+    return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} before it started")
+
+
+def _upload(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
+    """Its outputs where they are to be; how the job ended with that."""
+    from drumline.supervisor import preparation
+
+    is_complete, was_canceled = end.status == status.COMPLETED, end.status == status.CANCELED
+    if not is_complete and not any(one.always for one in plan.uploads):
+        return end
+    folder.append(e.JobFinalizing(wall_time()))
+
+    def gives_up() -> bool:
+        request = _cancel_request(folder)
+        return request is not None and (request.at_once or not was_canceled)
+
+    try:
+        limit_s = plan.grace_s if was_canceled else None
+        if preparation.upload(
+            folder, plan, always_only=not is_complete, canceled=gives_up, wake=wake, limit_s=limit_s
+        ):
+            return end
+    except (DrumlineError, OSError) as error:
+        if is_complete:
+            return p.Finish(status.FAILED, 1, getattr(error, "message", "") or str(error))
+        return end._replace(reason=f"{end.reason}; {getattr(error, 'message', error)}")
+    what = "its outputs were not written to their places"
+    request = _cancel_request(folder)
+    if is_complete and request is not None:
+        folder.append(e.CancelRequested(wall_time(), request.by))
+        return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {request.by}; {what}")
+    return end._replace(reason=f"{end.reason}; {what}")
+
+
 def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish:
     """One attempt after the other, while that can help."""
     attempts = Attempts(plan.max_restarts, plan.restart_on)
     attempts.go_on_after(past.attempts)
     left_s = None if plan.timeout_s is None else max(0.0, plan.timeout_s - past.ran_s)
+    beside = Services(folder, plan)
     places = [folder.outputs, *plan.folders, *_quietly_listed(lambda: mlflow_files.metrics_of(plan))]
     while True:
         number = attempts.number
         counts = bool(plan.max_restarts) or not nodes.shares_machine
         before = left_in(places) if counts else frozenset()
+        _quietly(beside.start)
+        unmounted = _mount(folder, plan)
+        if unmounted:
+            return unmounted
         loop = Loop(
             folder,
             plan,
@@ -219,7 +330,7 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
         if request is not None:
             return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {request.by}")
         # What a killed agent left was adopted by this process.
-        descendants.end_all(0.0)
+        _end_all(folder)
         where = nodes.back_in_line(end.kind, progressed=progressed)
         if where not in ("here", "wait", "leave"):
             return end._replace(reason=f"{end.reason}; {where}")
@@ -233,6 +344,19 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
             return end._replace(reason=f"{end.reason}; {why}")
         if canceled:
             return canceled
+
+
+def _mount(folder: RunFolder, plan: Plan) -> p.Finish | None:
+    """Inputs that are read as they are needed; how the job ended where one could not be mounted."""
+    if not plan.fetches:
+        return None
+    from drumline.supervisor.mounts import Mounts
+
+    try:
+        Mounts(folder, plan).begin(lambda: _cancel_request(folder) is not None)
+    except (DrumlineError, OSError) as error:
+        return p.Finish(status.FAILED, 1, getattr(error, "message", "") or str(error))
+    return None
 
 
 def _prepare_next(

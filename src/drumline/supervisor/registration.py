@@ -34,7 +34,7 @@ def register(folder: RunFolder, wanted: Iterable[Registration]) -> None:
 
 def _register(folder: RunFolder, one: Registration) -> tuple[str, str]:
     """Its version, or why it has none."""
-    if not os.path.exists(one.path):
+    if os.path.isabs(one.path) and not os.path.exists(one.path):
         return "", "the job did not write it"
     before = _made_before(folder, one)
     if before:

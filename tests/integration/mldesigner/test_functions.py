@@ -51,15 +51,15 @@ def train(data: Input(type="uri_folder"), model: Output(type="uri_folder"), epoc
 
 
 def has_azure():
-    return (
-        importlib.util.find_spec("azure") is not None and importlib.util.find_spec("azure.ai.ml") is not None
-    )
+    return all(importlib.util.find_spec(name) is not None for name in ("azure", "azure.ai", "azure.ai.ml"))
 
 
 @pytest.fixture
 def steps(tmp_path, monkeypatch):
     """The module with the two functions, as a script would import it."""
     monkeypatch.chdir(tmp_path)
+    # Its conda file does not name mldesigner, which the Python of the tests has.
+    monkeypatch.setenv("DRUMLINE_ENVIRONMENT", "current")
     folder = tmp_path / "src"
     folder.mkdir()
     (folder / "tf_steps.py").write_text(STEPS)

@@ -322,10 +322,11 @@ def test_an_environment_with_a_python_is_what_the_ranks_run_with(python, referen
     assert planned.warnings == ()
 
 
-def test_an_environment_of_an_image_is_not_built():
+def test_an_environment_of_an_image_is_not_built(monkeypatch):
+    monkeypatch.setenv("DRUMLINE_CONTAINER", "none")
     registered(Environment, name="e", image="ubuntu")
     (warning,) = submit.plan(command(command="true", environment="azureml:e:1")).warnings
-    assert warning.startswith("environment: azureml:e:1 is not built")
+    assert warning.startswith("environment.image: ubuntu is not used")
 
 
 def test_an_environment_that_is_not_registered_is_told_with_the_line_that_does_it():

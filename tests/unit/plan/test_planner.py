@@ -68,8 +68,15 @@ def test_a_plan_of_a_newer_format_is_not_guessed_at():
         ({"environment_variables": {"A=B": "1"}}, r"'A=B' cannot be a variable's name"),
         ({"environment_variables": {"A": "x\0y"}}, r"cannot hold a zero byte"),
         (
-            {"inputs": {"x": {"type": "uri_file", "path": "https://h/x.csv"}}},
-            r"inputs.x: .* is not on this machine",
+            {"inputs": {"x": {"type": "uri_folder", "path": "https://h/x"}}},
+            r"inputs.x: a web server has no folders",
+        ),
+        ({"inputs": {"x": {"path": "ftp://h/x"}}}, r"inputs.x: .* is no address of data"),
+        ({"inputs": {"x": {"path": "abfss://files/x"}}}, r"inputs.x: .* is not complete"),
+        ({"inputs": {"x": {"path": "s3://lab/a/../b"}}}, r"cannot have a part"),
+        (
+            {"outputs": {"x": {"path": "https://h/x"}}},
+            r"outputs.x: nothing can be written to https://h/x",
         ),
     ],
 )
@@ -112,6 +119,54 @@ def test_an_address_in_mode_direct_is_passed_on():
     assert made.argv[2] == "cat https://h/x"
 
 
+def test_what_is_elsewhere_is_fetched_and_written_back():
+    made = plan(
+        nodes=1,
+        command="train ${{inputs.d}} ${{inputs.f}} ${{outputs.m}}",
+        inputs={
+            "d": {"path": "abfss://digits@lab.dfs.core.windows.net/v1/"},
+            "f": {"type": "uri_file", "path": "https://h/a%20b/x.csv?v=1", "mode": "download"},
+        },
+        outputs={
+            "m": {"path": "s3://lab/models/net"},
+            "u": {"type": "uri_file", "path": "gs://lab/net.pt", "mode": "upload"},
+            "direct": {"path": "s3://lab/elsewhere", "mode": "direct"},
+        },
+    )
+    home = "/home/ann/jobs/calm_drum"
+    assert made.argv[2] == f"train {home}/inputs/d/v1 {home}/inputs/f/x.csv {home}/named-outputs/m"
+    assert [(one.name, one.kind, one.target, one.writable) for one in made.fetches] == [
+        ("inputs.d", "folder", f"{home}/inputs/d/v1", False),
+        ("inputs.f", "file", f"{home}/inputs/f/x.csv", True),
+        ("outputs.m", "folder", f"{home}/named-outputs/m", True),
+    ]
+    assert [(one.name, one.source, one.uri, one.always) for one in made.uploads] == [
+        ("outputs.m", f"{home}/named-outputs/m", "s3://lab/models/net", True),
+        ("outputs.u", f"{home}/named-outputs/u", "gs://lab/net.pt", False),
+    ]
+    assert made.user_env["AZURE_ML_OUTPUT_direct"] == "s3://lab/elsewhere"
+
+
+def test_tensorboard_is_shown_what_its_log_dir_names():
+    made = plan(
+        nodes=1,
+        command="x",
+        outputs={"o": {}},
+        services={
+            "a": {"type": "tensor_board"},
+            "b": {"type": "tensor_board", "log_dir": "outputs/tb", "port": 6006},
+            "c": {"type": "tensor_board", "log_dir": "${{outputs.o}}/logs"},
+        },
+    )
+    home = "/home/ann/jobs/calm_drum"
+    assert [(one.name, one.folder, one.port) for one in made.services] == [
+        ("a", f"{home}/outputs", 0),
+        ("b", f"{home}/code/outputs/tb", 6006),
+        ("c", f"{home}/named-outputs/o/logs", 0),
+    ]
+    assert not [warning for warning in made.warnings if warning.startswith("services")]
+
+
 def test_every_field_that_is_not_honoured_is_answered_with_a_warning_that_names_it():
     made = plan(
         nodes=1,
@@ -123,9 +178,9 @@ def test_every_field_that_is_not_honoured_is_answered_with_a_warning_that_names_
         locations=["westus"],
         job_tier="spot",
         priority="high",
-        services={"t": {"type": "tensor_board"}},
+        services={"t": {"type": "jupyter_lab"}},
         inputs={"d": {"path": "/d", "datastore": "blob"}},
-        outputs={"o": {"path": "abfss://files@account/x"}},
+        outputs={"o": {"path": "wasbs://c@a.blob.core.windows.net/x?sig=abc"}},
     )
     fields = [warning.split(":")[0] for warning in made.warnings]
     assert fields == [

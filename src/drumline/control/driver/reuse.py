@@ -52,14 +52,18 @@ def _content(job: Any) -> dict[str, Any]:
         "environment": [
             plain.get("environment"),
             known.found.get("environment"),
-            known.interpreter or sys.executable,
+            known.build.digest if known.build else known.interpreter or sys.executable,
+            dict(known.variables),
         ],
         "recipe": _recipe(job),
         "environment_variables": plain.get("environment_variables"),
         "distribution": plain.get("distribution"),
         "instance_count": (plain.get("resources") or {}).get("instance_count") or 1,
         "drumline": plain.get("drumline"),
-        "inputs": {name: _input(job, value) for name, value in known.job.inputs.items()},
+        "inputs": {
+            name: _input(job, value, known.found.get(f"inputs.{name}.asset", ""))
+            for name, value in known.job.inputs.items()
+        },
         "outputs": {name: _output(value) for name, value in known.job.outputs.items()},
     }
 
@@ -71,15 +75,23 @@ def _recipe(job: Any) -> str:
 
 
 def _output(output: Any) -> list[Any]:
-    return [output.type, output.path, output.name, output.version]
+    written = [output.type, output.path, output.name, output.version]
+    return [*written, _unknown()] if paths.is_remote(str(output.path or "")) else written
 
 
-def _input(job: Any, value: Any) -> Any:
+def _unknown() -> str:
+    """In the place of what an address holds, which may change without a sign: equal to nothing."""
+    return os.urandom(16).hex()
+
+
+def _input(job: Any, value: Any, asset: str) -> Any:
+    """``asset``: the version that it is, whose content is meant to stay; empty for none."""
     if not hasattr(value, "path"):
         return str(value)
     place = str(value.path)
     if paths.is_remote(place):
-        return [str(value.type), value.mode, place]
+        is_same = asset or value.mode == "direct"
+        return [str(value.type), value.mode, place, asset if is_same else _unknown()]
     full = paths.resolve(job, place)
     # By the end of a file's name a program may know how to read it; where a folder is says nothing.
     name = "" if os.path.isdir(full) else os.path.basename(full)

@@ -43,6 +43,7 @@ def prepare(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
 
 def _probe(sweep: SweepJob, request: Request) -> tuple[dict[str, str], list[str]]:
     """Plan the first trial, and take its code. Raises PlanError for what cannot run."""
+    from drumline.contract.mlflow import is_server
     from drumline.control.driver import code
     from drumline.control.submit import plan
     from drumline.tracking import metrics
@@ -56,10 +57,10 @@ def _probe(sweep: SweepJob, request: Request) -> tuple[dict[str, str], list[str]
         snapshots, said = (first._snapshots, []) if first._snapshots else code.taken(first)
     except PlanError as error:
         raise _of_trial(error) from None
-    if not metrics.run_dir_of(planned):
+    if not metrics.run_dir_of(planned) and not is_server(planned.user_env.get("MLFLOW_TRACKING_URI", "")):
         raise PlanError(
             "trial.environment_variables: the metrics of the trials go where a sweep cannot read them",
-            "leave out the MLFLOW_ variables",
+            "leave out the MLFLOW_ variables, or name an MLflow server: https://HOST:PORT",
             path="trial.environment_variables",
         )
     shared = [

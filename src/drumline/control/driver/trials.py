@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.plan.search.policies import Course, best
@@ -15,56 +16,51 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import Outcome, StepOutcome
 
+_SERVER_S = 2.0
+_AGAIN_S = 5.0
+"""Between two questions to a server about one trial."""
+
 STOPPED_BY = "its sweep: "
 """Before the reason, where a sweep has canceled a trial itself: as in ``cancel(by=...)``."""
 
 
 def values_of(job: str, metric: str) -> list[float]:
     """All that the job has logged so far of that metric, in its order."""
-    from drumline.tracking import metrics
+    from drumline.control.metrics import of_job
 
-    run = _run_of(job)
-    try:
-        return [point.value for point in metrics.history(run, metric)] if run else []
-    except DrumlineError:
-        return []
+    return [
+        point.value for series in of_job(RunFolder.of(job), (metric,), _SERVER_S).series for point in series
+    ]
 
 
 class Progress:
     """The course of a trial under way; each look at it reads only what is new."""
 
     def __init__(self, job: str, metric: str, goal: str) -> None:
+        from drumline.control.metrics import Reader
+
         self.course = Course(goal)
-        self._job, self._metric = job, metric
-        self._run = ""
-        self._offset = 0
+        self._reader = Reader(RunFolder.of(job), (metric,))
+        self._seen: dict[tuple[str, str], int] = {}
+        self._next = 0.0
 
     def look(self) -> None:
-        from drumline.tracking import metrics
-
-        self._run = self._run or _run_of(self._job)
-        if self._run:
-            points, self._offset = metrics.history_since(self._run, self._metric, self._offset)
-            self.course.add(point.value for point in points)
+        """Blocks for up to 2 s where that asks a server, which it then does not for a while."""
+        if time.monotonic() < self._next:
+            return
+        for series in self._reader.look(_SERVER_S).series:
+            seen = self._seen.get((series.run, series.source), 0)
+            self.course.add(point.value for point in islice(series, seen, None))
+            self._seen[series.run, series.source] = len(series)
+        if self._reader.asks_server:
+            self._next = time.monotonic() + _AGAIN_S
 
 
 def logged_by(job: str) -> list[str]:
-    """The names of all metrics that it has logged."""
-    from drumline.tracking import metrics
+    """The names of metrics that it has logged."""
+    from drumline.control.metrics import latest_of
 
-    run = _run_of(job)
-    return metrics.names(run) if run else []
-
-
-def _run_of(job: str) -> str:
-    """The folder of its MLflow run; empty when it has none here."""
-    from drumline.control.follow import plan_of
-    from drumline.tracking import metrics
-
-    try:
-        return metrics.run_dir_of(plan_of(RunFolder.of(job)))
-    except (OSError, ValueError, TypeError, KeyError, DrumlineError):
-        return ""  # It was never submitted.
+    return list(latest_of(RunFolder.of(job))[0])
 
 
 def ending(outcome: Outcome) -> tuple[str, str]:

@@ -249,7 +249,7 @@ class Run(Log, Files):
         return {
             name: run_files.text(os.path.join(folder, name))
             for name in names
-            if not name.startswith("mlflow.")
+            if not name.startswith(("mlflow.", "drumline."))
         }
 
     def _wait(self) -> Outcome:

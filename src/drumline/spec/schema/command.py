@@ -132,8 +132,10 @@ DRUMLINE = Record(
         "restart_on": ListOf(VersionText()),
         "once": Flag(),
         "mpi": Choice("launcher", "environment"),
+        "mount": Choice("auto", "always", "never"),
         "chief": Flag(),
         "evaluator": Flag(),
+        "environment": Choice("current"),
     },
 )
 

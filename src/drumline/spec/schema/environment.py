@@ -91,7 +91,7 @@ _FIELDS: dict[str, Kind] = {
 }
 _IGNORED = ("$schema", "id", "creation_context", "latest_version", "intellectual_property")
 INLINE = Record("environment", _FIELDS, ignored=_IGNORED)
-_SHOWN = ("labels", "is_archived", "properties")
+_SHOWN = ("labels", "is_archived", "properties", "built")
 
 
 class NamedEnvironment(Record):

@@ -30,6 +30,7 @@ _PLACES = {
         "restart_on",
         "once",
         "mpi",
+        "mount",
         "chief",
         "evaluator",
     ),

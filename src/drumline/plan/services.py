@@ -1,0 +1,58 @@
+"""The programs beside a job's ranks that its ``services`` ask for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import PlanError
+from drumline.contract.plan import Service
+from drumline.spec import placeholders
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.spec.command import Command
+    from drumline.spec.services import JobService
+
+TENSORBOARD = "tensor_board"
+_LAST_PORT = 65535
+
+
+def of(
+    job: Command, folder: RunFolder, known: Mapping[str, str], cwd: str, interpreter: str
+) -> tuple[Service, ...]:
+    """
+    Those that are started: TensorBoard. ``known``: what ``outputs.x`` stands for; ``cwd``: the ranks' working folder,
+    which a relative ``log_dir`` is in. Raises PlanError for a placeholder that leads nowhere, and for what is no port.
+    """
+    found = []
+    for name, service in (job.services or {}).items():
+        if kind_of(service) != TENSORBOARD:
+            continue
+        given = getattr(service, "log_dir", None) or (service.properties or {}).get("logDir") or ""
+        shown = placeholders.expand(str(given), dict(known), where=f"services.{name}.log_dir")
+        place = os.path.normpath(os.path.join(cwd, os.path.expanduser(shown))) if shown else folder.outputs
+        found.append(Service(str(name), TENSORBOARD, place, interpreter, _port(service, str(name))))
+    return tuple(found)
+
+
+def _port(service: JobService, name: str) -> int:
+    """0: any that is free."""
+    port = int(service.port or 0)
+    if not 0 <= port <= _LAST_PORT:
+        path = f"services.{name}.port"
+        raise PlanError(
+            f"{path}: {port} is no port", f"up to {_LAST_PORT}; left out: any that is free", path=path
+        )
+    return port
+
+
+def kind_of(service: object) -> str:
+    """
+    >>> kind_of(type("S", (), {"type": "TensorBoard"})())
+    'tensor_board'
+    """
+    written = str(getattr(service, "type", None) or "").lower()
+    return TENSORBOARD if written in ("tensor_board", "tensorboard") else written

@@ -1,0 +1,276 @@
+"""
+What was fetched, by its content: kept once, for all jobs of this user on this machine.
+
+``$DRUMLINE_CACHE``, else ``cache`` in the base home, or in the folder of a compute that has one; its owner's alone::
+
+    content/ab/abcd...    the files, by their SHA-256, read-only; last used: their access time
+    index/ab/abcd...      which content an object had: by its address, version and size
+    sources/abcd...       which files an input had, by its address and the versions of all of them
+    trees/abcd...         an input as a folder of hard links to ``content``, by the names and contents of its files
+    chunks/ab/abcd...     parts of files that are read through a mount, by address, version and place in the file
+    partial/abcd...       what is being fetched, with the chunks that are there; continued after a kill
+    locks/, leases/       who fetches what; which trees running jobs use
+    settings.json         the limit
+
+Every content has one modification time, so a file that was written to is told from one that was not.
+Nothing is synchronised to the disk: what a power failure cuts short has another size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.errors import NodeError
+from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.staging import locks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from drumline.staging.stores.base import Object
+
+PLACE = "DRUMLINE_CACHE"
+
+STAMP_NS = 946_684_800 * 10**9
+"""The modification time of all content: the first second of 2000."""
+
+_MOST_BYTES = 256 << 20
+
+
+class Item(NamedTuple):
+    """One file of a source."""
+
+    path: str
+    """Relative, safe to make beneath a folder."""
+
+    digest: str
+    size: int
+
+
+class Source(NamedTuple):
+    """What an address held when it was fetched. ``key`` is its file's name; ``used`` seconds since 1970."""
+
+    key: str
+    uri: str
+    """Without secrets."""
+
+    kind: str
+    items: tuple[Item, ...]
+    used: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return sum(item.size for item in self.items)
+
+    @property
+    def tree(self) -> str:
+        """The name of its tree, whether that is there or not."""
+        whole = hashlib.sha256()
+        for item in self.items:
+            whole.update(f"{item.path}\0{item.digest}\n".encode("utf-8", "surrogateescape"))
+        return whole.hexdigest()
+
+
+def place(base: str = "") -> str:
+    """Where the cache is, or would be; absolute. ``base``: the folder of a compute; empty: the base home."""
+    named = os.environ.get(PLACE)
+    if named:
+        return os.path.realpath(os.path.expanduser(named))
+    return os.path.join(os.path.realpath(base) if base else base_home(), "cache")
+
+
+def key_of(*parts: object) -> str:
+    """A file's name for these."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Cache:
+    """Its methods may be called from several threads and processes. Each raises OSError, as for a full disk."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path or place()
+        self.content = os.path.join(self.path, "content")
+        self.index = os.path.join(self.path, "index")
+        self.sources = os.path.join(self.path, "sources")
+        self.trees = os.path.join(self.path, "trees")
+        self.chunks = os.path.join(self.path, "chunks")
+        self.partial = os.path.join(self.path, "partial")
+        self.locks = os.path.join(self.path, "locks")
+        self.leases = os.path.join(self.path, "leases")
+        self.settings = os.path.join(self.path, "settings.json")
+
+    def make(self) -> None:
+        """The folders. Raises NodeError."""
+        try:
+            private_folder(self.path)
+            for folder in (
+                self.content,
+                self.index,
+                self.sources,
+                self.trees,
+                self.chunks,
+                self.partial,
+                self.locks,
+                self.leases,
+            ):
+                private_folder(folder)
+        except OSError as error:
+            raise NodeError(
+                f"the cache cannot be in {self.path}: {error.strerror}", f"{PLACE} names another folder"
+            ) from error
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """While it lasts nothing is removed: for who looks whether something is there, and says that it is used."""
+        return locks.held(os.path.join(self.path, "removing"), shared=True)
+
+    def removing(self) -> AbstractContextManager[None]:
+        """For who removes: nobody is ``in_use`` meanwhile."""
+        return locks.held(os.path.join(self.path, "removing"))
+
+    def lock(self, name: str) -> locks.Lock | None:
+        """None while somebody else fetches that object, by its ``key_of``."""
+        return locks.attempt(os.path.join(self.locks, name))
+
+    # content
+
+    def path_of(self, digest: str) -> str:
+        return os.path.join(self.content, digest[:2], digest)
+
+    def chunk_path(self, key: str) -> str:
+        return os.path.join(self.chunks, key[:2], key)
+
+    def use(self, digest: str, size: int) -> bool:
+        """Whether that content is there and whole; it was used now. To be called ``in_use``."""
+        path = self.path_of(digest)
+        try:
+            if not is_whole(os.lstat(path), size):
+                return False
+            touch(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def adopt(self, file: str, digest: str, size: int) -> None:
+        """Takes over a file, whose content was found to have that digest, and is of no other use afterwards."""
+        path = self.path_of(digest)
+        os.chmod(file, 0o400)
+        touch(file)
+        with self.in_use():
+            if self.use(digest, size):
+                os.unlink(file)
+                return
+            private_folder(os.path.dirname(path))
+            os.replace(file, path)
+
+    # the index
+
+    def find(self, name: str, found: Object) -> str:
+        """The digest of an object that is there and whole; empty for none, or for one without a version."""
+        entry = self._entry(name, found) if found.version and found.size >= 0 else None
+        if entry is None:
+            return ""
+        with self.in_use():
+            return entry if self.use(entry, found.size) else ""
+
+    def note(self, name: str, uri: str, found: Object, digest: str) -> None:
+        """Which content an object has. ``uri``: without secrets."""
+        if not found.version or found.size < 0:
+            return
+        path = self._entry_path(name, found)
+        private_folder(os.path.dirname(path))
+        text = {"uri": uri, "path": found.path, "size": found.size, "digest": digest}
+        write_whole(path, json.dumps(text))
+
+    def _entry_path(self, name: str, found: Object) -> str:
+        key = key_of(name, found.version, found.size)
+        return os.path.join(self.index, key[:2], key)
+
+    def _entry(self, name: str, found: Object) -> str | None:
+        digest = str((read_json(self._entry_path(name, found)) or {}).get("digest", ""))
+        return digest if is_digest(digest) else None
+
+    # sources
+
+    def source(self, key: str) -> Source | None:
+        """As it was noted; None for none, or for one that was damaged."""
+        path = os.path.join(self.sources, key)
+        try:
+            used = os.stat(path).st_mtime
+        except OSError:
+            return None
+        return _source_from(key, read_json(path), used)
+
+    def note_source(self, source: Source) -> None:
+        text = {"uri": source.uri, "kind": source.kind, "items": [list(item) for item in source.items]}
+        write_whole(os.path.join(self.sources, source.key), json.dumps(text))
+
+    def use_source(self, key: str) -> Source | None:
+        """One of which all content is there and whole; it was used now."""
+        with self.in_use():
+            source = self.source(key)
+            if source is None or not all(self.use(item.digest, item.size) for item in source.items):
+                return None
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(os.path.join(self.sources, key))
+            return source
+
+    def all_sources(self) -> Iterator[Source]:
+        for key in listed(self.sources):
+            source = self.source(key) if is_digest(key) else None
+            if source is not None:
+                yield source
+
+
+def _source_from(key: str, data: dict[str, Any] | None, used: float) -> Source | None:
+    try:
+        items = tuple(Item(str(path), str(digest), int(size)) for path, digest, size in (data or {})["items"])
+        source = Source(key, str((data or {})["uri"]), str((data or {})["kind"]), items, used)
+    except (KeyError, TypeError, ValueError):
+        return None
+    sound = all(is_digest(item.digest) and is_safe(item.path) for item in items)
+    return source if sound else None
+
+
+def is_whole(found: os.stat_result, size: int) -> bool:
+    """Whether it is content that nobody has written to since."""
+    return stat.S_ISREG(found.st_mode) and found.st_size == size and found.st_mtime_ns == STAMP_NS
+
+
+def touch(path: str) -> None:
+    """Used now."""
+    os.utime(path, ns=(time.time_ns(), STAMP_NS), follow_symlinks=False)
+
+
+def is_digest(text: str) -> bool:
+    return len(text) == 64 and all(one in "0123456789abcdef" for one in text)
+
+
+def is_safe(path: str) -> bool:
+    """Whether a relative path leads nowhere but beneath the folder that it is made in."""
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+def listed(folder: str) -> list[str]:
+    """In the order of the alphabet; none where there is no such folder."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """None for no such file, or not a whole one."""
+    try:
+        with open(path, "rb") as file:
+            data = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None

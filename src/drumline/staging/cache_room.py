@@ -1,0 +1,218 @@
+"""How large the cache may be, what it holds, and what goes: least recently used first, and nothing that a job uses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumline.contract.folder import write_whole
+from drumline.staging import cache_trees, leases, locks, sizes
+from drumline.staging.cache import is_digest, listed, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.staging.cache import Cache, Source
+    from drumline.staging.leases import Held
+
+LIMIT = "DRUMLINE_CACHE_LIMIT"
+_SHARE = 4
+"""Of its file system, where no limit is set."""
+
+_GRAIN_S = 2.0
+"""To which some file systems round the times of files."""
+
+_FORGOTTEN_S = 7 * 24 * 3600.0
+"""After which a fetch that was cut short is not expected to go on."""
+
+
+class Content(NamedTuple):
+    digest: str
+    """Of a chunk that was read through a mount: its key."""
+
+    size: int
+    used: float
+    path: str
+
+
+class Removal(NamedTuple):
+    """``uris``: of the sources that are not whole any more. ``size``: bytes; ``left``: those that are still there."""
+
+    uris: tuple[str, ...]
+    files: int
+    size: int
+    left: int
+
+
+def limit(cache: Cache) -> tuple[int, str]:
+    """In bytes, and where that is from: the variable's name, ``settings``, ``default``. Raises UsageError."""
+    given = os.environ.get(LIMIT)
+    if given:
+        return sizes.parse(given, LIMIT), LIMIT
+    kept = (read_json(cache.settings) or {}).get("limit")
+    if isinstance(kept, int) and kept >= 0:
+        return kept, "settings"
+    return _default(cache.path), "default"
+
+
+def set_limit(cache: Cache, size: int | None) -> None:
+    """None: the default again. Raises OSError."""
+    settings = read_json(cache.settings) or {}
+    settings.pop("limit", None)
+    cache.make()
+    write_whole(cache.settings, json.dumps({**settings, **({} if size is None else {"limit": size})}))
+
+
+def free(cache: Cache) -> int:
+    """Bytes that its file system has left for us."""
+    found = os.statvfs(cache.path)
+    return found.f_bavail * found.f_frsize
+
+
+def contents(cache: Cache) -> Iterator[Content]:
+    for folder in (cache.content, cache.chunks):
+        for part in listed(folder):
+            for digest in listed(os.path.join(folder, part)):
+                path = os.path.join(folder, part, digest)
+                with contextlib.suppress(FileNotFoundError):
+                    found = os.lstat(path)
+                    yield Content(digest, found.st_size, found.st_atime, path)
+
+
+def partial_size(cache: Cache) -> int:
+    """Of what is being fetched; bytes on the disk."""
+    return sum(_blocks(os.path.join(cache.partial, name)) for name in listed(cache.partial))
+
+
+def prune(
+    cache: Cache,
+    to: int,
+    *,
+    unused_since: float = 0.0,
+    cut_off_since: float | None = None,
+    dry_run: bool = False,
+) -> Removal:
+    """
+    Remove until at most ``to`` bytes are left, and what was last used before ``unused_since`` (seconds since 1970);
+    of fetches that were cut short, what is older than ``cut_off_since`` (None: a week). What a job uses stays. Blocks.
+    Raises OSError.
+    """
+    with cache.removing():
+        held = leases.held(cache)
+        sources = list(cache.all_sources())
+        # Of what was used together, few large ones rather than many small ones.
+        known = sorted(_with_use(cache, sources), key=lambda one: (one.used, -one.size))
+        kept = _kept(sources, held)
+        since = min((one.since for one in held if one.since is not None), default=None)
+        left = sum(one.size for one in known)
+        gone = []
+        for one in known:
+            safe = one.digest in kept or (since is not None and one.used >= since - _GRAIN_S)
+            if not safe and (left > to or one.used < unused_since):
+                gone.append(one)
+                left -= one.size
+        digests = {one.digest for one in gone}
+        broken = [one for one in sources if any(item.digest in digests for item in one.items)]
+        if not dry_run:
+            _remove(cache, gone, broken, {tree for one in held for tree in one.trees})
+            _forget_partial(cache, time.time() - _FORGOTTEN_S if cut_off_since is None else cut_off_since)
+    uris = tuple(sorted({source.uri for source in broken}))
+    return Removal(uris, len(gone), sum(one.size for one in gone), left)
+
+
+def make_room(cache: Cache, needed: int) -> str:
+    """For so many bytes more; what is to be said where the limit does not hold. Raises OSError, UsageError."""
+    most, _ = limit(cache)
+    removal = prune(cache, max(0, most - needed))
+    short = needed - free(cache)
+    if short > 0:
+        removal = prune(cache, max(0, removal.left - short))
+    if removal.left + needed <= most:
+        return ""
+    return (
+        f"the cache grows to {sizes.shown(removal.left + needed)}, and its limit is {sizes.shown(most)}: "
+        "what running jobs use is kept"
+    )
+
+
+def users(source: Source, held: list[Held]) -> list[str]:
+    """The run folders of the jobs that use it."""
+    return sorted(one.run for one in held if source.tree in one.trees)
+
+
+def _default(path: str) -> int:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    found = os.statvfs(path)
+    return found.f_blocks * found.f_frsize // _SHARE
+
+
+def _with_use(cache: Cache, sources: list[Source]) -> list[Content]:
+    used: dict[str, float] = {}
+    for source in sources:
+        for item in source.items:
+            used[item.digest] = max(source.used, used.get(item.digest, 0.0))
+    return [one._replace(used=max(one.used, used.get(one.digest, 0.0))) for one in contents(cache)]
+
+
+def _kept(sources: list[Source], held: list[Held]) -> set[str]:
+    trees = {tree for one in held for tree in one.trees}
+    return {item.digest for source in sources if source.tree in trees for item in source.items}
+
+
+def _remove(cache: Cache, gone: list[Content], broken: list[Source], leased: set[str]) -> None:
+    """Trees before their content, sources before their trees: what is left after a kill is less, and whole."""
+    for source in broken:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(cache.sources, source.key))
+    known = {source.tree for source in cache.all_sources()} | leased
+    for tree in listed(cache.trees):
+        if tree not in known:
+            cache_trees.remove(os.path.join(cache.trees, tree), cache.partial)
+    for one in gone:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(one.path)
+    if gone:
+        _forget_entries(cache)
+    leases.forget_ended(cache)
+
+
+def _forget_entries(cache: Cache) -> None:
+    """Of the index, those whose content is gone."""
+    for part in listed(cache.index):
+        for name in listed(os.path.join(cache.index, part)):
+            path = os.path.join(cache.index, part, name)
+            digest = str((read_json(path) or {}).get("digest", ""))
+            if not is_digest(digest) or not os.path.lexists(cache.path_of(digest)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+
+def _forget_partial(cache: Cache, since: float) -> None:
+    """Folders at once: nobody makes one while we remove. Files that somebody is at stay."""
+    for name in listed(cache.partial):
+        path = os.path.join(cache.partial, name)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.isdir(path) and not os.path.islink(path):
+                cache_trees.discard(path)
+            elif os.lstat(path).st_mtime < since:
+                _cut_off(cache, name)
+
+
+def _cut_off(cache: Cache, name: str) -> None:
+    lock = locks.attempt(os.path.join(cache.locks, name.partition(".")[0]))
+    if lock is not None:
+        try:
+            os.unlink(os.path.join(cache.partial, name))
+        finally:
+            lock.release()
+
+
+def _blocks(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,179 @@
+"""
+An object on its way: a file in which chunks arrive in any order, and beside it the numbers of those that are there.
+
+A fetch that was killed goes on with the chunks that are missing, as long as the object is the same version. The digest
+is that of the file in order, so it follows behind the chunks, by whichever thread has just brought one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drumline.staging.stores.base import Object
+
+CHUNK = 8 << 20
+
+
+class Digests:
+    """SHA-256 and, where the service has another one, that too."""
+
+    def __init__(self, algorithm: str) -> None:
+        self._sha256 = hashlib.sha256()
+        self._other = _other(algorithm)
+        self.algorithm = algorithm if algorithm == "sha256" or self._other is not None else ""
+        """That of the service; empty: none that can be computed here."""
+
+    def update(self, data: bytes | memoryview) -> None:
+        self._sha256.update(data)
+        if self._other is not None:
+            self._other.update(data)
+
+    @property
+    def content(self) -> str:
+        return self._sha256.hexdigest()
+
+    @property
+    def compared(self) -> str:
+        """What is to equal the service's; empty where nothing can."""
+        if self._other is not None:
+            digest = self._other.hexdigest()
+            return digest.decode() if isinstance(digest, bytes) else str(digest)
+        return self.content if self.algorithm else ""
+
+
+def _other(algorithm: str) -> Any:
+    """None where it is not known here."""
+    if algorithm in ("md5", "sha512"):
+        return hashlib.new(algorithm, usedforsecurity=False)
+    if algorithm == "crc32c":
+        with contextlib.suppress(ImportError):
+            return import_module("google_crc32c").Checksum()
+    return None
+
+
+def _boot() -> str:
+    """Since when this machine runs: after a power failure the list may know of chunks that never reached the disk."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+class Chunks:
+    """Of one object with a known size; whoever makes it has the object's lock. Every method raises OSError."""
+
+    def __init__(self, path: str, found: Object, algorithm: str, chunk: int = CHUNK) -> None:
+        self.path = path
+        self.size = found.size
+        self.chunk = chunk
+        self.digests = Digests(algorithm)
+        self._list = f"{path}.chunks"
+        facts = {"version": found.version, "size": found.size, "chunk": chunk, "boot": _boot()}
+        self._header = json.dumps(facts)
+        self._hashing = threading.Lock()
+        self._next = 0
+        self._done = self._read() if found.version else set()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if not self._done:
+                os.ftruncate(self._file, 0)
+            os.ftruncate(self._file, found.size)
+            self._listing = self._write()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def count(self) -> int:
+        return -(-self.size // self.chunk)
+
+    @property
+    def missing(self) -> list[int]:
+        return [number for number in range(self.count) if number not in self._done]
+
+    def range(self, number: int) -> tuple[int, int]:
+        return number * self.chunk, min(self.size, (number + 1) * self.chunk)
+
+    @property
+    def bytes_there(self) -> int:
+        return sum(end - start for start, end in map(self.range, self._done))
+
+    def write(self, number: int, data: bytes) -> None:
+        """A chunk that has come. From any thread."""
+        start, _ = self.range(number)
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self._file, left, start)
+            left, start = left[written:], start + written
+        os.write(self._listing, f"{number}\n".encode())
+        self._done.add(number)
+        # Whoever finds another one at it leaves it to that one, or to the next chunk, or to the end.
+        if self._hashing.acquire(blocking=False):
+            try:
+                self._hash()
+            finally:
+                self._hashing.release()
+
+    def finish(self) -> Digests:
+        """When nothing is missing."""
+        with self._hashing:
+            self._hash()
+        return self.digests
+
+    def begin_again(self) -> None:
+        """Without any of what has come."""
+        self._done.clear()
+        os.close(self._listing)
+        self._listing = self._write()
+        self._next = 0
+        self.digests = Digests(self.digests.algorithm)
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._listing)
+
+    def forget(self) -> None:
+        """Nothing of it is left; after ``close``."""
+        for path in (self.path, self._list):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _hash(self) -> None:
+        while self._next in self._done:
+            start, end = self.range(self._next)
+            while start < end:
+                data = os.pread(self._file, end - start, start)
+                if not data:
+                    raise OSError(errno.EIO, "cut short by somebody else", self.path)
+                self.digests.update(data)
+                start += len(data)
+            self._next += 1
+
+    def _read(self) -> set[int]:
+        """The chunks that an earlier fetch of that version has brought."""
+        try:
+            with open(self._list, encoding="ascii") as file:
+                header, *lines = file.read().split("\n")
+            is_sound = header == self._header and os.stat(self.path).st_size == self.size
+        except (OSError, ValueError):
+            return set()
+        # The last line is empty, or was cut short.
+        numbers = {int(line) for line in lines[:-1] if line.isdecimal()} if is_sound else set()
+        return {number for number in numbers if number < self.count}
+
+    def _write(self) -> int:
+        """The list, as far as it is known; where further ones are to be added."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._list, flags, 0o600)
+        text = "".join(f"{number}\n" for number in sorted(self._done))
+        os.write(descriptor, f"{self._header}\n{text}".encode())
+        return descriptor

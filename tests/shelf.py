@@ -63,11 +63,12 @@ class Shelf:
             self.reads.append((found.path, start, end))
             number = len(self.reads)
         self.before_read(number)
-        if self._version(self._path(found)) != found.version:
-            raise Changed(f"{found.path} has changed")
         with open(self._path(found), "rb") as file:
             file.seek(start)
-            return file.read(end - start)
+            data = file.read(end - start)
+        if self._version(self._path(found)) != found.version:
+            raise Changed(f"{found.path} has changed")
+        return data
 
     def digest(self, found):
         return self._digest(found)

@@ -8,7 +8,7 @@ End of file is how either side learns that the other died.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     import socket
@@ -23,10 +23,14 @@ class ChannelError(Exception):
 
 
 class Lines:
-    """Bytes in, messages out."""
+    """
+    Bytes in, messages out. ``skips_others``: other lines are left out, such as what a library of a process of our own
+    prints; else they are errors.
+    """
 
-    def __init__(self, limit: int = MESSAGE_LIMIT) -> None:
+    def __init__(self, limit: int = MESSAGE_LIMIT, *, skips_others: bool = False) -> None:
         self.limit = limit
+        self._skips_others = skips_others
         self._rest = b""
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
@@ -34,7 +38,15 @@ class Lines:
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self.limit:
             raise ChannelError(f"a message of more than {self.limit} bytes")
-        return [self._parse(line) for line in lines]
+        return [message for message in map(self._taken, lines) if message is not None]
+
+    def _taken(self, line: bytes) -> Optional[dict[str, Any]]:
+        try:
+            return self._parse(line)
+        except ChannelError:
+            if self._skips_others:
+                return None
+            raise
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:

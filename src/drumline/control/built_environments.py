@@ -63,6 +63,7 @@ def _end_of(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
 
     argv = [
         sys.executable,
+        "-P",
         "-m",
         "drumline.staging.environments",
         "--stdin",

@@ -265,6 +265,8 @@ def _asked(where: runs.Where, plan: Plan, ask: Callable[[Server], None], limit_s
             ask(Server(where.server, {**os.environ, **plan.user_env}, timeout_s=limit_s))
         except DrumlineError as error:
             said.append(error.message + (f"; {error.hint}" if error.hint else ""))
+        except Exception as error:  # noqa: BLE001 - the top of a thread; whatever a server has answered
+            said.append(f"what the MLflow server answers cannot be read: {type(error).__name__}")
 
     thread = Thread(target=work, daemon=True)
     thread.start()

@@ -18,7 +18,7 @@ from drumline.spec.paths import is_remote, local_part
 from drumline.spec.source import problem_at
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
+    from io import BufferedReader
 
     from drumline.spec.nodes import Node
 
@@ -242,7 +242,7 @@ def _digest(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _opened(path: str) -> BinaryIO:
+def _opened(path: str) -> BufferedReader:
     """A plain file, or what a link to one leads to. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     kind = os.fstat(descriptor).st_mode

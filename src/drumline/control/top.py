@@ -36,7 +36,8 @@ def _title(described: Mapping[str, Any]) -> str:
         if not described["nodes"]:
             return clean(f"job {name} is {described['status']}{took}; it was not sampled")
         return clean(f"job {name} is {described['status']}{took}: means and peaks of its last attempt")
-    lasted = "" if seconds is None else f" for {_time(seconds)}"
+    since = "after" if usage.is_over(described) else "for"
+    lasted = "" if seconds is None else f" {since} {_time(seconds)}"
     reason = f": {described['reason']}" if described["reason"] else ""
     title = f"job {name} is {described['status']}{lasted}{reason}"
     if described["type"] == "command" and not described["nodes"]:

@@ -269,8 +269,13 @@ def listed(folder: str) -> list[str]:
 def read_json(path: str) -> dict[str, Any] | None:
     """None for no such file, or not a whole one."""
     try:
-        with open(path, "rb") as file:
-            data = json.loads(file.read(_MOST_BYTES))
+        # A job of this user can put a pipe there, for which nobody is to wait.
+        with open(path, "rb", opener=_without_waiting) as file:
+            data = json.loads(file.read(_MOST_BYTES) or b"")
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.channel import Lines
 from drumline.contract.errors import NodeError
-from drumline.node import mounts
+from drumline.node import kernel, mounts
 from drumline.supervisor.clocks import wall_time
 
 if TYPE_CHECKING:
@@ -72,14 +73,17 @@ class Mounts:
     def _start(self, name: str) -> None:
         import subprocess
 
+        ours = os.getpid()
         with open(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "drumline.staging.mount", self._folder.path, name],
+                [sys.executable, "-P", "-m", "drumline.staging.mount", self._folder.path, name],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**self._environment, **os.environ},
                 start_new_session=True,
+                # From its very beginning, for a moment later this process may be gone.
+                preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL, ours),  # noqa: PLW1509 - no thread here
             )
         self._running.append(process)
 
@@ -89,7 +93,7 @@ def _said(
 ) -> dict[str, Any] | None:
     """Its first word; empty where it ended without one, or is late; None when it was ``canceled``."""
     assert process.stdout is not None
-    lines = Lines()
+    lines = Lines(skips_others=True)
     while time.monotonic() < until:
         if canceled():
             return None

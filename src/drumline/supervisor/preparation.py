@@ -69,10 +69,10 @@ def begin(folder: RunFolder, plan: Plan) -> Helpers:
     helpers = Helpers(folder, plan)
     try:
         if plan.fetches:
-            helpers.start(_TRANSFER, "fetch", folder.path)
+            helpers.start("fetching its data", _TRANSFER, "fetch", folder.path)
         if plan.build is not None:
             if _is_to_be_built(plan):
-                helpers.start(_ENVIRONMENT, folder.path)
+                helpers.start("building its environment", _ENVIRONMENT, folder.path)
             else:
                 _use(folder, plan.build)
                 ready = e.EnvironmentReady(
@@ -100,7 +100,8 @@ def upload(
     """
     helpers = Helpers(folder, plan)
     try:
-        helpers.start(_TRANSFER, "upload", folder.path, *(["--always-only"] if always_only else []))
+        more = ["--always-only"] if always_only else []
+        helpers.start("writing its outputs", _TRANSFER, "upload", folder.path, *more)
         return helpers.wait(canceled, wake, limit_s)
     finally:
         helpers.end()
@@ -119,17 +120,19 @@ class Helpers:
         """By the descriptor of what they print."""
 
         self._lines: dict[int, Lines] = {}
+        self._tasks: dict[int, str] = {}
         self._told: dict[str, float] = {}
         self._failure: dict[str, Any] = {}
 
-    def start(self, module: str, *arguments: str) -> None:
+    def start(self, task: str, module: str, *arguments: str) -> None:
+        """``task``: in words, for when the process says nothing itself. Raises OSError."""
         import subprocess
 
         ours = os.getpid()
         log = os.path.join(self._folder.system_logs, "preparation.log")
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own modules
-                [sys.executable, "-m", module, *arguments],
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -140,7 +143,8 @@ class Helpers:
             )
         assert process.stdout is not None
         self._running[process.stdout.fileno()] = process
-        self._lines[process.stdout.fileno()] = Lines()
+        self._lines[process.stdout.fileno()] = Lines(skips_others=True)
+        self._tasks[process.stdout.fileno()] = task
 
     def wait(self, canceled: Callable[[], bool], wake: int, limit_s: float | None = None) -> bool:
         """Until all have ended; False when ``canceled`` first, or after ``limit_s``. Raises NodeError."""
@@ -184,7 +188,8 @@ class Helpers:
         process.stdout.close()
         if code == 0:
             return
-        said = self._failure or {"message": f"what was to prepare it ended with code {code}; {self._see()}"}
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        said = self._failure or {"message": f"{self._tasks[descriptor]} {ended}; {self._see()}"}
         told, hint = str(said.get("message", "")), str(said.get("hint") or "")
         raise NodeError(f"{told} ({hint})" if hint else told)
 

@@ -71,8 +71,8 @@ def _serve(folder: RunFolder, service: Service, python: str) -> bool:
     code = process.wait()
     if said and not why:
         # Whoever ends the job ends this process first.
-        error = f"TensorBoard has ended with code {code}; see its log in system_logs"
-        folder.append(e.ServiceStarted(time.time(), service.name, service.kind, error=error))
+        why = f"TensorBoard has ended with code {code}; see its log in system_logs"
+        folder.append(e.ServiceStarted(time.time(), service.name, service.kind, error=why))
     return bool(said)
 
 

@@ -41,7 +41,7 @@ class Services:
         log = os.path.join(self._folder.system_logs, f"service-{plain}.log")
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             return subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "drumline.supervisor.service", self._folder.path, name],
+                [sys.executable, "-P", "-m", "drumline.supervisor.service", self._folder.path, name],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

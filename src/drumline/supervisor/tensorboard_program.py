@@ -9,12 +9,13 @@ import json
 import os
 import sys
 
-from tensorboard import program
-
-told = json.loads(sys.stdin.readline())
-# Plug-ins may print, and the address alone is expected there.
+# Plug-ins may print, and the answer alone is expected there.
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
+
+from tensorboard import program  # noqa: E402 - see above
+
+told = json.loads(sys.stdin.readline())
 board = program.TensorBoard()
 board.configure(
     argv=[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from drumline.contract.mlflow import PARENT_TAG
+from drumline.tracking.metrics import opened
 
 _MOST_ENTRIES = 20_000
 _MOST = 100
@@ -66,9 +67,7 @@ def _folders(path: str, most: int) -> list[os.DirEntry[str]]:
 def _tag(run_dir: str, name: str) -> str:
     """Empty when it has none. Of a plain file alone."""
     try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(os.path.join(run_dir, "tags", name), flags)
-        with open(descriptor, "rb") as file:
+        with opened(os.path.join(run_dir, "tags", name)) as file:
             return file.read(_LONGEST_TAG).decode("utf-8", "replace").strip()
     except OSError:
         return ""

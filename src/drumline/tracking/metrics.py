@@ -135,7 +135,7 @@ def listed(run_dir: str) -> tuple[list[str], bool]:
 def latest(run_dir: str, name: str) -> Point | None:
     """By the end of its file alone: of the highest step there, and of several the last. Raises UsageError."""
     try:
-        with _opened(_path(run_dir, name)) as file:
+        with opened(_path(run_dir, name)) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _TAIL))
             data = file.read(_TAIL)
@@ -159,7 +159,7 @@ class Growing:
         """Until its end, or that time on the monotonic clock. Never raises for a file that cannot be read."""
         self.series.is_cut = False
         try:
-            with _opened(self._path) as file:
+            with opened(self._path) as file:
                 while self._take(file):
                     if time.monotonic() > deadline or self._offset >= _MOST_BYTES:
                         self.series.is_cut = True
@@ -204,13 +204,13 @@ def _point(line: str) -> Point | None:
 
 def _read(path: str, offset: int) -> bytes:
     """Of a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
-    with _opened(path) as file:
+    with opened(path) as file:
         file.seek(offset)
         return file.read(max(0, _MOST_BYTES - offset))
 
 
-def _opened(path: str) -> BinaryIO:
-    """Raises OSError."""
+def opened(path: str) -> BinaryIO:
+    """A plain file and nothing else. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -8,8 +8,10 @@ Source: https://mlflow.org/docs/latest/self-hosting/architecture/backend-store (
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.plan import Plan
+
+_MOST_BYTES = 1 << 16
+"""Of what MLflow keeps of a run, which is below a kilobyte."""
 
 _RUNNING, _FINISHED, _FAILED, _KILLED = 1, 3, 4, 5
 _STATUS = {status.COMPLETED: _FINISHED, status.FAILED: _FAILED, status.CANCELED: _KILLED}
@@ -97,10 +102,20 @@ def end(plan: Plan, job_status: str) -> None:
     run = run_folder(plan.job, plan.user_env)
     if run is None or not os.path.isdir(run):
         return
-    with open(os.path.join(run, "meta.yaml"), encoding="utf-8") as file:
-        meta = _parse(file.read())
+    meta = _parse(_read(os.path.join(run, "meta.yaml")))
     if isinstance(meta, dict):
-        _write(run, {**meta, "status": _STATUS[job_status], "end_time": int(time.time() * 1000)})
+        known = {key: value for key, value in meta.items() if value is None or isinstance(value, (str, int))}
+        _write(run, {**known, "tags": [], "status": _STATUS[job_status], "end_time": int(time.time() * 1000)})
+
+
+def _read(path: str) -> str:
+    """Of a plain file and nothing else: a job can put a pipe there, or what has no end. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST_BYTES:
+            raise OSError(errno.EINVAL, "not the file of a run", path)
+        return file.read(_MOST_BYTES)
 
 
 def _parse(text: str) -> Any:
@@ -110,6 +125,9 @@ def _parse(text: str) -> Any:
     except ValueError:
         import yaml
 
+        # A few lines of what stands for something else may mean more than all memory holds.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            return None
         return yaml.safe_load(text)
 
 

@@ -115,7 +115,7 @@ def _ask(*words: str) -> dict[str, str]:
 
     try:
         done = subprocess.run(  # noqa: S603 - our own module
-            [sys.executable, "-m", "drumline.tracking", *words],
+            [sys.executable, "-P", "-m", "drumline.tracking", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             timeout=_LIMIT_S,

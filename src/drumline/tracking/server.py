@@ -30,6 +30,7 @@ _PAGE = 25_000
 _MOST_POINTS = 2_000_000
 _MOST_EXPERIMENTS = 1000
 _MOST_CHILDREN = 100
+_LONGEST_ID = 300
 _CREDENTIALS = (
     "MLFLOW_TRACKING_TOKEN",
     "MLFLOW_TRACKING_USERNAME",
@@ -67,9 +68,9 @@ class Server:
             start_time=int(time.time() * 1000),
             tags=[{"key": key, "value": value} for key, value in tags.items()],
         )
-        run_id = _at(run, "run", "info", "run_id")
         # It becomes a variable of the ranks.
-        if not isinstance(run_id, str) or not run_id.isprintable() or not 0 < len(run_id) < 300:
+        run_id = _id(_at(run, "run", "info", "run_id"))
+        if not run_id:
             raise ServerError(f"{self._base} gave no id for the run")
         return run_id, experiment_id
 
@@ -87,7 +88,7 @@ class Server:
         """Every value, in the server's order. Raises ServerError."""
         found: list[Point] = []
         token = ""
-        while len(found) < _MOST_POINTS:
+        for _ in range(_MOST_POINTS // _PAGE):
             asked = {"run_id": run_id, "metric_key": name, "max_results": _PAGE}
             answer = self.call(
                 "GET", "metrics/get-history", **asked, **({"page_token": token} if token else {})
@@ -101,7 +102,7 @@ class Server:
     def children(self, run_id: str) -> dict[str, str]:
         """The ids of the runs below that one, in any experiment, with their names. Raises ServerError."""
         listed = self.call("POST", "experiments/search", max_results=_MOST_EXPERIMENTS).get("experiments")
-        ids = [_at(one, "experiment_id") for one in listed or ()]
+        ids = [_at(one, "experiment_id") for one in _list(listed)]
         if not ids or "'" in run_id:
             return {}
         runs = self.call(
@@ -111,7 +112,7 @@ class Server:
             filter=f"tags.`mlflow.parentRunId` = '{run_id}'",
             max_results=_MOST_CHILDREN,
         ).get("runs")
-        found = [_at(one, "info") for one in runs or ()]
+        found = [_at(one, "info") for one in _list(runs)]
         return {
             str(info["run_id"]): str(info.get("run_name") or "")
             for info in found
@@ -137,26 +138,37 @@ class Server:
                 text = answer.read(_MOST_BYTES)
             data = json.loads(text)
         except HTTPError as error:
-            raise ServerError(f"{self._base} refuses {endpoint}: {_said(error)}", _hint(error.code)) from None
+            why = self._without_secrets(_said(error))
+            raise ServerError(f"{self._base} refuses {endpoint}: {why}", _hint(error.code)) from None
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            why = getattr(error, "reason", None) or error
+            why = self._without_secrets(str(getattr(error, "reason", None) or error))
             raise ServerError(f"{self._base} does not answer as an MLflow server: {why}") from None
         if not isinstance(data, dict):
             raise ServerError(f"{self._base} does not answer as an MLflow server")
         return data
+
+    def _without_secrets(self, words: str) -> str:
+        """A server may say what it was sent, and what is said here is kept with the job."""
+        sent = {**self._headers, **_authorization(self._credentials)}.get("Authorization", "")
+        secrets = [self._credentials.get(f"MLFLOW_TRACKING_{name}", "") for name in ("PASSWORD", "TOKEN")]
+        for secret in (sent.partition(" ")[2], *secrets):
+            words = words.replace(secret.strip(), "***") if secret.strip() else words
+        return words
 
     def _experiment_id(self, name: str) -> str:
         found = self._find_experiment(name)
         if found:
             return found
         try:
-            return str(self.call("POST", "experiments/create", name=name)["experiment_id"])
-        except (ServerError, KeyError):
+            return _id(self.call("POST", "experiments/create", name=name)["experiment_id"])
+        except (ServerError, KeyError) as error:
             # Another job may have made it meanwhile.
             found = self._find_experiment(name)
             if found:
                 return found
-            raise
+            if isinstance(error, ServerError):
+                raise
+            raise ServerError(f"{self._base} gave no id for the experiment {name!r}") from None
 
     def _find_experiment(self, name: str) -> str:
         """Empty when there is none."""
@@ -170,7 +182,7 @@ class Server:
             raise ServerError(
                 f"experiment {name!r} is deleted at {self._base}", "restore it, or take another name"
             )
-        return str(_at(found, "experiment_id") or "")
+        return _id(_at(found, "experiment_id"))
 
     def _opener(self) -> Any:
         from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
@@ -190,7 +202,10 @@ def _authorization(credentials: Mapping[str, str]) -> dict[str, str]:
     user, password = (credentials.get(f"MLFLOW_TRACKING_{name}", "") for name in ("USERNAME", "PASSWORD"))
     if user and password:
         return {"Authorization": _basic(f"{user}:{password}")}
-    token = credentials.get("MLFLOW_TRACKING_TOKEN", "")
+    # As a file has it, with the end of its line.
+    token = credentials.get("MLFLOW_TRACKING_TOKEN", "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ServerError("MLFLOW_TRACKING_TOKEN has letters that no token can have")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -226,10 +241,12 @@ def _tls(credentials: Mapping[str, str]) -> SSLContext:
 
 def _said(error: Any) -> str:
     """The server's own words on one line, or its number."""
+    from http.client import HTTPException
+
     try:
         data = json.loads(error.read(4096))
         words = f"{data['error_code']}: {data['message']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
         location = error.headers.get("Location") if error.headers else None
         words = f"HTTP {error.code}" + (f", and leads to {location}" if location else "")
     return " ".join(words.split())[:300]
@@ -244,10 +261,10 @@ def _hint(code: int) -> str:
 
 
 def _named_points(listed: Any) -> Iterator[tuple[str, Point]]:
-    for one in listed if isinstance(listed, list) else ():
+    for one in _list(listed):
         try:
             yield (
-                str(one["key"]),
+                str(one["key"]).encode("utf-8", "replace").decode(),
                 Point(int(one.get("step") or 0), int(one["timestamp"]), _number(one.get("value"))),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -258,6 +275,15 @@ def _number(value: Any) -> float:
     """What is not finite comes as text; 0 may be left out. The databases of MLflow have the largest number for inf."""
     number = float(value or 0.0)
     return math.copysign(math.inf, number) if abs(number) >= 1.7976931348623157e308 else number
+
+
+def _id(value: Any) -> str:
+    """Empty for what is none."""
+    return value if isinstance(value, str) and value.isprintable() and len(value) < _LONGEST_ID else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _at(data: Any, *keys: str) -> Any:

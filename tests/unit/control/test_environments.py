@@ -5,6 +5,8 @@ import sys
 
 import pytest
 import wheels
+from planning import environments as variables_of
+from planning import plan
 
 from drumline import command, load_job
 from drumline.contract.errors import PlanError, SpecError, UsageError
@@ -13,6 +15,7 @@ from drumline.control.environments import Machine, found
 from drumline.control.recipes import recipe_of
 from drumline.control.references import resolved
 from drumline.entities import Environment
+from drumline.spec.distribution import PyTorchDistribution
 from drumline.spec.nodes import wrap
 
 HERE = Machine(sys.executable)
@@ -118,6 +121,14 @@ def test_files_that_a_line_names_are_taken_in(tmp_path):
         ("-r https://host/x.txt", "'https://host/x.txt' is not fetched", ""),
         ("--index-url https://me:secret@host/simple", "the address holds a password", "${NAME}"),
         ("x @ https://me:secret@host/x.whl", "the address holds a password", "${NAME}"),
+        ("git+https://ghp_secret@github.com/a/b", "the address holds a password", "${NAME}"),
+        ("x @ https://secretsecretsecretsecret@host/x.whl", "the address holds a password", "${NAME}"),
+        (
+            "x @ https://a.blob.core.windows.net/c/x.whl?sv=1&sig=secret",
+            "the address holds a password",
+            "${NAME}",
+        ),
+        ("-r /dev/zero", "cannot read /dev/zero: it is not a file", ""),
         ("x\x1b[2J", "holds a control character", ""),
     ],
 )
@@ -145,6 +156,43 @@ def test_what_pip_cannot_install_here_is_refused_at_once(line, what, hint):
 def test_what_is_no_conda_file_is_refused(content, path, what):
     ((at, said, _),) = refused(content)
     assert (at, what in said) == (path, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git+https://${TOKEN}@github.com/a/b",
+        "git+ssh://git@github.com/a/b",
+        "--index-url https://oauth2accesstoken@host/simple",
+        "x @ https://host/x.whl?sig=${SIG}",
+    ],
+)
+def test_a_name_is_no_password(line):
+    assert len(asked({"dependencies": [{"pip": [line]}]}).of_pip) == 1
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "zero.whl").symlink_to("/dev/zero")
+    lines = ["-r pipe.txt", "./zero.whl"]
+    said = [what for _, what, _ in refused({"dependencies": [{"pip": lines}]}, tmp_path)]
+    assert [one.endswith("it is not a file") for one in said] == [True, True]
+
+
+def test_a_password_of_a_channel_is_not_shown(tmp_path):
+    (tmp_path / "conda.yml").write_text("channels: ['https://me:secret@host/ch']\n")
+    with pytest.raises(PlanError) as refused:
+        built(str(tmp_path / "conda.yml"))
+    assert "secret" not in str(refused.value)
+
+
+def test_variables_of_a_conda_file_leave_a_rank_its_coordinates():
+    made = plan(
+        distribution=PyTorchDistribution(process_count_per_instance=1),
+        at={"variables": {"RANK": "9", "A": "b"}},
+    )
+    assert [(one["RANK"], one["A"]) for one in variables_of(made).values()] == [("0", "b"), ("1", "b")]
+    assert "environment.conda_file.variables.RANK: not used; it is the rank's own coordinate" in made.warnings
 
 
 def test_a_circle_of_files_is_told(tmp_path):
@@ -327,4 +375,8 @@ def test_a_step_is_run_again_when_its_packages_are_others(tmp_path):
     assert before
     assert key_of(job) == before
     (tmp_path / "r.txt").write_text("x==2\n")
+    assert key_of(job) != before
+    (tmp_path / "r.txt").write_text("x==1\n")
+    assert key_of(job) == before
+    (tmp_path / "conda.yml").write_text("dependencies: [{pip: [-r r.txt]}]\nvariables: {A: b}\n")
     assert key_of(job) != before

@@ -1,5 +1,6 @@
 """What is logged in several places, as one list."""
 
+import os
 import struct
 
 import pytest
@@ -76,3 +77,17 @@ def test_a_plan_that_was_damaged_has_no_metrics(job):
     job.write(job.plan, "[]")
     assert metrics.of_job(job).series == []
     assert metrics.latest_of(job) == ({}, 0)
+
+
+def test_tags_that_are_pipes_or_folders_are_none(job):
+    files.log(job.run_dir, "loss", 0.5, 3)
+    kept = []
+    for number, make in enumerate((os.mkfifo, os.mkdir)):
+        tags = f"{job.run_dir}-{number}/tags"
+        os.makedirs(tags)
+        make(f"{tags}/mlflow.parentRunId")
+        if make is os.mkfifo:
+            kept.append(os.open(f"{tags}/mlflow.parentRunId", os.O_RDWR))
+    assert metrics.latest_of(job) == ({"loss": 0.5}, 0)
+    for descriptor in kept:
+        os.close(descriptor)

@@ -67,10 +67,18 @@ CONTAINER = {"kind": "podman", "image": "i:1", "pull": "never", "mounts": [], "s
 def test_the_rank_gets_its_own_variables_and_the_client_the_machines(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/machine")
     monkeypatch.setenv("OTHER", "of the machine")
-    variables = {**os.environ, "PATH": "/jobs", "RANK": "1", "PYTHONPATH": f"{failures.HOOK}:/machine"}
+    secret = {"DOCKER_PASSWORD": "secret", "CONTAINER_PASSPHRASE": "secret"}
+    variables = {
+        **os.environ,
+        **secret,
+        "PATH": "/jobs",
+        "RANK": "1",
+        "PYTHONPATH": f"{failures.HOOK}:/machine",
+    }
     argv, env = containers.wrapped(CONTAINER, ["/bin/bash"], variables, ["RANK"], "/cwd", str(tmp_path))
     assert argv[:3] == [sys.executable, "-I", "-S"]
     assert argv[-1] == "/bin/bash"
+    assert "secret" not in " ".join(argv)
     told = json.loads(argv[4])
     assert {"RANK", "PATH"} <= set(told["names"])
     assert not {"OTHER", "PYTHONPATH"} & set(told["names"])

@@ -119,3 +119,14 @@ def test_where_nothing_is_in_files_imports_are_not_watched(rank):
         print(file_store.write_to.__module__, [one for one in sys.meta_path if type(one).__name__ == "_Watch"])
     """
     assert said(rank(text, uri="https://host")) == "mlflow.store.tracking.file_store []\n"
+
+
+def test_modes_are_those_of_mlflow_itself(rank, tmp_path):
+    text = """
+        import os
+        from mlflow.store.tracking import file_store
+        os.umask(0o022)
+        file_store.write_to("new", "1")
+        print(oct(os.stat("new").st_mode & 0o777))
+    """
+    assert said(rank(text)) == "0o644\n"

@@ -51,6 +51,7 @@ def test_arguments_are_words(given, words):
     [
         ({"shm_size": "much"}, "resources.shm_size: 'much' is not a size"),
         ({"docker_args": "--detach"}, "resources.docker_args: --detach is not the job's to choose"),
+        ({"docker_args": "-dit"}, "resources.docker_args: -dit is not the job's to choose"),
         ({"docker_args": "'"}, "resources.docker_args: no closing quotation"),
         ({"distribution": RayDistribution()}, "environment: a cluster of Ray is not started in containers"),
     ],

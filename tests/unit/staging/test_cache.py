@@ -245,6 +245,12 @@ def test_records_that_are_no_records_are_not_there(cache, run, tmp_path, data, d
     assert len(again.reads) == 3
 
 
+def test_nobody_waits_for_a_pipe_that_a_job_left(cache, run, data):
+    fetch(run, "d", Shelf(data))
+    os.mkfifo(os.path.join(cache.sources, "a" * 64))
+    assert len(list(cache.all_sources())) == 1
+
+
 # chunks and digests
 
 

@@ -124,7 +124,8 @@ def test_packages_go_on_top_of_an_image(built, tmp_path):
 
 
 def test_what_requirements_name_by_path_goes_along(built, tmp_path):
-    wheel = tmp_path / "a-1-py3-none-any.whl"
+    wheel = tmp_path / "né" / "a-1-py3-none-any.whl"
+    wheel.parent.mkdir()
     wheel.write_text("wheel")
     conda = {
         "dependencies": [{"pip": [f"{wheel}[x]", "b"]}],

@@ -1,12 +1,15 @@
 """What uv is told of pip's settings, and what is said of a resolver's last words."""
 
 import os
+import signal
+import sys
 
 import pytest
 
 from drumline.contract.plan import Build
-from drumline.staging.environments import MARKER, is_ready, use
+from drumline.staging.environments import MARKER, builder, is_ready, use, uv
 from drumline.staging.environments.pip_settings import for_uv
+from drumline.staging.environments.tool import BuildError, Tool
 from drumline.staging.environments.words import words_of
 
 UV = """Using Python 3.11.7 environment at: v
@@ -140,3 +143,42 @@ def test_ready_is_what_has_its_marker_and_its_python(tmp_path):
     use(build, str(run))
     assert (prefix / MARKER).stat().st_mtime > 0
     assert (run / "environment.lock").read_text() == "a==1\n"
+
+
+def test_what_works_stays_when_it_cannot_be_made_again(tmp_path, monkeypatch):
+    prefix = tmp_path / "d"
+    build = Build("uv", "d", str(prefix), {"requirements": [], "constraints": [], "base": "/nowhere/python"})
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").touch()
+    (prefix / MARKER).write_text("{}")
+    (tmp_path / "d.build-left").mkdir()
+    monkeypatch.setattr(uv, "program", lambda: "")
+    with pytest.raises(BuildError):
+        builder.build(build, 2, print, is_forced=True)
+    assert is_ready(build)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "d.lock"]
+
+
+def test_a_tool_has_ended_though_a_server_of_its_own_goes_on(tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        Tool(log.fileno(), print).run(["/bin/sh", "-c", f"sleep 60 & echo $! >{tmp_path}/pid; echo said"])
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert "said" in (tmp_path / "log").read_text()
+
+
+def test_what_is_elsewhere_on_the_machine_is_no_part_of_it(tmp_path, monkeypatch):
+    package = tmp_path / "elsewhere"
+    package.mkdir()
+    (package / "only_there.py").touch()
+    for name, value in {"PYTHONPATH": package, "PIP_TARGET": package, "PIP_USER": "1"}.items():
+        monkeypatch.setenv(name, str(value))
+    asks = (
+        "import importlib.util as u, os; "
+        "print(u.find_spec('only_there'), os.environ['PIP_TARGET'], os.environ['PIP_USER'])"
+    )
+    said = []
+    monkeypatch.setattr(
+        builder, "_maker", lambda _: lambda _, tool: said.append(tool.output([sys.executable, "-c", asks]))
+    )
+    builder.build(Build("uv", "d", str(tmp_path / "d"), {}), 2, print)
+    assert said == ["None  0\n"]

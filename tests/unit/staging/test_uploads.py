@@ -14,7 +14,7 @@ from drumline.contract.plan import Upload
 from drumline.contract.uris import parse
 from drumline.staging import uploads
 
-URI = "s3://shelf/out?sig=secret"
+URI = "wasbs://out@shelf.blob.core.windows.net/?sig=secret"
 
 
 @pytest.fixture
@@ -43,7 +43,11 @@ def send(tmp_path, capfd):
 def test_all_files_and_then_those_that_changed(send, out):
     written, said = send(out)
     assert written == {"a": b"a", "sub/b": b"b"}
-    assert (said[0]["uri"], said[0]["size_bytes"], said[0]["file_count"]) == ("s3://shelf/out?...", 2, 2)
+    assert (said[0]["uri"], said[0]["size_bytes"], said[0]["file_count"]) == (
+        URI.replace("sig=secret", "..."),
+        2,
+        2,
+    )
     (out / "a").write_text("aa")
     (out / "new").write_text("new")
     written, said = send(out)

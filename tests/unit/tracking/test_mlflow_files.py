@@ -1,10 +1,12 @@
 """The run that plain MLflow finds. That MLflow really takes it is tested where MLflow is installed (integration)."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
 
 import pytest
+import yaml
 from planning import plan
 
 from drumline.tracking import mlflow_files
@@ -62,3 +64,39 @@ def test_it_is_for_its_owner_alone(tmp_path):
     for parent, _, names in os.walk(tmp_path / "a home 50%"):
         for path in [parent, *(os.path.join(parent, name) for name in names)]:
             assert os.stat(path).st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("damage", ["pipe", "link", "endless", "garbage", "aliases"])
+@pytest.mark.timeout(20)
+def test_what_a_job_made_of_its_file_holds_nothing_up_and_grows_nowhere(tmp_path, damage):
+    made = job_in(tmp_path)
+    mlflow_files.begin(made, "ann")
+    meta = run_of(made) / "meta.yaml"
+    meta.unlink()
+    if damage == "pipe":
+        os.mkfifo(meta)
+    elif damage == "link":
+        meta.symlink_to("/dev/zero")
+    elif damage == "endless":
+        meta.touch()
+        os.truncate(meta, 1 << 40)
+    elif damage == "garbage":
+        meta.write_text("a: [\n")
+    else:
+        # Two levels of it: more of them have no end.
+        meta.write_text(f"a: &a [{'x, ' * 300}]\nb: &b [{'*a, ' * 300}]\nc: [{'*b, ' * 30}]\n")
+    with contextlib.suppress(OSError, yaml.YAMLError):
+        mlflow_files.end(made, "Completed")
+    assert damage != "aliases" or meta.stat().st_size < 10_000
+
+
+def test_what_mlflow_wrote_of_a_run_stays(tmp_path):
+    made = job_in(tmp_path)
+    mlflow_files.begin(made, "ann")
+    path = run_of(made) / "meta.yaml"
+    meta = json.loads(path.read_text())
+    path.write_text(yaml.safe_dump({**meta, "run_name": "a & b *", "deleted_time": None}))
+    mlflow_files.end(made, "Failed")
+    after = json.loads(path.read_text())
+    assert (after["run_name"], after["status"], after["tags"]) == ("a & b *", 4, [])
+    assert set(after) == {*meta, "deleted_time"}

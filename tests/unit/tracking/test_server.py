@@ -1,12 +1,48 @@
 """A team's MLflow server, by its REST interface. The real one is asked in tests/integration/mlflow."""
 
 import base64
+import json
 import math
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from mlflow_server import FakeServer
 
 from drumline.tracking.server import Server, ServerError
+
+
+@pytest.fixture
+def answering():
+    """The address of a server that says just that, whatever it is asked."""
+    servers = []
+
+    def start(said, code=200):
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = json.dumps(said() if callable(said) else said).encode()
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_a_run_is_made_ended_and_read():
@@ -94,3 +130,43 @@ def test_an_experiment_that_was_deleted_is_said_so():
         there.experiments["digits"] = "deleted"
         with pytest.raises(ServerError, match="experiment 'digits' is deleted"):
             Server(there.uri, {}).create_run("job", "digits", "ann", {})
+
+
+@pytest.mark.parametrize("end", ["", "\r\n"])
+def test_a_secret_that_a_server_says_again_is_not_kept(answering, end):
+    said = {"error_code": "X", "message": "you sent Bearer t0ken"}
+    with pytest.raises(ServerError, match=r"X: you sent Bearer \*\*\*\s") as caught:
+        Server(answering(said, 401), {"MLFLOW_TRACKING_TOKEN": "t0ken" + end}).latest("x")
+    assert "t0ken" not in str(caught.value)
+
+
+def test_nor_a_token_that_cannot_be_sent():
+    with pytest.raises(ServerError, match="MLFLOW_TRACKING_TOKEN has letters") as caught:
+        Server("http://127.0.0.1:9", {"MLFLOW_TRACKING_TOKEN": "t0\r\nken"}).latest("x")
+    assert "ken has" not in str(caught.value).replace("TOKEN has", "")
+
+
+@pytest.mark.parametrize(
+    "said", [{"experiments": 5, "runs": 5}, {"experiments": [{"experiment_id": "1"}], "runs": 7}]
+)
+def test_lists_that_are_none_are_empty(answering, said):
+    assert Server(answering(said), {}).children("x") == {}
+
+
+def test_a_history_without_an_end_has_one(answering):
+    answers = []
+    uri = answering(lambda: answers.append(1) or {"metrics": [], "next_page_token": str(len(answers))})
+    assert Server(uri, {}).history("x", "loss") == []
+    assert len(answers) < 100
+
+
+def test_names_can_be_written(answering):
+    uri = answering({"run": {"data": {"metrics": [{"key": "a\ud800", "timestamp": 1, "value": 1}]}}})
+    assert list(Server(uri, {}).latest("x")) == ["a?"]
+
+
+@pytest.mark.parametrize("number", ["7\x1b]0;evil\x07", "\ud800", 5, "7" * 1000, None])
+def test_an_id_is_a_plain_word(answering, number):
+    said = {"experiment": {"experiment_id": number, "lifecycle_stage": "active"}}
+    with pytest.raises(ServerError, match="gave no id for the experiment 'digits'"):
+        Server(answering(said), {}).create_run("job", "digits", "ann", {})

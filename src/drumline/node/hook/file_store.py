@@ -35,11 +35,11 @@ def _writer(own: Any) -> Any:
 
 
 def _write(path: str, content: bytes) -> None:
-    """A new file appears with its content; one that is there is never empty."""
+    """A new file appears with its content, and one that is there is never empty. Modes are those of MLflow itself."""
     if not os.path.exists(path):
         try:
             descriptor = os.open(
-                os.path.dirname(path) or ".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600
+                os.path.dirname(path) or ".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666
             )
             try:
                 if os.write(descriptor, content) == len(content):
@@ -50,7 +50,7 @@ def _write(path: str, content: bytes) -> None:
                 os.close(descriptor)
         except (OSError, AttributeError):
             pass  # Another rank was faster, or the file system has no such files.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if os.write(descriptor, content) != len(content):
             raise OSError("not all was written")

@@ -24,6 +24,21 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Build
 
 
+_OWN = {
+    "PYTHONPATH": "",
+    "PYTHONHOME": "",
+    "PYTHONNOUSERSITE": "1",
+    "PIP_USER": "0",
+    "PIP_TARGET": "",
+    "PIP_PREFIX": "",
+    "PIP_ROOT": "",
+}
+"""
+By which pip puts packages where they belong, and takes none for installed that are somewhere else. What is empty is as
+not set.
+"""
+
+
 class Ready(NamedTuple):
     seconds: float
     reused: bool
@@ -40,7 +55,7 @@ def build(
     are told who wait. ``is_forced``: make it again. Raises BuildError.
     """
     begun = time.monotonic()
-    tool = Tool(log, told)
+    tool = Tool(log, told, _OWN)
     try:
         private_folder(os.path.dirname(wanted.prefix))
         with _held(f"{wanted.prefix}.lock", who, tool):
@@ -54,21 +69,33 @@ def build(
 
 
 def _make(wanted: Build, tool: Tool) -> None:
-    shutil.rmtree(wanted.prefix, ignore_errors=True)
-    if os.path.lexists(wanted.prefix):
-        shutil.rmtree(wanted.prefix)
+    """What is there and works stays when this fails."""
     clear_beside(wanted.prefix)
-    begun = time.time()
-    os.mkdir(wanted.prefix, 0o700)
+    before = f"{wanted.prefix}.build-before"
+    is_there = is_ready(wanted)
+    if is_there:
+        os.rename(wanted.prefix, before)
+    else:
+        shutil.rmtree(wanted.prefix, ignore_errors=True)
+        if os.path.lexists(wanted.prefix):
+            shutil.rmtree(wanted.prefix)
     try:
-        _maker(wanted.kind)(wanted, tool)
+        _fill(wanted, tool)
     except BaseException:
         shutil.rmtree(wanted.prefix, ignore_errors=True)
+        if is_there:
+            os.rename(before, wanted.prefix)
         raise
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _fill(wanted: Build, tool: Tool) -> None:
+    begun = time.time()
+    os.mkdir(wanted.prefix, 0o700)
+    _maker(wanted.kind)(wanted, tool)
     made = {"kind": wanted.kind, "name": wanted.name, "made": begun, "seconds": round(time.time() - begun, 3)}
-    write_whole(
-        os.path.join(wanted.prefix, MARKER), json.dumps({**made, "recipe": dict(wanted.recipe)}) + "\n"
-    )
+    text = json.dumps({**made, "recipe": dict(wanted.recipe)}) + "\n"
+    write_whole(os.path.join(wanted.prefix, MARKER), text)
 
 
 def _maker(kind: str) -> Callable[[Build, Tool], None]:

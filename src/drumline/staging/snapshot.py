@@ -23,6 +23,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import PlanError
+from drumline.contract.folder import private_folder
 from drumline.staging import copying
 from drumline.staging.code import known
 from drumline.staging.code.known import Held
@@ -237,12 +238,36 @@ class _Taking:
         digest = self._digest(listing) if is_new else self._known.snapshot
         if not os.path.isdir(path_of(self._home, digest)):
             digest = self._store(listing)
+        else:
+            self._mend(path_of(self._home, digest), listing)
         with contextlib.suppress(OSError):
             os.utime(path_of(self._home, digest))  # It is used.
         if is_new or self._held:
             self._remember(digest, listing)
         size = sum(size_of(file.stamp) for file in listing.files)
         return Taken(digest, size, len(listing.files), listing.skipped)
+
+    def _mend(self, stored: str, listing: Listing) -> None:
+        """What somebody has removed, or cut short, of a snapshot that is there. Raises ChangedError, OSError."""
+        for file in listing.files:
+            place = os.path.join(stored, file.relative)
+            try:
+                if os.lstat(place).st_size == size_of(file.stamp):
+                    continue
+            except FileNotFoundError:
+                pass
+            known_content = self._of(file).content
+            source = opened(file.path, file.stamp)
+            try:
+                self._drop(file.relative)
+                if self._copy(source, file) != known_content:
+                    raise ChangedError(file.path)
+                check(source, file.path, file.stamp)
+            finally:
+                os.close(source)
+            assert self._partial is not None
+            private_folder(os.path.dirname(place))
+            os.replace(self._partial.place_for(file.relative), place)
 
     def _store(self, listing: Listing) -> str:
         """What is stored already is linked to: nothing writes to it any more. The digest of the whole."""

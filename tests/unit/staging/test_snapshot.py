@@ -151,3 +151,22 @@ def test_a_folder_that_is_ignored_is_not_looked_into(code, take):
 def test_sizes_and_counts_are_told(code, take):
     (code / "b").write_text("12345")
     assert (take().size_bytes, take().file_count) == (6, 2)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_was_removed_or_cut_short_of_a_snapshot_is_mended(code, take, tmp_path, settled):
+    (code / "sub").mkdir()
+    for path, text in (("a", "first"), ("sub/b", "second"), ("c", "third")):
+        (code / path).write_text(text)
+        if settled:  # Else it is read anew, because it may change again within its time stamp.
+            os.utime(code / path, (1e9, 1e9))
+    before = take()
+    folder = tmp_path / "home" / "snapshots" / before.digest
+    (folder / "a").unlink()
+    (folder / "sub" / "b").unlink()
+    (folder / "sub").rmdir()
+    (folder / "c").unlink()
+    (folder / "c").write_text("thi")
+    assert take() == before
+    assert [(folder / path).read_text() for path in ("a", "sub/b", "c")] == ["first", "second", "third"]
+    assert not list((tmp_path / "home" / "snapshots").glob("*.partial"))

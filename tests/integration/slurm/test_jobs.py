@@ -31,12 +31,20 @@ GOES_ON = """
 """
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+SLOW = pytest.mark.skipif(
+    not os.environ.get("DRUMLINE_SLOW"),
+    reason="imports that other tests do on this machine; DRUMLINE_SLOW=1 runs it",
+)
 SPOT = {"queue_settings": {"job_tier": "spot"}}
 
 
 @pytest.mark.parametrize(
     ("example", "needs", "epochs"),
-    [("digits-ddp", "torch", 4), ("mpi4py", "mpi4py", 10), ("lightning", "lightning", 1)],
+    [
+        ("digits-ddp", "torch", 4),
+        ("mpi4py", "mpi4py", 10),
+        pytest.param("lightning", "lightning", 1, marks=SLOW),
+    ],
 )
 def test_examples(slurm, cli, example, needs, epochs):
     pytest.importorskip(needs, reason=f"the example needs {needs}, which scripts/test installs")

@@ -109,7 +109,7 @@ def _prepared(plan: Plan) -> str:
     if plan.build is not None:
         text += f"environment: made by {plan.build.kind} in {clean(plan.build.prefix)}\n"
     for fetch in plan.fetches:
-        text += f"{clean(fetch.name)}: fetched from {clean(shown(fetch.uri))}\n"
+        text += f"{clean(fetch.name)}: from {clean(shown(fetch.uri))}\n"
     for upload in plan.uploads:
         text += f"{clean(upload.name)}: written to {clean(shown(upload.uri))}\n"
     return text

@@ -32,6 +32,9 @@ class Progress:
         for name, transfer in outcome.transfers.items():
             if isinstance(transfer, e.Transferred) and transfer.file_count:
                 self._tell(name, transfer.time, transferred(transfer))
+            elif isinstance(transfer, e.TransferProgress) and not self._out.isatty():
+                files = "1 file" if transfer.total_files == 1 else f"{transfer.total_files:,} files"
+                self._tell(name, 0.0, f"{name}: {size(transfer.total_bytes)} in {files} on the way")
         environment = outcome.environment
         if isinstance(environment, e.EnvironmentBuilding):
             self._tell("environment", environment.time, f"environment: {environment.what}")
@@ -94,7 +97,9 @@ def transferred(one: e.Transferred) -> str:
         text += ", all of it from the cache"
     elif one.cached_bytes:
         text += f", {size(one.cached_bytes)} of it from the cache"
-    return text + (f" ({one.note})" if one.note else "")
+    # What a mount was never expected for need not be told of each time; `job show` has it.
+    note = "" if one.note.startswith("not mounted:") else one.note
+    return text + (f" ({note})" if note else "")
 
 
 def size(count: float) -> str:

@@ -53,7 +53,8 @@ def run(
     lease = Lease(cache, folder.path)
     lease.begin()
     for fetch in wanted:
-        _One(cache, lease, folder, fetch, plan).run(opened)
+        with reporting.named(fetch.name):
+            _One(cache, lease, folder, fetch, plan).run(opened)
     lease.close()
 
 
@@ -129,6 +130,7 @@ class _One:
             raise NodeError(f"{fetch.name}: there is nothing at {self._shown}")
         self._progress.total_files = len(objects)
         self._progress.total_bytes = sum(max(0, one.size) for one in objects)
+        self._progress.begin()
         return objects
 
     def _files(self, store: Store) -> list[Object]:

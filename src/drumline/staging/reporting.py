@@ -7,7 +7,13 @@ import os
 import sys
 import threading
 import time
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _EVERY_S = 0.5
 
@@ -33,6 +39,12 @@ class Progress:
         with self._count:
             self.done_bytes = self._files = self.total_bytes = self.total_files = 0
 
+    def begin(self) -> None:
+        """To be called when it is known how much there is."""
+        with self._count:
+            self._said = 0.0
+            self._say()
+
     def add(self, count: int) -> None:
         """So many bytes more; fewer, where what had come was of no use."""
         with self._count:
@@ -57,6 +69,17 @@ class Progress:
             done_files=self._files,
             total_files=max(self.total_files, self._files),
         )
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """What is said of a mistake within begins with the input or output that it is about."""
+    try:
+        yield
+    except NodeError as error:
+        if error.message.startswith(f"{name}:"):
+            raise
+        raise NodeError(f"{name}: {error.message}", error.hint) from error
 
 
 _writing = threading.Lock()

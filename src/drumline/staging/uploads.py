@@ -44,23 +44,24 @@ def run(folder: RunFolder, wanted: Iterable[Upload], opened: Open) -> None:
     """Every one of them. Blocks. Raises DrumlineError, OSError."""
     notes = _Notes(os.path.join(folder.path, _NOTES), folder)
     for upload in wanted:
-        files = _files(upload)
-        if files is None:
-            reporting.warn(f"{upload.name}: there is nothing at {upload.source} to write")
-            continue
-        progress = reporting.Progress(upload.name)
-        written = _One(upload, notes, progress).write(files, opened)
-        reporting.say(
-            "transferred",
-            name=upload.name,
-            uri=shown(upload.uri),
-            size_bytes=sum(one.stamp[0] for one in written),
-            file_count=len(written),
-            cached_bytes=0,
-            seconds=progress.seconds,
-            verified=0,
-            note=_note(len(files) - len(written)),
-        )
+        with reporting.named(upload.name):
+            files = _files(upload)
+            if files is None:
+                reporting.warn(f"{upload.name}: there is nothing at {upload.source} to write")
+                continue
+            progress = reporting.Progress(upload.name)
+            written = _One(upload, notes, progress).write(files, opened)
+            reporting.say(
+                "transferred",
+                name=upload.name,
+                uri=shown(upload.uri),
+                size_bytes=sum(one.stamp[0] for one in written),
+                file_count=len(written),
+                cached_bytes=0,
+                seconds=progress.seconds,
+                verified=0,
+                note=_note(len(files) - len(written)),
+            )
 
 
 def _note(left: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,7 +34,8 @@ def main(arguments: list[str]) -> int:
     for python in tried:
         if _serve(folder, service, python):
             return 0
-    why = f"no TensorBoard starts with {' or '.join(tried)}; {tried[0]} -m pip install tensorboard, or see the log"
+    install = f"{shlex.quote(tried[0])} -m pip install tensorboard"
+    why = f"no TensorBoard starts with {' or '.join(tried)}; {install}, or see {folder.system_logs}"
     folder.append(e.ServiceStarted(time.time(), service.name, service.kind, error=why))
     return 1
 

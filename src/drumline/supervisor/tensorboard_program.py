@@ -9,29 +9,35 @@ import json
 import os
 import sys
 
-# Plug-ins may print, and the answer alone is expected there.
-answer = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
 
-from tensorboard import program  # noqa: E402 - see above
+def main() -> None:
+    # Plug-ins may print, and the answer alone is expected there.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
 
-told = json.loads(sys.stdin.readline())
-board = program.TensorBoard()
-board.configure(
-    argv=[
-        "tensorboard",
-        *("--logdir", told["folder"]),
-        *("--host", "127.0.0.1"),
-        *("--port", str(told["port"])),
-        *("--path_prefix", "/" + told["secret"]),
-        # Without its data server, which is one more process.
-        *("--load_fast", "false"),
-    ]
-)
-try:
-    print(board.launch(), file=answer, flush=True)
-except program.TensorBoardServerException as error:
-    print("error:", " ".join(str(error).split()), file=answer, flush=True)
-    sys.exit(1)
-sys.stdin.read()
-os._exit(0)
+    from tensorboard import program
+
+    told = json.loads(sys.stdin.readline())
+    board = program.TensorBoard()
+    board.configure(
+        argv=[
+            "tensorboard",
+            *("--logdir", told["folder"]),
+            *("--host", "127.0.0.1"),
+            *("--port", str(told["port"])),
+            *("--path_prefix", "/" + told["secret"]),
+            # Without its data server, which is one more process.
+            *("--load_fast", "false"),
+        ]
+    )
+    try:
+        print(board.launch(), file=answer, flush=True)
+    except program.TensorBoardServerException as error:
+        print("error:", " ".join(str(error).split()), file=answer, flush=True)
+        sys.exit(1)
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

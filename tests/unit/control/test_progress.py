@@ -36,9 +36,11 @@ def test_a_terminal_has_a_bar_that_goes_when_all_is_there():
 def test_elsewhere_there_are_whole_lines_once():
     out = io.StringIO()
     progress = Progress("job", out)
-    for events in ([moving(500_000)], [ARRIVED], [ARRIVED]):
+    for events in ([moving(500_000)], [moving(900_000, 2.0)], [ARRIVED], [ARRIVED]):
         progress.look(fold(events))
-    assert out.getvalue().count("\n") == 1
+    begun, arrived = out.getvalue().splitlines()
+    assert begun == "job job: inputs.d: 2.0 MB in 4 files on the way"
+    assert arrived.startswith("job job: inputs.d: 2.0 MB in 4 files from s3://b/")
 
 
 def test_an_environment_that_was_there_is_not_worth_a_line():

@@ -120,9 +120,10 @@ def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) 
         report.add(what, node.key or node, path, "keep one of the two")
     elif image is None and build is None and not values.get("python"):
         what = f"{path or 'the environment'} needs 'image' or 'build'"
-        report.add(
-            what, node.key or node, path, "or `python`, the path of an interpreter that the nodes have"
-        )
+        hint = "or `python`, the path of an interpreter that the nodes have"
+        if values.get("conda_file"):
+            hint = "such as `image: ubuntu:22.04`, which is not used where nothing runs containers; " + hint
+        report.add(what, node.key or node, path, hint)
 
 
 class Environment(Kind):

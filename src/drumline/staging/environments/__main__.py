@@ -72,11 +72,18 @@ def _build_planned(folder: RunFolder) -> None:
     try:
         _build(wanted, log, LOG, who=f"job {folder.name}")
     except BuildError as error:
-        message = f"environment: it could not be built: {error.message}; see {LOG}"
-        raise BuildError(message, error.hint) from error
+        message = f"environment: it could not be built: {error.message}; see {os.path.join(folder.path, LOG)}"
+        raise BuildError(message, error.hint or _WITHOUT.get(wanted.kind, "")) from error
     finally:
         os.close(log)
     use(wanted, folder.path)
+
+
+_ENGINES = ("podman", "docker", "apptainer")
+_WITHOUT = dict.fromkeys(
+    _ENGINES,
+    "DRUMLINE_CONTAINER=none runs jobs without images, in the environment's packages or the Python at hand",
+)
 
 
 def _build(wanted: Build, log: int, shown: str, *, who: str, is_forced: bool = False) -> None:

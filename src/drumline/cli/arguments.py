@@ -89,7 +89,8 @@ def name_of(arguments: argparse.Namespace, noun: str) -> str:
         raise UsageError(f"two names: {arguments.given!r} and {arguments.name!r}")
     name = arguments.name or arguments.given
     if not name:
-        raise UsageError(f"the {noun}'s name is missing", f"drumline {noun} {arguments.verb} -n NAME")
+        article = "an" if noun[0] in "aeiou" else "a"
+        raise UsageError(f"{article} {noun}'s name is missing", f"drumline {noun} {arguments.verb} -n NAME")
     return str(name)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 def of(pid: int) -> dict[str, Any] | None:
     """The identity of a live process, as JSON can hold it; None when there is no such process."""
     started = _started(pid)
-    return None if started is None else {"pid": pid, "started": started, "boot": _boot(), "space": _space()}
+    return None if started is None else {"pid": pid, "started": started, "boot": boot(), "space": _space()}
 
 
 def is_ours_to_judge(identity: dict[str, Any]) -> bool:
@@ -23,7 +23,7 @@ def is_alive(identity: dict[str, Any] | None) -> bool:
         return False
     if not is_ours_to_judge(identity):
         return True
-    if identity.get("boot") != _boot():
+    if identity.get("boot") != boot():
         return False
     return _started(int(identity["pid"])) == identity.get("started")
 
@@ -74,7 +74,8 @@ def _space() -> str:
         return machine
 
 
-def _boot() -> str:
+def boot() -> str:
+    """Which start of this machine it is that runs; empty where that cannot be known."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

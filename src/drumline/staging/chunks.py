@@ -16,6 +16,8 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.identity import boot
+
 if TYPE_CHECKING:
     from drumline.staging.stores.base import Object
 
@@ -59,15 +61,6 @@ def _other(algorithm: str) -> Any:
     return None
 
 
-def _boot() -> str:
-    """Since when this machine runs: after a power failure the list may know of chunks that never reached the disk."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
 class Chunks:
     """Of one object with a known size; whoever makes it has the object's lock. Every method raises OSError."""
 
@@ -77,7 +70,7 @@ class Chunks:
         self.chunk = chunk
         self.digests = Digests(algorithm)
         self._list = f"{path}.chunks"
-        facts = {"version": found.version, "size": found.size, "chunk": chunk, "boot": _boot()}
+        facts = {"version": found.version, "size": found.size, "chunk": chunk, "boot": boot()}
         self._header = json.dumps(facts)
         self._hashing = threading.Lock()
         self._next = 0

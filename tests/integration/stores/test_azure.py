@@ -8,6 +8,7 @@ from services import ACCOUNT, ACCOUNT_KEY, Azurite
 from store_reading import found_in, whole
 
 from drumline.contract.errors import NodeError
+from drumline.staging.stores import azure
 from drumline.staging.stores.base import Changed
 
 FILES = {
@@ -166,6 +167,15 @@ class TestAccess:
         monkeypatch.setenv("AZURE_STORAGE_KEY", ACCOUNT_KEY)
         with pytest.raises(NodeError, match="403"):
             found_in(open_uri(azurite.uri(container, "digits"), {"endpoint": azurite.endpoint}))
+
+    def test_a_key_of_nobodys_account_is_shown_to_none(self, monkeypatch):
+        for name in ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sig=word")
+        assert azure._from_variables("lab") is None
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "lab")
+        assert azure._from_variables("lab") is not None
+        assert azure._from_variables("another") is None
 
     def test_a_connections_secrets_go_to_its_own_server_alone(self, open_uri, monkeypatch):
         monkeypatch.setenv(

@@ -134,7 +134,7 @@ def _from_connection(parts: Mapping[str, str]) -> _Way | None:
 
 def _from_variables(account: str) -> _Way | None:
     named = _variable("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")[1]
-    if named and named.lower() != account.lower():
+    if named.lower() != account.lower():  # A key or a signature is shown to nobody else.
         return None
     name, value = _variable("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
     if value:

@@ -6,11 +6,12 @@ the program without a container, everywhere. The image has nothing in it; ``MOUN
 import io
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 import textwrap
 from pathlib import Path
+
+from programs import first_lines
 
 IMAGE = "localhost/drumline-tests:1"
 MOUNTS = ["--volume", "/usr:/usr:ro"]
@@ -18,7 +19,6 @@ PYTHON = "/usr/bin/python3"
 """Of the machine's own system; with the mounts it is the image's too."""
 
 STAND_IN = """\
-#!{python}
 import json, os, subprocess, sys
 
 state = {state!r}
@@ -66,7 +66,7 @@ class StandIn:
         self.folder = folder
         (folder / "images").write_text(f"{IMAGE}\n")
         program = folder / "podman"
-        program.write_text(STAND_IN.format(python=sys.executable, state=str(folder)))
+        program.write_text(first_lines() + STAND_IN.format(state=str(folder)))
         program.chmod(0o755)
         self.variables = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 

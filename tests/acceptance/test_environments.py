@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import wheels
 from cli_jobs import background, job_names, wait_for_status, write_job
+from programs import first_lines
 from waiting import wait_until
 
 from drumline.control.environments import Machine, found
@@ -96,7 +97,7 @@ def test_what_cannot_be_resolved_fails_before_a_rank_starts(cli, job, drumline_h
     assert end["reason"].startswith("environment: it could not be built: ")
     assert "parts" in end["reason"]
     assert "unsatisfiable" in end["reason"]
-    assert end["reason"].endswith("see system_logs/environment.log")
+    assert end["reason"].endswith("jobs/broken/system_logs/environment.log")
     assert "\n" not in end["reason"]
     assert events(drumline_home, "broken", "RankStarted") == []
     assert os.listdir(drumline_home / "environments") == [
@@ -240,7 +241,7 @@ def test_another_word_in_the_variable_is_refused(cli, job):
 def mamba(tmp_path):
     program = tmp_path / "bin" / "micromamba"
     program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\n" + (ROOT / "tests" / "jobs" / "micromamba.py").read_text())
+    program.write_text(first_lines() + (ROOT / "tests" / "jobs" / "micromamba.py").read_text())
     program.chmod(0o755)
     return {"MAMBA_EXE": str(program)}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -25,7 +26,7 @@ SAVES = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: 0); print
 
 
 def test_a_shell_is_told_after_what_it_has_started():
-    command = f'{sys.executable} -c "{SAVES}"; true'
+    command = f'{shlex.quote(sys.executable)} -c "{SAVES}"; true'
     with subprocess.Popen(
         ["/bin/bash", "-c", command], stdout=subprocess.PIPE, start_new_session=True
     ) as shell:

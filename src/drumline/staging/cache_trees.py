@@ -13,7 +13,7 @@ from drumline.contract.folder import private_folder
 from drumline.staging.cache import is_whole, touch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from drumline.staging.cache import Cache, Source
 
@@ -50,17 +50,22 @@ def discard(path: str) -> None:
     shutil.rmtree(path)
 
 
+def fill(cache: Cache, source: Source, folder: str, put: Callable[[str, str], None]) -> None:
+    """``put``, given the path in the cache and that in ``folder``, for every file; folders are made. Raises OSError."""
+    made = {""}
+    for item in source.items:
+        inside = os.path.dirname(item.path)
+        if inside not in made:
+            private_folder(os.path.join(folder, inside))
+            made.add(inside)
+        put(cache.path_of(item.digest), os.path.join(folder, item.path))
+
+
 def _make(cache: Cache, source: Source, path: str) -> None:
     partial = os.path.join(cache.partial, f"{source.tree}.{os.getpid()}-{os.urandom(4).hex()}.tree")
     os.mkdir(partial, 0o700)
     try:
-        made = {""}
-        for item in source.items:
-            inside = os.path.dirname(item.path)
-            if inside not in made:
-                private_folder(os.path.join(partial, inside))
-                made.add(inside)
-            _link(cache.path_of(item.digest), os.path.join(partial, item.path))
+        fill(cache, source, partial, _link)
         _close(partial)
         try:
             os.rename(partial, path)

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder
-from drumline.staging import copying
+from drumline.staging import cache_trees, copying
 
 if TYPE_CHECKING:
     from drumline.staging.cache import Cache, Source
@@ -48,24 +48,14 @@ def copy(cache: Cache, source: Source, target: str) -> None:
         if source.kind == "file":
             _copy(cache.path_of(source.items[0].digest), beside)
         else:
-            _copy_all(cache, source, beside)
+            os.mkdir(beside, 0o700)
+            cache_trees.fill(cache, source, beside, _copy)
         _give_way(target)
         os.rename(beside, target)
     except BaseException:
         with contextlib.suppress(OSError):
             _remove(beside)
         raise
-
-
-def _copy_all(cache: Cache, source: Source, folder: str) -> None:
-    os.mkdir(folder, 0o700)
-    made = {""}
-    for item in source.items:
-        inside = os.path.dirname(item.path)
-        if inside not in made:
-            private_folder(os.path.join(folder, inside))
-            made.add(inside)
-        _copy(cache.path_of(item.digest), os.path.join(folder, item.path))
 
 
 def _copy(content: str, target: str) -> None:

@@ -10,18 +10,15 @@ https://github.com/tensorflow/tensorboard/blob/master/tensorboard/backend/event_
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumline.tracking import tensorboard_records
+from drumline.tracking import metrics, tensorboard_records
 from drumline.tracking.tensorboard_records import masked_crc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
 
     from drumline.tracking.metrics import Point
 
@@ -99,7 +96,7 @@ class _Work:
         if self.is_over:
             return
         try:
-            with _opened(path) as file:
+            with metrics.opened(path) as file:
                 self._read(_File(file.fileno(), path), run)
         except OSError:
             return
@@ -225,12 +222,3 @@ def _files(folder: str) -> Iterator[str]:
 def _text(name: str) -> str:
     """Of a folder, whose name need not be Unicode."""
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-def _opened(path: str) -> BinaryIO:
-    """A plain file and nothing else. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", path)
-    return open(descriptor, "rb", buffering=0)

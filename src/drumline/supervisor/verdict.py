@@ -64,7 +64,8 @@ def judge(
     who = early or first
     groups = _groups(who, [one for one in failed if one.rank not in (who.rank, first.rank)], stopped_after)
     after_s = None if started is None else max(0.0, time_of(who) - started)
-    code = first.code if first.code is not None else 128 + (first.signal or 0)
+    left = _code(first)
+    code = left if left is not None else 128 + (first.signal or 0)
     reason = _sentence(members, who, first if early else None, after_s, groups)
     if early:
         groups.cut_off.append(first.rank)
@@ -93,6 +94,11 @@ def cut_off_by(exit_: RankExited) -> str:
 def _failure(exit_: RankExited) -> dict[str, Any] | None:
     failure: dict[str, Any] | None = (exit_.evidence or {}).get("failure")
     return failure
+
+
+def _code(exit_: RankExited) -> int | None:
+    """Of a process that raised, 1, even if a signal ended it on its way out: from a library's cleanup, or ours."""
+    return 1 if exit_.code is None and _failure(exit_) else exit_.code
 
 
 def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
@@ -188,7 +194,7 @@ def _fields(
         "label": members[who.rank].label,
         "node": who.node,
         "after_s": None if after_s is None else round(after_s, 3),
-        "exit_code": who.code,
+        "exit_code": _code(who),
         "signal": who.signal,
         "cause": words.cause(who),
         "error_type": failure.get("type"),

@@ -51,6 +51,14 @@ def test_a_victim_that_ends_sooner_than_the_one_that_began_is_still_a_victim():
     assert found.fields["stopped"] == [1]
 
 
+@pytest.mark.parametrize("signal", [15, 6])
+def test_an_exception_ends_with_code_1_whatever_became_of_the_process_on_its_way_out(signal):
+    """Its peers were gone before it, and it was told to end; or a library's cleanup aborted."""
+    found = verdict(cut_off(0, 102.32), ended(3, 104.0, raised=102.31, signal=signal))
+    assert (found.exit_code, found.rank) == (1, 3)
+    assert (found.fields["exit_code"], found.fields["signal"]) == (1, signal)
+
+
 def test_a_victim_is_none_even_when_its_clock_is_a_little_ahead():
     found = verdict(cut_off(0, 102.300), ended(3, 102.6, raised=102.301), heard=102.6)
     assert found.rank == 3

@@ -133,6 +133,50 @@ class RankStarted(NamedTuple):
     pid: int
 
 
+class WarmStart(NamedTuple):
+    """
+    The ranks of a node are forked from an interpreter that has imported ``modules``. ``began``: when it was asked for.
+    ``reused``: it was warm already; else it took ``import_s`` to become so. ``until``: what in the program kept the
+    rest from being imported ahead, as ``train.py:12: os.environ.update(...)``; empty: nothing.
+    """
+
+    time: float
+    node: int
+    began: float
+    reused: bool
+    import_s: float
+    modules: list[str]
+    until: str = ""
+    pid: int = 0
+
+
+class WarmDeclined(NamedTuple):
+    """The ranks of a node, or one of them, were started cold, and why. ``asked``: the job said ``warm: on``."""
+
+    time: float
+    node: int
+    reason: str
+    asked: bool = False
+    rank: Optional[int] = None
+
+
+class FirstOutput(NamedTuple):
+    """When a rank of this attempt wrote its first bytes."""
+
+    time: float
+    rank: int
+    node: int
+
+
+class GroupFormed(NamedTuple):
+    """When a rank had joined its first process group, where that can be seen: PyTorch's."""
+
+    time: float
+    rank: int
+    node: int
+    backend: str = ""
+
+
 class JobRunning(NamedTuple):
     """Every rank was started."""
 
@@ -300,7 +344,8 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
-    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, JobRunning,
+    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmStart,
+    WarmDeclined, FirstOutput, GroupFormed, JobRunning,
     RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
     StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobArchived, JobRestored,
 ]  # fmt: skip

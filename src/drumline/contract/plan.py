@@ -336,6 +336,12 @@ class Plan(NamedTuple):
 
     registers: tuple[Registration, ...] = ()
     services: tuple[Service, ...] = ()
+    warm: str = "auto"
+    """
+    Whether ranks are forked from an interpreter that has their imports: ``auto`` where it helps, ``on`` wherever it can
+    be, with an event where it cannot, ``off``.
+    """
+
     format: int = FORMAT
 
     @property

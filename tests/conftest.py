@@ -61,6 +61,9 @@ def drumline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DRUMLINE_HOME", str(home))
     # A job with an image runs without it here, whatever this machine has; tests of containers choose for themselves.
     monkeypatch.setenv("DRUMLINE_CONTAINER", "none")
+    # All tests can be run with ranks that are forked, or none that is.
+    if os.environ.get("TEST_WARM"):
+        monkeypatch.setenv("DRUMLINE_WARM", os.environ["TEST_WARM"])
     return home
 
 
@@ -80,6 +83,16 @@ def no_leftovers(drumline_home: Path) -> Iterator[None]:
     if left:
         listing = "\n".join(f"  {pid}: {command}" for pid, command in left.items())
         pytest.fail(f"alive {_LEFTOVER_GRACE_S:g} s after the test:\n{listing}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def no_warm_interpreters(no_leftovers: None, drumline_home: Path) -> Iterator[None]:
+    """End what the jobs of a test left warm, before somebody looks for leftovers."""
+    yield
+    if (drumline_home / "warm").is_dir():
+        from drumline.control import warm
+
+        warm.stop(base=str(drumline_home))
 
 
 def processes_with(marker: bytes) -> dict[int, str]:

@@ -56,6 +56,8 @@ class Supervisor:
             assert data, f"the agent is gone, and never said {kind}"
             self.waiting += self.lines.feed(data)
         message = self.waiting.pop(0)
+        if message["type"] == "first_output" != kind:
+            return self.expect(kind)
         assert message["type"] == kind
         return message
 
@@ -111,8 +113,10 @@ def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter)
         channel.send(supervisor.peer, "reach", address="127.0.0.1", port=prepared["probe_port"])
         assert supervisor.expect("reached")["error"] == ""
         start(supervisor, tmp_path, ["/bin/sh", "-c", "echo rank $RANK; exit 3"])
-        supervisor.expect("started")
+        began = supervisor.expect("started")["at"]
+        said = supervisor.expect("first_output")
         exited = supervisor.expect("exited")
+        assert (said["rank"], began <= said["at"] <= exited["at"]) == (0, True)
         assert (exited["rank"], exited["code"], exited["signal"]) == (0, 3, None)
         assert (tmp_path / "rank.txt").read_text() == "rank 0\n"
 

@@ -132,6 +132,24 @@ def add_set(parser: argparse.ArgumentParser, example: str) -> None:
     )
 
 
+def add_warm(parser: argparse.ArgumentParser, default: str) -> None:
+    text = f"whether ranks are forked from an interpreter that has their imports; default: {default}"
+    parser.add_argument("--warm", choices=("auto", "on", "off"), help=text)
+
+
+def set_warm(job: Any, word: str) -> None:
+    """In the place of what the file says. Raises UsageError for a job whose parts say it themselves."""
+    program = getattr(job, "trial", job)
+    if not hasattr(program, "drumline"):
+        what = (
+            "--warm: its steps say it themselves"
+            if job.type == "pipeline"
+            else "--warm: a component cannot say it"
+        )
+        raise UsageError(what, f"DRUMLINE_WARM={word} is for all that do not say")
+    program.drumline = {**program.drumline, "warm": word}
+
+
 def overrides(given: Sequence[str]) -> list[dict[str, Any]]:
     """``a.b=c`` as azure-ai-ml's ``params_override``. Raises UsageError."""
     changes: list[dict[str, Any]] = []

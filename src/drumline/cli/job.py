@@ -6,7 +6,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_file, add_name, add_output, load, name_of, run_verb
+from drumline.cli.arguments import (
+    Parser,
+    add_file,
+    add_name,
+    add_output,
+    add_warm,
+    load,
+    name_of,
+    run_verb,
+    set_warm,
+)
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +51,7 @@ def _create_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--skip-validation", action="store_true", help="leave out the checks of the whole job"
     )
+    add_warm(parser, "the file's, else DRUMLINE_WARM, else auto")
     add_output(parser)
 
 
@@ -52,6 +63,8 @@ def _create(arguments: Namespace) -> int:
     slow_code.set(_say_slow)
     job = load(arguments.file, arguments.set)
     job.name = arguments.name or job.name
+    if arguments.warm:
+        set_warm(job, arguments.warm)
     if job.experiment_name is None:
         import os
 
@@ -110,12 +123,33 @@ def _follow(name: str, out: Any, ranks: str = "", prefix: bool | None = None) ->
 
 
 def _show_arguments(parser: Parser) -> None:
-    _name(parser)
-    parser.add_argument("-e", "--web", action="store_true", help="print where its run folder is")
-    add_output(parser)
+    _stacks_arguments(parser)
+    parser.add_argument("--timeline", action="store_true", help="how it started, and what took how long")
+    parser.add_argument("--attempt", type=int, help="with --timeline: from 0; default: the latest")
 
 
 def _show(arguments: Namespace) -> int:
+    if arguments.timeline:
+        if arguments.web:
+            raise UsageError("--timeline and --web exclude each other")
+        return _timeline(arguments)
+    if arguments.attempt is not None:
+        raise UsageError("--attempt says of which attempt --timeline is", "add --timeline")
+    return _show_all(arguments)
+
+
+def _timeline(arguments: Namespace) -> int:
+    from drumline.control import timeline, timeline_text
+
+    told = timeline.of(_name_of(arguments), arguments.attempt)
+    if arguments.output not in (None, "table") or arguments.query:
+        output.show(told, arguments.output, arguments.query)
+        return 0
+    print(timeline_text.of(told), end="")
+    return 0
+
+
+def _show_all(arguments: Namespace) -> int:
     from drumline.control import jobs
 
     described = jobs.describe(_name_of(arguments))
@@ -289,6 +323,12 @@ def _validate(arguments: Namespace) -> int:
     return 0
 
 
+def _stacks_arguments(parser: Parser) -> None:
+    _name(parser)
+    parser.add_argument("-e", "--web", action="store_true", help="print where its run folder is")
+    add_output(parser)
+
+
 def _stacks(arguments: Namespace) -> int:
     from drumline.control import stacks
 
@@ -343,7 +383,7 @@ def _update(arguments: Namespace) -> int:
         raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
     changes = changes_of(jobs.describe(name), arguments.set, arguments.remove)
     jobs.edit(name, changes)
-    return _show(arguments)
+    return _show_all(arguments)
 
 
 def _services_arguments(parser: Parser) -> None:
@@ -372,7 +412,7 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "validate": ("check a job file, without submitting it", _validate_arguments, _validate),
     "update": ("change display name, description, tags or properties", _update_arguments, _update),
     "metrics": ("what it has logged, as curves or figures", _metrics_arguments, _metrics),
-    "stacks": ("where each of its ranks is now, by its Python stack", _show_arguments, _stacks),
+    "stacks": ("where each of its ranks is now, by its Python stack", _stacks_arguments, _stacks),
     "top": ("what its nodes and ranks use: CPU, memory, I/O, GPUs", _top_arguments, _top),
     "show-services": ("the services of a job", _services_arguments, _services),
 }

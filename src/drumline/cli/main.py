@@ -27,6 +27,7 @@ COMMANDS = {
     "component": "name the steps of pipelines: create, show, list, update, download, archive, restore",
     "datastore": "say which folders azureml://datastores/... are: create, show, list, update, delete",
     "cache": "the data that jobs have fetched from elsewhere: show, list, prune, clear, limit",
+    "warm": "interpreters that are held ready for ranks: list, stop",
     "workspace": "homes for jobs and assets, each its own: list, show, create, delete",
     "configure": "the workspace that commands are for when they name none",
 }

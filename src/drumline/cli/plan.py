@@ -91,6 +91,8 @@ def _for_people(plan: Plan, script: str) -> str:
     text += _prepared(plan)
     if plan.timeout_s is not None:
         text += f"ends after {plan.timeout_s:g} s at the latest\n"
+    if plan.warm != "auto":
+        text += f"warm start: {plan.warm}\n"
     common = {**plan.env, **plan.user_env}
     text += "every rank has\n" + _variables(common)
     for node in plan.nodes:

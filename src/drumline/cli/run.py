@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.cli.arguments import Parser, add_workspace, in_workspace
+from drumline.cli.arguments import Parser, add_warm, add_workspace, in_workspace
 from drumline.cli.supervise import Standby
 from drumline.contract.errors import UsageError
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _CLOSED_PIPE = 141
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+_SETTINGS = ("grace", "hang_after", "hang_action", "max_restarts", "once", "warm", "chief", "evaluator")
+"""Options that are keys of ``drumline:``."""
 
 
 def main(argv: list[str]) -> int:
@@ -150,6 +152,7 @@ def _parser() -> Parser:
         metavar="N",
         help="start all ranks again when one fails, so often; default 0",
     )
+    add_warm(parser, "DRUMLINE_WARM, else auto")
     parser.add_argument("--ranks", default="", help="show only these: 0,3-5")
     parser.add_argument(
         "--prefix",
@@ -207,11 +210,7 @@ def _job(arguments: Namespace, program: list[str]) -> Command:
         instance_count=arguments.nodes,
         environment_variables=_variables(arguments.env),
         timeout=arguments.timeout,
-        drumline={
-            name: value
-            for name in ("grace", "hang_after", "hang_action", "max_restarts", "once", "chief", "evaluator")
-            if (value := getattr(arguments, name)) is not None
-        },
+        drumline={name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None},
     )
 
 

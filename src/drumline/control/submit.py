@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import events as e
 from drumline.contract import status
-from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem
+from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem, UsageError
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home, private_folder
 from drumline.contract.user import user
 from drumline.control import tracking
 from drumline.engines.table import engine
 from drumline.plan import planner, values
-from drumline.plan.request import check_name
+from drumline.plan.request import WARM, WARM_WORDS, check_name
 from drumline.plan.unhonoured import LOCAL_COMPUTES
 from drumline.spec import names, paths
+from drumline.spec.schema.kinds import switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -294,7 +295,17 @@ def _site(
         mlflow_uri=tracking.uri_for(folder.root),
         in_place=run.in_place,
         argv=run.argv,
+        warm=warm_wish(os.environ),
     )
+
+
+def warm_wish(environ: Mapping[str, str]) -> str:
+    """What DRUMLINE_WARM says; empty: nothing. Raises UsageError."""
+    said = environ.get(WARM, "")
+    word = switch(said) if said else ""
+    if word not in ("", *WARM_WORDS):
+        raise UsageError(f"{WARM}: {said!r} is none of {', '.join(WARM_WORDS)}", f"unset {WARM}")
+    return word
 
 
 def _ranks_path(interpreter: str, search_path: str) -> str:

@@ -69,6 +69,9 @@ class Nodes(Protocol):
     interface: str
     """The network interface by which the nodes reach each other."""
 
+    keeper: str
+    """Where agents find a keeper of warm interpreters; empty: nowhere."""
+
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         """
         Block until the nodes are there; False when ``canceled`` first, which ``wake`` becoming readable may tell.

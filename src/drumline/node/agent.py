@@ -7,8 +7,10 @@ prepare  ports, probe, address  prepared  ports, probe_port
 reach    address, port          reached   error
 start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, code, signal, error, at,
                                                                   evidence
+                                first_output  rank, at   grouped  rank, at, backend
 clock                           clock     at
 look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
+                                warmed  began, at, reused, ...  or  declined  reason, rank
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate  grace_s, all_told    (exited, as it happens)
@@ -51,7 +53,10 @@ from drumline.node import (
     standin,
 )
 from drumline.node.door import Door
+from drumline.node.first_output import FirstOutput
 from drumline.node.system_metrics import Sampler
+from drumline.node.warm.starts import WarmStarts
+from drumline.node.warm.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -132,11 +137,16 @@ class Agent:
         self._helpers: dict[int, _Helper] = {}
         self._door: Door | None = None
         self._memory = failures.Memory()
+        self._first = FirstOutput(self._poller, self._tell)
         self._start: dict[str, Any] = {}
         self._tasks: dict[int, dict[str, Any]] = {}
         self._standins: dict[int, int] = {}
         self._asking: set[int] = set()
         self._sampler: Sampler | None = None
+        self._warm = WarmStarts(self._poller, scratch, self._tell)
+        self._early: list[descendants.Ended] = []
+        """Ends that were seen before they could be told."""
+
         self._leases: list[socket.socket] = []
         self._probe: socket.socket | None = None
 
@@ -165,21 +175,31 @@ class Agent:
         except (OSError, channel.ChannelError) as error:
             print(f"node {self._node}: the supervisor is gone ({error})", file=sys.stderr)
         finally:
-            descendants.end_all(0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told)
+            self._warm.give_up()
+            descendants.end_all(
+                0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told, other=self._warm.nursery
+            )
+            self._warm.end()
             self._end_sampling()
             self._remove_scratch()
             # Nobody may be left who would: a supervisor that was killed while this agent was still coming.
             if containment == "cgroup":
                 cgroups.leave(self._cgroup)
 
+    def _tell(self, kind: str, **content: Any) -> None:
+        channel.send(self._peer, kind, **content)
+
     def _serve(self) -> bool:
         idle_s = min(_IDLE_S, self._sampler.due_in_s()) if self._sampler else _IDLE_S
         ready = [descriptor for descriptor, _ in self._poller.poll(idle_s)]
         self._memory.look()
+        self._first.look(ready)
         if self._door and not self._answer_the_door(set(ready)):
             return False
         if self._ended_by and not self._is_preempted and self._is_told_too(ready) and not self._give_notice():
             return False
+        if self._warm.has_answer(ready):
+            self._go_on()
         # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
         self._tell_exits(ready)
         if self._sigterm in ready and not self._give_notice():
@@ -202,7 +222,7 @@ class Agent:
         """
         if self._sigterm in ready:
             return True
-        failed = [pid for pid, pidfd in self._pidfds.items() if pidfd in ready and _has_failed(pid)]
+        failed = [pid for pid, pidfd in self._pidfds.items() if pidfd in ready and self._has_failed(pid)]
         return bool(failed) and bool(select.select([self._sigterm], [], [], _TOLD_TOO_S)[0])
 
     def _give_notice(self) -> bool:
@@ -304,14 +324,13 @@ class Agent:
             self._sampler = Sampler(metrics["file"], metrics["attempt"], message["cores"])
         tasks = {task["rank"]: task for task in message["ranks"]}
         if message["by_launcher"]:
+            self._warm.begin(message, [])
             self._tasks = tasks
             if message["launcher"]:
                 self._launch(message["launcher"])
             return
         surroundings = self._surroundings()
-        started = [self._start_rank(task, {**surroundings, **task["env"]}) for task in tasks.values()]
-        for process in started:
-            self._note_error(process)
+        self._start_ranks([(task, {**surroundings, **task["env"]}) for task in tasks.values()])
 
     def _surroundings(self) -> dict[str, str]:
         """What is there for every process of the job on this node."""
@@ -335,7 +354,13 @@ class Agent:
             variables["PATH"] = os.pathsep.join((self._door.bin, variables.get("PATH", os.defpath)))
         return variables
 
-    def _start_rank(self, task: dict[str, Any], variables: dict[str, str]) -> processes.Started:
+    def _start_ranks(self, ones: Sequence[tuple[dict[str, Any], dict[str, str]]]) -> None:
+        """Each with its variables; from a warm interpreter if that can be, which may take a while."""
+        tasks = [self._task(*one) for one in ones]
+        if not tasks or not self._warm.begin(self._start, tasks):
+            self._start_cold(tasks)
+
+    def _task(self, task: dict[str, Any], variables: dict[str, str]) -> Task:
         failures.add_hook(variables, self._notes_of(task["rank"]))
         if self._scratch:
             variables["DRUMLINE_DEADLINE"] = self._deadline()
@@ -345,20 +370,39 @@ class Agent:
             argv, variables = containers.wrapped(container, argv, variables, task["env"], cwd, self._scratch)
         else:
             variables = self._with_door(variables)
-        before = time.monotonic()
-        process = processes.start(
-            argv,
-            env=variables,
-            cwd=cwd,
-            log=task["log"],
-            cores=self._start["cores"],
-        )
+        self._first.expect(task["rank"], task["log"], self._notes_of(task["rank"]))
+        return Task(task["rank"], argv, variables, cwd, task["log"], self._start["cores"])
+
+    def _start_cold(self, tasks: Sequence[Task]) -> None:
+        started = []
+        for task in tasks:
+            before = time.monotonic()
+            process = processes.start(task.argv, env=task.env, cwd=task.cwd, log=task.log, cores=task.cores)
+            self._note_start(task.rank, process.pid, before)
+            started.append(process)
+        for process in started:
+            self._note_error(process)
+
+    def _note_start(self, rank: int, pid: int, before: float) -> None:
         at = time.monotonic()
-        self._started_at[process.pid] = before
-        self._watch(process.pid)
-        self._ranks[process.pid] = task["rank"]
-        channel.send(self._peer, "started", rank=task["rank"], pid=process.pid, at=at)
-        return process
+        self._started_at[pid] = before
+        self._watch(pid)
+        self._ranks[pid] = rank
+        channel.send(self._peer, "started", rank=rank, pid=pid, at=at)
+
+    def _go_on(self) -> None:
+        """The keeper has answered: the ranks that waited for that are started, warm or cold."""
+        tasks, born = self._warm.go_on()
+        for one in born:
+            if one.error:
+                self._errors[one.pid] = one.error
+            self._note_start(one.rank, one.pid, one.before)
+        if not born:
+            self._start_cold(tasks)
+
+    def _start_what_waits(self) -> None:
+        """Ranks that are about to be started are, and end with the others."""
+        self._start_cold(self._warm.give_up())
 
     def _deadline(self) -> str:
         """The file that says until when the ranks have to end, from when they are told to; empty: there is none."""
@@ -445,7 +489,7 @@ class Agent:
             if name not in _NOT_OF_MPI and known.get(os.fsdecode(name)) != os.fsdecode(value)
         }
         self._standins[number] = caller
-        self._note_error(self._start_rank(task, {**self._surroundings(), **task["env"], **added}))
+        self._start_cold([self._task(task, {**self._surroundings(), **task["env"], **added})])
 
     def _on_gone(self, caller: int) -> None:
         """Whoever stood for a rank, or asked for a command, was killed."""
@@ -462,11 +506,22 @@ class Agent:
         self._pidfds[pid] = os.pidfd_open(pid)
         self._poller.register(self._pidfds[pid], select.EPOLLIN)
 
+    def _has_failed(self, pid: int) -> bool:
+        """Whether that child has ended otherwise than well; ours is not reaped yet, a nursery's is told later."""
+        try:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            if self._warm.nursery:
+                self._early += self._warm.nursery.reap()
+            return any(one.pid == pid and one.status != 0 for one in self._early)
+        return ended is not None and ended.si_status != 0
+
     def _tell_exits(self, ready: Sequence[int] = ()) -> None:
         """``ready``: descriptors in the order in which things happened to them."""
         at = time.monotonic()
         order = {descriptor: index for index, descriptor in enumerate(ready)}
-        ended = descendants.reap()
+        ended = [*self._early, *descendants.reap(self._warm.nursery)]
+        self._early = []
         ended.sort(key=lambda one: order.get(self._pidfds.get(one.pid, -1), len(order)))
         for index, one in enumerate(ended):
             self._tell_exit(one, at + index * _TICK_S)
@@ -486,6 +541,7 @@ class Agent:
             channel.send(self._peer, kind, id=helper.number, error=helper.process.error(), **how)
             return
         rank = self._ranks.pop(pid)
+        self._first.ended(rank, at)
         if self._sampler:
             self._sampler.exited(pid, rank, ended.cpu_s, ended.peak_bytes)
         passes_on = code == -signal.SIGTERM or pid in self._shells
@@ -527,6 +583,7 @@ class Agent:
 
     def _do_terminate(self, message: dict[str, Any]) -> None:
         self._tasks = {}
+        self._start_what_waits()
         self._told_at = self._told_at or time.monotonic()
         deadline = self._deadline()
         if deadline:
@@ -537,17 +594,18 @@ class Agent:
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         self._shells = {pid for pid in self._ranks if descendants.is_shell(pid)}
         self._told = (
-            set(descendants.of(os.getpid()))
+            set(descendants.all_below(self._warm.nursery))
             if self._all_are_told and message.get("all_told")
-            else descendants.ask_to_end(spared)
+            else descendants.ask_to_end(spared, self._warm.nursery)
         )
         self._told_until = time.monotonic() + message["grace_s"]
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
+        self._start_what_waits()
         self._told_at = self._told_at or time.monotonic()
         # A launcher tidies up when its ranks are gone; what does not end is ended with all that is left.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
-        descendants.signal_all(signal.SIGKILL, spared)
+        descendants.signal_all(signal.SIGKILL, spared, self._warm.nursery)
 
     def _do_empty(self, message: dict[str, Any]) -> None:
         self._told_at = self._told_at or time.monotonic()
@@ -555,13 +613,20 @@ class Agent:
         until = self._told_until if self._has_heirs and message["grace_s"] > 0 else None
         if self._sampler:
             self._sampler.forget_gpus()
+        self._start_what_waits()
         ended, survivors = descendants.end_all(
-            message["grace_s"], told=self._told, told_until=until, is_urgent=self._is_urgent
+            message["grace_s"],
+            told=self._told,
+            told_until=until,
+            is_urgent=self._is_urgent,
+            other=self._warm.nursery,
         )
         at = time.monotonic()
-        for one in ended:
+        for one in [*self._early, *ended]:
             self._tell_exit(one, at)
+        self._early = []
         self._end_sampling()
+        self._warm.leave()
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=[stacks.state_of(pid) for pid in survivors])
 
@@ -594,15 +659,6 @@ class Agent:
 
 _LAUNCHER = 0
 """The number of the launcher among the helpers; commands of other nodes have those that the supervisor gave them."""
-
-
-def _has_failed(pid: int) -> bool:
-    """Whether that child has ended otherwise than well; it is not reaped."""
-    try:
-        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return ended is not None and ended.si_status != 0
 
 
 def _size_of(file: str) -> int:

@@ -56,6 +56,23 @@ def join(path: str) -> bool:
     return False
 
 
+def bring(pid: int) -> bool:
+    """That process into the group that this one is in; True when it is there."""
+    own = _groups("self")
+    if _groups(pid) == own:
+        return True
+    place = place_for("")
+    return bool(place) and _write(os.path.dirname(place), "cgroup.procs", str(pid)) and _groups(pid) == own
+
+
+def _groups(pid: int | str) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            return sorted(file)
+    except OSError:
+        return []
+
+
 def leave(path: str) -> None:
     """This process goes back to where it was before ``join``, and removes the group if it was the last in it."""
     if is_one(path) and _write(os.path.dirname(path), "cgroup.procs", "0"):

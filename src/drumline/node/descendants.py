@@ -3,6 +3,9 @@ Everything below a process, and its end.
 
 The caller adopts orphans (``kernel.adopt_orphans``), so whatever its children start, daemons and new sessions
 included, stays below it; numbers cannot be given to strangers meanwhile, since it has not reaped them yet.
+
+What a nursery has forked (``warm/nursery.py``) is below that: a process elsewhere that reaps for the caller, and whose
+descendants count as the caller's. It is itself not one of them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Protocol
+
+    class Reaper(Protocol):
+        """Whose children are ours."""
+
+        pid: int
+
+        def reap(self) -> list[Ended]:
+            """Those that have ended since; does not block."""
 
 
 _LOOK_S = 0.05
@@ -32,11 +44,20 @@ def of(pid: int) -> list[int]:
     return found
 
 
-def signal_all(number: int, spared: Collection[int] = ()) -> int:
+def all_below(other: Reaper | None = None) -> list[int]:
+    """Of this process, and of the other."""
+    return [pid for root in _roots(other) for pid in of(root)]
+
+
+def _roots(other: Reaper | None) -> list[int]:
+    return [os.getpid(), other.pid] if other else [os.getpid()]
+
+
+def signal_all(number: int, spared: Collection[int] = (), other: Reaper | None = None) -> int:
     """Send a signal to everything below this process but ``spared`` and what is below them; how many there were."""
-    below = of(os.getpid())
+    below = all_below(other)
     if spared:
-        left_alone = {other for pid in spared for other in (pid, *of(pid))}
+        left_alone = {one for pid in spared for one in (pid, *of(pid))}
         below = [pid for pid in below if pid not in left_alone]
     for pid in below:
         try:
@@ -46,7 +67,7 @@ def signal_all(number: int, spared: Collection[int] = ()) -> int:
     return len(below)
 
 
-def ask_to_end(spared: Collection[int] = ()) -> set[int]:
+def ask_to_end(spared: Collection[int] = (), other: Reaper | None = None) -> set[int]:
     """
     SIGTERM to everything below this process but ``spared`` and what is below them, once; whom it was sent to.
 
@@ -55,7 +76,7 @@ def ask_to_end(spared: Collection[int] = ()) -> set[int]:
     ended.
     """
     told: list[int] = []
-    waiting = [os.getpid()]
+    waiting = _roots(other)
     while waiting:
         for pid in children(waiting.pop()):
             if pid in spared:
@@ -77,8 +98,8 @@ def is_shell(pid: int) -> bool:
         return False
 
 
-def _any_of(told: Collection[int]) -> bool:
-    return any(pid in told for pid in of(os.getpid()))
+def _any_of(told: Collection[int], other: Reaper | None) -> bool:
+    return any(pid in told for pid in all_below(other))
 
 
 def handles_sigterm(pid: int) -> bool:
@@ -103,9 +124,9 @@ class Ended(NamedTuple):
     """Its own, and that of what it waited for."""
 
 
-def reap() -> list[Ended]:
+def reap(other: Reaper | None = None) -> list[Ended]:
     """The children that have ended; does not block."""
-    ended: list[Ended] = []
+    ended = other.reap() if other else []
     while True:
         try:
             pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -117,8 +138,10 @@ def reap() -> list[Ended]:
         ended.append(Ended(pid, status, usage.ru_maxrss << 10, cpu_s))
 
 
-def has_any() -> bool:
+def has_any(other: Reaper | None = None) -> bool:
     """Whether this process has a child, ended or not."""
+    if other and children(other.pid):
+        return True
     try:
         # WNOWAIT leaves an ended child to be reaped by whoever wants its status.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -134,6 +157,7 @@ def end_all(
     told: Collection[int] = (),
     told_until: float | None = None,
     is_urgent: Callable[[], bool] = lambda: False,
+    other: Reaper | None = None,
 ) -> tuple[list[Ended], list[int]]:
     """
     SIGTERM to everything below this process, SIGKILL after ``grace_s``, until nothing is left.
@@ -143,30 +167,30 @@ def end_all(
 
     Returns (what ended; what even SIGKILL did not end within ``limit_s``). Blocks.
     """
-    ended = reap()
-    if not has_any():
+    ended = reap(other)
+    if not has_any(other):
         return ended, []
     deadline = time.monotonic() + grace_s
     if grace_s > 0:
-        signal_all(signal.SIGTERM, told)
-        ended += _reap_until(deadline)
-        while told_until and time.monotonic() < told_until and _any_of(told) and not is_urgent():
-            ended += _reap_until(min(told_until, time.monotonic() + _LOOK_S))
+        signal_all(signal.SIGTERM, told, other)
+        ended += _reap_until(deadline, other)
+        while told_until and time.monotonic() < told_until and _any_of(told, other) and not is_urgent():
+            ended += _reap_until(min(told_until, time.monotonic() + _LOOK_S), other)
     deadline = time.monotonic() + limit_s
-    while has_any() and time.monotonic() < deadline:
+    while has_any(other) and time.monotonic() < deadline:
         # Again and again: a process may have forked between the look and the signal.
-        signal_all(signal.SIGKILL)
-        ended += _reap_until(min(deadline, time.monotonic() + _LOOK_S))
-    return ended, of(os.getpid())
+        signal_all(signal.SIGKILL, other=other)
+        ended += _reap_until(min(deadline, time.monotonic() + _LOOK_S), other)
+    return ended, all_below(other)
 
 
-def _reap_until(deadline: float) -> list[Ended]:
-    ended = reap()
+def _reap_until(deadline: float, other: Reaper | None) -> list[Ended]:
+    ended = reap(other)
     pause = 0.001
-    while has_any() and time.monotonic() < deadline:
+    while has_any(other) and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)
-        ended += reap()
+        ended += reap(other)
     return ended
 
 

@@ -1,7 +1,8 @@
 """
 How a rank failed, from what it left: the hook's notes, the end of its log, what the kernel counted.
 
-``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them.
+``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them,
+and the line of a process's first process group.
 All of it is the job's own text: nothing in it is trusted, and all of it is cut to a length.
 """
 
@@ -40,6 +41,9 @@ _KINDS: dict[str, Any] = {
     "line": int,
     "function": str,
 }
+
+_GROUP = "group"
+"""In a note that is no end: this process has its first process group (``hook/group.py``)."""
 
 _OF_EXCEPTIONS = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
@@ -131,12 +135,25 @@ def _read(notes: str) -> list[dict[str, Any]]:
     for line in _bytes_of(notes, from_end=False).splitlines():
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
-            if isinstance(one, dict):
+            if isinstance(one, dict) and _GROUP not in one:
                 one = {**_ORDINARY_END, **one}
                 if all(isinstance(one.get(name), kind) for name, kind in _KINDS.items()):
                     one["at"], one["line"] = float(one["at"]), min(one["line"], _MOST_LINES)
                     found.append(one)
     return found
+
+
+def group_of(notes: str, since: float, until: float) -> Optional[tuple[float, str]]:
+    """When a process of the rank had its first process group, and of which backend, where it has noted that."""
+    for line in _bytes_of(notes, from_end=False).splitlines():
+        if b'"%s"' % _GROUP.encode() not in line:
+            continue
+        with contextlib.suppress(ValueError, RecursionError, OverflowError):
+            one = json.loads(line)
+            at, backend = (one.get("at"), one.get(_GROUP)) if isinstance(one, dict) else (None, None)
+            if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
+                return float(at), printable(backend, 100)
+    return None
 
 
 def _bytes_of(path: str, *, from_end: bool) -> bytes:

@@ -83,7 +83,7 @@ def _become(
     # A session of its own, so that no terminal and no stranger's signal reaches it.
     os.setsid()
     kernel.die_with_parent(signal.SIGKILL, agent)
-    _restore_signals()
+    restore_signals()
     set_streams()
     os.chdir(cwd)
     if cores:
@@ -112,7 +112,7 @@ def _connect(back: tuple[str, int, str]) -> None:
                 os.dup2(peer.fileno(), target)
 
 
-def _restore_signals() -> None:
+def restore_signals() -> None:
     # Python ignores SIGPIPE, which a shell pipeline in a job's command must not inherit.
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

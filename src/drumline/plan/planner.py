@@ -10,7 +10,15 @@ from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
 from drumline.plan import activation, container, environment, services, shell, unhonoured, values
 from drumline.plan.distributions import table
-from drumline.plan.request import asked_of, check_name, distribution_of, request_of, settings_of, timeout_of
+from drumline.plan.request import (
+    asked_of,
+    check_name,
+    distribution_of,
+    request_of,
+    settings_of,
+    timeout_of,
+    warm_of,
+)
 from drumline.spec import placeholders
 
 if TYPE_CHECKING:
@@ -76,6 +84,9 @@ class Site(NamedTuple):
     variables: Mapping[str, str] = {}
     """That the environment sets."""
 
+    warm: str = ""
+    """What whoever submits wishes for jobs that do not say: ``auto``, ``on``, ``off``; empty: nothing."""
+
 
 def plan_job(job: Command, site: Site) -> Plan:
     """Raises PlanError, SpecError: valid for Azure, but it cannot run, or not yet."""
@@ -121,6 +132,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         hang_action=str(settings_of(job).get("hang_action") or "report").lower(),
         max_restarts=int(settings_of(job).get("max_restarts") or 0),
         restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
+        warm=warm_of(job, user_env) or site.warm or "auto",
         copies=given.copies,
         fetches=given.fetches,
         uploads=given.uploads,

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import PlanError, Problem
 from drumline.contract.plan import Asked
 from drumline.plan.layout import RaySettings, Request
+from drumline.spec.schema.kinds import switch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.spec.command import Command
 
 MOST_NODES = 4096
@@ -20,6 +23,10 @@ MOST_RANKS = 16384
 MOST_PORT = 65535
 MOST_RESTARTS = 1000
 RESTART_KINDS = ("failure", "node", "hang")
+WARM = "DRUMLINE_WARM"
+"""The variable that says it for jobs which do not."""
+
+WARM_WORDS = ("auto", "on", "off")
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 
@@ -168,6 +175,27 @@ def _words(distribution: Any, field: str) -> tuple[str, ...]:
         what = f"distribution.{field}: an argument cannot hold a zero byte"
         raise PlanError(what, path=f"distribution.{field}")
     return words
+
+
+def warm_of(job: Command, variables: Mapping[str, str]) -> str:
+    """
+    What the job says of warm starts: ``auto``, ``on``, ``off``; empty: nothing. ``variables``: its own, of which one
+    says it where ``drumline:`` does not. Raises PlanError.
+    """
+    said = settings_of(job).get("warm")
+    if said is not None:
+        return warm(str(said), "drumline.warm")
+    if variables.get(WARM):
+        return warm(variables[WARM], f"environment_variables.{WARM}")
+    return ""
+
+
+def warm(text: str, path: str) -> str:
+    """Raises PlanError for none of the words."""
+    word = switch(text)
+    if word not in WARM_WORDS:
+        raise PlanError(f"{path}: {text!r} is none of {', '.join(WARM_WORDS)}", path=path)
+    return word
 
 
 def timeout_of(job: Command) -> float | None:

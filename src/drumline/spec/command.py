@@ -105,6 +105,7 @@ class Command(Job):
         are started again when one fails, and ``restart_on``, for which failures only;
         ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
         ``mount``, whether inputs that are elsewhere are mounted: "auto", "always" or "never";
+        ``warm``, whether ranks are forked from an interpreter that has their imports: "auto", "on" or "off";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """
         self._is_pattern = component is None

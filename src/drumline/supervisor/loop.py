@@ -329,6 +329,22 @@ class Loop:
         self._record(e.RankStarted(at, message["rank"], node, message["pid"]))
         self._happen(p.Started(message["rank"], at))
 
+    def _on_first_output(self, node: int, message: dict[str, Any]) -> None:
+        self._record(e.FirstOutput(self._clocks.wall(node, message["at"]), message["rank"], node))
+
+    def _on_grouped(self, node: int, message: dict[str, Any]) -> None:
+        at = self._clocks.wall(node, message["at"])
+        self._record(e.GroupFormed(at, message["rank"], node, message["backend"]))
+
+    def _on_warmed(self, node: int, message: dict[str, Any]) -> None:
+        began, at = (self._clocks.wall(node, message[name]) for name in ("began", "at"))
+        rest = [message[name] for name in ("reused", "import_s", "modules", "until", "pid")]
+        self._record(e.WarmStart(at, node, began, *rest))
+
+    def _on_declined(self, node: int, message: dict[str, Any]) -> None:
+        at, asked = self._clocks.wall(node, message["at"]), self._plan.warm == "on"
+        self._record(e.WarmDeclined(at, node, message["reason"], asked, message["rank"]))
+
     def _on_exited(self, node: int, message: dict[str, Any]) -> None:
         evidence = message["evidence"]
         failure = evidence.get("failure")
@@ -488,6 +504,7 @@ class Loop:
                 host_name=self._host_name(node.node),
                 container=self._plan.container,
                 metrics=self._metrics(node.node),
+                warm={"mode": self._plan.warm, "keeper": self._nodes.keeper},
             )
 
     def _metrics(self, node: int) -> dict[str, Any] | None:

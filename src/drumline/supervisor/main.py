@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import WORKSPACE, RunFolder, private_folder
+from drumline.contract.folder import WORKSPACE, RunFolder, base_home, private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
@@ -56,6 +56,8 @@ def supervise(path: str, *, batch: bool = False) -> int:
     try:
         _stand_alone(folder, batch=batch)
         kernel.set_name("drumline-job")
+        if not batch:
+            _have_keeper(folder)
         kernel.adopt_orphans()
         wake = _readable_on_signal(batch=batch)
         outcome = fold(folder.read_events())
@@ -83,6 +85,19 @@ def supervise(path: str, *, batch: bool = False) -> int:
         return _NOT_OURS_CODE
     _write_end(folder, end)
     return end.exit_code if batch else 0
+
+
+def _have_keeper(folder: RunFolder) -> None:
+    """
+    Of warm interpreters, where a job of this machine may want one. It is no orphan of ours: it stays when we end.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        plan = Plan.read(folder.plan)
+        words = " ".join((*plan.argv, *(word for task in plan.ranks for word in task.argv)))
+        if plan.engine == "local" and plan.warm != "off" and not plan.container and "python" in words:
+            from drumline.node.warm import beginning, place
+
+            beginning.ensure(place.folder(base_home(), identity.host()))
 
 
 def _take(folder: RunFolder, *, batch: bool) -> bool:

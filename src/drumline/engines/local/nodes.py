@@ -16,6 +16,7 @@ from drumline.engines.base import Network, Taken
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
 from drumline.node import agent, cgroups, kernel, leftovers, scratch
+from drumline.node.warm import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ class LocalNodes:
         self._scratch: dict[int, str] = {}
         self._memory: list[str] = []
         self._cgroups: dict[int, str] = {}
+        self.keeper = "" if plan.warm == "off" else place.folder(base_home(), identity.host())
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))

@@ -41,6 +41,7 @@ class SlurmNodes:
     shares_machine = False
     listen_address = "0.0.0.0"  # noqa: S104 - by which address the others come is not known; a secret lets them in
     interface = ""
+    keeper = ""
     join_timeout_s = 300.0
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:

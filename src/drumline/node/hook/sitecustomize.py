@@ -11,7 +11,7 @@ An ordinary end is noted too, with its time alone: from here on what the program
 A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
 memory that the agent reads (``node/stacks.py``). Where the job uses PyTorch's flight recorder, a thread waits to be
 asked for its record (``node/collectives.py``). What MLflow writes to files that several ranks share is made whole
-(``file_store.py``).
+(``file_store.py``). The first process group of PyTorch is noted (``group.py``).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _MOST_BYTES = 1 << 16
 _MEMORY_NAME = "drumline-stacks"
 _SIGNAL_BELOW_MAX = 4
 _FILE_STORE = "mlflow.store.tracking.file_store"
+_DISTRIBUTED = "torch.distributed.distributed_c10d"
 _HIGH_DESCRIPTOR = 900
 """A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
@@ -58,6 +59,9 @@ class _Notes:
             os.unlink("%s.%d.ask" % (self._path, os.getpid()))
         except OSError:
             pass
+
+    def group(self, backend: str) -> None:
+        self._write(monotonic(), ', "group": ' + _quoted(backend), _MOST_BYTES // 2)
 
     def _note(self, error: BaseException, trace: TracebackType | None) -> None:
         at = monotonic()
@@ -147,6 +151,7 @@ def _start(path: str) -> None:
     import atexit
 
     atexit.register(notes.at_end)
+    _change(_DISTRIBUTED, "group.py", notes.group)
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
         import faulthandler
@@ -235,10 +240,14 @@ def _record(asked: int, path: str, pid: int) -> None:
 
 
 class _Watch:
-    """Of the imports: finds nothing itself, and leaves when MLflow's file store comes. ``file_store.py`` says why."""
+    """Of the imports: finds nothing itself, and leaves when its module comes."""
+
+    def __init__(self, name: str, change: Any) -> None:
+        self._name = name
+        self._change = change
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _FILE_STORE:
+        if name != self._name:
             return None
         try:
             sys.meta_path.remove(self)
@@ -255,17 +264,26 @@ class _Watch:
         execute = loader.exec_module
 
         def exec_module(module: Any) -> None:
+            del loader.exec_module
             execute(module)
-            try:
-                ours: dict[str, Any] = {"__name__": "drumline_file_store"}
-                path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "file_store.py")
-                with open(path, "rb") as file:
-                    exec(compile(file.read(), path, "exec"), ours)  # noqa: S102 - our own
-                ours["put_into"](module)
-            except Exception:
-                pass
+            self._change(module)
 
         loader.exec_module = exec_module
+
+
+def _change(name: str, file: str, *more: Any) -> None:
+    """Let that file of ours change a module of the program's, now or when it is imported. The file says why."""
+
+    def change(module: Any) -> None:
+        try:
+            _own(file, "drumline_" + file[:-3])["put_into"](module, *more)
+        except Exception:
+            pass
+
+    if name in sys.modules:
+        change(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Watch(name, change))
 
 
 class _Ours:
@@ -285,6 +303,23 @@ class _Ours:
         return spec_from_file_location(name, start, submodule_search_locations=[package])
 
 
+def _begin() -> None:
+    """In a process that is a rank, or one that a rank started."""
+    if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
+        _change(_FILE_STORE, "file_store.py")
+    if os.environ.get("DRUMLINE_FAILURES"):
+        _start(os.environ["DRUMLINE_FAILURES"])
+
+
+def _own(file: str, name: str) -> dict[str, Any]:
+    """What that file beside this one defines."""
+    ours: dict[str, Any] = {"__name__": name}
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    with open(path, "rb") as opened:
+        exec(compile(opened.read(), path, "exec"), ours)  # noqa: S102 - our own
+    return ours
+
+
 def _run_the_other() -> None:
     """The ``sitecustomize`` that comes after this one on the path; it takes this one's name."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -302,10 +337,18 @@ def _run_the_other() -> None:
             return
 
 
-if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
-    sys.meta_path.insert(0, _Watch())
-if os.environ.get("DRUMLINE_FAILURES"):
-    _start(os.environ["DRUMLINE_FAILURES"])
-if sys.version_info >= (3, 11):
-    sys.meta_path.append(_Ours)
-_run_the_other()
+if os.environ.get("DRUMLINE_WARM_PROBE"):
+    # Whoever asks wants to know whether this file is what runs first there, and nothing else.
+    os.write(int(os.environ["DRUMLINE_WARM_PROBE"]), b"1")
+    os._exit(0)
+if os.environ.get("DRUMLINE_WARM_SERVER"):
+    if sys.version_info >= (3, 11):
+        sys.meta_path.append(_Ours)
+    _run_the_other()
+    _own("warm.py", "drumline_warm")["serve"](_own)
+    _begin()
+else:
+    _begin()
+    if sys.version_info >= (3, 11):
+        sys.meta_path.append(_Ours)
+    _run_the_other()

@@ -31,6 +31,7 @@ _PLACES = {
         "once",
         "mpi",
         "mount",
+        "warm",
         "chief",
         "evaluator",
     ),

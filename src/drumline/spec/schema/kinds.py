@@ -189,6 +189,25 @@ class Choice(Kind):
         return None
 
 
+def switch(text: str) -> str:
+    """``true`` and ``1`` as ``on``, ``no`` as ``off``; other words as they are, in lower case."""
+    text = text.lower()
+    return "on" if text in _TRUE else "off" if text in _FALSE else text
+
+
+class Switch(Choice):
+    """``on``, ``off``, which unquoted are true and false in YAML 1.1, and other words."""
+
+    def __init__(self, *others: str) -> None:
+        super().__init__(*others, "on", "off", fold=switch)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, (bool, int)) and node.value in (0, 1):
+            node.surprise = ""
+            return "on" if node.value else "off"
+        return super().take(node, path, report)
+
+
 class ListOf(Kind):
     word = "a list"
 

@@ -1,0 +1,186 @@
+"""
+When a rank says its first word, and when it has its first process group.
+
+The kernel tells of the first write to a log, and of notes in a rank's file for them (``failures.py``), by inotify.
+Where it cannot, as on some file systems, files are looked at in the agent's idle moments, and when their rank has
+ended.
+Nothing is watched any more once it has been told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import struct
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.node import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_LOOK_S = 0.9
+"""Between two looks at files; less than the agent's idle second, so that each of those has one."""
+
+_MOST_BYTES = 1 << 16
+
+_EVENT = struct.Struct("iIII")
+"""Source: inotify(7), struct inotify_event, which a name follows where a folder is watched."""
+
+_IN_MODIFY = 0x00000002
+_IN_ONESHOT = 0x80000000
+
+
+class _Awaited(NamedTuple):
+    """``size``: of the file, before."""
+
+    file: str
+    size: int
+    since: float
+
+
+class FirstOutput:
+    """``tell`` is called with the words that the supervisor is sent: a type, and what belongs to it."""
+
+    def __init__(self, poller: select.epoll, tell: Callable[..., object]) -> None:
+        self._poller = poller
+        self._tell = tell
+        self._inotify: _Inotify | None = None
+        self._logs: dict[int, _Awaited] = {}
+        self._notes: dict[int, _Awaited] = {}
+        self._looked = 0.0
+
+    def expect(self, rank: int, log: str, notes: str) -> None:
+        """To be called before the rank is started. ``notes`` may be empty. Never raises."""
+        self.forget(rank)
+        now = time.monotonic()
+        for awaited, file in ((self._logs, log), (self._notes, notes)):
+            if file:
+                awaited[rank] = _Awaited(file, _made(file), now)
+                # The first of the notes may be another: of a program that has ended.
+                self._watch(file, _IN_MODIFY | (_IN_ONESHOT if awaited is self._logs else 0))
+
+    def look(self, ready: Sequence[int]) -> None:
+        """``ready``: descriptors. Cheap where none is ours; to be called in each idle moment too."""
+        changed: set[str] = set()
+        if self._inotify is not None and self._inotify.descriptor in ready:
+            changed = self._inotify.changed()
+        elif time.monotonic() < self._looked + _LOOK_S or not (self._logs or self._notes):
+            return
+        else:
+            self._looked = time.monotonic()
+        for rank, awaited in list(self._logs.items()):
+            if awaited.file in changed or (not changed and _size(awaited.file) > awaited.size):
+                self._tell_output(rank)
+        for rank, awaited in list(self._notes.items()):
+            if awaited.file in changed or (not changed and _size(awaited.file) > awaited.size):
+                self._tell_group(rank)
+        self._close_when_done()
+
+    def ended(self, rank: int, at: float) -> None:
+        """The last chance to see something of it, which was at ``at`` at the latest. Before its end is told."""
+        log = self._logs.get(rank)
+        if log and _size(log.file) > log.size:
+            self._tell_output(rank, at)
+        if rank in self._notes:
+            self._tell_group(rank)
+        self.forget(rank)
+        self._close_when_done()
+
+    def forget(self, rank: int) -> None:
+        """What is not told of it yet never is."""
+        for awaited in (self._logs.pop(rank, None), self._notes.pop(rank, None)):
+            if awaited is not None and self._inotify is not None:
+                self._inotify.leave(awaited.file)
+
+    def _tell_output(self, rank: int, at: float | None = None) -> None:
+        awaited = self._logs.pop(rank)
+        if self._inotify is not None:
+            self._inotify.leave(awaited.file)
+        self._tell("first_output", rank=rank, at=time.monotonic() if at is None else at)
+
+    def _tell_group(self, rank: int) -> None:
+        awaited = self._notes[rank]
+        size = _size(awaited.file)
+        found = failures.group_of(awaited.file, awaited.since, time.monotonic())
+        if found is None and size < _MOST_BYTES:
+            self._notes[rank] = awaited._replace(size=size)
+            return
+        del self._notes[rank]
+        if self._inotify is not None:
+            self._inotify.leave(awaited.file)
+        if found is not None:
+            self._tell("grouped", rank=rank, at=found[0], backend=found[1])
+
+    def _watch(self, file: str, mask: int) -> None:
+        if self._inotify is None:
+            with contextlib.suppress(ImportError, OSError, AttributeError):
+                self._inotify = _Inotify()
+                self._poller.register(self._inotify.descriptor, select.EPOLLIN)
+        if self._inotify is not None:
+            self._inotify.watch(file, mask)
+
+    def _close_when_done(self) -> None:
+        if self._inotify is not None and not self._logs and not self._notes:
+            self._poller.unregister(self._inotify.descriptor)
+            os.close(self._inotify.descriptor)
+            self._inotify = None
+
+
+class _Inotify:
+    """Raises OSError, ImportError or AttributeError where there is no such thing. Source: inotify(7)."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        libc: Any = ctypes.CDLL(None, use_errno=True)
+        self._add, self._remove = libc.inotify_add_watch, libc.inotify_rm_watch
+        self.descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._files: dict[int, str] = {}
+
+    def watch(self, file: str, mask: int) -> None:
+        """What cannot be watched is left to those who look."""
+        number = int(self._add(self.descriptor, os.fsencode(file), mask))
+        if number >= 0:
+            self._files[number] = file
+
+    def leave(self, file: str) -> None:
+        for number in [number for number, name in self._files.items() if name == file]:
+            del self._files[number]
+            # One whose only event has come is gone already, which does no harm.
+            self._remove(self.descriptor, number)
+
+    def changed(self) -> set[str]:
+        found: set[str] = set()
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self.descriptor, 1 << 16)
+            at = 0
+            while at + _EVENT.size <= len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, at)
+                at += _EVENT.size + length
+                if mask & _IN_MODIFY and number in self._files:
+                    found.add(self._files[number])
+        return found
+
+
+def _made(file: str) -> int:
+    """How large a file is that exists from now on, for its owner alone; 0 where that cannot be."""
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(file, flags, 0o600)
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+    return _size(file)
+
+
+def _size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0

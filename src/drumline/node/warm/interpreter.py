@@ -1,0 +1,123 @@
+"""A warm interpreter as its keeper sees it: how it is started, and what there is to say of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, Optional
+
+from drumline.node import kernel, processes
+from drumline.node.warm import frames
+
+_VARIABLE = "DRUMLINE_WARM_SERVER"
+_PROBE = "DRUMLINE_WARM_PROBE"
+_PROBE_S = 20.0
+_OF_TASK = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
+
+
+class Client:
+    """An agent that waits for its nursery. ``ranks``: how many it will fork."""
+
+    def __init__(self, peer: socket.socket, ranks: int) -> None:
+        self.peer = peer
+        self.ranks = ranks
+
+
+class Interpreter:
+    """A warm interpreter, or one that is becoming so."""
+
+    def __init__(self, key: str, spec: dict[str, Any], round_: int = 0) -> None:
+        self.key = key
+        self.spec = spec
+        self.round = round_
+        self.began = time.monotonic()
+        self.used = self.began
+        self.report: Optional[dict[str, Any]] = None
+        self.waiting: list[Client] = []
+        self.users: set[int] = set()
+        self.ranks = 0
+        self.pid, self.peer = _start(spec)
+
+    def is_idle(self) -> bool:
+        return self.report is not None and not self.users and not self.waiting
+
+    def facts(self) -> dict[str, Any]:
+        now = time.monotonic()
+        report = self.report or {}
+        return {
+            "pid": self.pid,
+            "python": self.spec["python"],
+            "program": " ".join(self.spec["target"]),
+            "modules": report.get("modules", []),
+            "import_s": report.get("import_s"),
+            "memory_bytes": _memory_of(self.pid),
+            "age_s": now - self.began,
+            "idle_s": None if self.users or self.waiting else now - self.used,
+            "ranks": self.ranks,
+            "users": len(self.users),
+        }
+
+
+def _start(spec: dict[str, Any]) -> tuple[int, socket.socket]:
+    """The process, and our end of its socket. Raises OSError."""
+    if not _stops_at_hook(spec):
+        # It would run the program, with nobody to be a rank of.
+        raise OSError(0, "what that Python runs first is not Drumline's hook")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        pid = _execute(spec, spec["target"], _VARIABLE, theirs.fileno())
+    frames.send(ours, {name: spec[name] for name in _OF_TASK})
+    return pid, ours
+
+
+def _stops_at_hook(spec: dict[str, Any]) -> bool:
+    """Whether that Python, with these flags and variables, comes to our hook before anything else. Blocks."""
+    reader, writer = os.pipe()
+    try:
+        pid = _execute(spec, ["-c", ""], _PROBE, writer)
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        answered = bool(select.select([said], [], [], _PROBE_S)[0]) and said.read(1) == b"1"
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return answered
+
+
+def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descriptor: int) -> int:
+    """That Python, with a descriptor whose number stands in a variable; its pid. Raises OSError."""
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        kernel.die_with_parent(signal.SIGKILL, keeper)
+        processes.restore_signals()
+        # As a rank's: a regular file for its output, whose bytes are then those of its imports.
+        output = os.memfd_create("drumline-warm")
+        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        number = os.dup(descriptor)
+        os.set_inheritable(number, True)
+        for target, source in ((0, nothing), (1, output), (2, output)):
+            os.dup2(source, target)
+        os.chdir(spec["cwd"])
+        argv = [spec["argv0"], *spec["flags"], *arguments]
+        os.execve(spec["python"], argv, {**spec["env"], variable: str(number)})  # noqa: S606 - the user's own Python
+    finally:
+        os._exit(127)
+
+
+def _memory_of(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,297 @@
+"""
+Holds warm interpreters for the jobs of a user: starts one when an agent asks for what there is none of yet, has it fork
+a nursery for each agent, and ends those that nobody has used for a while, and then itself.
+
+It is started by the supervisor of the first job, before that takes charge of its orphans, so it belongs to no job and
+no job's end is its; or by an agent, for itself alone. A rank is a child of its nursery: whoever ends this process ends
+no rank.
+
+agent asks: nursery  spec, ranks   answer: nursery, pid, ... and the nursery's socket; or unfit
+a person:   list; stop  pid        answer: warm; stopped
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from drumline.node.warm import frames, place
+from drumline.node.warm.interpreter import Client, Interpreter
+from drumline.node.warm.learned import Learned, without
+
+IDLE_S = 600.0
+IDLE_VARIABLE = "DRUMLINE_WARM_IDLE_S"
+
+_MOST = 4
+"""Warm interpreters at a time: each has the memory of what it imported."""
+
+_MOST_ROUNDS = 4
+"""Of imports that are tried without packages that turned out to look at what differs from rank to rank."""
+
+_LEAST_MEMORY = 0.1
+"""Of the machine's memory that is to be available; with less, what nobody uses is ended."""
+
+_LEAST_S = 5.0
+"""That a keeper is there from when a supervisor made sure of that: its agents are about to ask."""
+
+_LOOK_S = 2.0
+_PEER_TIMEOUT_S = 10.0
+
+_CLIENT_MOST = 256
+
+
+class Keeper:
+    def __init__(self, folder: str, listener: socket.socket, lifeline: int = -1) -> None:
+        self._folder = folder
+        self._lifeline = lifeline
+        self._listener = listener
+        self._inode = os.stat(os.path.join(folder, place.SOCKET)).st_ino
+        self._idle_s = _idle_s()
+        self._used = time.monotonic()
+        self._warm: dict[int, Interpreter] = {}
+        """By the descriptor of its socket."""
+
+        self._clients: dict[int, socket.socket] = {}
+        self._unfit: dict[str, tuple[str, float]] = {}
+        """By key: why, and until when that is believed."""
+
+        self._learned = Learned(os.path.join(folder, "learned.json"))
+        self._poller = select.poll()
+        self._is_told = self._had_any = False
+
+    def run(self) -> None:
+        """Until nobody has wanted anything for a while, or its folder is gone. Blocks."""
+        self._poller.register(self._listener, select.POLLIN)
+        if self._lifeline >= 0:
+            self._poller.register(self._lifeline, select.POLLIN)
+        while not self._is_told and not self._is_over():
+            for descriptor, _ in self._poller.poll(min(_LOOK_S, self._idle_s + 0.01) * 1000):
+                if descriptor == self._listener.fileno():
+                    self._accept()
+                elif descriptor == self._lifeline:
+                    self._is_told = True
+                elif descriptor in self._clients:
+                    self._hear_client(descriptor)
+                elif descriptor in self._warm:
+                    self._hear_warm(self._warm[descriptor])
+            self._look()
+        self._end_all()
+
+    def _is_over(self) -> bool:
+        try:
+            if os.stat(os.path.join(self._folder, place.SOCKET)).st_ino != self._inode:
+                return True
+        except OSError:
+            return True
+        # One that was never asked for anything is of no use to the next job either.
+        idle_s = max(self._idle_s, _LEAST_S) if self._unfit or self._had_any else _LEAST_S
+        return not self._warm and not self._clients and time.monotonic() - self._used > idle_s
+
+    def _end_all(self) -> None:
+        with contextlib.suppress(OSError):
+            path = os.path.join(self._folder, place.SOCKET)
+            if os.stat(path).st_ino == self._inode:
+                os.unlink(path)
+        for one in list(self._warm.values()):
+            self._end(one, "the keeper was told to end")
+
+    def _accept(self) -> None:
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:
+            return
+        self._used = time.monotonic()
+        if place.user_of(peer) != os.geteuid() or len(self._clients) >= _CLIENT_MOST:
+            peer.close()
+            return
+        peer.settimeout(_PEER_TIMEOUT_S)
+        self._clients[peer.fileno()] = peer
+        self._poller.register(peer, select.POLLIN)
+
+    def _hear_client(self, descriptor: int) -> None:
+        peer = self._clients.pop(descriptor)
+        self._poller.unregister(descriptor)
+        try:
+            first = peer.recv(1, socket.MSG_PEEK)
+            if first == b"{":
+                self._answer_person(peer)
+            elif first:
+                message = frames.receive(peer)
+                self._serve(Client(peer, int(message["ranks"])), message["spec"])
+            else:
+                peer.close()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"a request failed: {error!r}", file=sys.stderr, flush=True)
+            peer.close()
+
+    def _answer_person(self, peer: socket.socket) -> None:
+        with peer, peer.makefile("rwb") as file:
+            message = json.loads(file.readline(1 << 16))
+            if message["do"] == "list":
+                warm = [one.facts() for one in self._warm.values()]
+                answer = {"pid": os.getpid(), "idle_limit_s": self._idle_s, "warm": warm}
+            else:
+                wanted = message.get("pid")
+                ones = [one for one in self._warm.values() if wanted in (None, one.pid)]
+                for one in ones:
+                    self._end(one, "it was told to end")
+                self._is_told = wanted is None
+                answer = {"stopped": [one.pid for one in ones]}
+            file.write(json.dumps(answer).encode() + b"\n")
+
+    def _serve(self, client: Client, spec: dict[str, Any]) -> None:
+        key = _key(spec)
+        why, until = self._unfit.get(key, ("", 0.0))
+        if why and time.monotonic() < until:
+            self._refuse(client, why)
+            return
+        for one in self._warm.values():
+            if one.key == key:
+                if one.report is None:
+                    one.waiting.append(client)
+                else:
+                    self._hand(one, client, reused=True)
+                return
+        learned = self._learned.of(key)
+        self._begin(key, without(spec, learned) if learned else spec, [client])
+
+    def _begin(self, key: str, spec: dict[str, Any], waiting: list[Client], round_: int = 0) -> None:
+        self._make_room()
+        try:
+            one = Interpreter(key, spec, round_)
+        except OSError as error:
+            why = f"{spec['python']} cannot be held: {error.strerror}"
+            self._unfit[key] = (why, time.monotonic() + IDLE_S)
+            for client in waiting:
+                self._refuse(client, why)
+            return
+        one.waiting = waiting
+        self._had_any = True
+        self._warm[one.peer.fileno()] = one
+        self._poller.register(one.peer, select.POLLIN)
+
+    def _make_room(self) -> None:
+        idle = sorted((one for one in self._warm.values() if one.is_idle()), key=lambda one: one.used)
+        while idle and len(self._warm) >= _MOST:
+            self._end(idle.pop(0), "")
+
+    def _hear_warm(self, one: Interpreter) -> None:
+        try:
+            message = frames.receive(one.peer)
+        except (OSError, ValueError):
+            self._end(one, "it ended while it imported" if one.report is None else "it has ended")
+            return
+        if "ready" in message:
+            one.report = message["ready"]
+            waiting, one.waiting = one.waiting, []
+            for client in waiting:
+                self._hand(one, client, reused=False)
+        elif "ended" in message:
+            one.users.discard(message["ended"])
+            one.used = self._used = time.monotonic()
+        elif "unfit" in message:
+            self._trywithout(one, message)
+
+    def _trywithout(self, one: Interpreter, message: dict[str, Any]) -> None:
+        """Without the packages that looked at variables which are another rank's, if that is what was wrong."""
+        waiting, one.waiting = one.waiting, []
+        self._end(one, "")
+        tainted = set(message.get("tainted", ()))
+        known = set(one.spec["skip"])
+        if tainted - known and one.round < _MOST_ROUNDS:
+            learned = {"skip": sorted(known | tainted), "closure": message.get("closure", [])}
+            self._learned.add(one.key, learned)
+            self._begin(one.key, without(one.spec, learned), waiting, one.round + 1)
+            return
+        why = str(message["unfit"])
+        self._unfit[one.key] = (why, time.monotonic() + IDLE_S)
+        for client in waiting:
+            self._refuse(client, why)
+
+    def _hand(self, one: Interpreter, client: Client, *, reused: bool) -> None:
+        """Have it fork a nursery, and give the agent that one's socket."""
+        ours, theirs = socket.socketpair()
+        try:
+            frames.send(one.peer, {"do": "nursery"}, theirs.fileno())
+            while True:
+                message = frames.receive(one.peer)
+                if "nursery" in message:
+                    break
+                if "ended" in message:
+                    one.users.discard(message["ended"])
+                if "stale" in message:
+                    self._end(one, "")
+                    self._begin(one.key, one.spec, [client])
+                    return
+            one.users.add(message["nursery"])
+            one.used = self._used = time.monotonic()
+            one.ranks += client.ranks
+            answer = {**(one.report or {}), **message, "pid": one.pid, "reused": reused}
+            answer["skip"] = one.spec["skip"]
+            with contextlib.suppress(OSError):
+                frames.send(client.peer, answer, ours.fileno())
+            client.peer.close()
+        except (OSError, ValueError):
+            self._end(one, "")
+            self._refuse(client, "the warm interpreter has ended")
+        finally:
+            ours.close()
+            theirs.close()
+
+    def _refuse(self, client: Client, why: str) -> None:
+        with contextlib.suppress(OSError):
+            frames.send(client.peer, {"unfit": why})
+        client.peer.close()
+
+    def _end(self, one: Interpreter, why: str) -> None:
+        """The interpreter; its nurseries serve their agents to the end."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._poller.unregister(one.peer)
+        self._warm.pop(one.peer.fileno(), None)
+        one.peer.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(one.pid, 0)
+        for client in one.waiting:
+            self._refuse(client, why)
+        one.waiting = []
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        is_scarce = bool(self._warm) and _available() < _LEAST_MEMORY
+        for one in list(self._warm.values()):
+            if one.is_idle() and (is_scarce or now - one.used > self._idle_s):
+                self._end(one, "")
+
+
+def _key(spec: dict[str, Any]) -> str:
+    """Of all that its imports may depend on; what is on the disk, the interpreter itself looks at."""
+    names = ("python", "argv0", "flags", "target", "imports", "env", "bound", "skip")
+    text = json.dumps([spec[name] for name in names], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _idle_s() -> float:
+    try:
+        return max(0.0, float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
+    except ValueError:
+        return IDLE_S
+
+
+def _available() -> float:
+    """The part of the machine's memory that can be had."""
+    try:
+        with open("/proc/meminfo") as file:
+            facts = {line.split(":")[0]: int(line.split()[1]) for line in file}
+        return facts["MemAvailable"] / facts["MemTotal"]
+    except (OSError, ValueError, IndexError, KeyError):
+        return 1.0

@@ -1,0 +1,160 @@
+"""What an agent sees of its ranks' first words and first process groups: real files, a real epoll."""
+
+import json
+import os
+import select
+import time
+
+import pytest
+
+from drumline.node import failures, first_output
+from drumline.node.first_output import FirstOutput
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """What is told of rank 3, whose log and notes are two files of the test's folder."""
+
+    class Watched:
+        def __init__(self):
+            self.poller = select.epoll()
+            self.told = []
+            self.first = FirstOutput(self.poller, lambda kind, **content: self.told.append((kind, content)))
+            self.log, self.notes = str(tmp_path / "std_log.txt"), str(tmp_path / "failures-3.jsonl")
+
+        def expect(self):
+            self.first.expect(3, self.log, self.notes)
+
+        def write(self, file, text):
+            with open(file, "a") as opened:
+                opened.write(text)
+
+        def look(self):
+            """What is told at the next thing that happens; nothing when nothing does."""
+            before = len(self.told)
+            self.first.look([descriptor for descriptor, _ in self.poller.poll(0)])
+            return self.told[before:]
+
+    made = Watched()
+    yield made
+    made.poller.close()
+
+
+def note(**content):
+    return json.dumps({"at": time.monotonic(), "pid": 7, "parent": 1, **content}) + "\n"
+
+
+def test_the_first_bytes_are_told_once(watched):
+    watched.expect()
+    assert watched.look() == []
+    before = time.monotonic()
+    watched.write(watched.log, "hello\n")
+    ((kind, content),) = watched.look()
+    assert (kind, content["rank"]) == ("first_output", 3)
+    assert before <= content["at"] <= time.monotonic()
+    watched.write(watched.log, "again\n")
+    assert watched.look() == []
+
+
+def test_what_was_in_the_file_before_is_no_output(watched):
+    watched.write(watched.log, "of another attempt\n")
+    watched.expect()
+    assert watched.look() == []
+    watched.first.ended(3, time.monotonic())
+    assert watched.told == []
+
+
+def test_the_files_are_their_owners_alone(watched):
+    watched.expect()
+    assert [os.stat(file).st_mode & 0o777 for file in (watched.log, watched.notes)] == [0o600, 0o600]
+
+
+def test_the_first_group_is_told_whatever_else_is_noted_before(watched):
+    watched.expect()
+    watched.write(watched.notes, note())
+    watched.write(watched.notes, "no JSON\n" + '{"group": "' + "\n")
+    assert watched.look() == []
+    line = note(group="gloo\x1b[31m")
+    watched.write(watched.notes, line)
+    assert watched.look() == [("grouped", {"rank": 3, "at": json.loads(line)["at"], "backend": "gloo [31m"})]
+    watched.write(watched.notes, note(group="nccl"))
+    assert watched.look() == []
+
+
+def test_a_group_of_another_time_is_not_believed(watched):
+    watched.expect()
+    watched.write(watched.notes, '{"at": 1.0, "pid": 1, "parent": 1, "group": "gloo"}\n')
+    watched.write(watched.notes, '{"at": NaN, "pid": 1, "parent": 1, "group": "gloo"}\n')
+    watched.write(watched.notes, '{"at": 1e300, "pid": 1, "parent": 1, "group": "gloo"}\n')
+    assert watched.look() == []
+
+
+def test_nothing_is_watched_when_all_is_told(watched):
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    watched.expect()
+    assert descriptors() == before + 1
+    watched.write(watched.log, "hello\n")
+    watched.write(watched.notes, note(group="gloo"))
+    assert [kind for kind, _ in watched.look()] == ["first_output", "grouped"]
+    assert descriptors() == before
+    watched.expect()
+    watched.first.ended(3, time.monotonic())
+    assert descriptors() == before
+
+
+def test_what_comes_right_before_the_end_is_told(watched):
+    watched.expect()
+    watched.write(watched.log, "hello\n")
+    watched.write(watched.notes, note(group="gloo"))
+    watched.first.ended(3, time.monotonic())
+    assert [kind for kind, _ in watched.told] == ["first_output", "grouped"]
+
+
+@pytest.fixture
+def without_inotify(monkeypatch):
+    def refuse():
+        raise OSError("no inotify")
+
+    monkeypatch.setattr(first_output, "_Inotify", refuse)
+    monkeypatch.setattr(first_output, "_LOOK_S", 0.0)
+
+
+@pytest.mark.usefixtures("without_inotify")
+def test_without_inotify_the_files_are_looked_at(watched):
+    watched.write(watched.log, "of another attempt\n")
+    watched.expect()
+    assert watched.look() == []
+    watched.write(watched.log, "hello\n")
+    watched.write(watched.notes, note(group="gloo"))
+    assert [kind for kind, _ in watched.look()] == ["first_output", "grouped"]
+    assert watched.look() == []
+
+
+def test_a_log_that_cannot_be_is_none(watched, tmp_path):
+    watched.log = str(tmp_path / "missing" / "std_log.txt")
+    watched.expect()
+    assert watched.look() == []
+    watched.first.ended(3, time.monotonic())
+
+
+def test_a_pipe_in_the_place_of_notes_blocks_nobody(watched):
+    os.mkfifo(watched.notes)
+    watched.expect()
+    assert watched.look() == []
+
+
+def test_a_group_is_neither_a_failure_nor_an_end(tmp_path):
+    notes = tmp_path / "notes.jsonl"
+    since = time.monotonic()
+    group = note(group="gloo", message="bad", type="ValueError", file="f", line=1, function="f")
+    notes.write_text(group)
+    assert failures.of(str(notes), 7, 1, "", since, time.monotonic()) == {}
+    notes.write_text(group + note())
+    assert list(failures.of(str(notes), 7, 0, "", since, time.monotonic())) == ["left_at"]
+    failure = note(type="ValueError", message="bad", file="train.py", line=2, function="step")
+    notes.write_text(failure + group)
+    told = failures.of(str(notes), 7, 1, "", since, time.monotonic())
+    assert told["failure"]["message"] == "bad"

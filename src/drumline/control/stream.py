@@ -13,6 +13,7 @@ from drumline.contract.outcome import fold
 from drumline.control import terminal
 from drumline.control.follow import Follower, last_lines, plan_of
 from drumline.control.jobs import as_arguments, outcome_of
+from drumline.control.printer import Printer, prefix_of
 from drumline.control.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,34 +86,20 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
     plan = plan_of(folder)
     labels = labels_of(show.ranks, plan)
     many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
-    # Bytes go past the text layer, and must not overtake what is still in there.
-    out.flush()
-    raw = not out.isatty() and getattr(out, "buffer", None) is not None
+    printer = Printer(out)
     notices = _Notices(folder)
-    follower = Follower(folder, plan, labels, raw=raw)
-    for line in follower.lines():
-        if line is not None:
-            notices.give_way()
-        if line is None:
-            out.flush()
+    follower = Follower(folder, plan, labels, raw=printer.is_raw)
+    for block in follower.blocks():
+        if block is None:
+            printer.flush()
             notices.look(follower.outcome)
             continue
-        prefix = f"[{line.label}|node-{line.node}] " if many else ""
-        write_line(out, prefix, line.text)
-    out.flush()
+        notices.give_way()
+        printer.write(prefix_of(block) if many else "", block.lines)
+    printer.flush()
     outcome = outcome_of(folder)
     notices.end(outcome)
     return outcome
-
-
-def write_line(out: TextIO, prefix: str, text: bytes) -> None:
-    """For a person without control sequences, elsewhere byte by byte. Raises BrokenPipeError."""
-    binary = getattr(out, "buffer", None)
-    for_person = out.isatty()
-    if for_person or binary is None:
-        out.write(prefix + terminal.clean(terminal.decode(text), colours=for_person) + "\n")
-    else:
-        binary.write(prefix.encode() + text + b"\n")
 
 
 def _has_ranks(folder: RunFolder) -> bool:

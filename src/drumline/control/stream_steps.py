@@ -14,7 +14,7 @@ from drumline.contract.outcome import fold
 from drumline.control import terminal
 from drumline.control.follow import Follower, plan_of
 from drumline.control.jobs import outcome_of
-from drumline.control.stream import write_line
+from drumline.control.printer import Printer, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,28 +28,30 @@ _LOOK_S = 1.0
 
 def follow_steps(folder: RunFolder, out: TextIO) -> Outcome:
     """Write every line of every step until the whole has ended. Blocks. Raises BrokenPipeError."""
-    steps = _Steps(folder, "")
-    out.flush()
+    printer = Printer(out)
+    steps = _Steps(folder, "", printer.is_raw)
     while True:
         is_final = steps.look()
-        for prefix, text in steps.lines():
-            write_line(out, prefix, text)
-        out.flush()
+        for prefix, lines in steps.lines():
+            printer.write(prefix, lines)
+        printer.flush()
         if is_final:
             return outcome_of(folder)
-        time.sleep(_PAUSE_S)
+        if not steps.has_more:
+            time.sleep(_PAUSE_S)
 
 
 class _Steps:
     """``prefix``: what stands before each line."""
 
-    def __init__(self, folder: RunFolder, prefix: str) -> None:
+    def __init__(self, folder: RunFolder, prefix: str, raw: bool) -> None:
         self._folder = folder
         self._prefix = prefix
+        self._raw = raw
         self._size = -1
         self._next_look = 0.0
         self._outcome: Outcome | None = None
-        self._following: dict[str, _Steps | Iterator[tuple[str, bytes] | None]] = {}
+        self._following: dict[str, _Steps | _Ranks] = {}
         self._told: set[str] = set()
         self._lines: dict[str, tuple[float, str]] = {}
         """By step under way: when to look next whether it is in line, and what was told of that."""
@@ -71,8 +73,13 @@ class _Steps:
                 following.look()
         return self._is_final
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there was more than a step's share of one look."""
+        return any(following.has_more for following in self._following.values())
+
     def lines(self) -> Iterator[tuple[str, bytes]]:
-        """What is new: prefix and text. After the end: everything that is left."""
+        """What is new: prefix and whole lines. After the end: everything that is left."""
         for step in list(self._outcome.steps.values()) if self._outcome else ():
             yield from self._of(step)
 
@@ -80,18 +87,17 @@ class _Steps:
         if step.step not in self._told:
             self._told.add(step.step)
             if step.job:
-                yield self._prefix, _begun(step).encode("utf-8", "replace")
+                yield self._prefix, _line(_begun(step))
         if step.job and not step.detail.get("reused"):
             waits_for = "" if step.status else self._waits_for(step)
             if waits_for:
-                text = f"step {step.step} is in line: {terminal.clean(waits_for)}"
-                yield self._prefix, text.encode("utf-8", "replace")
+                yield self._prefix, _line(f"step {step.step} is in line: {terminal.clean(waits_for)}")
             yield from self._logs(step)
         end = f"{step.step} ended"
         if step.status and end not in self._told:
             self._told.add(end)
             reason = f": {terminal.clean(step.reason)}" if step.reason else ""
-            yield self._prefix, f"step {step.step} {step.status.lower()}{reason}".encode("utf-8", "replace")
+            yield self._prefix, _line(f"step {step.step} {step.status.lower()}{reason}")
 
     def _waits_for(self, step: StepOutcome) -> str:
         """Why a step under way does not run yet, where nobody was told so far; looked at now and then."""
@@ -115,35 +121,51 @@ class _Steps:
                 following.look()
             yield from following.lines()
             return
-        for line in following:
+        for line in following.blocks:
             if line is not None:
                 yield line
             elif not step.status:
                 return
-            else:
+            elif not following.has_more:
                 time.sleep(0.01)  # Its supervisor is about to end, and then all of its lines are there.
 
-    def _open(self, step: StepOutcome) -> _Steps | Iterator[tuple[str, bytes] | None] | None:
+    def _open(self, step: StepOutcome) -> _Steps | _Ranks | None:
         folder = RunFolder.of(step.job)
         if not folder.exists():
             return None
         prefix = f"{self._prefix}[{step.step}] "
         if os.path.exists(folder.graph):
-            return _Steps(folder, prefix)
+            return _Steps(folder, prefix, self._raw)
         try:
-            return _of_ranks(folder, prefix)
+            return _Ranks(folder, prefix, self._raw)
         except DrumlineError:
             return None
 
 
-def _of_ranks(folder: RunFolder, prefix: str) -> Iterator[tuple[str, bytes] | None]:
-    plan = plan_of(folder)
-    many = len(plan.ranks) > 1
-    for line in Follower(folder, plan, raw=True, longest_pause_s=0.0).lines():
-        if line is None:
-            yield None
-        else:
-            yield prefix + (f"[{line.label}|node-{line.node}] " if many else ""), line.text
+class _Ranks:
+    """``blocks``: prefix and whole lines of a job that is a step; None: no more now."""
+
+    def __init__(self, folder: RunFolder, prefix: str, raw: bool) -> None:
+        plan = plan_of(folder)
+        self._follower = Follower(folder, plan, raw=raw, is_alone=False)
+        self._prefix = prefix
+        self._many = len(plan.ranks) > 1
+        self.blocks = self._read()
+
+    @property
+    def has_more(self) -> bool:
+        return self._follower.has_more
+
+    def _read(self) -> Iterator[tuple[str, bytes] | None]:
+        for block in self._follower.blocks():
+            if block is None:
+                yield None
+            else:
+                yield self._prefix + (prefix_of(block) if self._many else ""), block.lines
+
+
+def _line(text: str) -> bytes:
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 def _begun(step: StepOutcome) -> str:

@@ -11,6 +11,19 @@ _SEQUENCES = (
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI as one character
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # control characters but tab and newline
 )
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_IN_A_LINE = (
+    r"(?:(?<=\x1b)(?:"
+    r"\[[0-?]*[ -/]*[@-~]"
+    r"|[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|[ -/]*[0-~])"
+    r"|(?<=\x9b)[0-?]*[ -/]*[@-~])?"
+)
+"""What follows on a control character in the same line. A pattern that begins with a set is searched for quickly."""
+
+_NO_COLOUR = r"(?!(?<=\x1b)\[[0-9;]*m)"
+_UNSAFE = bytes([*range(9), *range(0x0B, 0x20), *range(0x7F, 0x100)])
+
 _COLOUR = r"\x1b\[[0-9;]*m"
 _DIRECTION = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 
@@ -28,9 +41,28 @@ def clean(text: str, *, colours: bool = False) -> str:
         lambda found: found.group() if colours and re.fullmatch(_COLOUR, found.group()) else "",
         text,
     )
-    return re.sub(_DIRECTION, lambda mark: f"<U+{ord(mark.group()):04X}>", kept)
+    return re.sub(_DIRECTION, _as_number, kept)
 
 
 def decode(line: bytes) -> str:
     """Bytes of a rank as text; what is not UTF-8 shows as the replacement character."""
     return line.decode("utf-8", "replace")
+
+
+def clean_lines(lines: bytes, *, colours: bool = False) -> str:
+    """
+    The same as ``clean`` of each line decoded, for many lines at once.
+
+    >>> clean_lines(b"a\\x1b]0;title\\nb\\x1b[31mc\\n")
+    'a\\nbc\\n'
+    """
+    if len(lines.translate(None, _UNSAFE)) == len(lines):
+        return lines.decode("ascii")
+    text = decode(lines)
+    if re.search(_CONTROL, text):
+        text = re.sub(_CONTROL + (_NO_COLOUR if colours else "") + _IN_A_LINE, "", text)
+    return re.sub(_DIRECTION, _as_number, text)
+
+
+def _as_number(mark: re.Match[str]) -> str:
+    return f"<U+{ord(mark.group()):04X}>"

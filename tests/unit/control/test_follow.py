@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from drumline.control import follow
-from drumline.control.follow import LINE_LIMIT, _Log
+from drumline.control import rank_log
+from drumline.control.rank_log import LINE_LIMIT, RankLog
 
 
 @pytest.fixture
@@ -13,8 +13,18 @@ def path(tmp_path):
     return tmp_path / "std_log.txt"
 
 
-def texts(lines):
-    return [line.text for line in lines]
+def texts(blocks):
+    data = b"".join(blocks)
+    assert data[-1:] in (b"", b"\n")
+    return data.split(b"\n")[:-1]
+
+
+def read(log):
+    """All that is there by now."""
+    blocks = [log.read()]
+    while log.found:
+        blocks.append(log.read())
+    return texts([*blocks, log.bar()])
 
 
 def append(path, data):
@@ -24,58 +34,58 @@ def append(path, data):
 
 @pytest.mark.parametrize("raw", [True, False])
 def test_lines_come_as_they_are_completed(path, raw):
-    log = _Log(str(path), "0", 0, raw=raw)
-    assert texts(log.read()) == []
+    log = RankLog(str(path), "0", 0, raw=raw)
+    assert read(log) == []
     append(path, b"one\ntw")
-    assert texts(log.read()) == [b"one"]
+    assert read(log) == [b"one"]
     append(path, b"o\nthree")
-    assert texts(log.read()) == [b"two"]
+    assert read(log) == [b"two"]
     assert texts(log.finish()) == [b"three"]
 
 
 def test_a_line_longer_than_a_read_is_whole_when_raw(path):
-    long = b"x" * (follow._CHUNK * 3 + 7)
+    long = b"x" * (rank_log.CHUNK * 3 + 7)
     append(path, long + b"\n\nend\n")
-    assert [long, b"", b"end"] == texts(_Log(str(path), "0", 0, raw=True).finish())
+    assert [long, b"", b"end"] == texts(RankLog(str(path), "0", 0, raw=True).finish())
 
 
 def test_a_long_line_is_cut_for_a_person_and_the_rest_counted(path):
     append(path, b"x" * (LINE_LIMIT * 9) + b"\nnext\n")
     cut = b"x" * LINE_LIMIT + b" ... (%d bytes more)" % (LINE_LIMIT * 8)
-    assert [cut, b"next"] == texts(_Log(str(path), "0", 0).finish())
+    assert [cut, b"next"] == texts(RankLog(str(path), "0", 0).finish())
 
 
 def test_a_line_at_the_limit_is_not_cut(path):
     append(path, b"x" * LINE_LIMIT + b"\n")
-    assert texts(_Log(str(path), "0", 0).finish()) == [b"x" * LINE_LIMIT]
+    assert texts(RankLog(str(path), "0", 0).finish()) == [b"x" * LINE_LIMIT]
 
 
 def test_a_raw_line_beyond_its_limit_is_cut_too(path, monkeypatch):
-    monkeypatch.setattr(follow, "RAW_LINE_LIMIT", 10)
+    monkeypatch.setattr(rank_log, "RAW_LINE_LIMIT", 10)
     append(path, b"0123456789abc\n")
-    assert texts(_Log(str(path), "0", 0, raw=True).finish()) == [b"0123456789 ... (3 bytes more)"]
+    assert texts(RankLog(str(path), "0", 0, raw=True).finish()) == [b"0123456789 ... (3 bytes more)"]
 
 
 def test_a_person_sees_the_last_state_of_a_progress_bar(path):
     append(path, b"1%\r50%\r100%\r\n")
-    assert texts(_Log(str(path), "0", 0).finish()) == [b"100%"]
+    assert texts(RankLog(str(path), "0", 0).finish()) == [b"100%"]
 
 
 def test_a_progress_bar_without_an_end_is_shown_now_and_then(path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(follow.time, "monotonic", lambda: now[0])
-    log = _Log(str(path), "0", 0)
+    monkeypatch.setattr(rank_log.time, "monotonic", lambda: now[0])
+    log = RankLog(str(path), "0", 0)
     append(path, b"1%\r2%\r3")
-    assert texts(log.read()) == [b"2%"]
+    assert read(log) == [b"2%"]
     append(path, b"%\r4%\r5")
-    assert texts(log.read()) == []
+    assert read(log) == []
     now[0] += 2.0
-    assert texts(log.read()) == [b"4%"]
+    assert read(log) == [b"4%"]
 
 
 def test_raw_lines_keep_their_carriage_returns(path):
     append(path, b"1%\r50%\r\nend\r\n")
-    assert texts(_Log(str(path), "0", 0, raw=True).finish()) == [b"1%\r50%\r", b"end\r"]
+    assert texts(RankLog(str(path), "0", 0, raw=True).finish()) == [b"1%\r50%\r", b"end\r"]
 
 
 def test_attempts_that_ended_between_two_looks_are_read_too(path):
@@ -85,18 +95,18 @@ def test_attempts_that_ended_between_two_looks_are_read_too(path):
         path.rename(folder / path.name)
 
     append(path, b"zero\n")
-    log = _Log(str(path), "0", 0)
-    assert texts(log.read()) == [b"zero"]
+    log = RankLog(str(path), "0", 0)
+    assert read(log) == [b"zero"]
     append(path, b"end of zero")
     put_aside(0)
     append(path, b"one\n")
     put_aside(1)
     (path.parent / "attempt-2").mkdir()  # One in which this rank was not started.
-    assert texts(log.read()) == [b"end of zero", b"one"]
+    assert read(log) == [b"end of zero", b"one"]
     append(path, b"three\n")
-    assert texts(log.read()) == [b"three"]
+    assert read(log) == [b"three"]
     put_aside(3)
-    assert texts(log.read()) == []
+    assert read(log) == []
     for attempt in range(4, 12):
         append(path, b"%d\n" % attempt)
         put_aside(attempt)
@@ -110,4 +120,4 @@ def test_what_is_no_plain_file_is_passed_over(path, where):
     os.mkfifo(path.parent / where / path.name)
     if where:
         append(path, b"one\n")
-    assert texts(_Log(str(path), "0", 0).finish()) == ([b"one"] if where else [])
+    assert texts(RankLog(str(path), "0", 0).finish()) == ([b"one"] if where else [])

@@ -1,0 +1,85 @@
+"""The kernel's word that a file was written to. Source: inotify(7)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import NamedTuple
+
+_MODIFY = 0x2
+_MOVED_FROM = 0x40
+_MOVED_TO = 0x80
+_CREATE = 0x100
+_DELETE = 0x200
+_OVERFLOW = 0x4000
+_ONLY_FOLDER = 0x01000000
+_ONCE = 0x80000000
+
+_HEAD = struct.Struct("iIII")
+_BUFFER = 1 << 18
+
+
+class Event(NamedTuple):
+    """``name``: of what came or went in a folder. ``lost``: there were more events than the kernel keeps."""
+
+    watch: int
+    name: str
+    lost: bool
+
+
+class Inotify:
+    """Raises OSError where there is none, or no more of it for this user."""
+
+    def __init__(self) -> None:
+        try:
+            import ctypes
+
+            self._errno = ctypes.get_errno
+            libc = ctypes.CDLL(None, use_errno=True)
+            self._add, self._remove = libc.inotify_add_watch, libc.inotify_rm_watch
+            self._add.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+            self.descriptor = self._checked(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        except (ImportError, AttributeError) as error:
+            raise OSError(str(error)) from None
+
+    def watch_folder(self, path: str) -> int:
+        """For names that come and go, until it is told to stop. Raises OSError."""
+        mask = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _ONLY_FOLDER
+        return self._checked(self._add(self.descriptor, os.fsencode(path), mask))
+
+    def watch_file(self, descriptor: int) -> int:
+        """For the next time that this very file is written to, whatever it is called by now. Raises OSError."""
+        # Once only: a rank that writes all the time costs an event for each look at its log, not for each write.
+        path = f"/proc/self/fd/{descriptor}".encode()
+        return self._checked(self._add(self.descriptor, path, _MODIFY | _ONCE))
+
+    def forget(self, watch: int) -> None:
+        self._remove(self.descriptor, watch)
+
+    def events(self) -> list[Event]:
+        """Of those that are there the first. Does not block."""
+        try:
+            return _parse(os.read(self.descriptor, _BUFFER))
+        except BlockingIOError:
+            return []
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _checked(self, result: int) -> int:
+        if result < 0:
+            number = self._errno()
+            raise OSError(number, os.strerror(number))
+        return result
+
+
+def _parse(data: bytes) -> list[Event]:
+    found = []
+    at = 0
+    while at < len(data):
+        watch, mask, _, length = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
+        at += length
+        found.append(Event(watch, name, bool(mask & _OVERFLOW)))
+    return found

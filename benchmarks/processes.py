@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -58,8 +59,44 @@ def reap_orphans(timeout_s: float) -> bool:
 
 def kill_marked(mark: str, timeout_s: float = 10.0) -> None:
     """Kill every process that has the mark, until there is none or timeout_s has passed."""
+    _kill(lambda: marked_pids(mark), timeout_s)
+
+
+def kill_descendants(timeout_s: float = 10.0) -> None:
+    """
+    Kill every process below this one, until there is none or timeout_s has passed.
+
+    Finds what has no mark any more; for one who has become the subreaper.
+    """
+    _kill(lambda: set(descendants_cpu_s()), timeout_s)
+
+
+def descendants_cpu_s() -> dict[int, float]:
+    """
+    By process below this one: its user and system time, with that of the children that it has
+    waited for.
+    """
+    children: dict[int, list[int]] = {}
+    cpu_s: dict[int, float] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                # After the name, which may have blanks: state, ppid, ..., utime is the 12th.
+                fields = Path("/proc", name, "stat").read_text().rpartition(") ")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(name))
+                cpu_s[int(name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    found: dict[int, float] = {}
+    waiting = children.get(os.getpid(), [])
+    while waiting:
+        pid = waiting.pop()
+        found[pid] = cpu_s[pid]
+        waiting += children.get(pid, [])
+    return found
+
+
+def _kill(find: Callable[[], set[int]], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    while (pids := marked_pids(mark)) and time.monotonic() < deadline:
+    while (pids := find()) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -4,7 +4,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import environment
@@ -25,6 +25,11 @@ class Trial:
     @property
     def rank_count(self) -> int:
         return self.node_count * self.proc_count
+
+    @property
+    def own_home(self) -> Path:
+        """A folder beside the trial's, for a contender that is to find nothing of earlier ones."""
+        return self.argument.parent.with_name(f"{self.argument.parent.name}-home")
 
     @property
     def python(self) -> str:
@@ -49,11 +54,24 @@ class Command:
 
 @dataclass(frozen=True)
 class Contender:
-    """A launcher: `version` is None where it is not installed; `commands` start a trial with it."""
+    """
+    A launcher: `version` is None where it is not installed; `commands` start a trial with it.
+
+    before: a launch that is not measured; closing: ends what it keeps for its next job; keeps:
+    whether it is to keep something.
+    """
 
     name: str
     version: Callable[[Path], str | None]
     commands: Callable[[Trial], list[Command]]
+    before: Callable[[Trial], list[Command]] = lambda _trial: []
+    closing: Callable[[Trial], Command] | None = None
+    keeps: bool = False
+
+    @property
+    def product(self) -> str:
+        """The name without what is in brackets."""
+        return self.name.partition(" (")[0]
 
 
 def free_port() -> int:
@@ -82,15 +100,26 @@ def loop(trial: Trial) -> list[Command]:
     ]
 
 
-def drumline(trial: Trial) -> list[Command]:
+def drumline(trial: Trial, *options: str) -> list[Command]:
     sizes = ["--nodes", str(trial.node_count), "--procs", str(trial.proc_count)]
-    return [Command([trial.tool("drumline"), "run", *sizes, "--", trial.python, *trial.program])]
+    start = [trial.tool("drumline"), "run", *sizes, *options]
+    return [Command([*start, "--", trial.python, *trial.program])]
 
 
 def drumline_mpi(trial: Trial) -> list[Command]:
     """The same, with the machine's mpirun to start the ranks."""
-    sizes = ["--nodes", str(trial.node_count), "--procs", str(trial.proc_count), "--distribution", "mpi"]
-    return [Command([trial.tool("drumline"), "run", *sizes, "--", trial.python, *trial.program])]
+    return drumline(trial, "--distribution", "mpi")
+
+
+def spawning(commands: Callable[[Trial], list[Command]]) -> Callable[[Trial], list[Command]]:
+    """The same without a warm start, so that nothing is kept for a next job."""
+    return lambda trial: [
+        Command(command.argv, {**command.variables, "DRUMLINE_WARM": "off"}) for command in commands(trial)
+    ]
+
+
+def drumline_warm_stop(trial: Trial) -> Command:
+    return Command([trial.tool("drumline"), "warm", "stop"])
 
 
 def torchrun_static(trial: Trial) -> list[Command]:
@@ -102,7 +131,7 @@ def torchrun_static(trial: Trial) -> list[Command]:
     ]
 
 
-def torchrun_c10d(trial: Trial) -> list[Command]:
+def torchrun_c10d(trial: Trial, *options: str) -> list[Command]:
     meeting = [
         "--rdzv-backend",
         "c10d",
@@ -112,7 +141,7 @@ def torchrun_c10d(trial: Trial) -> list[Command]:
         f"127.0.0.1:{free_port()}",
     ]
     sizes = ["--nnodes", str(trial.node_count), "--nproc-per-node", str(trial.proc_count)]
-    return [Command([trial.tool("torchrun"), *sizes, *meeting, *trial.program])] * trial.node_count
+    return [Command([trial.tool("torchrun"), *sizes, *meeting, *options, *trial.program])] * trial.node_count
 
 
 def torchrun_one_node(trial: Trial) -> list[Command]:
@@ -125,7 +154,8 @@ def mpirun(trial: Trial) -> list[Command]:
     hosts = ",".join(f"node-{node}:{trial.proc_count}" for node in range(trial.node_count))
     # By a path without the spaces that the checkout's may have: Open MPI takes it for a command line.
     agent = trial.argument.with_name("run_here")
-    agent.symlink_to(RUN_HERE)
+    if not agent.exists():
+        agent.symlink_to(RUN_HERE)
     settings = {
         "plm_rsh_agent": str(agent),
         "plm_rsh_no_tree_spawn": "1",
@@ -139,9 +169,9 @@ def mpirun(trial: Trial) -> list[Command]:
     return [Command(["mpirun", *options, "-H", hosts, trial.python, *trial.program], variables)]
 
 
-def accelerate(trial: Trial) -> list[Command]:
+def accelerate(trial: Trial, *options: str) -> list[Command]:
     # --multi_gpu chooses its distributed launcher; the ranks need no GPU to start.
-    options = ["--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    options = ("--multi_gpu", "--mixed_precision", "no", "--dynamo_backend", "no", *options)
     sizes = ["--num_machines", str(trial.node_count), "--num_processes", str(trial.rank_count)]
     meeting = ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
     return [
@@ -177,36 +207,38 @@ def openmpi_version(_venv: Path) -> str | None:
         return None
     text = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
     first = text.splitlines()[0] if text else ""
-    return first.rsplit(" ", 1)[-1] if "Open MPI" in first else None
+    return f"(Open MPI) {first.rsplit(' ', 1)[-1]}" if "Open MPI" in first else None
 
 
 FLOOR = Contender("bare loop", always("-"), loop)
-DRUMLINE = Contender("Drumline", packaged("drumline"), drumline)
+DRUMLINE = Contender("Drumline", packaged("drumline"), drumline, closing=drumline_warm_stop)
 TORCHRUN = Contender("torchrun (static)", packaged("torch"), torchrun_static)
 TORCHRUN_C10D = Contender("torchrun (c10d)", packaged("torch"), torchrun_c10d)
+ACCELERATE = Contender("accelerate", packaged("accelerate"), accelerate)
 MPIRUN = Contender("mpirun (Open MPI)", openmpi_version, mpirun)
 
 DRUMLINE_MPI = Contender(
     "Drumline (mpi)",
     lambda venv: packaged("drumline")(venv) if openmpi_version(venv) else None,
     drumline_mpi,
+    closing=drumline_warm_stop,
 )
 
-STARTERS = [
+STARTERS = (
     FLOOR,
     DRUMLINE,
     DRUMLINE_MPI,
     TORCHRUN,
     TORCHRUN_C10D,
     MPIRUN,
-    Contender("accelerate", packaged("accelerate"), accelerate),
+    ACCELERATE,
     Contender("TorchX (local_cwd)", packaged("torchx"), torchx),
-]
-STOPPERS = [
-    DRUMLINE,
-    DRUMLINE_MPI,
+)
+STOPPERS = (
+    replace(DRUMLINE, commands=spawning(drumline)),
+    replace(DRUMLINE_MPI, commands=spawning(drumline_mpi)),
     TORCHRUN,
     TORCHRUN_C10D,
     Contender("torchrun (one node)", packaged("torch"), torchrun_one_node),
     MPIRUN,
-]
+)

@@ -10,16 +10,17 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from contenders import Command
 from environment import last_line
-from processes import kill_marked, marked_pids, reap_orphans
+from processes import descendants_cpu_s, kill_descendants, kill_marked, marked_pids, reap_orphans
 
 # What may go on for a while after the launch command has returned, and still counts as CPU time
 # of the launch.
 _SETTLE_S = 10.0
+_QUIET_S = 0.3
 _MARK = "BENCHMARK_MARK"
 
 
@@ -32,12 +33,11 @@ class MeasurementError(Exception):
 @dataclass(frozen=True)
 class Start:
     """
-    wall_s: until every launch command has returned; settled_s: until no process was left; cpu_s:
-    of all.
+    wall_s: until every launch command has returned; cpu_s: of all that it started, also of what
+    outlived the command.
     """
 
     wall_s: float
-    settled_s: float
     cpu_s: float
 
 
@@ -53,19 +53,38 @@ class Stop:
     left_count: int
 
 
+@dataclass(frozen=True)
+class Subject:
+    """
+    What is started in `folder`, with the variables of all contenders.
+
+    before: a launch that comes first and is not measured; closing: ends what the launcher keeps for
+    its next job, where it keeps something.
+    """
+
+    commands: list[Command]
+    folder: Path
+    variables: dict[str, str]
+    rank_count: int
+    before: list[Command] = field(default_factory=list)
+    closing: Command | None = None
+
+
 class Launch:
     """The processes of one launch, with a folder of their own whose path is also their mark."""
 
-    def __init__(self, commands: list[Command], folder: Path, variables: dict[str, str]) -> None:
-        self.mark = str(folder)
-        self._output = folder / "output"
+    def __init__(self, subject: Subject, *, before: bool = False) -> None:
+        """With before=True it is the launch that comes first."""
+        self.mark = str(subject.folder)
+        self._subject = subject
+        self._output = subject.folder / ("output-before" if before else "output")
         self._pidfds: dict[int, int] = {}
         with self._output.open("wb") as output:
-            for command in commands:
+            for command in subject.before if before else subject.commands:
                 process = subprocess.Popen(
                     command.argv,
-                    env={**variables, **command.variables, _MARK: self.mark},
-                    cwd=folder,
+                    env={**subject.variables, **command.variables, _MARK: self.mark},
+                    cwd=subject.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -82,6 +101,37 @@ class Launch:
         if any(codes):
             raise MeasurementError(f"exit codes {codes}; last line: {self.last_line()}")
 
+    def settle(self) -> tuple[int, float]:
+        """
+        Wait until all of it has ended, but for what is kept for the next job, and return how many
+        processes those are, and the `spent_cpu_s` of then; after that, end them.
+
+        Raises MeasurementError for what stays without being asked to.
+        """
+        if self._subject.closing is None:
+            if not reap_orphans(_SETTLE_S):
+                raise MeasurementError(f"processes left {_SETTLE_S:g} s after its end")
+            return 0, spent_cpu_s()
+        kept_count = wait_quiet(_SETTLE_S)
+        cpu_s = spent_cpu_s()
+        if kept_count:
+            self._close_kept(self._subject.closing)
+        return kept_count, cpu_s
+
+    def _close_kept(self, closing: Command) -> None:
+        done = subprocess.run(
+            closing.argv,
+            env={**self._subject.variables, **closing.variables, _MARK: self.mark},
+            cwd=self._subject.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not reap_orphans(_SETTLE_S):
+            said = last_line(done.stdout + done.stderr)
+            raise MeasurementError(f"processes left after {' '.join(closing.argv[1:])}; last line: {said}")
+
     def is_over(self) -> bool:
         """Whether every launch command has ended."""
         return wait_gone(self._pidfds.values(), 0)
@@ -92,43 +142,32 @@ class Launch:
     def close(self) -> None:
         """End whatever is left of it."""
         kill_marked(self.mark)
+        kill_descendants()
         reap_orphans(1.0)
         for pidfd in self._pidfds.values():
             os.close(pidfd)
 
 
-def measure_start(
-    commands: list[Command],
-    folder: Path,
-    variables: dict[str, str],
-    rank_count: int,
-    timeout_s: float,
-) -> Start:
+def measure_start(subject: Subject, timeout_s: float) -> Start:
     """One start of ranks that add a byte each to `folder`/ranks. Raises MeasurementError."""
-    cpu_before_s = children_cpu_s()
+    cpu_before_s = spent_cpu_s()
+    ranks = subject.folder / "ranks"
     began = time.perf_counter()
-    launch = Launch(commands, folder, variables)
+    launch = Launch(subject)
     try:
         launch.wait(timeout_s)
         wall_s = time.perf_counter() - began
-        if not reap_orphans(_SETTLE_S):
-            raise MeasurementError(f"processes left {_SETTLE_S:g} s after its end")
-        settled_s = time.perf_counter() - began
-        ran_count = (folder / "ranks").stat().st_size if (folder / "ranks").exists() else 0
-        if ran_count != rank_count:
-            raise MeasurementError(f"{ran_count} of {rank_count} ranks ran; last line: {launch.last_line()}")
-        return Start(wall_s, settled_s, children_cpu_s() - cpu_before_s)
+        _, cpu_s = launch.settle()
+        ran_count = ranks.stat().st_size if ranks.exists() else 0
+        if ran_count != subject.rank_count:
+            missing = f"{ran_count} of {subject.rank_count} ranks ran"
+            raise MeasurementError(f"{missing}; last line: {launch.last_line()}")
+        return Start(wall_s, cpu_s - cpu_before_s)
     finally:
         launch.close()
 
 
-def measure_stop(
-    commands: list[Command],
-    folder: Path,
-    variables: dict[str, str],
-    rank_count: int,
-    timeout_s: float,
-) -> Stop:
+def measure_stop(subject: Subject, timeout_s: float) -> Stop:
     """
     One failure of rank 3 of failing.py, and the end of all others within timeout_s.
 
@@ -137,10 +176,11 @@ def measure_stop(
     processes that appear after the failure are looked for every millisecond once those are gone.
     Raises MeasurementError when the ranks do not start.
     """
-    launch = Launch(commands, folder, variables)
+    folder = subject.folder
+    launch = Launch(subject)
     watched: dict[int, int] = {}
     try:
-        wait_for(lambda: line_count(folder / "ranks") == rank_count, 60.0, launch)
+        wait_for(lambda: line_count(folder / "ranks") == subject.rank_count, 60.0, launch)
         ranks = {int(pid) for pid in (folder / "ranks").read_text().split()}
         watched = open_pidfds(ranks | marked_pids(launch.mark))
         if not ranks <= watched.keys():
@@ -191,14 +231,16 @@ def wait_gone(pidfds: Iterable[int], timeout_s: float) -> bool:
     return not waiting
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float, launch: Launch) -> None:
+def wait_for(
+    condition: Callable[[], bool], timeout_s: float, launch: Launch, *, poll_s: float = 0.002
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if launch.is_over() and not condition():
             raise MeasurementError(f"it ended too early; last line: {launch.last_line()}")
         if time.monotonic() >= deadline:
             raise MeasurementError(f"not ready within {timeout_s:g} s; last line: {launch.last_line()}")
-        time.sleep(0.002)
+        time.sleep(poll_s)
 
 
 def line_count(path: Path, *, complete: bool = True) -> int:
@@ -209,7 +251,28 @@ def line_count(path: Path, *, complete: bool = True) -> int:
     return text.count("\n") if complete else len(text)
 
 
-def children_cpu_s() -> float:
-    """User and system time of every child that has been waited for, and of theirs."""
+def wait_quiet(timeout_s: float) -> int:
+    """
+    Wait until every process below us has ended, or uses no CPU time any more; return how many are
+    left.
+
+    Raises MeasurementError where they are still busy after timeout_s.
+    """
+    deadline = time.monotonic() + timeout_s
+    seen, quiet_since = {-1: 0.0}, time.monotonic()
+    while not reap_orphans(0):
+        now = descendants_cpu_s()
+        if now != seen:
+            seen, quiet_since = now, time.monotonic()
+        elif time.monotonic() - quiet_since >= _QUIET_S:
+            return len(now)
+        if time.monotonic() >= deadline:
+            raise MeasurementError(f"processes still busy {timeout_s:g} s after its end")
+        time.sleep(0.02)
+    return 0
+
+
+def spent_cpu_s() -> float:
+    """User and system time of all that was ever below us, what still runs included."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return usage.ru_utime + usage.ru_stime + sum(descendants_cpu_s().values())

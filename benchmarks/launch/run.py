@@ -20,10 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import contenders
 import environment
 import tables
+from cases import CASES, Case
 from contenders import Contender, Trial
 from environment import say
+from joining import Joined, measure_join, measure_restart
 from machine import describe_machine, publish
-from measure import MeasurementError, Start, Stop, measure_start, measure_stop
+from measure import MeasurementError, Start, Stop, Subject, measure_start, measure_stop
 from processes import become_subreaper
 
 HERE = Path(__file__).resolve().parent
@@ -34,26 +36,6 @@ LAUNCHER_PREFIXES = (
     *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_"),
     *("AZUREML_", "TORCHELASTIC_", "DRUMLINE_", "ACCELERATE_", "PYTHON"),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A size and a script; `key` selects it on the command line."""
-
-    key: str
-    title: str
-    script: str
-    node_count: int
-    proc_count: int
-
-
-CASES = [
-    Case("2x2", "2 nodes x 2 ranks that do nothing", "noop.py", 2, 2),
-    Case("2x4", "2 nodes x 4 ranks that do nothing", "noop.py", 2, 4),
-    Case("2x16", "2 nodes x 16 ranks that do nothing", "noop.py", 2, 16),
-    Case("allreduce", "2 nodes x 2 ranks to their first gloo all-reduce", "allreduce.py", 2, 2),
-]
-STOP = Case("stop", "2 nodes x 4 ranks of which one fails", "failing.py", 2, 4)
 
 
 class Bench:
@@ -83,21 +65,33 @@ class Bench:
             case.node_count,
             case.proc_count,
         )
-        commands = contender.commands(trial)
-        everything = (commands, folder, self._variables, trial.rank_count)
-        result: Start | Stop
         try:
-            if case is STOP:
-                result = measure_stop(*everything, self._arguments.stop_timeout)
-            else:
-                result = measure_start(*everything, self._arguments.timeout)
+            result = self._measure(case, contender, trial)
         except (MeasurementError, OSError) as error:
             self._note_failure(case, contender, str(error))
             return None
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for used in (folder, trial.own_home):
+                shutil.rmtree(used, ignore_errors=True)
         self._failure_counts[case.key, contender.name] = 0
         return dataclasses.asdict(result)
+
+    def _measure(self, case: Case, contender: Contender, trial: Trial) -> Start | Stop | Joined:
+        subject = Subject(
+            contender.commands(trial),
+            trial.argument.parent,
+            self._variables,
+            trial.rank_count,
+            contender.before(trial),
+            contender.closing(trial) if contender.closing else None,
+        )
+        if case.kind == "stop":
+            return measure_stop(subject, self._arguments.stop_timeout)
+        if case.kind == "join":
+            return measure_join(subject, self._arguments.torch_timeout)
+        if case.kind == "restart":
+            return measure_restart(subject, self._arguments.torch_timeout)
+        return measure_start(subject, self._arguments.timeout)
 
     def _note_failure(self, case: Case, contender: Contender, message: str) -> None:
         key = (case.key, contender.name)
@@ -138,18 +132,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="samples of each contender in each case (5)")
     parser.add_argument("--venv", type=Path, default=environment.DEFAULT_VENV, help="made if it is not there")
     parser.add_argument("--no-install", action="store_true", help="take the environment as it is")
-    parser.add_argument("--cases", help="comma list of " + " ".join(case.key for case in [*CASES, STOP]))
+    parser.add_argument("--cases", help="comma list of " + " ".join(case.key for case in CASES))
     parser.add_argument(
         "--contenders",
         help="comma list of beginnings of names, such as drum,mpirun; the floor is always in",
     )
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one start (60)")
+    parser.add_argument(
+        "--torch-timeout", type=float, default=180.0, help="seconds for one start or restart with torch (180)"
+    )
     parser.add_argument("--stop-timeout", type=float, default=30.0, help="seconds for one stop (30)")
     parser.add_argument("--json", type=Path, help="write every sample here")
     parser.add_argument("--markdown", type=Path, help="write the tables here, beside standard output")
     arguments = parser.parse_args()
     arguments.venv = arguments.venv.absolute()
-    known = [case.key for case in [*CASES, STOP]]
+    known = [case.key for case in CASES]
     arguments.cases = arguments.cases.split(",") if arguments.cases else known
     if unknown := set(arguments.cases) - set(known):
         parser.error(f"--cases: {sorted(unknown)} not in {known}")
@@ -190,7 +187,7 @@ def split_by_presence(
     for contender in candidates:
         version = contender.version(venv)
         if version is not None:
-            versions[contender.name] = version
+            versions[contender.product] = version
             present.append(contender)
         elif contender.name not in absent:
             say(f"skipped: {contender.name} is not installed")
@@ -207,7 +204,7 @@ def run_rounds(
     """
     for round_index in range(results["rounds"]):
         for case, present in plan:
-            series = results["stop"] if case is STOP else results["start"][case.title]
+            series = results[case.kind][case.title]
             for contender in rotated(present, round_index):
                 sample = bench.sample(case, contender)
                 if sample is not None:
@@ -220,31 +217,37 @@ def main() -> int:
     arguments = parse_arguments()
     absent = {} if arguments.no_install else install(arguments)
     versions: dict[str, str] = {}
-    starters = chosen(contenders.STARTERS, arguments.contenders)
-    stoppers = chosen(contenders.STOPPERS, arguments.contenders)
-    starters = split_by_presence(starters, arguments.venv, versions, absent)
-    stoppers = split_by_presence(stoppers, arguments.venv, versions, absent)
-    plan = [(case, starters) for case in CASES if case.key in arguments.cases]
-    if STOP.key in arguments.cases:
-        plan.append((STOP, stoppers))
+    plan = [
+        (
+            case,
+            split_by_presence(
+                chosen(case.contenders, arguments.contenders), arguments.venv, versions, absent
+            ),
+        )
+        for case in CASES
+        if case.key in arguments.cases
+    ]
     results: dict[str, Any] = {
         "machine": describe_machine(),
         "versions": versions,
         "rounds": arguments.rounds,
         "stop_timeout_s": arguments.stop_timeout,
         "absent": absent,
-        "start": {
-            case.title: {each.name: [] for each in present} for case, present in plan if case is not STOP
-        },
-        "stop": {each.name: [] for case, present in plan if case is STOP for each in present},
+        "keepers": sorted({each.name for _, present in plan for each in present if each.keeps}),
+        "start": {},
+        "stop": {},
+        "join": {},
+        "restart": {},
         "load_averages": [],
     }
+    for case, present in plan:
+        results[case.kind][case.title] = {each.name: [] for each in present}
 
     become_subreaper()
     with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
         bench = Bench(arguments, Path(scratch).resolve())
         say("warming up: one unmeasured start each")
-        for contender in starters:
+        for contender in {each.product: each for _, present in plan for each in present}.values():
             bench.sample(CASES[0], contender)
         run_rounds(bench, plan, results)
         results["failures"] = bench.failures

@@ -17,13 +17,21 @@ _STOP_HEADS = [
 ]
 
 
+_JOIN_HEADS = [
+    *("contender", "all ranks there, median s", "min", "max", "x floor", "x torchrun"),
+    *("command returned, median s", "CPU s (median)", "samples"),
+]
+
+
 def render(results: Mapping[str, Any], floor: str) -> str:
     """All tables, with the machine above them and what is missing below."""
     parts = [machine_lines(results)]
     for case, samples in results["start"].items():
         parts.append(f"### {case}\n\n{start_table(samples, floor)}")
-    if results["stop"]:
-        parts.append(f"### Stop: from the first failure to the end\n\n{stop_table(results['stop'])}")
+    for case, samples in results["stop"].items():
+        parts.append(f"### {case}\n\n{stop_table(samples)}")
+    for case, samples in [*results["join"].items(), *results["restart"].items()]:
+        parts.append(f"### {case}\n\n{join_table(samples, floor)}")
     parts.append(remarks(results))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -66,6 +74,31 @@ def stop_table(samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return table(_STOP_HEADS, rows)
 
 
+def join_table(samples: Mapping[str, Sequence[Mapping[str, float]]], floor: str) -> str:
+    """The floor and the faster of torchrun's rows are what the others are compared with."""
+    medians = {
+        name: statistics.median(start["joined_s"] for start in starts)
+        for name, starts in samples.items()
+        if starts
+    }
+    torchrun_s = min((s for name, s in medians.items() if name.startswith("torchrun")), default=None)
+    rows = []
+    for name, joined_s in medians.items():
+        starts = samples[name]
+        ratios = [
+            f"{joined_s / other_s:.3f}" if other_s else "-" for other_s in (medians.get(floor), torchrun_s)
+        ]
+        others = [statistics.median(start[key] for start in starts) for key in ("returned_s", "cpu_s")]
+        rows.append(
+            [
+                *(name, *spread([start["joined_s"] for start in starts]), *ratios),
+                *(f"{value:.2f}" for value in others),
+                str(len(starts)),
+            ]
+        )
+    return table(_JOIN_HEADS, rows)
+
+
 def spread(values: Sequence[float | None]) -> list[str]:
     """Median, least and greatest; 'stayed' where a process was still there at the limit."""
     ordered = [float("inf") if value is None else value for value in values]
@@ -75,13 +108,26 @@ def spread(values: Sequence[float | None]) -> list[str]:
 
 def remarks(results: Mapping[str, Any]) -> str:
     lines = []
-    if any(stop["all_gone_s"] is None for stops in results["stop"].values() for stop in stops):
+    stopped = [stops for samples in results["stop"].values() for stops in samples.values()]
+    if any(stop["all_gone_s"] is None for stops in stopped for stop in stops):
         lines.append(
             f"- stayed: some process was still there {results['stop_timeout_s']:g} s after the failure"
         )
+    lines += keeper_remarks(results)
     lines += [f"- not measured: {name}: {reason}" for name, reason in results["absent"].items()]
     lines += [f"- failed: {failure}" for failure in results["failures"]]
     return "\n".join(lines)
+
+
+def keeper_remarks(results: Mapping[str, Any]) -> list[str]:
+    """A line for each contender that was to keep something for its next job and did not."""
+    lines = []
+    for case, samples in [*results["join"].items(), *results["restart"].items()]:
+        for name in sorted(set(results["keepers"]) & samples.keys()):
+            kept = [start["kept_count"] for start in samples[name]]
+            if not all(kept):
+                lines.append(f"- nothing kept warm: {name}, {case}: {kept.count(0)} of {len(kept)} samples")
+    return lines
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

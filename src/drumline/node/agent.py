@@ -176,6 +176,7 @@ class Agent:
             print(f"node {self._node}: the supervisor is gone ({error})", file=sys.stderr)
         finally:
             self._warm.give_up()
+            # A nursery that is left has what it needs; a keeper without one has nothing to do.
             descendants.end_all(
                 0.0 if self._is_hurried else ORPHAN_GRACE_S, told=self._told, other=self._warm.nursery
             )
@@ -626,7 +627,7 @@ class Agent:
             self._tell_exit(one, at)
         self._early = []
         self._end_sampling()
-        self._warm.leave()
+        self._warm.end()
         self._remove_scratch()
         channel.send(self._peer, "emptied", survivors=[stacks.state_of(pid) for pid in survivors])
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         """Whose children are ours."""
 
         pid: int
+        aside: int
+        """A child of this process that is the other's own business, with all that is below it; 0: there is none."""
 
         def reap(self) -> list[Ended]:
             """Those that have ended since; does not block."""
@@ -46,11 +48,14 @@ def of(pid: int) -> list[int]:
 
 def all_below(other: Reaper | None = None) -> list[int]:
     """Of this process, and of the other."""
-    return [pid for root in _roots(other) for pid in of(root)]
+    found = _children(other)
+    return found + [pid for child in found for pid in of(child)]
 
 
-def _roots(other: Reaper | None) -> list[int]:
-    return [os.getpid(), other.pid] if other else [os.getpid()]
+def _children(other: Reaper | None) -> list[int]:
+    """Of this process and of the other, ended ones too."""
+    own = children(os.getpid())
+    return [*(pid for pid in own if pid != other.aside), *children(other.pid)] if other else own
 
 
 def signal_all(number: int, spared: Collection[int] = (), other: Reaper | None = None) -> int:
@@ -76,14 +81,14 @@ def ask_to_end(spared: Collection[int] = (), other: Reaper | None = None) -> set
     ended.
     """
     told: list[int] = []
-    waiting = _roots(other)
+    waiting = _children(other)
     while waiting:
-        for pid in children(waiting.pop()):
-            if pid in spared:
-                continue
-            if not handles_sigterm(pid) or is_shell(pid):
-                waiting.append(pid)
-            told.append(pid)
+        pid = waiting.pop()
+        if pid in spared:
+            continue
+        if not handles_sigterm(pid) or is_shell(pid):
+            waiting += children(pid)
+        told.append(pid)
     # All are known before the first is told: what a shell has started is elsewhere as soon as that has ended.
     for pid in told:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -140,8 +145,8 @@ def reap(other: Reaper | None = None) -> list[Ended]:
 
 def has_any(other: Reaper | None = None) -> bool:
     """Whether this process has a child, ended or not."""
-    if other and children(other.pid):
-        return True
+    if other:
+        return bool(_children(other))
     try:
         # WNOWAIT leaves an ended child to be reaped by whoever wants its status.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

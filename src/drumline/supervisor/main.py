@@ -95,7 +95,8 @@ def _have_keeper(folder: RunFolder) -> None:
         plan = Plan.read(folder.plan)
         words = " ".join((*plan.argv, *(word for task in plan.ranks for word in task.argv)))
         if plan.engine == "local" and plan.warm != "off" and not plan.container and "python" in words:
-            from drumline.node.warm import beginning, place
+            # The last of them is for the agents, which are forks of this process, and would each load it.
+            from drumline.node.warm import beginning, nursery, place  # noqa: F401
 
             beginning.ensure(place.folder(base_home(), identity.host()))
 

@@ -35,12 +35,20 @@ _HIGH_DESCRIPTOR = 900
 
 
 class _Notes:
-    def __init__(self, path: str) -> None:
+    """A program's own hook, and what it does at its end, come before and after these, whenever ``begin`` is called."""
+
+    def __init__(self) -> None:
+        import atexit
+
+        self._noted: BaseException | None = None
+        self._hook = sys.excepthook
+        sys.excepthook = self.excepthook
+        atexit.register(self.at_end)
+
+    def begin(self, path: str) -> None:
         self._path = path
         self._pid = os.getpid()
         self._parent = os.getppid()
-        self._noted: BaseException | None = None
-        self._hook = sys.excepthook
 
     def excepthook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -145,12 +153,8 @@ def _is_own(file: str) -> bool:
     return not (file.startswith((sys.prefix, sys.base_prefix)) and "/lib/python" in file)
 
 
-def _start(path: str) -> None:
-    notes = _Notes(path)
-    sys.excepthook = notes.excepthook
-    import atexit
-
-    atexit.register(notes.at_end)
+def _start(path: str, notes: _Notes) -> None:
+    notes.begin(path)
     _change(_DISTRIBUTED, "group.py", notes.group)
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
@@ -303,12 +307,12 @@ class _Ours:
         return spec_from_file_location(name, start, submodule_search_locations=[package])
 
 
-def _begin() -> None:
-    """In a process that is a rank, or one that a rank started."""
+def _begin(notes: _Notes | None = None) -> None:
+    """In a process that is a rank, or one that a rank started. ``notes``: those that were there before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
         _change(_FILE_STORE, "file_store.py")
     if os.environ.get("DRUMLINE_FAILURES"):
-        _start(os.environ["DRUMLINE_FAILURES"])
+        _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
 
 
 def _own(file: str, name: str) -> dict[str, Any]:
@@ -339,14 +343,19 @@ def _run_the_other() -> None:
 
 if os.environ.get("DRUMLINE_WARM_PROBE"):
     # Whoever asks wants to know whether this file is what runs first there, and nothing else.
-    os.write(int(os.environ["DRUMLINE_WARM_PROBE"]), b"1")
+    os.write(int(os.environ["DRUMLINE_WARM_PROBE"]), b"1" if sys.version_info >= (3, 9) else b"0")
     os._exit(0)
 if os.environ.get("DRUMLINE_WARM_SERVER"):
-    if sys.version_info >= (3, 11):
-        sys.meta_path.append(_Ours)
-    _run_the_other()
-    _own("warm.py", "drumline_warm")["serve"](_own)
-    _begin()
+    try:
+        _notes = _Notes()
+        if sys.version_info >= (3, 11):
+            sys.meta_path.append(_Ours)
+        _run_the_other()
+        _own("warm.py", "drumline_warm")["serve"](_own)
+    except BaseException:
+        # An interpreter goes on after what is raised here, and would run the program in what is no rank.
+        os._exit(1)
+    _begin(_notes)
 else:
     _begin()
     if sys.version_info >= (3, 11):

@@ -72,6 +72,8 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     # What was imported is never looked at again by a rank's collector, nor copied for it: at its end above all.
     gc.collect()
     gc.freeze()
+    # Who tells all of a job to end, as Slurm does, means its ranks: each takes them in when it is one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     _send(keeper, {"ready": report})
     _prctl(_PR_SET_NAME, b"drumline-warm")
     one = _wait(keeper, state)

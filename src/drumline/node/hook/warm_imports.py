@@ -33,6 +33,11 @@ class State:
         self.tainted: list[str] = []
         """Packages that looked, while they were imported, at variables that differ from rank to rank."""
 
+        self._changed: dict[str, Optional[str]] = {}
+        """Variables that imports have set, or taken away."""
+
+        self._temporary = "/tmp"  # noqa: S108 - tempfile's, where no variable says another
+
         self.said = b""
         """What imports printed: each rank's log has it, as it would."""
 
@@ -40,6 +45,7 @@ class State:
 
     def warm_up(self) -> dict[str, Any]:
         """Import, and see whether a fork of this can be a rank. Raises UnfitError."""
+        variables = dict(os.environ)
         reads = _Reads(self._task["free"], set(self._task["left_out"]))
         stopped = ""
         with reads:
@@ -50,6 +56,7 @@ class State:
                 stopped = self._import(module, names, where)
                 if stopped:
                     break
+        self._note_variables(variables)
         unsafe = {name for name in self._task["left_out"] if name in sys.modules}
         self.tainted = sorted(unsafe | set().union(*(reads.importers.get(name, ()) for name in unsafe)))
         if self.tainted:
@@ -74,6 +81,25 @@ class State:
             "reads": sorted(reads.seen),
             "stopped": stopped,
         }
+
+    def _note_variables(self, before: dict[str, str]) -> None:
+        own = {names[0] for module, names, _ in self._task["imports"] if not module}
+        now = dict(os.environ)
+        for name in set(before) | set(now):
+            if before.get(name) != now.get(name) and name not in own:
+                self._changed[name] = now.get(name)
+
+    def variables_after(self, env: dict[str, str]) -> dict[str, str]:
+        """Those of a rank, when imports have made of them what they make."""
+        after = dict(env)
+        here = self._temporary + os.sep
+        there = next((env[name] for name in ("TMPDIR", "TEMP", "TMP") if env.get(name)), self._temporary)
+        for name, value in self._changed.items():
+            if value is None:
+                after.pop(name, None)
+            else:
+                after[name] = there + os.sep + value[len(here) :] if value.startswith(here) else value
+        return after
 
     def closure(self) -> list[str]:
         """All modules that were loaded, in order, but those of packages that must not be."""

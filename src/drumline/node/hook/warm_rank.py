@@ -21,6 +21,9 @@ _PR_SET_MM = 35
 _PR_SET_MM_MAP = 14
 
 _CONFIG_BYTES = 1024
+_SEED_OF_OLDER_TORCH = 67280421310721
+"""Source: PyTorch's c10/core/GeneratorImpl.h, ``default_rng_seed_val``."""
+
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
@@ -116,7 +119,7 @@ def become(one: dict[str, Any], state: Any) -> None:
         _prctl(_PR_SET_NAME, state.name.encode())
         state.script.move()
         show(one["argv"], env)
-        _renew(env)
+        _renew(state.variables_after(env))
         sys.argv[1:] = one["args"]
         if hasattr(sys, "orig_argv"):
             sys.orig_argv[:] = one["argv"]
@@ -126,11 +129,13 @@ def become(one: dict[str, Any], state: Any) -> None:
         os.write(report, ("cold %s: %s" % (type(error).__name__, error)).encode(errors="replace")[:400])
         _execute(one, env)
     os.close(report)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _execute(one: dict[str, Any], env: dict[str, str]) -> None:
     try:
         os.chdir(one["folder"])
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(one["command"][0], one["command"], one["variables"])  # noqa: S606 - the user's own program
@@ -165,6 +170,10 @@ def _renew(env: dict[str, str]) -> None:
     random: Any = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()
+    generator = getattr(sys.modules.get("torch"), "default_generator", None)
+    # Older versions begin with the same number everywhere.
+    if generator is not None and generator.initial_seed() != _SEED_OF_OLDER_TORCH:
+        generator.seed()
 
 
 class _Map(ctypes.Structure):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import runpy
 import select
 import signal
 import socket
@@ -16,7 +15,6 @@ from typing import NamedTuple, Optional
 from drumline.node import kernel
 from drumline.node.failures import HOOK
 from drumline.node.warm import place
-from drumline.node.warm.keeper import Keeper
 
 _BEGIN_S = 5.0
 
@@ -29,15 +27,16 @@ def ensure(folder: str) -> bool:
     with contextlib.suppress(OSError):
         place.connect(folder).close()
         return True
-    gone = _begin_keeper(folder, -1)
-    if gone is not None:
-        os.close(gone)
-    return gone is not None
+    begun = _begin_keeper(folder, -1)
+    if begun is not None:
+        os.close(begun[1])
+    return begun is not None
 
 
 class Own(NamedTuple):
     """A keeper for one process, whose end it does not outlive."""
 
+    pid: int
     lifeline: int
     gone: int
     """At its end when the keeper has ended."""
@@ -52,16 +51,17 @@ class Own(NamedTuple):
 def own(folder: str) -> Optional[Own]:
     """At that place; None: there can be none. Otherwise as ``ensure``."""
     ends, lifeline = os.pipe()
-    gone = _begin_keeper(folder, ends)
+    begun = _begin_keeper(folder, ends)
     os.close(ends)
-    if gone is None:
+    if begun is None:
         os.close(lifeline)
         return None
-    return Own(lifeline, gone)
+    pid, gone = begun
+    return Own(pid, lifeline, gone)
 
 
-def _begin_keeper(folder: str, lifeline: int) -> Optional[int]:
-    """A pipe that ends with it, or, where another has that place, at once."""
+def _begin_keeper(folder: str, lifeline: int) -> Optional[tuple[int, int]]:
+    """Its pid, and a pipe that ends with it; where another has that place, 0, and the pipe has ended."""
     try:
         place.make(folder)
     except OSError:
@@ -77,8 +77,10 @@ def _begin_keeper(folder: str, lifeline: int) -> Optional[int]:
         os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
-    if select.select([reader], [], [], _BEGIN_S)[0] and os.read(reader, 1) == b"1":
-        return reader
+    if select.select([reader], [], [], _BEGIN_S)[0]:
+        said = os.read(reader, 64)
+        if said:
+            return int(said), reader
     os.close(reader)
     return None
 
@@ -90,14 +92,20 @@ def _be_keeper(folder: str, writer: int, lifeline: int) -> None:
         listener = _listen(folder)
         if listener is None:
             # Another was faster.
-            os.write(writer, b"1")
+            os.write(writer, b"0")
             os._exit(0)
         signals = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1)
         signal.set_wakeup_fd(-1)
         for number in signals:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.write(writer, b"1")
+        # An agent's own is told to end when the agent is, as all of a job's processes may be, and waits for it.
+        signal.pthread_sigmask(signal.SIG_SETMASK, () if lifeline < 0 else signals)
+        os.write(writer, b"%d" % os.getpid())
+        # Who starts it need not wait for these, and most find one that has begun.
+        import runpy
+
+        from drumline.node.warm.keeper import Keeper
+
         log = os.path.join(folder, "keeper.log")
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)

@@ -124,6 +124,7 @@ class Nursery:
         self._peer = peer
         self._alive: set[int] = set()
         self._is_gone = False
+        self.aside = 0
         self.facts = facts
         self.pid = int(facts["nursery"])
 

@@ -7,7 +7,7 @@ import select
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.node import cgroups, kernel
+from drumline.node import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +49,7 @@ class WarmStarts:
             self._request = Request(warm["keeper"], mode, tasks)
         except (NotWarm, OSError) as error:
             self._decline(str(error))
+            self.end()
             return False
         self._waiting = tasks
         self._poller.register(self._request, select.EPOLLIN)
@@ -66,17 +67,13 @@ class WarmStarts:
         return ""
 
     def _begin_keeper(self, warm: dict[str, Any]) -> bool:
-        """One of this agent's own, where its engine ends all that is left of a job. Nothing runs here yet."""
+        """One of this agent's own, below it, where all of a job must be below its agents."""
         if not self._scratch or self._keeper is not None:
             return False
         from drumline.node.warm import beginning
 
         folder = os.path.join(self._scratch, "warm")
-        kernel.adopt_orphans(wanted=False)
-        try:
-            self._keeper = beginning.own(folder)
-        finally:
-            kernel.adopt_orphans()
+        self._keeper = beginning.own(folder)
         warm["keeper"] = folder
         return self._keeper is not None
 
@@ -97,9 +94,10 @@ class WarmStarts:
             before = time.monotonic()
             born = self.nursery.start(tasks, request.programs)
         except (NotWarm, OSError) as error:
-            self.leave()
             self._decline(str(error))
+            self.end()
             return tasks, []
+        self.nursery.aside = self._keeper.pid if self._keeper else 0
         facts = self.nursery.facts
         self._tell(
             "warmed",
@@ -122,6 +120,8 @@ class WarmStarts:
         self._forget()
         if request:
             request.close()
+        if self.nursery is None:
+            self.end()
         return tasks
 
     def _forget(self) -> None:
@@ -139,7 +139,7 @@ class WarmStarts:
             self.nursery = None
 
     def end(self) -> None:
-        """The agent is about to end, and what is its own does too. Blocks until then, for some seconds at most."""
+        """Nothing more is started, and what is this agent's own ends. Blocks until then, for some seconds at most."""
         self.leave()
         if self._keeper is not None:
             self._keeper.end()

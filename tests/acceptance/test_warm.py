@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import textwrap
@@ -133,6 +134,13 @@ def test_a_package_that_looks_at_the_rank_is_each_rank_s_own(packages, run, drum
     assert all("slow" in one["modules"] and "looks" not in one["modules"] for one in found)
 
 
+def test_a_package_that_seeds_random_numbers_does_so_in_each_rank(packages, run, drumline_home):
+    packages(slow="import random\nVALUE = random.random()", seeds="import random\nrandom.seed(0)")
+    script = "import slow, seeds, random\nprint(random.random(), flush=True)"
+    assert set(run(script)) == {"0.8444218515250481\n"}
+    assert [one["modules"] for one in warm_starts(drumline_home)] == [["random", "slow"]]
+
+
 def test_what_must_not_be_imported_ahead_is_not_by_others_either(packages, run, drumline_home):
     packages(slow="VALUE = 7", ray="import os\nVALUE = os.getpid()", above="import ray\nVALUE = ray.VALUE")
     script = "import os, slow, above\nprint(above.VALUE == os.getpid(), flush=True)"
@@ -150,6 +158,18 @@ def test_what_must_not_be_imported_ahead_is_not_by_others_either(packages, run, 
         ("import socket\nVALUE = socket.socket()", "open"),
         ("import subprocess\nVALUE = subprocess.Popen(['sleep', '60'])", "process"),
         ("raise SystemExit(3)", "SystemExit"),
+        ("import os\nos.chdir('/')", "folder"),
+        (
+            """
+            import os, sys, types
+            me = os.getpid()
+            cuda = types.SimpleNamespace(
+                is_initialized=lambda: False, _is_in_bad_fork=lambda: os.getpid() != me
+            )
+            sys.modules["torch"] = types.SimpleNamespace(cuda=cuda)
+            """,
+            "devices",
+        ),
     ],
 )
 def test_what_does_not_survive_a_fork_is_not_forked(packages, run, drumline_home, text, why):
@@ -309,3 +329,66 @@ def test_what_nobody_uses_ends_by_itself(packages, run, drumline_home, monkeypat
     run(SHOWS)
     (first, *_) = warm_starts(drumline_home)
     wait_until(lambda: not is_running(first["pid"]))
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        {"sitecustomize": "raise ValueError('own')", "slow": "VALUE = 7"},
+        {
+            # The interpreter's trial, the nursery, and then the rank.
+            "slow": """
+                import os
+                VALUE, forks, fork = 7, [], os.fork
+                def forked():
+                    forks.append(1)
+                    if len(forks) > 2:
+                        raise BlockingIOError(11, "no more processes")
+                    return fork()
+                os.fork = forked
+            """
+        },
+    ],
+    ids=["sitecustomize", "fork"],
+)
+def test_only_ranks_ever_run_the_program(packages, run, drumline_home, tmp_path, modules):
+    packages(**modules)
+    ran = tmp_path / "ran"
+    run(SHOWS + f"    open({str(ran)!r}, 'a').write(os.environ.get('RANK', 'none') + ' ')\n")
+    assert sorted(ran.read_text().split()) == ["0", "1"]
+    assert events(drumline_home, "WarmStart") == []
+    assert len(events(drumline_home, "WarmDeclined")) == 1
+
+
+def test_what_imports_make_of_their_folder_is_for_that_folder(packages, run, drumline_home):
+    packages(slow="import os\nVALUE = os.getcwd()", other="import multiprocessing.process")
+    script = """
+        import other, slow
+        import os
+        print(os.getcwd() == slow.VALUE == other.multiprocessing.process.ORIGINAL_DIR, flush=True)
+    """
+    run(script)
+    assert run(script, "next") == ["True\n"] * 2
+    assert not warm_starts(drumline_home, "next")[0]["reused"]
+
+
+def test_an_interpreter_is_made_anew_though_the_folder_of_the_first_is_gone(
+    packages, run, drumline_home, tmp_path
+):
+    packages(slow="VALUE = 7")
+    run(SHOWS)
+    for folder in (tmp_path / "job", drumline_home / "jobs" / "job"):
+        shutil.rmtree(folder)
+    packages(slow="VALUE = 'new'")
+    assert run(SHOWS, "next")[0] == "rank 0 sees new\n"
+    assert len(warm_starts(drumline_home, "next")) == 1
+
+
+def test_a_nursery_that_somebody_stopped_keeps_no_job_from_its_end(running, cli):
+    (first, *_), daemons = running
+    for nursery in children(first["pid"]):
+        os.kill(nursery, signal.SIGSTOP)
+    assert cli("job", "cancel", "-n", "job").rc == 0
+    wait_for_status("job", "Canceled")
+    assert not any(map(is_running, daemons))
+    assert "SIGKILL" not in jobs.describe("job")["reason"]

@@ -133,6 +133,13 @@ class RankStarted(NamedTuple):
     pid: int
 
 
+class WarmAsked(NamedTuple):
+    """The ranks of a node wait for a warm interpreter, which may have to import first."""
+
+    time: float
+    node: int
+
+
 class WarmStart(NamedTuple):
     """
     The ranks of a node are forked from an interpreter that has imported ``modules``. ``began``: when it was asked for.
@@ -344,7 +351,7 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
-    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmStart,
+    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
     RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
     StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobArchived, JobRestored,

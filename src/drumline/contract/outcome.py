@@ -152,6 +152,9 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
 
 def _apply_around(outcome: Outcome, event: e.Event) -> None:
     """What surrounds the ranks."""
+    if isinstance(event, e.WarmAsked):
+        # What each rank would begin with is done for all of them.
+        outcome.started = outcome.started or event.time
     if isinstance(event, (e.TransferProgress, e.Transferred)):
         outcome.transfers[event.name] = event
     elif isinstance(event, (e.EnvironmentBuilding, e.EnvironmentReady)):

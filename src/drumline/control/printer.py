@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import select
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,10 @@ class Printer:
         text = terminal.clean_lines(lines, colours=self._is_for_person)
         if prefix:
             text = prefix + text[:-1].replace("\n", "\n" + prefix) + "\n"
-        self._out.write(text)
+        if self._binary is None:
+            self._out.write(text)
+        else:
+            self._write(text.encode(self._out.encoding, self._out.errors or "strict"))
 
     def flush(self) -> None:
         while True:
@@ -49,17 +53,22 @@ class Printer:
                 return
 
     def _write(self, data: bytes) -> None:
-        """Somebody else who has the same pipe may have made it one that does not wait."""
+        """Somebody else who has the same pipe or terminal may have made it one that does not wait."""
         assert self._binary is not None
         view = memoryview(data)
         while view:
             try:
-                self._binary.write(view)
+                written = self._binary.write(view)
             except BlockingIOError as error:
-                view = view[error.characters_written :]
+                written = error.characters_written
                 self._wait()
             else:
-                return
+                if not isinstance(self._binary, io.RawIOBase):
+                    return
+                # That of PYTHONUNBUFFERED, which takes a part, or None where it would have to wait.
+                if written is None:
+                    self._wait()
+            view = view[written or 0 :]
 
     def _wait(self) -> None:
         poller = select.poll()

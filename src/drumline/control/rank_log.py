@@ -60,16 +60,18 @@ class RankLog:
     @property
     def has_bar(self) -> bool:
         """Whether there is a progress bar, or another line that is written over itself and has not ended."""
-        return not self._raw and b"\r" in self._rest
+        # One at the end may be half of the line's end.
+        return not self._raw and 0 <= self._rest.find(b"\r") < len(self._rest) - 1
 
     def bar(self) -> bytes:
         """Of an unfinished progress bar its newest state, now and then."""
         if not self.has_bar or time.monotonic() - self._shown <= _PROGRESS_S:
             return b""
         self._shown = time.monotonic()
-        progress, _, newest = bytes(self._rest).rpartition(b"\r")
+        end = self._rest.rfind(b"\r", 0, len(self._rest) - 1)
+        progress = bytes(self._rest[:end])
         cut, self._cut = self._cut, 0
-        self._rest = bytearray(newest)
+        del self._rest[: end + 1]
         return self._line(_last_state(progress), cut)
 
     def finish(self) -> Iterator[bytes]:

@@ -49,6 +49,7 @@ class Start:
         self.environment: e.EnvironmentReady | None = None
         self.starting: float | None = None
         self.joined: dict[int, float] = {}
+        self.asked: dict[int, float] = {}
         self.warm: dict[int, e.WarmStart] = {}
         self.declined: list[e.WarmDeclined] = []
         self.started: dict[int, e.RankStarted] = {}
@@ -101,6 +102,8 @@ def _apply(start: Start, event: e.Event) -> None:
 def _apply_node(start: Start, event: e.Event) -> None:
     if isinstance(event, e.AgentJoined):
         start.joined[event.node] = event.time
+    elif isinstance(event, e.WarmAsked):
+        start.asked[event.node] = event.time
     elif isinstance(event, e.WarmStart):
         start.warm[event.node] = event
     elif isinstance(event, e.WarmDeclined):
@@ -182,22 +185,21 @@ def _of_nodes(start: Start) -> list[Phase]:
         warm = list(start.warm.values())
         modules = ", ".join(dict.fromkeys(str(name) for one in warm for name in one.modules))
         kept = all(one.reused for one in warm)
-        until = max(map(_imported, warm))
+        # When ranks could be forked: the interpreter's own start counts, not its imports alone.
+        until = max(one.time for one in warm)
         note = f"{'kept from before' if kept else 'imported'}: {modules}" if modules else ""
         found.append(Phase("imports", min(one.began for one in warm), until, note=note))
+    elif start.asked and not start.declined:
+        found.append(Phase("imports", min(start.asked.values()), None))
     return found
-
-
-def _imported(warm: e.WarmStart) -> float:
-    """When that node's ranks could be forked."""
-    return warm.time if warm.reused else warm.began + warm.import_s
 
 
 def _of_ranks(start: Start) -> list[Phase]:
     # After which nothing keeps them from being started.
-    joined = max((*start.joined.values(), *map(_imported, start.warm.values())), default=None)
+    joined = max((*start.joined.values(), *(one.time for one in start.warm.values())), default=None)
     if not start.started:
-        return [] if joined is None else [Phase("ranks started", joined, None)]
+        waits = start.asked and not start.warm and not start.declined
+        return [] if joined is None or waits else [Phase("ranks started", joined, None)]
     count, first = len(start.started), min(one.time for one in start.started.values())
     found = [_row("ranks started", start.started.values(), count, joined)]
     if start.output:

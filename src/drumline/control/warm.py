@@ -1,7 +1,7 @@
 """
 The warm interpreters of this machine and home, as a person looks after them.
 
-Whoever holds them listens at ``<base home>/warm/<host>/<kind>/socket``: a line of JSON in, a line of JSON out.
+Whoever holds them listens at ``<base home>/warm/<host>/<kind>-<version>/socket``: a line of JSON in, one out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 10.0
 """For one answer."""
 
-_KIND = r"[0-9a-f]{8}"
+_KIND = r"[0-9a-f]{8}(-[0-9a-f]{8})?"
 _LONGEST_ANSWER = 16 << 20
 _MODULES_SHOWN = 4
 

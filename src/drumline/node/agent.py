@@ -10,7 +10,7 @@ start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, co
                                 first_output  rank, at   grouped  rank, at, backend
 clock                           clock     at
 look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
-                                warmed  began, at, reused, ...  or  declined  reason, rank
+                                asked  at, then  warmed  began, at, reused, ...  or  declined  reason, rank
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate  grace_s, all_told    (exited, as it happens)

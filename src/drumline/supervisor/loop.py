@@ -336,6 +336,9 @@ class Loop:
         at = self._clocks.wall(node, message["at"])
         self._record(e.GroupFormed(at, message["rank"], node, message["backend"]))
 
+    def _on_asked(self, node: int, message: dict[str, Any]) -> None:
+        self._record(e.WarmAsked(self._clocks.wall(node, message["at"]), node))
+
     def _on_warmed(self, node: int, message: dict[str, Any]) -> None:
         began, at = (self._clocks.wall(node, message[name]) for name in ("began", "at"))
         rest = [message[name] for name in ("reused", "import_s", "modules", "until", "pid")]

@@ -83,6 +83,14 @@ def test_a_progress_bar_without_an_end_is_shown_now_and_then(path, monkeypatch):
     assert read(log) == [b"4%"]
 
 
+def test_the_half_of_a_lines_end_is_no_progress_bar(path):
+    log = RankLog(str(path), "0", 0)
+    append(path, b"end\r")
+    assert read(log) == []
+    append(path, b"\nnext\r\n")
+    assert read(log) == [b"end", b"next"]
+
+
 def test_raw_lines_keep_their_carriage_returns(path):
     append(path, b"1%\r50%\r\nend\r\n")
     assert texts(RankLog(str(path), "0", 0, raw=True).finish()) == [b"1%\r50%\r", b"end\r"]

@@ -1,9 +1,11 @@
 """Many lines at once, held against the same done line by line."""
 
+import contextlib
 import io
 import os
 import random
 import threading
+import tty
 
 import pytest
 
@@ -104,24 +106,43 @@ def test_a_progress_bar_that_is_longer_than_a_line_may_be_shows_its_newest_state
     assert out.getvalue() == "done\n"
 
 
-def test_a_reader_that_is_slow_gets_everything_even_when_writing_does_not_wait():
+def buffered(descriptor):
+    return open(descriptor, "w")
+
+
+def unbuffered(descriptor):
+    return io.TextIOWrapper(open(descriptor, "wb", 0), write_through=True)
+
+
+@pytest.mark.parametrize("opened", [buffered, unbuffered])
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_reader_that_is_slow_gets_everything_even_when_writing_does_not_wait(opened, is_terminal):
     ours, theirs = os.pipe()
+    if is_terminal:
+        os.close(ours)
+        os.close(theirs)
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
     os.set_blocking(theirs, False)
-    lines = b"".join(b"line %d\n" % number for number in range(100_000))
-    got = []
+    lines = b"".join(b"line %d\n" % number for number in range(20_000))
+    got = bytearray()
 
     def read():
-        with open(ours, "rb") as file:
-            got.append(file.read())
+        with contextlib.suppress(OSError):  # The end of a terminal.
+            while data := os.read(ours, 1 << 16):
+                got.extend(data)
+                if got.endswith(b"p end\n"):
+                    break
+        os.close(ours)
 
     reader = threading.Thread(target=read)
-    with open(theirs, "w") as out:
+    with opened(theirs) as out:
         printer = Printer(out)
         reader_starts = threading.Timer(0.05, reader.start)
         reader_starts.start()
         printer.write("", lines)
         printer.write("p ", b"end\n")
         printer.flush()
-    reader_starts.join()
-    reader.join()
-    assert got == [lines + b"p end\n"]
+        reader_starts.join()
+        reader.join()
+    assert got == lines + b"p end\n"

@@ -17,7 +17,7 @@ START = [
     e.JobStarting(104.1),
     e.AgentJoined(104.2, 0, 11, "127.0.0.1"),
     e.AgentJoined(104.3, 1, 12, "127.0.0.2"),
-    e.WarmStart(105.4, 0, 104.3, False, 1.1, ["torch", "numpy"], "train.py:12: os.environ.update(...)"),
+    e.WarmStart(105.4, 0, 104.3, False, 0.9, ["torch", "numpy"], "train.py:12: os.environ.update(...)"),
     e.WarmStart(104.31, 1, 104.3, True, 1.0, ["torch", "numpy"]),
     e.RankStarted(105.5, 0, 0, 21),
     e.RankStarted(105.6, 1, 1, 22),

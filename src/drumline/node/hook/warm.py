@@ -52,7 +52,7 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
         os._exit(0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     imports, rank = own("warm_imports.py", "drumline_warm"), own("warm_rank.py", "drumline_warm")
-    state = imports["State"](task)
+    state = imports["State"](task, own("warm_watch.py", "drumline_warm"))
     try:
         state.script = rank["Script"](task["target"])
         report = state.warm_up()

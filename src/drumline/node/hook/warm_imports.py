@@ -10,12 +10,10 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import FrameType
     from typing import Any, Optional
 
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/davinci")
 _HARMLESS = ("/dev/null", "/dev/urandom", "/dev/random")
-_BETWEEN = ("importlib", "_collections_abc", "os", "site", "sitecustomize", "drumline_warm", "")
 
 
 class UnfitError(Exception):
@@ -23,8 +21,12 @@ class UnfitError(Exception):
 
 
 class State:
-    def __init__(self, task: dict[str, Any]) -> None:
+    """``watch``: what ``warm_watch.py`` defines."""
+
+    def __init__(self, task: dict[str, Any], watch: dict[str, Any]) -> None:
         self._task = task
+        self._reads = watch["Reads"](task["free"], set(task["left_out"]))
+        self._seeds = watch["Seeds"]()
         self._began = time.monotonic()
         self._descriptors = _descriptors()
         self._before = set(sys.modules)
@@ -45,32 +47,19 @@ class State:
 
     def warm_up(self) -> dict[str, Any]:
         """Import, and see whether a fork of this can be a rank. Raises UnfitError."""
-        variables = dict(os.environ)
-        reads = _Reads(self._task["free"], set(self._task["left_out"]))
-        stopped = ""
-        with reads:
-            for module, names, where in self._task["imports"]:
-                if not module:
-                    os.environ[names[0]] = names[1]
-                    continue
-                stopped = self._import(module, names, where)
-                if stopped:
-                    break
+        variables, folder = dict(os.environ), os.getcwd()
+        with self._reads, self._seeds:
+            stopped = self._import_all()
         self._note_variables(variables)
-        unsafe = {name for name in self._task["left_out"] if name in sys.modules}
-        self.tainted = sorted(unsafe | set().union(*(reads.importers.get(name, ()) for name in unsafe)))
-        if self.tainted:
-            raise UnfitError("%s is imported, which must not be imported ahead" % min(unsafe))
-        self.tainted = sorted(reads.tainted(self._task["differs"]))
-        if self.tainted:
-            looked = sorted(set(reads.seen) & set(self._task["differs"]))
-            raise UnfitError("%s looks at %s while it is imported" % (self.tainted[0], ", ".join(looked)))
+        self._taint()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
         self.said = _content_of(1)
         self._check()
         self._note_files()
+        if os.getcwd() != folder:
+            raise UnfitError("an import went to another folder")
         os.chdir("/")
         loaded = [name for name in sys.modules if name not in self._before]
         tops = sorted({name.partition(".")[0] for name in loaded})
@@ -78,9 +67,40 @@ class State:
             "import_s": time.monotonic() - self._began,
             "modules": [top for top in tops if top in self._task["asked"]],
             "names": tops,
-            "reads": sorted(reads.seen),
+            "reads": sorted(self._reads.seen),
             "stopped": stopped,
+            "folder": sorted(self._reads.folder),
         }
+
+    def _import_all(self) -> str:
+        """Why the rest must wait for the program; empty when there is no rest."""
+        for module, names, where in self._task["imports"]:
+            if not module:
+                os.environ[names[0]] = names[1]
+                continue
+            stopped = self._import(module, names, where)
+            self._seeds.look(module.partition(".")[0])
+            if stopped:
+                return stopped
+        return ""
+
+    def _taint(self) -> None:
+        """Raises UnfitError where the import of a package must be each rank's own."""
+        reads, differs = self._reads, self._task["differs"]
+        unsafe = {name for name in self._task["left_out"] if name in sys.modules}
+        self.tainted = sorted(unsafe | set().union(*(reads.importers.get(name, ()) for name in unsafe)))
+        if self.tainted:
+            raise UnfitError("%s is imported, which must not be imported ahead" % min(unsafe))
+        self.tainted = sorted(self._seeds.packages)
+        if self.tainted:
+            raise UnfitError("%s seeds random numbers while it is imported" % self.tainted[0])
+        try:
+            self.tainted = sorted(reads.tainted(differs))
+        except LookupError as error:
+            raise UnfitError(error.args[0]) from None
+        if self.tainted:
+            looked = ", ".join(sorted(set(reads.seen) & set(differs)))
+            raise UnfitError("%s looks at %s while it is imported" % (self.tainted[0], looked))
 
     def _note_variables(self, before: dict[str, str]) -> None:
         own = {names[0] for module, names, _ in self._task["imports"] if not module}
@@ -148,18 +168,23 @@ class State:
                 raise UnfitError("an import opened the device " + target)
             if target not in _HARMLESS:
                 raise UnfitError("an import left %s open" % target)
-        torch = sys.modules.get("torch")
-        cuda = getattr(torch, "cuda", None)
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is not None and cuda.is_initialized():
             raise UnfitError("an import has initialised CUDA")
         for task in os.listdir("/proc/self/task"):
             if _content("/proc/self/task/%s/children" % task).strip():
                 raise UnfitError("an import started a process")
+        self._check_fork()
+
+    @staticmethod
+    def _check_fork() -> None:
         # Some libraries end their threads before a fork, and start them again when they are needed.
         child = os.fork()
         if child == 0:
-            os._exit(0)
-        os.waitpid(child, 0)
+            # Whoever has only counted its devices cannot use them in a fork either.
+            os._exit(_knows_bad_fork(sys.modules.get("torch")))
+        if os.waitpid(child, 0)[1]:
+            raise UnfitError("an import looked for devices, which a fork may then not use")
         alive = [_content("/proc/self/task/%s/comm" % task).strip() for task in os.listdir("/proc/self/task")]
         if len(alive) > 1:
             raise UnfitError("an import started a thread that goes on (%s)" % ", ".join(sorted(alive)[:4]))
@@ -181,72 +206,12 @@ class State:
         return ""
 
 
-class _Reads:
-    """Which variables are looked at meanwhile, by name, and by which packages; and who imports what must not be."""
-
-    def __init__(self, free: list[str], left_out: set[str]) -> None:
-        self._left_out = left_out
-        self.importers: dict[str, set[str]] = {}
-        self._exact = {name for name in free if not name.endswith("*")}
-        self._prefixes = tuple(name[:-1] for name in free if name.endswith("*"))
-        self._kind: Any = type(os.environ)
-        self._get = self._kind.__getitem__
-        self.seen: dict[str, set[str]] = {}
-
-    def __enter__(self) -> None:
-        reads, get = self, self._get
-
-        def noting(self: Any, key: Any) -> Any:
-            reads.note(key)
-            return get(self, key)
-
-        self._kind.__getitem__ = noting
-        sys.meta_path.insert(0, self)
-
-    def __exit__(self, *_: object) -> None:
-        self._kind.__getitem__ = self._get
-        sys.meta_path.remove(self)
-
-    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> None:
-        """Finds nothing: it sees who looks for it."""
-        if name in self._left_out:
-            self.importers.setdefault(name, set()).update(self._packages(sys._getframe(1)))
-
-    def note(self, key: Any) -> None:
-        name = os.fsdecode(key) if isinstance(key, bytes) else key
-        if not isinstance(name, str) or not (
-            name in self._exact or name.startswith(self._prefixes or ("\0",))
-        ):
-            return
-        packages = self._packages(sys._getframe(2))
-        if "tempfile" in packages and name in ("TMPDIR", "TEMP", "TMP"):
-            return  # It is made to look again.
-        self.seen.setdefault(name, set()).update(packages)
-
-    @staticmethod
-    def _packages(frame: Optional[FrameType]) -> set[str]:
-        """Whose code is running, from there outwards."""
-        packages = set()
-        while frame is not None:
-            top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if top not in _BETWEEN:
-                packages.add(top)
-            frame = frame.f_back
-        return packages
-
-    def tainted(self, differs: list[str]) -> set[str]:
-        """
-        Whose packages looked at one of these, with those that were importing them. Raises UnfitError where it was the
-        standard library.
-        """
-        standard = getattr(sys, "stdlib_module_names", ())
-        found: set[str] = set()
-        for name in sorted(set(differs) & set(self.seen)):
-            others = {package for package in self.seen[name] if package not in standard}
-            if not others:
-                raise UnfitError("%s is looked at while modules are imported" % name)
-            found |= others
-        return found
+def _knows_bad_fork(torch: Any) -> bool:
+    """In a fork: whether PyTorch would say there that it cannot use its devices again."""
+    kinds = [getattr(torch, name, None) for name in ("cuda", "xpu", "mtia", "accelerator")]
+    return any(
+        callable(getattr(kind, "_is_in_bad_fork", None)) and kind._is_in_bad_fork() for kind in kinds if kind
+    )
 
 
 def _is_installed(spec: Any) -> bool:

@@ -166,10 +166,14 @@ def _renew(env: dict[str, str]) -> None:
         tempfile.tempdir = tempfile._name_sequence = None
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
+        process.ORIGINAL_DIR = os.getcwd()
         process.current_process()._config["authkey"] = process.AuthenticationString(os.urandom(32))
     random: Any = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()
+    config: Any = getattr(sys.modules.get("torch._dynamo.config"), "_config", None)
+    if isinstance(config, dict) and hasattr(config.get("debug_dir_root"), "default"):
+        config["debug_dir_root"].default = os.path.join(os.getcwd(), "torch_compile_debug")
     generator = getattr(sys.modules.get("torch"), "default_generator", None)
     # Older versions begin with the same number everywhere.
     if generator is not None and generator.initial_seed() != _SEED_OF_OLDER_TORCH:

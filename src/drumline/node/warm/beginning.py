@@ -118,7 +118,10 @@ def _be_keeper(folder: str, writer: int, lifeline: int) -> None:
         with contextlib.suppress(OSError):
             # It was forked, and would be seen with the words and variables of whoever submitted the first job.
             runpy.run_path(os.path.join(HOOK, "warm_rank.py"))["show"](["drumline-warm:", "keeper"], {})
-        Keeper(folder, listener[0], lifeline).run()
+        keeper = Keeper(folder, listener[0], lifeline)
+        if lifeline < 0:
+            keeper.replace_others()
+        keeper.run()
         code = 0
     except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
         import traceback

@@ -17,15 +17,17 @@ from drumline.node.warm import frames
 _VARIABLE = "DRUMLINE_WARM_SERVER"
 _PROBE = "DRUMLINE_WARM_PROBE"
 _PROBE_S = 20.0
+_ANSWER_S = 30.0
 _OF_TASK = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
 
 
 class Client:
-    """An agent that waits for its nursery. ``ranks``: how many it will fork."""
+    """An agent that waits for its nursery. ``ranks``: how many it will fork; ``spec``: of what, as it is for them."""
 
-    def __init__(self, peer: socket.socket, ranks: int) -> None:
+    def __init__(self, peer: socket.socket, ranks: int, spec: dict[str, Any]) -> None:
         self.peer = peer
         self.ranks = ranks
+        self.spec = spec
 
 
 class Interpreter:
@@ -42,6 +44,10 @@ class Interpreter:
         self.users: set[int] = set()
         self.ranks = 0
         self.pid, self.peer = _start(spec)
+
+    def suits(self, spec: dict[str, Any]) -> bool:
+        """Where its imports looked at the folder that they were in, it is for ranks of that folder alone."""
+        return not (self.report or {}).get("folder") or self.spec["cwd"] == spec["cwd"]
 
     def is_idle(self) -> bool:
         return self.report is not None and not self.users and not self.waiting
@@ -69,9 +75,16 @@ def _start(spec: dict[str, Any]) -> tuple[int, socket.socket]:
         # It would run the program, with nobody to be a rank of.
         raise OSError(0, "what that Python runs first is not Drumline's hook")
     ours, theirs = socket.socketpair()
+    # For the case that somebody has stopped it: it holds up all who ask.
+    ours.settimeout(_ANSWER_S)
     with theirs:
         pid = _execute(spec, spec["target"], _VARIABLE, theirs.fileno())
-    frames.send(ours, {name: spec[name] for name in _OF_TASK})
+    try:
+        frames.send(ours, {name: spec[name] for name in _OF_TASK})
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
     return pid, ours
 
 
@@ -109,6 +122,9 @@ def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descript
         for target, source in ((0, nothing), (1, output), (2, output)):
             os.dup2(source, target)
         os.chdir(spec["cwd"])
+        if spec["cores"]:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, spec["cores"])
         argv = [spec["argv0"], *spec["flags"], *arguments]
         os.execve(spec["python"], argv, {**spec["env"], variable: str(number)})  # noqa: S606 - the user's own Python
     finally:
@@ -121,3 +137,13 @@ def _memory_of(pid: int) -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def available_memory() -> float:
+    """The part of the machine's memory that can be had."""
+    try:
+        with open("/proc/meminfo") as file:
+            facts = {line.split(":")[0]: int(line.split()[1]) for line in file}
+        return facts["MemAvailable"] / facts["MemTotal"]
+    except (OSError, ValueError, IndexError, KeyError):
+        return 1.0

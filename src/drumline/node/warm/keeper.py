@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from drumline.node.warm import frames, place
-from drumline.node.warm.interpreter import Client, Interpreter
+from drumline.node.warm.interpreter import Client, Interpreter, available_memory
 from drumline.node.warm.learned import Learned, without
 
 IDLE_S = 600.0
@@ -41,6 +41,9 @@ _LEAST_MEMORY = 0.1
 
 _LEAST_S = 5.0
 """That a keeper is there from when a supervisor made sure of that: its agents are about to ask."""
+
+_MOST_IMPORT_S = 300.0
+"""Then whoever waits for these imports is told to do them itself."""
 
 _LOOK_S = 2.0
 _PEER_TIMEOUT_S = 10.0
@@ -66,6 +69,13 @@ class Keeper:
         self._learned = Learned(os.path.join(folder, "learned.json"))
         self._poller = select.poll()
         self._is_told = self._had_any = False
+
+    def replace_others(self) -> None:
+        """Of versions that no job will ask again; what their ranks need stays until those have ended."""
+        for path in place.others(self._folder):
+            with contextlib.suppress(OSError), place.connect(path) as peer:
+                peer.sendall(b'{"do": "stop", "pid": null}\n')
+                peer.recv(1 << 16)
 
     def run(self) -> None:
         """Until nobody has wanted anything for a while, or its folder is gone. Blocks."""
@@ -125,7 +135,7 @@ class Keeper:
                 self._answer_person(peer)
             elif first:
                 message = frames.receive(peer)
-                self._serve(Client(peer, int(message["ranks"])), message["spec"])
+                self._serve(Client(peer, int(message["ranks"]), message["spec"]))
             else:
                 peer.close()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -147,14 +157,14 @@ class Keeper:
                 answer = {"stopped": [one.pid for one in ones]}
             file.write(json.dumps(answer).encode() + b"\n")
 
-    def _serve(self, client: Client, spec: dict[str, Any]) -> None:
-        key = _key(spec)
+    def _serve(self, client: Client) -> None:
+        spec, key = client.spec, _key(client.spec)
         why, until = self._unfit.get(key, ("", 0.0))
         if why and time.monotonic() < until:
             self._refuse(client, why)
             return
         for one in self._warm.values():
-            if one.key == key:
+            if one.key == key and one.suits(spec):
                 if one.report is None:
                     one.waiting.append(client)
                 else:
@@ -193,7 +203,10 @@ class Keeper:
             one.report = message["ready"]
             waiting, one.waiting = one.waiting, []
             for client in waiting:
-                self._hand(one, client, reused=False)
+                if one.suits(client.spec):
+                    self._hand(one, client, reused=False)
+                else:
+                    self._serve(client)
         elif "ended" in message:
             one.users.discard(message["ended"])
             one.used = self._used = time.monotonic()
@@ -229,7 +242,8 @@ class Keeper:
                     one.users.discard(message["ended"])
                 if "stale" in message:
                     self._end(one, "")
-                    self._begin(one.key, one.spec, [client])
+                    # The folder of the job that it was made for may be gone.
+                    self._begin(one.key, {**one.spec, "cwd": client.spec["cwd"]}, [client])
                     return
             one.users.add(message["nursery"])
             one.used = self._used = time.monotonic()
@@ -255,7 +269,8 @@ class Keeper:
         """The interpreter; its nurseries serve their agents to the end."""
         with contextlib.suppress(KeyError, ValueError):
             self._poller.unregister(one.peer)
-        self._warm.pop(one.peer.fileno(), None)
+        if self._warm.pop(one.peer.fileno(), None) is None:
+            return  # It has ended before, and its number may be another's.
         one.peer.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(one.pid, signal.SIGKILL)
@@ -267,16 +282,21 @@ class Keeper:
 
     def _look(self) -> None:
         now = time.monotonic()
-        is_scarce = bool(self._warm) and _available() < _LEAST_MEMORY
-        for one in list(self._warm.values()):
-            if one.is_idle() and (is_scarce or now - one.used > self._idle_s):
+        is_scarce = bool(self._warm) and available_memory() < _LEAST_MEMORY
+        for one in sorted(self._warm.values(), key=lambda each: each.used):
+            is_many = len(self._warm) > _MOST
+            if one.is_idle() and (is_many or is_scarce or now - one.used > self._idle_s):
                 self._end(one, "")
+            elif one.report is None and now - one.began > _MOST_IMPORT_S:
+                why = f"its imports take more than {_MOST_IMPORT_S:.0f} s"
+                self._unfit[one.key] = (why, now + IDLE_S)
+                self._end(one, why)
 
 
 def _key(spec: dict[str, Any]) -> str:
     """Of all that its imports may depend on; what is on the disk, the interpreter itself looks at."""
     names = ("python", "argv0", "flags", "target", "imports", "env", "bound", "skip")
-    text = json.dumps([spec[name] for name in names], sort_keys=True)
+    text = json.dumps([*(spec[name] for name in names), len(spec["cores"])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -285,13 +305,3 @@ def _idle_s() -> float:
         return max(0.0, float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
     except ValueError:
         return IDLE_S
-
-
-def _available() -> float:
-    """The part of the machine's memory that can be had."""
-    try:
-        with open("/proc/meminfo") as file:
-            facts = {line.split(":")[0]: int(line.split()[1]) for line in file}
-        return facts["MemAvailable"] / facts["MemTotal"]
-    except (OSError, ValueError, IndexError, KeyError):
-        return 1.0

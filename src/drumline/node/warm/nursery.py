@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 """For an answer of a process that does nothing else; a machine may be busy."""
+
+_MOST_WAIT_S = 360.0
+
+_STOPPED_S = 1.0
+"""Without an answer for so long, it may be that somebody has stopped it."""
 
 _SHADOWS = (".py", ".pyc", ".so")
 
@@ -54,8 +60,12 @@ class Request:
             self.peer = place.connect(keeper)
         except OSError as error:
             raise command.NotWarm(f"there is no keeper: {error.strerror or error}") from error
-        frames.send(self.peer, {"spec": self._spec(first), "ranks": len(tasks)})
+        frames.send(self.peer, {"spec": self._spec(first, tasks[0].cores), "ranks": len(tasks)})
         self.peer.settimeout(_TIMEOUT_S)
+
+    def is_overdue(self) -> bool:
+        """Whether it would have refused by now, if it was running."""
+        return time.monotonic() - self.began > _MOST_WAIT_S
 
     def fileno(self) -> int:
         """Readable when there is an answer."""
@@ -65,7 +75,7 @@ class Request:
     def until(self) -> str:
         return self._found.until
 
-    def _spec(self, program: Program) -> dict[str, Any]:
+    def _spec(self, program: Program, cores: Sequence[int]) -> dict[str, Any]:
         env = self._split.env
         paths = env.get("PYTHONPATH", "").split(os.pathsep) if env.get("PYTHONPATH") else []
         is_relative = any(not os.path.isabs(path) for path in paths)
@@ -76,6 +86,8 @@ class Request:
             "target": list(program.target),
             "env": env,
             "cwd": program.cwd,
+            # How many there are is what libraries take for the number of their threads.
+            "cores": list(cores),
             # A path of modules that depends on the folder.
             "bound": program.cwd if is_relative else "",
             "imports": _steps(self._found),
@@ -89,6 +101,8 @@ class Request:
     def answer(self) -> Nursery:
         """What it answered. Raises command.NotWarm with why not, OSError."""
         with self.peer:
+            if not select.select([self.peer], [], [], 0)[0]:
+                raise command.NotWarm(f"the keeper has not answered for {_MOST_WAIT_S:.0f} s")
             try:
                 said = frames.receive(self.peer)
                 if "unfit" in said:
@@ -96,7 +110,11 @@ class Request:
                 peer = socket.socket(fileno=frames.receive_descriptor(self.peer))
             except (ConnectionError, ValueError, TimeoutError) as error:
                 raise command.NotWarm(f"the keeper did not answer: {error}") from error
-        nursery = Nursery(peer, said)
+        try:
+            nursery = Nursery(peer, said)
+        except BaseException:
+            peer.close()
+            raise
         try:
             self._check(said)
         except BaseException:
@@ -122,6 +140,7 @@ class Nursery:
     def __init__(self, peer: socket.socket, facts: dict[str, Any]) -> None:
         peer.settimeout(_TIMEOUT_S)
         self._peer = peer
+        self._pidfd = os.pidfd_open(int(facts["nursery"]))
         self._alive: set[int] = set()
         self._is_gone = False
         self.aside = 0
@@ -147,9 +166,11 @@ class Nursery:
         if not self._is_gone:
             try:
                 frames.send(self._peer, {"do": "reap"})
+                if not select.select([self._peer], [], [], _STOPPED_S)[0]:
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
                 ended = [Ended(*one) for one in frames.receive(self._peer)["ended"]]
             except (OSError, ValueError):
-                self._is_gone = True
+                self._give_up()
             else:
                 self._alive -= {one.pid for one in ended}
                 return ended
@@ -158,10 +179,22 @@ class Nursery:
         self._alive -= set(gone)
         return [Ended(pid, int(signal.SIGKILL), 0, 0.0) for pid in gone]
 
+    def _give_up(self) -> None:
+        """It does not answer: if it is still there, it and its ranks end."""
+        self._is_gone = True
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
     def close(self) -> None:
         """It ends, and all that is below it."""
         self._peer.close()
         self._is_gone = True
+        if self._pidfd >= 0:
+            # It sees that we are gone when it runs.
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
 
 def _steps(found: Found) -> list[list[Any]]:

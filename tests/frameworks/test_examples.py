@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cli_jobs import status_of
+from frameworks import starts
 from frameworks.conftest import CHOSEN
 from frameworks.table import BASE, EXAMPLES, ROOT, TABLE, Example, environments
 from waiting import wait_until
@@ -63,18 +64,21 @@ def files_in(folder: Path) -> set[Path]:
 
 
 @each
-def test_the_job_file_reaches_its_figure(example, examples, run_in, record, drumline_home):
+def test_the_job_file_reaches_its_figure(example, examples, run_in, record, drumline_home, monkeypatch):
     folder = examples / example.name
     before = files_in(folder)
+    mode = starts.mode_of(example)
+    monkeypatch.setenv("DRUMLINE_WARM", mode)
     done = run_in(
         example.environment, folder, "-m", "drumline", "job", "create", "-f", example.job_file, "--stream"
     )
     assert done.rc == 0, done.out[-4000:] + done.err
     figure = reached(example, done.out)
     assert files_in(folder) == before
+    run_folder = drumline_home / "jobs" / re.search(r"RunId: (\S+)", done.out)[1]
     if example.check:
-        name = re.search(r"RunId: (\S+)", done.out)[1]
-        example.check(drumline_home / "jobs" / name / "outputs")
+        example.check(run_folder / "outputs")
+    starts.check(example, mode, run_folder)
     record(example, figure)
 
 
@@ -121,7 +125,9 @@ def comparable(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 @run_in_python
-def test_the_same_in_python(example, examples, run_in):
+def test_the_same_in_python(example, examples, run_in, monkeypatch):
+    # Its job file is run with ranks that are forked.
+    monkeypatch.setenv("DRUMLINE_WARM", os.environ.get("TEST_WARM") or "off")
     done = run_in(example.environment, examples / example.name, "submit.py")
     assert done.rc == 0, done.out[-4000:] + done.err
     reached(example, done.out)

@@ -307,7 +307,9 @@ def test_a_users_own_mpirun_needs_no_ssh(cli, tmp_path):
     program = "mpirun -n 4 --bind-to none sh -c 'echo $OMPI_COMM_WORLD_RANK on $AZUREML_CR_NODE_RANK'"
     done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", "sh", "-c", program, cwd=tmp_path)
     assert done.rc == 0, done.err
-    assert sorted(done.out.splitlines()) == ["0 on 0", "1 on 0", "2 on 1", "3 on 1"]
+    # Open MPI warns where the daemon that it has started is quicker than its own next step.
+    said = [line for line in done.out.splitlines() if "plm:rsh: Warning: setpgid" not in line]
+    assert sorted(said) == ["0 on 0", "1 on 0", "2 on 1", "3 on 1"]
 
 
 def test_a_users_own_mpirun_runs_programs_of_mpi(cli, tmp_path):

@@ -151,7 +151,7 @@ class _Screen:
         return True
 
     def _obey(self, keys: bytes, count: int) -> bool:
-        if not keys or keys in _QUIT:  # A terminal that is gone has nothing more to say.
+        if keys in _QUIT or (not keys and _is_gone(sys.stdin.fileno())):
             return False
         page = os.get_terminal_size(sys.stdout.fileno()).lines - 1
         step = -1 if keys in _UP else 1 if keys in _DOWN else -page if keys in _PAGE_UP else 0
@@ -176,6 +176,10 @@ class _Screen:
 
         self._before = termios.tcgetattr(sys.stdin.fileno())
         tty.setcbreak(sys.stdin.fileno())
+        # What was typed may be gone when it is read, if Ctrl-Z came in between: that must not wait for a next key.
+        attributes = termios.tcgetattr(sys.stdin.fileno())
+        attributes[6][termios.VMIN] = attributes[6][termios.VTIME] = 0
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, attributes)
         sys.stdout.write(_ENTER)
         sys.stdout.flush()
 
@@ -198,6 +202,13 @@ class _Screen:
         self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
+
+
+def _is_gone(terminal: int) -> bool:
+    poller = select.poll()
+    poller.register(terminal, select.POLLIN)
+    # One that is not gone, and has nothing to read, says nothing; a file that stands for one is always at its end.
+    return bool(poller.poll(0))
 
 
 def _end(number: int, _: object) -> None:

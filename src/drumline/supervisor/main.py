@@ -25,6 +25,7 @@ from drumline.contract.plan import Plan
 from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.node import descendants, kernel, mounts
+from drumline.node.warm import worth
 from drumline.supervisor import policy as p
 from drumline.supervisor.attempts import Attempts, left_in
 from drumline.supervisor.clocks import wall_time
@@ -93,8 +94,10 @@ def _have_keeper(folder: RunFolder) -> None:
     """
     with contextlib.suppress(OSError, ValueError):
         plan = Plan.read(folder.plan)
-        words = " ".join((*plan.argv, *(word for task in plan.ranks for word in task.argv)))
-        if plan.engine == "local" and plan.warm != "off" and not plan.container and "python" in words:
+        words = (*plan.argv, *(word for task in plan.ranks for word in task.argv))
+        if plan.engine != "local" or plan.warm == "off" or plan.container or "python" not in " ".join(words):
+            return
+        if plan.warm == "on" or worth.may_gain(words, plan.cwd):
             # The last of them is for the agents, which are forks of this process, and would each load it.
             from drumline.node.warm import beginning, nursery, place  # noqa: F401
 

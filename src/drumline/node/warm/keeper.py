@@ -211,9 +211,9 @@ class Keeper:
             one.users.discard(message["ended"])
             one.used = self._used = time.monotonic()
         elif "unfit" in message:
-            self._trywithout(one, message)
+            self._try_without(one, message)
 
-    def _trywithout(self, one: Interpreter, message: dict[str, Any]) -> None:
+    def _try_without(self, one: Interpreter, message: dict[str, Any]) -> None:
         """Without the packages that looked at variables which are another rank's, if that is what was wrong."""
         waiting, one.waiting = one.waiting, []
         self._end(one, "")

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.node import cgroups
+from drumline.node.warm import worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +63,8 @@ class WarmStarts:
             return "its ranks are started by a launcher"
         if not any("python" in word for task in tasks for word in task.argv):
             return "its command is not a Python program"
+        if warm["mode"] == "auto" and not any(worth.may_gain(task.argv, task.cwd) for task in tasks[:1]):
+            return "there is nothing to import ahead"
         if not warm["keeper"] and not self._begin_keeper(warm):
             return "no keeper of warm interpreters can be started on its node"
         return ""

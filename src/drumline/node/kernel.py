@@ -31,9 +31,9 @@ def die_with_parent(signal_number: int, parent: int) -> bool:
     return armed
 
 
-def adopt_orphans() -> bool:
+def adopt_orphans(*, wanted: bool = True) -> bool:
     """Descendants whose parent died become children of this process. Source: prctl(2), PR_SET_CHILD_SUBREAPER."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 
 def set_name(name: str) -> bool:

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import WORKSPACE, RunFolder, base_home, private_folder
+from drumline.contract.folder import WORKSPACE, RunFolder, private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.node import descendants, kernel, mounts
-from drumline.node.warm import worth
 from drumline.supervisor import policy as p
 from drumline.supervisor.attempts import Attempts, left_in
 from drumline.supervisor.clocks import wall_time
@@ -57,8 +56,6 @@ def supervise(path: str, *, batch: bool = False) -> int:
     try:
         _stand_alone(folder, batch=batch)
         kernel.set_name("drumline-job")
-        if not batch:
-            _have_keeper(folder)
         kernel.adopt_orphans()
         wake = _readable_on_signal(batch=batch)
         outcome = fold(folder.read_events())
@@ -86,22 +83,6 @@ def supervise(path: str, *, batch: bool = False) -> int:
         return _NOT_OURS_CODE
     _write_end(folder, end)
     return end.exit_code if batch else 0
-
-
-def _have_keeper(folder: RunFolder) -> None:
-    """
-    Of warm interpreters, where a job of this machine may want one. It is no orphan of ours: it stays when we end.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        plan = Plan.read(folder.plan)
-        words = (*plan.argv, *(word for task in plan.ranks for word in task.argv))
-        if plan.engine != "local" or plan.warm == "off" or plan.container or "python" not in " ".join(words):
-            return
-        if plan.warm == "on" or worth.may_gain(words, plan.cwd):
-            # The last of them is for the agents, which are forks of this process, and would each load it.
-            from drumline.node.warm import beginning, nursery, place  # noqa: F401
-
-            beginning.ensure(place.folder(base_home(), identity.host()))
 
 
 def _take(folder: RunFolder, *, batch: bool) -> bool:

@@ -32,7 +32,10 @@ def rank(tmp_path):
         place.mkdir(parents=True, exist_ok=True)
         for folder in (place, place.parent, place.parent.parent):
             (folder / "__init__.py").touch()
-        (place / "file_store.py").write_text(textwrap.dedent(module))
+        file = place / "file_store.py"
+        # Not again while another rank may be reading it.
+        if not file.exists() or file.read_text() != textwrap.dedent(module):
+            file.write_text(textwrap.dedent(module))
         variables = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(tmp_path)}
         failures.add_hook(variables, str(tmp_path / "notes.jsonl"))
         return subprocess.Popen(

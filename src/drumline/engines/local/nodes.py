@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ from drumline.engines.base import Network, Taken
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
 from drumline.node import agent, cgroups, kernel, leftovers, scratch
-from drumline.node.warm import place
+from drumline.node.warm import place, worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +106,7 @@ class LocalNodes:
             self._cgroups[task.node] = cgroups.place_for(os.path.basename(self._scratch[task.node]))
         if self._plan.launcher is not None:
             self._memory = [path for path in map(scratch.memory_of, self._scratch.values()) if path]
+        self._have_keeper()
         folders = [*self._scratch.values(), *self._memory]
         # Written down before they are made: whoever is killed in between leaves nothing unknown.
         known = [*folders, *filter(None, self._cgroups.values())]
@@ -120,6 +122,24 @@ class LocalNodes:
             self._pids[task.node] = pid
             self._pidfds[task.node] = os.pidfd_open(pid)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _have_keeper(self) -> None:
+        """Of warm interpreters, where this job may want one. It is no orphan of ours: it stays when we end."""
+        plan = self._plan
+        words = [*plan.argv, *(word for task in plan.ranks for word in task.argv)]
+        if not self.keeper or plan.container or "python" not in " ".join(words):
+            return
+        if plan.warm == "auto" and not worth.may_gain(words, plan.cwd):
+            return
+        # The last of them is for the agents, which are forks of this process, and would each load it.
+        from drumline.node.warm import beginning, nursery  # noqa: F401
+
+        kernel.adopt_orphans(wanted=False)
+        try:
+            with contextlib.suppress(OSError):
+                beginning.ensure(self.keeper)
+        finally:
+            kernel.adopt_orphans()
 
     def _be_agent(self, node: int, port: int, secret: str) -> None:
         """In the child, which never returns."""

@@ -127,12 +127,12 @@ def become(one: dict[str, Any], state: Any) -> None:
             os.write(1, state.said)
     except BaseException as error:  # noqa: BLE001 - then the command itself
         os.write(report, ("cold %s: %s" % (type(error).__name__, error)).encode(errors="replace")[:400])
-        _execute(one, env)
+        _execute(one)
     os.close(report)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _execute(one: dict[str, Any], env: dict[str, str]) -> None:
+def _execute(one: dict[str, Any]) -> None:
     try:
         os.chdir(one["folder"])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -2,8 +2,8 @@
 Holds warm interpreters for the jobs of a user: starts one when an agent asks for what there is none of yet, has it fork
 a nursery for each agent, and ends those that nobody has used for a while, and then itself.
 
-It is started by the supervisor of the first job, before that takes charge of its orphans, so it belongs to no job and
-no job's end is its; or by an agent, for itself alone. A rank is a child of its nursery: whoever ends this process ends
+It is started by the supervisor of the first job, which does not adopt it, so it belongs to no job and no job's end is
+its; or by an agent, for itself alone. A rank is a child of its nursery: whoever ends this process ends
 no rank.
 
 agent asks: nursery  spec, ranks   answer: nursery, pid, ... and the nursery's socket; or unfit

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from drumline.control.inotify import Inotify
     from drumline.control.rank_log import RankLog
+    from drumline.node.inotify import Inotify
 
 SHORTEST_PAUSE_S = 0.01
 """Between two looks, even where there is something each time: many lines cost little more than one."""
@@ -107,7 +107,7 @@ class Growth:
         self._may_watch = self._inotify is not None or self._settle_at is not None
 
     def _start_watching(self) -> None:
-        from drumline.control.inotify import Inotify
+        from drumline.node.inotify import Inotify
 
         try:
             self._inotify = Inotify()

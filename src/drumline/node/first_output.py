@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import struct
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.node import failures
+from drumline.node.inotify import Inotify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,12 +25,6 @@ _LOOK_S = 0.9
 """Between two looks at files; less than the agent's idle second, so that each of those has one."""
 
 _MOST_BYTES = 1 << 16
-
-_EVENT = struct.Struct("iIII")
-"""Source: inotify(7), struct inotify_event, which a name follows where a folder is watched."""
-
-_IN_MODIFY = 0x00000002
-_IN_ONESHOT = 0x80000000
 
 
 class _Awaited(NamedTuple):
@@ -47,7 +41,7 @@ class FirstOutput:
     def __init__(self, poller: select.epoll, tell: Callable[..., object]) -> None:
         self._poller = poller
         self._tell = tell
-        self._inotify: _Inotify | None = None
+        self._inotify: _Watched | None = None
         self._logs: dict[int, _Awaited] = {}
         self._notes: dict[int, _Awaited] = {}
         self._looked = 0.0
@@ -60,7 +54,7 @@ class FirstOutput:
             if file:
                 awaited[rank] = _Awaited(file, _made(file), now)
                 # The first of the notes may be another: of a program that has ended.
-                self._watch(file, _IN_MODIFY | (_IN_ONESHOT if awaited is self._logs else 0))
+                self._watch(file, once=awaited is self._logs)
 
     def look(self, ready: Sequence[int]) -> None:
         """``ready``: descriptors. Cheap where none is ours; to be called in each idle moment too."""
@@ -114,57 +108,44 @@ class FirstOutput:
         if found is not None:
             self._tell("grouped", rank=rank, at=found[0], backend=found[1])
 
-    def _watch(self, file: str, mask: int) -> None:
+    def _watch(self, file: str, *, once: bool) -> None:
         if self._inotify is None:
-            with contextlib.suppress(ImportError, OSError, AttributeError):
-                self._inotify = _Inotify()
+            with contextlib.suppress(OSError):
+                self._inotify = _Watched()
                 self._poller.register(self._inotify.descriptor, select.EPOLLIN)
         if self._inotify is not None:
-            self._inotify.watch(file, mask)
+            self._inotify.watch(file, once=once)
 
     def _close_when_done(self) -> None:
         if self._inotify is not None and not self._logs and not self._notes:
             self._poller.unregister(self._inotify.descriptor)
-            os.close(self._inotify.descriptor)
+            self._inotify.close()
             self._inotify = None
 
 
-class _Inotify:
-    """Raises OSError, ImportError or AttributeError where there is no such thing. Source: inotify(7)."""
+class _Watched:
+    """The files that the kernel tells of. Raises OSError where there is no inotify."""
 
     def __init__(self) -> None:
-        import ctypes
-
-        libc: Any = ctypes.CDLL(None, use_errno=True)
-        self._add, self._remove = libc.inotify_add_watch, libc.inotify_rm_watch
-        self.descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        if self.descriptor < 0:
-            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._inotify = Inotify()
+        self.descriptor = self._inotify.descriptor
+        self.close = self._inotify.close
         self._files: dict[int, str] = {}
 
-    def watch(self, file: str, mask: int) -> None:
+    def watch(self, file: str, *, once: bool) -> None:
         """What cannot be watched is left to those who look."""
-        number = int(self._add(self.descriptor, os.fsencode(file), mask))
-        if number >= 0:
-            self._files[number] = file
+        with contextlib.suppress(OSError):
+            self._files[self._inotify.watch_path(file, once=once)] = file
 
     def leave(self, file: str) -> None:
         for number in [number for number, name in self._files.items() if name == file]:
             del self._files[number]
             # One whose only event has come is gone already, which does no harm.
-            self._remove(self.descriptor, number)
+            self._inotify.forget(number)
 
     def changed(self) -> set[str]:
-        found: set[str] = set()
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self.descriptor, 1 << 16)
-            at = 0
-            while at + _EVENT.size <= len(data):
-                number, mask, _, length = _EVENT.unpack_from(data, at)
-                at += _EVENT.size + length
-                if mask & _IN_MODIFY and number in self._files:
-                    found.add(self._files[number])
-        return found
+        events = self._inotify.events()
+        return {self._files[one.watch] for one in events if one.written and one.watch in self._files}
 
 
 def _made(file: str) -> int:

@@ -118,7 +118,7 @@ def without_inotify(monkeypatch):
     def refuse():
         raise OSError("no inotify")
 
-    monkeypatch.setattr(first_output, "_Inotify", refuse)
+    monkeypatch.setattr(first_output, "Inotify", refuse)
     monkeypatch.setattr(first_output, "_LOOK_S", 0.0)
 
 

@@ -249,7 +249,6 @@ class Keeper:
             one.used = self._used = time.monotonic()
             one.ranks += client.ranks
             answer = {**(one.report or {}), **message, "pid": one.pid, "reused": reused}
-            answer["skip"] = one.spec["skip"]
             with contextlib.suppress(OSError):
                 frames.send(client.peer, answer, ours.fileno())
             client.peer.close()

@@ -44,7 +44,6 @@ class Request:
 
     def __init__(self, keeper: str, mode: str, tasks: Sequence[Task]) -> None:
         self.began = time.monotonic()
-        self._tasks = tasks
         self.programs = [command.parse(task.argv, task.env, task.cwd) for task in tasks]
         first = self.programs[0]
         if any(one.env.get("PYTHONPATH", "").split(os.pathsep)[0] != HOOK for one in self.programs):

@@ -38,20 +38,20 @@ _OF_STATUS = (
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 
-def kind(pid: int | str = "self") -> str:
-    """Of the surroundings of that process: equal where a fork of one may stand for a fork of the other."""
-    facts = [line for line in _lines(f"/proc/{pid}/status") if line.startswith(_OF_STATUS)]
-    facts += _lines(f"/proc/{pid}/limits")
-    facts += _lines(f"/proc/{pid}/oom_score_adj")
+def kind() -> str:
+    """Of the surroundings of this process: equal where a fork of one may stand for a fork of the other."""
+    facts = [line for line in _lines("/proc/self/status") if line.startswith(_OF_STATUS)]
+    facts += _lines("/proc/self/limits")
+    facts += _lines("/proc/self/oom_score_adj")
     for name in _NAMESPACES:
-        facts.append(_link(f"/proc/{pid}/ns/{name}"))
-    facts.append(_link(f"/proc/{pid}/root"))
-    fields = "".join(_lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+        facts.append(_link(f"/proc/self/ns/{name}"))
+    facts.append(_link("/proc/self/root"))
+    fields = "".join(_lines("/proc/self/stat")).rpartition(")")[2].split()
     facts += [fields[16], *fields[37:39]] if len(fields) > 39 else []  # nice, real-time priority, policy
-    facts += _lines(f"/proc/{pid}/personality")
+    facts += _lines("/proc/self/personality")
     if not cgroups.place_for(""):
         # A nursery cannot be brought from one control group into another, such as that of another login.
-        facts += _lines(f"/proc/{pid}/cgroup")
+        facts += _lines("/proc/self/cgroup")
     return _short("\n".join(facts))
 
 

@@ -20,11 +20,15 @@ _BUFFER = 1 << 18
 
 
 class Event(NamedTuple):
-    """``name``: of what came or went in a folder. ``lost``: there were more events than the kernel keeps."""
+    """
+    ``name``: of what came or went in a folder. ``lost``: there were more events than the kernel keeps. ``written``: a
+    file was.
+    """
 
     watch: int
     name: str
     lost: bool
+    written: bool
 
 
 class Inotify:
@@ -50,8 +54,11 @@ class Inotify:
     def watch_file(self, descriptor: int) -> int:
         """For the next time that this very file is written to, whatever it is called by now. Raises OSError."""
         # Once only: a rank that writes all the time costs an event for each look at its log, not for each write.
-        path = f"/proc/self/fd/{descriptor}".encode()
-        return self._checked(self._add(self.descriptor, path, _MODIFY | _ONCE))
+        return self.watch_path(f"/proc/self/fd/{descriptor}", once=True)
+
+    def watch_path(self, path: str, *, once: bool) -> int:
+        """For the next time that the file there is written to, or each time. Raises OSError."""
+        return self._checked(self._add(self.descriptor, os.fsencode(path), _MODIFY | (_ONCE if once else 0)))
 
     def forget(self, watch: int) -> None:
         self._remove(self.descriptor, watch)
@@ -81,5 +88,5 @@ def _parse(data: bytes) -> list[Event]:
         at += _HEAD.size
         name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
         at += length
-        found.append(Event(watch, name, bool(mask & _OVERFLOW)))
+        found.append(Event(watch, name, bool(mask & _OVERFLOW), bool(mask & _MODIFY)))
     return found

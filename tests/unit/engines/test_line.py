@@ -109,6 +109,65 @@ def test_a_damaged_file_is_an_empty_line(line, tmp_path, text):
     assert starts(line, entry(1, 4)) == [True]
 
 
+def edited(tmp_path, change):
+    """The file as another version, or somebody's editor, left it."""
+    path = tmp_path / "line" / "line.json"
+    path.write_text(change(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"job": "job2"', '"job": "job2", "of_tomorrow": {"a": 1}'),
+        lambda text: text.replace('"cores": 1, "gpu_count": 1', '"cores": null, "gpu_count": 1'),
+        lambda text: text.replace('"gpus": ["2"]', '"gpus": 7'),
+        lambda text: text.replace('"gpus": ["2"]', '"gpus": [["2"]]'),
+        lambda text: text.replace('"gpus": ["2"], ', ""),
+        lambda text: text.replace('"pid": 2', '"pid": 2 2'),
+        lambda text: text[: text.index('"job": "job2"')],
+        lambda text: text.replace('"who": {"pid": 2', '"whom": {"pid": 2'),
+    ],
+)
+def test_a_damaged_entry_frees_nothing_that_others_hold(line, tmp_path, change):
+    """One entry that could not be parsed emptied the line, and GPUs in use were granted again."""
+    assert starts(line, entry(1, 1, 2), entry(2, 1, 1)) == [True, True]
+    edited(tmp_path, change)
+    third = entry(3, 1, 2)
+    line.advance(third)
+    assert not {"0", "1"} & set(third.gpus)
+    line.leave(who(3))
+    assert starts(line, entry(4, 4)) == [False]
+
+
+@pytest.mark.parametrize("of", ['"gpus": ["2"]', '"cores": 1', '"running": true'])
+def test_who_lives_and_does_not_say_what_it_holds_holds_everything(line, living, tmp_path, of):
+    starts(line, entry(1, 1, 2), entry(2, 1, 1))
+    edited(
+        tmp_path,
+        lambda text: of.split(":")[0].join(
+            [text[: text.rindex(of)], ": {}" + text[text.rindex(of) + len(of) :]]
+        ),
+    )
+    assert line.advance(entry(3, 1)).reason == "waiting for 1 of 1 cores held by job job1 and job job2"
+    living.discard(2)
+    assert starts(line, entry(3, 1, 2)) == [True]
+
+
+def test_who_waits_takes_its_place_again_where_its_entry_was_damaged(line, tmp_path):
+    starts(line, entry(1, 4), entry(2, 4), entry(3, 1))
+    edited(tmp_path, lambda text: text.replace('"job": "job2"', '"job": 2'))
+    assert starts(line, entry(2, 4), entry(3, 1)) == [False, False]
+    line.leave(who(1))
+    assert starts(line, entry(3, 1), entry(2, 4), entry(3, 1)) == [False, True, False]
+
+
+def test_what_another_version_says_of_its_entry_is_kept(line, tmp_path):
+    starts(line, entry(1))
+    edited(tmp_path, lambda text: text.replace('"job": "job1"', '"job": "job1", "of_tomorrow": {"a": 1}'))
+    starts(line, entry(2))
+    assert '"of_tomorrow": {"a": 1}' in (tmp_path / "line" / "line.json").read_text()
+
+
 def test_another_process_sees_the_same_line(line, tmp_path):
     starts(line, entry(1, 4))
     assert starts(Line(str(tmp_path / "line"), 4, ()), entry(2, 1)) == [False]

@@ -14,18 +14,30 @@ import json
 import os
 import signal
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, private_folder, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 _LOCK_TIMEOUT_S = 1.0
 _TRIES = 10
 """To give up a place: whoever holds the lock has it for milliseconds, or is stopped."""
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "job": str,
+    "who": dict,
+    "cores": int,
+    "gpu_count": int,
+    "gpus": (list, tuple),
+    "running": bool,
+    "folder": str,
+}
+_NEEDED = {"job", "who", "cores", "gpu_count", "gpus", "running"}
 
 
 class Entry:
@@ -40,6 +52,7 @@ class Entry:
         gpus: tuple[str, ...] = (),
         running: bool = False,
         folder: str = "",
+        rest: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.job = job
         self.who = who
@@ -48,6 +61,14 @@ class Entry:
         self.gpus = tuple(gpus)
         self.running = running
         self.folder = folder
+        self._rest = rest
+        """What another version of Drumline has written of it."""
+
+        self.is_damaged = False
+        """It lives, and its place or what it holds cannot be read."""
+
+    def as_data(self) -> dict[str, Any]:
+        return {**self._rest, **{name: getattr(self, name) for name in _KINDS}}
 
 
 class Blocked(NamedTuple):
@@ -84,6 +105,8 @@ class Line:
             if mine is None:
                 mine = entry
                 entries.append(mine)
+            elif mine.is_damaged:
+                entries[entries.index(mine)] = mine = entry
             if mine.running:
                 entry.gpus = mine.gpus
                 return None
@@ -94,7 +117,7 @@ class Line:
                 taken = {gpu for other in running for gpu in other.gpus}
                 free = [gpu for gpu in self._gpus if gpu not in taken]
                 mine.running, mine.gpus = True, tuple(free[: mine.gpu_count])
-                entry.gpus = mine.gpus
+                entry.running, entry.gpus = True, mine.gpus
                 self._wake_first(entries)
             return blocked
 
@@ -135,7 +158,7 @@ class Line:
             free = have - sum(count for _, count in held)
             if want > free:
                 names = " and ".join(f"job {job}" for job, count in held if count)
-                reason = f"waiting for {want - free} of {want} {what} held by {names}"
+                reason = f"waiting for {min(want, want - free)} of {want} {what} held by {names}"
                 if ahead:
                     reason += f"; {len(ahead)} ahead in line"
                 holders = (ahead[-1].who,) if ahead else tuple(entry.who for entry in running)
@@ -166,18 +189,47 @@ class Line:
 
     def _read(self) -> list[Entry]:
         try:
-            with open(self._path) as file:
-                entries = [Entry(**data) for data in json.load(file)]
-        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+            with open(self._path, errors="replace") as file:
+                text = file.read()
+        except FileNotFoundError:
             return []
-        # Somebody may have edited the file: a line that is wrong must not hold up every job.
-        return [
-            entry
-            for entry in entries
-            if isinstance(entry.who, dict)
-            and isinstance(entry.who.get("pid"), int)
-            and isinstance(entry.folder, str)
-        ]
+        return [entry for data in _records(text) if (entry := self._entry(data)) is not None]
+
+    def _entry(self, data: object) -> Entry | None:
+        """
+        One entry, None where it does not say whose it is.
+
+        Keys of another version are kept. An entry that lives and does not say what it holds counts as running on the
+        whole machine: granting its GPUs to a second job is worse than letting that one wait.
+        """
+        who = data.get("who") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(who, dict) or type(who.get("pid")) is not int:
+            return None
+        known: dict[str, Any] = {
+            name: data[name] for name, kind in _KINDS.items() if isinstance(data.get(name), kind)
+        }
+        rest = {name: value for name, value in data.items() if name not in _KINDS}
+        if known.keys() >= _NEEDED and all(isinstance(gpu, str) for gpu in known["gpus"]):
+            return Entry(**known, rest=rest)
+        job, folder = (known.get(name, "") for name in ("job", "folder"))
+        damaged = Entry(
+            job or f"of process {who['pid']}", who, self._cores, 0, self._gpus, True, folder, rest
+        )
+        damaged.is_damaged = True
+        return damaged
+
+
+def _records(text: str) -> list[object]:
+    """What the file holds. Each entry has a line, so where the whole is damaged, the other lines still count."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        found: list[object] = []
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                found.append(json.loads(line.strip().strip("[],")))
+        return found
+    return whole if isinstance(whole, list) else []
 
 
 def _name_of(entry: Entry, seen_by: Entry) -> str:
@@ -191,7 +243,8 @@ def _name_of(entry: Entry, seen_by: Entry) -> str:
 
 
 def _as_text(entries: list[Entry]) -> str:
-    return json.dumps([vars(entry) for entry in entries])
+    """A JSON list with a line for each entry."""
+    return "[" + ",\n".join(json.dumps(entry.as_data()) for entry in entries) + "]"
 
 
 def _lock(descriptor: int) -> None:

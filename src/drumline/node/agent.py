@@ -147,7 +147,7 @@ class Agent:
         self._early: list[descendants.Ended] = []
         """Ends that were seen before they could be told."""
 
-        self._leases: list[socket.socket] = []
+        self._leases: list[ports.Lease] = []
         self._probe: socket.socket | None = None
 
     def run(self, secret: str) -> None:

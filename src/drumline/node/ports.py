@@ -1,17 +1,26 @@
 """
 A port that will be free when a rank binds it.
 
-It lies outside the range from which the kernel takes ports for outgoing connections, and it is leased: an abstract
-socket of that name is held while the job runs, so that no other job of this machine (this network namespace) takes it.
-The port itself is not held: a rank may bind it without SO_REUSEADDR.
+It lies outside the range from which the kernel takes ports for outgoing connections, and it is leased: the UDP port of
+the same number is held on 127.0.0.1 while the job runs, so that no other job of this machine (this network namespace)
+takes it, whoever its user is. The kernel allows that once, and no name is in it that another user could take first. The
+TCP port itself is not held: a rank may bind it without SO_REUSEADDR.
+
+Where somebody occupies the UDP ports too, the lease is a locked file of this user's, for ports of a range kept for
+that. Two jobs of one user then still differ; those of two users differ by chance, and by what is bound already.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import socket
+from contextlib import ExitStack
+from typing import Protocol
 
+from drumline.contract import identity
+from drumline.contract.folder import base_home, private_folder
 from drumline.node import kernel
 
 _TAKEN = re.compile(r"EADDRINUSE|Address already in use")
@@ -19,26 +28,40 @@ _PORT = re.compile(r"\bport:? *(\d{1,5})\b|\('[^']*', (\d{1,5})\b|(?:\.\d{1,3}|\
 """``port: 29500``, ``('0.0.0.0', 29500)``, ``127.0.0.1:29500``; a time of day is none."""
 
 _LOWEST = 20000
-_TRIES = 2000
+_TRIES = 300
+"""Jobs hold a few ports of thousands: where so many cannot be had, somebody is taking them all."""
+
+_STRIDE = 7919
+"""Candidates that follow each other are far apart: what is taken often comes in runs."""
+
+_ROOM_FOR_FILES = 4
+"""One port of so many is leased by files alone, so that leases of the two kinds never meet."""
 
 
-def lease(address: str) -> tuple[int, socket.socket]:
+class Lease(Protocol):
+    """What holds a port while it is open."""
+
+    def close(self) -> None: ...
+
+
+def lease(address: str) -> tuple[int, Lease]:
     """
     A port and what holds its lease, to be kept open until the job has ended. Raises OSError when none is free.
 
     ``address``: the node's own; the port is free on it and on all addresses together.
     """
     lowest, highest = _range()
-    count = highest - lowest + 1
-    start = int.from_bytes(os.urandom(4), "big")
-    for step in range(min(count, _TRIES)):
-        port = lowest + (start + step) % count
-        holder = _hold(port)
-        if holder is None:
-            continue
-        if _is_free(address, port):
-            return port, holder
-        holder.close()
+    first = lowest + (highest - lowest + 1) // _ROOM_FOR_FILES
+    for candidates, hold in ((range(first, highest + 1), _hold), (range(lowest, first), _hold_by_file)):
+        start = int.from_bytes(os.urandom(4), "big")
+        for step in range(min(len(candidates), _TRIES)):
+            port = candidates[(start + step * _STRIDE) % len(candidates)]
+            held = hold(port)
+            if held is None:
+                continue
+            if _is_free(address, port):
+                return port, held
+            held.close()
     raise OSError(f"no free port between {lowest} and {highest}")
 
 
@@ -94,14 +117,40 @@ def _range() -> tuple[int, int]:
     return (_LOWEST, highest) if highest - _LOWEST >= 1000 else (_LOWEST, 60999)
 
 
-def _hold(port: int) -> socket.socket | None:
-    holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _hold(port: int) -> Lease | None:
+    held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        holder.bind(f"\0drumline-port-{port}")
+        held.bind(("127.0.0.1", port))
     except OSError:
-        holder.close()
+        held.close()
         return None
-    return holder
+    return held
+
+
+def _hold_by_file(port: int) -> Lease | None:
+    """
+    Where no file can be made or locked, nothing is held: a port that was free a moment ago is the best there is.
+
+    Files stay, one a port at most: to remove one that another process has just opened would free the port twice.
+    """
+    folder = os.path.join(base_home(), "engines", "ports", identity.host())
+    try:
+        private_folder(folder)
+        held = open(os.path.join(folder, str(port)), "a", opener=_for_owner)  # noqa: SIM115 - the caller closes it
+    except OSError:
+        return ExitStack()
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        return None
+    except OSError:
+        pass
+    return held
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(address: str, port: int) -> bool:

@@ -121,6 +121,23 @@ def test_steps_of_two_nodes_feed_each_other(cli, tmp_path):
     assert (Path(shown["run_folder"]) / "graph.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_step_writes_the_file_that_the_pipeline_says_its_output_is(run, drumline_home):
+    place = "azureml://datastores/workspaceblobstore/paths/reports/${{output_name}}.txt"
+    write = {
+        "command": "echo whole > ${{outputs.made}}",
+        "outputs": {"made": "${{parent.outputs.report}}"},
+    }
+    read = {
+        "command": "cat ${{inputs.text}}",
+        "inputs": {"text": "${{parent.jobs.write.outputs.made}}"},
+    }
+    outputs = {"report": {"type": "uri_file", "path": place, "mode": "rw_mount"}}
+    shown = run({"write": write, "read": read}, outputs=outputs)
+    assert shown["reason"] == "2 steps completed"
+    assert (drumline_home / "datastores/workspaceblobstore/reports/made.txt").read_text() == "whole\n"
+    assert log_of("p-read") == "whole\n"
+
+
 def test_steps_that_do_not_need_each_other_run_at_the_same_time(run, tmp_path):
     meet = "touch '{0}/{1}'; " + waits_for("{0}/{2}")
     shown = run({"a": step(meet.format(tmp_path, "a", "b")), "b": step(meet.format(tmp_path, "b", "a"))})

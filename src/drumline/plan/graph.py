@@ -96,6 +96,7 @@ def _steps(pipeline: PipelineJob, lookup: Lookup, problems: list[Problem]) -> di
         try:
             job = filled_in(node, lookup)
             ports.leave_out_absent(pipeline, job)
+            ports.take_types(pipeline, job)
             steps[name] = _step(name, job)
         except (NotFoundError, PlanError, SpecError) as error:
             problems += _of_component(name, error)

@@ -73,6 +73,15 @@ def leave_out_absent(pipeline: PipelineJob, job: Any) -> None:
             job._optional |= {name}
 
 
+def take_types(pipeline: PipelineJob, job: Any) -> None:
+    """Give an output of a step's job that does not say its type, and is one of the pipeline's, the type of that one."""
+    for written in job.outputs.values():
+        for text in texts_of(written) if written.type is None else ():
+            published = pipeline.outputs.get(text.removeprefix("parent.outputs."))
+            if published is not None and text.startswith("parent.outputs."):
+                written.type = published.type
+
+
 def _is_absent(pipeline: PipelineJob, text: str) -> bool:
     name = text.removeprefix("parent.inputs.")
     if name == text or name in pipeline.inputs:

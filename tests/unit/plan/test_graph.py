@@ -75,6 +75,17 @@ def test_a_step_needs_another_once_however_often_it_reads_from_it():
     assert found.steps[1].needs == ("a",)
 
 
+def test_an_output_without_a_type_takes_that_of_the_pipelines_output_that_it_is():
+    outputs = {"r": {"type": "uri_file"}, "s": {"type": "mltable"}}
+    publish = {"o": "${{parent.outputs.r}}"}
+    reader = {"command": "true", "inputs": {"x": "${{parent.jobs.a.outputs.o}}"}}
+    found = graph({"a": node(outputs=publish), "b": reader}, outputs=outputs)
+    assert found.step("a").job.outputs["o"].type == "uri_file"
+    own = {"o": {"type": "uri_folder", "path": "${{parent.outputs.s}}"}}
+    found = graph({"a": component()(), "b": node(outputs=own)}, outputs=outputs)
+    assert [found.step(name).job.outputs["o"].type for name in "ab"] == ["uri_folder", "uri_folder"]
+
+
 def test_what_a_step_publishes_is_known():
     found = graph({"a": node(outputs={"o": "${{parent.outputs.r}}"})}, outputs={"r": None})
     assert found.steps[0].publishes == {"o": "r"}

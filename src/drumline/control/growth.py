@@ -94,6 +94,7 @@ class Growth:
     def close(self) -> None:
         self._may_watch = False
         self._stop_watching()
+        self.due.clear()
 
     # ---------------------------------------------------------------- by word of the kernel
 

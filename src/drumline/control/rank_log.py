@@ -15,7 +15,10 @@ LINE_LIMIT = 64 * 1024
 """Bytes of a line that a person is shown; the file has all of them."""
 
 RAW_LINE_LIMIT = 64 * 1024 * 1024
-"""Bytes of a line that go to a pipe or file: it is held in memory, so that lines of several ranks do not mix."""
+"""
+Bytes of a line that are held in memory, so that lines of several ranks do not mix in a pipe or file. A longer line is
+broken there into several: no byte is lost.
+"""
 
 CHUNK = 1 << 18
 
@@ -80,7 +83,8 @@ class RankLog:
         self.open_again()
         yield from self._all()
         if self._rest:
-            yield self._line(_last_state(bytes(self._rest)), self._cut)
+            rest = bytes(self._rest)
+            yield rest + b"\n" if self._raw else self._line(_last_state(rest), self._cut)
         self._rest = bytearray()
         self.close()
 
@@ -111,6 +115,8 @@ class RankLog:
     # ---------------------------------------------------------------- lines
 
     def _completed(self, data: bytes) -> bytes:
+        if self._raw:
+            return self._completed_raw(data)
         end = data.rfind(b"\n") + 1
         if not end:
             self._keep(data)
@@ -122,12 +128,25 @@ class RankLog:
         if not cut:
             return self._lines(lines)
         first, _, others = lines.partition(b"\n")
-        return self._line(first if self._raw else _last_state(first), cut) + self._lines(others)
+        return self._line(_last_state(first), cut) + self._lines(others)
+
+    def _completed_raw(self, data: bytes) -> bytes:
+        end = data.rfind(b"\n") + 1
+        lines = bytes(self._rest) + data[:end] if self._rest and end else data[:end]
+        if end:
+            self._rest.clear()
+        self._rest += data[end:]
+        if _has_longer(lines, self._limit):
+            lines = b"".join(_broken(line, self._limit) + b"\n" for line in lines[:-1].split(b"\n"))
+        while len(self._rest) > self._limit:
+            lines += self._rest[: self._limit] + b"\n"
+            del self._rest[: self._limit]
+        return lines
 
     def _keep(self, data: bytes) -> None:
         """Of a line that has not ended, as much as may be shown."""
         self._rest += data
-        if len(self._rest) > self._limit and not self._raw:
+        if len(self._rest) > self._limit:
             # All but the last two states of a progress bar will never be seen.
             before = self._rest.rfind(b"\r", 0, max(0, self._rest.rfind(b"\r")))
             del self._rest[: before + 1]
@@ -136,7 +155,7 @@ class RankLog:
             del self._rest[self._limit :]
 
     def _lines(self, lines: bytes) -> bytes:
-        if not self._raw and b"\r" in lines:
+        if b"\r" in lines:
             lines = _last_states(lines)
         if _has_longer(lines, self._limit):
             return b"".join(self._line(line) for line in lines[:-1].split(b"\n"))
@@ -214,6 +233,11 @@ def _last_states(lines: bytes) -> bytes:
     """The same of many lines at once."""
     *overwritten, last = lines.replace(b"\r\n", b"\n").split(b"\r")
     return b"".join([*(piece[: piece.rfind(b"\n") + 1] for piece in overwritten), last])
+
+
+def _broken(line: bytes, limit: int) -> bytes:
+    """The line with a newline after every ``limit`` bytes of it but the last."""
+    return b"\n".join(line[start : start + limit] for start in range(0, max(1, len(line)), limit))
 
 
 def _has_longer(lines: bytes, limit: int) -> bool:

@@ -60,10 +60,25 @@ def test_a_line_at_the_limit_is_not_cut(path):
     assert texts(RankLog(str(path), "0", 0).finish()) == [b"x" * LINE_LIMIT]
 
 
-def test_a_raw_line_beyond_its_limit_is_cut_too(path, monkeypatch):
+@pytest.mark.parametrize(
+    ("written", "lines"),
+    [
+        (b"0123456789abc\nnext\n", [b"0123456789", b"abc", b"next"]),
+        (b"one\n0123456789\n\n", [b"one", b"0123456789", b""]),
+        (b"0123456789" * 3, [b"0123456789"] * 3),
+        (b"0123456789" * 2 + b"a", [b"0123456789"] * 2 + [b"a"]),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 18])
+def test_a_raw_line_beyond_its_limit_is_broken_and_whole(path, monkeypatch, written, lines, chunk):
     monkeypatch.setattr(rank_log, "RAW_LINE_LIMIT", 10)
-    append(path, b"0123456789abc\n")
-    assert texts(RankLog(str(path), "0", 0, raw=True).finish()) == [b"0123456789 ... (3 bytes more)"]
+    append(path, written)
+    log = RankLog(str(path), "0", 0, raw=True)
+    found = b""
+    while (piece := log.read(chunk)) or log.found:
+        found += piece
+    found += b"".join(log.finish())
+    assert found.splitlines() == lines
 
 
 def test_a_person_sees_the_last_state_of_a_progress_bar(path):

@@ -9,7 +9,7 @@ from drumline.spec.entity import text_path
 from drumline.spec.environment import to_environment
 from drumline.spec.identity import to_identity
 from drumline.spec.io import Inputs, Outputs, fill
-from drumline.spec.job import Job, ignored, to_services
+from drumline.spec.job import Job, to_services
 from drumline.spec.resources import (
     CommandJobLimits,
     JobResourceConfiguration,
@@ -124,12 +124,6 @@ class Command(Job):
         for name, output in component.outputs.items():
             if name not in self.outputs:
                 self.outputs[name] = deepcopy(output)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "distribution" and isinstance(value, dict):
-            known = self.distribution._fields
-            self._warnings += [f"distribution.{ignored(key, known)}" for key in value if key not in known]
 
     @staticmethod
     def _converters() -> dict[str, Any]:
@@ -282,10 +276,10 @@ def command(
     **kwargs: Any,
 ) -> Command:
     """
-    A command job from flat keywords; those of ``Command`` are taken too, and others are ignored.
+    Make a command job from flat keywords; those of ``Command`` are taken too.
 
-    timeout: seconds. A whole ``resources=``, ``limits=`` or ``queue_settings=`` gives way to the
-    flat ones.
+    timeout: seconds. A whole ``resources=``, ``limits=`` or ``queue_settings=`` gives way to the flat ones.
+    Raises SpecError for a keyword that is not known.
     """
     job = Command(**kwargs)
     flat = (instance_count, instance_type, locations, docker_args, shm_size)

@@ -10,6 +10,7 @@ from drumline.spec.entity import Written, text_path
 from drumline.spec.environment import Environment, to_environment
 from drumline.spec.foreign.nodes import refuse_within_theirs
 from drumline.spec.io import Input, Output
+from drumline.spec.keywords import refuse_unknown
 from drumline.spec.resources import to_queue_settings, to_resources
 
 TYPE_CHECKING = False
@@ -56,6 +57,7 @@ class Component(Written):
         self.is_deterministic = is_deterministic
         self.id: str | None = None
         self.creation_context: Any = None
+        refuse_unknown(kwargs, (*self._fields, "base_path", "id", "creation_context"), "the component")
         self._base_path: str = text_path(kwargs.get("base_path") or kwargs.get("_base_path") or "")
         self._source = ""
 

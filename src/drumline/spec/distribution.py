@@ -5,6 +5,7 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
 from drumline.spec.foreign.parts import ours
+from drumline.spec.keywords import refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class PyTorchDistribution(DistributionConfiguration):
     type = "pytorch"
 
     def __init__(self, *, process_count_per_instance: int | None = None, **kwargs: Any) -> None:
+        refuse_unknown(kwargs, self._fields[1:], "distribution")
         self.process_count_per_instance = process_count_per_instance
 
 
@@ -32,6 +34,7 @@ class MpiDistribution(DistributionConfiguration):
     type = "mpi"
 
     def __init__(self, *, process_count_per_instance: int | None = None, **kwargs: Any) -> None:
+        refuse_unknown(kwargs, self._fields[1:], "distribution")
         self.process_count_per_instance = process_count_per_instance
 
 
@@ -49,6 +52,7 @@ class TensorFlowDistribution(DistributionConfiguration):
         worker_count: int | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, self._fields[1:], "distribution")
         self.parameter_server_count = parameter_server_count
         self.worker_count = worker_count
 
@@ -77,6 +81,7 @@ class RayDistribution(DistributionConfiguration):
         worker_node_additional_args: str | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, self._fields[1:], "distribution")
         self.port = port
         self.address = address
         self.include_dashboard = include_dashboard
@@ -95,10 +100,9 @@ CLASSES: dict[str, type[DistributionConfiguration]] = {
 
 def to_distribution(value: Any) -> DistributionConfiguration | None:
     """
-    A distribution from a dictionary, whose type may be in any case and whose unknown keys are
-    dropped.
+    Make a distribution from a dictionary, whose type may be in any case.
 
-    Raises SpecError when it is neither a distribution nor a dictionary of one.
+    Raises SpecError when it is neither a distribution nor a dictionary of one, and for an unknown key.
     """
     value = ours(value)
     if value is None or isinstance(value, DistributionConfiguration):
@@ -107,11 +111,11 @@ def to_distribution(value: Any) -> DistributionConfiguration | None:
         hint = "give {'type': 'pytorch'} or PyTorchDistribution(...)"
         raise SpecError(f"distribution cannot be of type {type(value).__name__!r}", hint)
     from drumline.spec.nodes import wrap
-    from drumline.spec.schema.command import LOOSE_DISTRIBUTION
+    from drumline.spec.schema.command import DISTRIBUTION
     from drumline.spec.schema.report import Report
 
     report = Report("")
-    checked = LOOSE_DISTRIBUTION.check(wrap(value), "distribution", report)
+    checked = DISTRIBUTION.check(wrap(value), "distribution", report)
     if report.count:
         raise SpecError(report.problems)
     return from_checked(checked)

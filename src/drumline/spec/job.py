@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from drumline.spec.entity import Entity, text_path
+from drumline.spec.keywords import refuse_unknown
 from drumline.spec.services import Services
 
 TYPE_CHECKING = False
@@ -66,9 +67,8 @@ class Job(Entity):
         self.creation_context: Any = None
         self._source = ""
         self._base_path: str = text_path(kwargs.get("base_path") or "")
-        self._warnings: list[str] = [
-            ignored(name, (*self._fields, *_FLAT)) for name in kwargs if name not in (*_KEPT, *self._fields)
-        ]
+        refuse_unknown([name for name in kwargs if name not in _KEPT], (*Job._fields, *self._fields, *_FLAT))
+        self._warnings: list[str] = []
         self._node_name: str = ""
         """Within a pipeline."""
         self._comment: str | None = None

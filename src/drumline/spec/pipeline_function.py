@@ -12,7 +12,7 @@ from drumline.spec.bindings import Binding, NodeOutput, PipelineInput
 from drumline.spec.builder import Builder, building, current, register
 from drumline.spec.foreign.nodes import nodes_are_ours
 from drumline.spec.io import PRIMITIVES, Input, Output, is_of
-from drumline.spec.job import ignored
+from drumline.spec.keywords import refuse_unknown
 from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
 
 TYPE_CHECKING = False
@@ -56,8 +56,7 @@ def pipeline(
     for old, new in _OLD_SETTINGS.items():
         if kwargs.get(old) is not None:
             settings.setdefault(new, kwargs[old])
-    known = (*_SETTINGS, *_OLD_SETTINGS)
-    warnings = [ignored(key, (*known, *_FIELDS)) for key in kwargs if key not in known]
+    refuse_unknown(kwargs, (*_SETTINGS, *_OLD_SETTINGS, *_FIELDS))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., PipelineJob]:
         text = description if description is not None else inspect.getdoc(function)
@@ -70,9 +69,7 @@ def pipeline(
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> PipelineJob:
-            job = _build(function, args, named, {**fields, "settings": PipelineJobSettings(**settings)})
-            job._warnings += warnings
-            return job
+            return _build(function, args, named, {**fields, "settings": PipelineJobSettings(**settings)})
 
         call._pipeline_function = function  # type: ignore[attr-defined]
         return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
 from drumline.spec.foreign.parts import ours
+from drumline.spec.keywords import refuse_unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class ResourceConfiguration(Entity):
         properties: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, self._fields, "resources")
         self.instance_count = instance_count
         self.instance_type = instance_type
         self.properties = properties
@@ -51,6 +53,7 @@ class JobResourceConfiguration(ResourceConfiguration):
         max_instance_count: int | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, self._fields, "resources")
         super().__init__(instance_count=instance_count, instance_type=instance_type, properties=properties)
         self.locations = locations
         self.docker_args = docker_args
@@ -65,6 +68,7 @@ class CommandJobLimits(Entity):
     _whole = ("timeout",)
 
     def __init__(self, *, timeout: int | str | None = None, **kwargs: Any) -> None:
+        refuse_unknown(kwargs, self._fields, "limits")
         self.timeout = timeout
 
 
@@ -73,6 +77,7 @@ class QueueSettings(Entity):
     _folded = ("job_tier", "priority")
 
     def __init__(self, *, job_tier: str | None = None, priority: str | None = None, **kwargs: Any) -> None:
+        refuse_unknown(kwargs, self._fields, "queue_settings")
         self.job_tier = job_tier
         self.priority = priority
 

@@ -292,12 +292,10 @@ def test_a_function_tells_its_name_and_what_it_does():
     )
 
 
-def test_a_keyword_that_means_nothing_is_told():
-    @pipeline(default_computer="x")
-    def whole():
-        STEP()
-
-    assert whole()._warnings == ["default_computer: not known, and ignored; did you mean 'default_compute'?"]
+def test_an_unknown_keyword_is_an_error():
+    with pytest.raises(SpecError, match="unknown keyword 'default_computer'") as caught:
+        pipeline(default_computer="x")
+    assert "did you mean 'default_compute'?" in str(caught.value)
 
 
 # parameters

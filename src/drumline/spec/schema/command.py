@@ -82,7 +82,7 @@ def _distribution_hint(name: str) -> str:
 
 DISTRIBUTION = _distribution("error")
 LOOSE_DISTRIBUTION = _distribution("drop")
-"""Python dictionaries and components: azure-ai-ml drops keys that it does not know."""
+"""Of components in files: azure-ai-ml drops keys that it does not know."""
 
 
 def snake(name: str) -> str:

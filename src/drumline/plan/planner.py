@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
-from drumline.plan import activation, container, environment, services, shell, unhonoured, values
+from drumline.plan import (
+    activation,
+    container,
+    environment,
+    oversubscription,
+    services,
+    shell,
+    unhonoured,
+    values,
+)
 from drumline.plan.distributions import table
 from drumline.plan.request import (
     asked_of,
@@ -152,6 +161,11 @@ def plan_job(job: Command, site: Site) -> Plan:
             *unhonoured.warnings(job, site.interpreter, site.engine, is_attached=bool(site.compute)),
             *layout.warnings,
             *_launcher_warnings(job, request),
+            *oversubscription.warnings(
+                site.shapes[: request.node_count],
+                [max(len(node.ranks), layout.slots) for node in nodes],
+                shares_machine=site.shares_machine,
+            ),
             *user_warnings,
             *kept_warnings,
         ),

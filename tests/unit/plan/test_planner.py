@@ -8,6 +8,7 @@ import pytest
 from planning import plan
 
 from drumline.contract.errors import DrumlineError, PlanError
+from drumline.contract.mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -210,3 +211,22 @@ def test_a_launcher_that_would_stay_on_one_node_is_warned_of():
     told = plan(command='deepspeed --hostfile "$DRUMLINE_HOSTFILE" train.py', **once)
     assert not any(warned in warning for warning in told.warnings)
     assert not any(warned in warning for warning in plan(nodes=1, command="deepspeed x.py", **once).warnings)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "at", "expected"),
+    [
+        (17, 1, {"shares_machine": True}, "34 ranks share 2 cores of this machine"),
+        (8, 1, {"shares_machine": True}, ""),
+        (17, 2, {"shares_machine": False}, "17 ranks share 2 cores of node 0"),
+        (9, 1, {"shares_machine": False}, "9 ranks share 1 core of node 0"),
+        (16, 2, {"shares_machine": False}, ""),
+        (99, 0, {"shares_machine": False}, ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+def test_more_than_eight_ranks_a_core_are_warned_about(ranks, cores, at, expected, kind):
+    distribution = {"type": kind, "process_count_per_instance": ranks}
+    made = plan(distribution=distribution, cores=cores, at={**at, "mpi": Mpi(OPEN_MPI, 4, 1, "mpirun")})
+    said = [warning for warning in made.warnings if "ranks share" in warning]
+    assert said == ([f"distribution: {expected}; expect them to be slow"] if expected else [])

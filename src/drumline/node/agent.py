@@ -61,6 +61,8 @@ from drumline.node.warm.tasks import Task
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from drumline.node.feeds import Feeds
+
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
 
@@ -141,6 +143,7 @@ class Agent:
         self._start: dict[str, Any] = {}
         self._tasks: dict[int, dict[str, Any]] = {}
         self._standins: dict[int, int] = {}
+        self._feeds: Feeds | None = None
         self._asking: set[int] = set()
         self._sampler: Sampler | None = None
         self._warm = WarmStarts(self._poller, scratch, self._tell)
@@ -247,6 +250,8 @@ class Agent:
     def _answer_the_door(self, ready: set[int]) -> bool:
         """False when what was asked for failed for want of something on this node, which the supervisor is told."""
         assert self._door is not None
+        if self._feeds:
+            self._feeds.hear(ready)
         try:
             self._door.hear(ready)
         except ConnectionError:
@@ -336,6 +341,10 @@ class Agent:
     def _surroundings(self) -> dict[str, str]:
         """What is there for every process of the job on this node."""
         variables = _without(self._start["unset"])
+        # At level 0 (cron, systemd, a command of ssh) a rank's bash may take itself for started from afar, and then
+        # reads ~/.bashrc.
+        if variables.get("SHLVL", "0").strip() in ("", "0"):
+            variables["SHLVL"] = "1"
         if self._scratch:
             variables["TMPDIR"] = self._scratch
         memory = scratch.memory_of(self._scratch)
@@ -434,7 +443,21 @@ class Agent:
         back = (message["address"], message["port"], message["token"])
         argv = ["/bin/bash", "-c", message["command"]]
         name = self._start["host_name"]
-        self._start_helper(message["id"], argv, self._node_environment(), back=back, host_name=name)
+        feed = self._feed(*back) if message["has_input"] else -1
+        try:
+            self._start_helper(
+                message["id"], argv, self._node_environment(), back=back, feed=feed, host_name=name
+            )
+        finally:
+            if feed >= 0:
+                os.close(feed)
+
+    def _feed(self, address: str, port: int, token: str) -> int:
+        if self._feeds is None:
+            from drumline.node.feeds import Feeds
+
+            self._feeds = Feeds(self._poller)
+        return self._feeds.open(address, port, token)
 
     def _do_hang_up(self, message: dict[str, Any]) -> None:
         for pid, helper in self._helpers.items():
@@ -458,8 +481,8 @@ class Agent:
     def _on_request(self, caller: int, words: list[bytes]) -> None:
         if words[0] == b"rank" and self._start.get("by_launcher"):
             self._start_for_launcher(caller, words[1:])
-        elif words[0] in (b"shell", b"daemon") and len(words) == 5 and words[2].isdigit():
-            host, port, token, command = (os.fsdecode(word) for word in words[1:])
+        elif words[0] in (b"shell", b"daemon") and len(words) == 6 and words[2].isdigit():
+            host, port, token, command, has_input = (os.fsdecode(word) for word in words[1:])
             self._asking.add(caller)
             channel.send(
                 self._peer,
@@ -471,6 +494,7 @@ class Agent:
                 port=int(port),
                 token=token,
                 command=command,
+                has_input=bool(has_input),
             )
         elif self._door:
             self._door.answer(caller, "refused")

@@ -46,13 +46,15 @@ def start(
     cores: Sequence[int],
     log: str = "",
     back: tuple[str, int, str] | None = None,
+    feed: int = -1,
     host_name: str = "",
 ) -> Started:
     """
     Fork, and become ``argv`` in the child. Raises OSError when not even that is possible.
 
-    Output goes to ``log``, or the three streams to (address, port, token) in ``back``, over one connection for input
-    and output and one for errors. ``host_name``: what it takes this machine to be called, where the kernel allows that.
+    Output goes to ``log``, or to (address, port, token) in ``back``, over a connection for output and one for errors.
+    ``feed``: the descriptor to read input from; none: there is no input. ``host_name``: what it takes this machine to
+    be called, where the kernel allows that.
     """
     reader, writer = os.pipe()
     agent = os.getpid()
@@ -63,7 +65,7 @@ def start(
     try:
         if host_name:
             kernel.take_host_name(host_name)
-        _become(argv, env, cwd, cores, agent, lambda: _connect(back) if back else _open(log))
+        _become(argv, env, cwd, cores, agent, lambda: _connect(back, feed) if back else _open(log))
     except (OSError, ValueError) as error:
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
         os.write(writer, _words(error, argv, cwd, log).encode())
@@ -94,22 +96,21 @@ def _become(
 
 
 def _open(log: str) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
     # Straight to the file: a pipe that nobody empties would block training.
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
 
 
-def _connect(back: tuple[str, int, str]) -> None:
+def _connect(back: tuple[str, int, str], feed: int) -> None:
+    os.dup2(feed if feed >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
     address, port, token = back
-    for number, targets in ((b"1", (0, 1)), (b"2", (2,))):
+    for number, target in ((b"1", 1), (b"2", 2)):
         with socket.create_connection((address, port), _CONNECT_TIMEOUT_S) as peer:
             peer.settimeout(None)
             peer.sendall(token.encode() + number)
-            for target in targets:
-                os.dup2(peer.fileno(), target)
+            os.dup2(peer.fileno(), target)
 
 
 def restore_signals() -> None:

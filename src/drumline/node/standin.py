@@ -42,15 +42,18 @@ NOT_OURS = "not ours"
 class Command:
     """A command on another node: its streams, and its end as the agent tells it."""
 
-    def __init__(self, door: str, address: str, host: str, text: str, kind: str = "shell") -> None:
+    def __init__(
+        self, door: str, address: str, host: str, text: str, kind: str = "shell", *, has_input: bool = False
+    ) -> None:
         self.host = host
+        self._has_input = has_input
         token = os.urandom(16).hex()
         self._server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         self._server.bind((address, 0))
         self._server.listen(64)
         self._server.setblocking(False)
         port = str(self._server.getsockname()[1])
-        self.door = _call(door, kind, host, port, token, text)
+        self.door = _call(door, kind, host, port, token, text, "input" if has_input else "")
         self._token = token.encode()
         self._guests: dict[int, tuple[_socket.socket, bytes]] = {}
         """Who has connected and not yet shown all of the token: anybody on the machine can."""
@@ -64,11 +67,11 @@ class Command:
         self.code: int | None = None
 
     def begin(self) -> bool:
-        """Wait until both streams are there; False when there are none: it did not start, or the host is not ours."""
+        """Wait until all streams are there; False when there are none: it did not start, or the host is not ours."""
         poller = select.poll()
         poller.register(self.door, select.POLLIN)
         poller.register(self._server.fileno(), select.POLLIN)
-        while len(self.streams) < 2:
+        while len(self.streams) < 2 or (self._has_input and self.input is None):
             # One that has ended already connected before it began.
             if self.reply.startswith(NOT_OURS):
                 break
@@ -98,7 +101,7 @@ class Command:
         poller.register(descriptor, select.POLLIN)
 
     def _look_at(self, descriptor: int, poller: select.poll) -> None:
-        """Whoever shows the token and which of the two streams it is stays; all others are sent away."""
+        """Whoever shows the token and which of the streams it is stays; all others are sent away."""
         guest, shown = self._guests[descriptor]
         try:
             data = guest.recv(len(self._token) + 1 - len(shown))
@@ -112,13 +115,14 @@ class Command:
             return
         del self._guests[descriptor]
         poller.unregister(descriptor)
-        if shown[:-1] != self._token or shown[-1:] not in (b"1", b"2"):
+        if shown[:-1] != self._token or shown[-1:] not in (b"0", b"1", b"2"):
             guest.close()
+            return
+        if shown[-1:] == b"0":
+            self.input = guest
             return
         self._sockets.append(guest)
         self.streams[descriptor] = (int(shown[-1:]), b"")
-        if shown[-1:] == b"1":
-            self.input = guest
 
     def hear(self) -> bool:
         """The agent's word on it; False when there will be none, or it is over."""
@@ -200,10 +204,9 @@ def stand_for_rank(door: str) -> int:
 class Pump:
     """Moves what the commands print to our output, and our input to a single one of them."""
 
-    def __init__(self, commands: list[Command], *, labeled: bool = False, with_input: bool = True) -> None:
+    def __init__(self, commands: list[Command], *, labeled: bool = False) -> None:
         self._commands = commands
         self._labeled = labeled
-        self._with_input = with_input and len(commands) == 1 and _is_open(0)
         self._poller = select.poll()
         self._of: dict[int, Command] = {}
         """By descriptor: those on which something of a command is still to come."""
@@ -239,10 +242,8 @@ class Pump:
             self._of[descriptor] = command
             self._poller.register(descriptor, select.POLLIN)
         self._feed = command.input
-        if self._with_input:
+        if self._feed is not None:
             self._poller.register(0, select.POLLIN)
-        else:
-            self._end_input()
 
     def _label_of(self, command: Command) -> str:
         return command.host if self._labeled else ""
@@ -250,10 +251,10 @@ class Pump:
     def _move(self, descriptor: int, what: int) -> None:
         if descriptor == 0:
             self._take_input()
-            return
-        if what & select.POLLOUT:
+        elif self._feed is not None and descriptor == self._feed.fileno():
+            self._poller.unregister(descriptor)
             self._pass_on()
-        if what & ~select.POLLOUT and descriptor in self._of:
+        elif descriptor in self._of:
             command = self._of[descriptor]
             label = self._label_of(command)
             more = command.hear() if descriptor == command.door else command.forward(descriptor, label)
@@ -278,7 +279,6 @@ class Pump:
         """As much as the other side takes now; it may be waiting for us to read what it says."""
         if self._feed is None:
             return
-        descriptor = self._feed.fileno()
         try:
             sent = self._feed.send(self._pending, _socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -287,9 +287,9 @@ class Pump:
             self._feed = None
             return
         self._pending = self._pending[sent:]
-        if descriptor in self._of:
-            self._poller.register(descriptor, select.POLLIN | (select.POLLOUT if self._pending else 0))
-        if not self._pending:
+        if self._pending:
+            self._poller.register(self._feed.fileno(), select.POLLOUT)
+        else:
             self._poller.register(0, select.POLLIN)
 
     def _end_input(self) -> None:
@@ -301,12 +301,12 @@ class Pump:
             self._feed = None
 
 
-def _is_open(descriptor: int) -> bool:
+def _has_input() -> bool:
+    """Whether our standard input is open and no /dev/null, of which nothing has to be passed on."""
     try:
-        os.fstat(descriptor)
+        return os.fstat(0).st_rdev != os.makedev(1, 3)
     except OSError:
         return False
-    return True
 
 
 def _options(words: list[str], with_value: frozenset[str]) -> tuple[dict[str, str], list[str]]:
@@ -337,7 +337,8 @@ def ssh(door: str, address: str, words: list[str], kind: str) -> int:
     more, rest = _options(rest, _WITH_VALUE)
     options.update(more)
     # Without a command: a shell that reads its input, as with ssh -T.
-    command = Command(door, address, host, " ".join(rest) or "exec /bin/bash -s", kind)
+    has_input = not options.keys() & {"n", "f"} and _has_input()
+    command = Command(door, address, host, " ".join(rest) or "exec /bin/bash -s", kind, has_input=has_input)
     if _NOT_HERE & options.keys():
         letters = ", ".join(f"-{letter}" for letter in sorted(_NOT_HERE & options.keys()))
         command.begin()
@@ -346,8 +347,7 @@ def ssh(door: str, address: str, words: list[str], kind: str) -> int:
                 f"ssh: {letters}: nodes of a job are reached without a connection to forward by\n"
             )
             return 255
-    pump = Pump([command], with_input=not options.keys() & {"n", "f"})
-    code = pump.run(in_background="f" in options)
+    code = Pump([command]).run(in_background="f" in options)
     return become_real("ssh", words) if command.reply.startswith(NOT_OURS) else code
 
 
@@ -390,7 +390,8 @@ def pdsh(door: str, address: str, words: list[str]) -> int:
     for number, host in enumerate(hosts):
         # Of pdsh(1)'s own placeholders, those that launchers use.
         filled = text.replace("%n", str(number)).replace("%h", host).replace("%%", "%")
-        commands.append(Command(door, address, host, filled))
+        has_input = len(hosts) == 1 and _has_input()
+        commands.append(Command(door, address, host, filled, has_input=has_input))
     code = Pump(commands, labeled="N" not in options).run()
     if all(command.reply.startswith(NOT_OURS) for command in commands):
         return become_real("pdsh", words)

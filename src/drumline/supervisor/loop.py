@@ -388,7 +388,7 @@ class Loop:
             return
         self._commands += 1
         self._asked[self._commands] = _Asked(node, message["caller"], target, message["of_launcher"])
-        content = {name: message[name] for name in ("address", "port", "token", "command")}
+        content = {name: message[name] for name in ("address", "port", "token", "command", "has_input")}
         if not self._agents.send(target, "run", id=self._commands, **content):
             self._on_ran(
                 target, {"id": self._commands, "code": 255, "signal": None, "error": "the node is gone"}

@@ -180,6 +180,10 @@ def load(file: str, given: Sequence[str]) -> Any:
     """The job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
     from drumline.spec.load import load_job
 
+    if given:
+        from drumline.cli import hide
+
+        hide.values_set(given)
     changes = overrides(given)
     if file in ("-", "/dev/stdin"):
         import os

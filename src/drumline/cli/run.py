@@ -33,6 +33,10 @@ def main(argv: list[str]) -> int:
     for option, count in (("--nodes", arguments.nodes), ("--procs", arguments.procs)):
         if count is not None and count < 1:
             raise UsageError(f"{option}: {count} is not a number of at least 1")
+    if arguments.env:
+        from drumline.cli import hide
+
+        hide.values(arguments.env)
     if not program:
         raise UsageError("what is to run is missing", "drumline run --nodes 2 --procs 2 -- python train.py")
     with in_workspace(arguments.workspace_name):
@@ -130,7 +134,13 @@ def _parser() -> Parser:
         "--evaluator", action="store_true", default=None, help="tensorflow: with an evaluator"
     )
     parser.add_argument("--name", help="the job's name; default: a new one")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="may be given again")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="may be given again; without a value, that of this shell",
+    )
     parser.add_argument("--timeout", type=int, metavar="S", help="seconds after which the job is ended")
     parser.add_argument(
         "--grace", type=_seconds, metavar="S", help="seconds between SIGTERM and SIGKILL; default 30"
@@ -253,9 +263,9 @@ def _variables(given: list[str]) -> dict[str, str]:
     variables = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--env: {text!r} is not of the form NAME=VALUE")
-        variables[name] = value
+        if not equals and name not in os.environ:
+            raise UsageError(f"--env: {name!r} has no value here", f"export {name}, or write NAME=VALUE")
+        variables[name] = value if equals else os.environ[name]
     return variables
 
 

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+APART = "DRUMLINE_APART_"
+"""Before the name of a variable that is for the program alone, and not for the engine's client."""
+
 _INSIDE = """\
 echo $$ >"$1" || exit 126
 [ -z "$2" ] || exec </dev/null >>"$2" 2>&1
 [ -z "$3" ] || export PYTHONPATH="$3${PYTHONPATH:+:$PYTHONPATH}"
-shift 3
+for name in $4; do eval "export $name=\\"\\$DRUMLINE_APART_$name\\"; unset DRUMLINE_APART_$name"; done
+shift 4
 exec "$@"
 """
 """
 What starts the program in its container: the number of its process is written down; what it prints goes straight to
-the log; the folder of our hook comes before the image's own PYTHONPATH. The arguments: those three, then the program.
+the log; the folder of our hook comes before the image's own PYTHONPATH; variables that were not for the client get
+their names. The arguments: those three, the names, then the program.
 """
 
 UNLIMITED = -1
@@ -64,9 +69,10 @@ class Facts(NamedTuple):
 def command_line(told: Mapping[str, Any], facts: Facts, program: Sequence[str]) -> list[str]:
     """
     ``told``: kind, image, pull, shm_bytes, arguments of ``Plan.container``; cwd; hook, the folder of ours, or empty;
-    names, of the variables that the rank gets; and ``set``, those that the client must not see itself.
+    names, of the variables that the rank gets; and ``set``, of those that the client must not see itself.
     """
-    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, _hook(told), *program]
+    apart = "" if told["kind"] == "apptainer" else " ".join(told["set"])
+    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, _hook(told), apart, *program]
     if told["kind"] == "apptainer":
         return [*_apptainer(told, facts), told["image"], "/bin/sh", *inside]
     return [*_run(told, facts), told["image"], *inside]
@@ -78,7 +84,9 @@ def variables(told: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, 
         return dict(environ)
     prefix = "SINGULARITYENV_" if os.path.basename(told["program"]) == "singularity" else "APPTAINERENV_"
     given = {name: environ[name] for name in _names(told) if name in environ}
-    return {**environ, **{prefix + name: value for name, value in {**given, **told["set"]}.items()}}
+    given |= {name: environ[APART + name] for name in told["set"]}
+    others = {name: value for name, value in environ.items() if not name.startswith(APART)}
+    return {**others, **{prefix + name: value for name, value in given.items()}}
 
 
 def is_private(told: Mapping[str, Any], facts: Facts) -> bool:
@@ -106,11 +114,9 @@ def _run(told: Mapping[str, Any], facts: Facts) -> list[str]:
     for path in facts.mounts:
         words += _mount(path)
     words += ["--workdir", told["cwd"]]
-    for name in _names(told):
-        # By name alone: values are nobody's who lists processes.
+    # By name alone: values are nobody's who lists processes.
+    for name in (*_names(told), *(APART + one for one in told["set"])):
         words += ["--env", name]
-    for name, value in told["set"].items():
-        words += ["--env", f"{name}={value}"]
     return [*words, *told["arguments"]]
 
 

@@ -16,7 +16,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.node import failures
+from drumline.node import container_command, failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ _FOLDER = "containers"
 _REMOVE_S = 20.0
 
 _OF_CLIENTS = re.compile(
-    r"HOME|PATH|LD_LIBRARY_PATH|LD_PRELOAD|XDG_.*|CONTAINERS_.*|CONTAINER_(HOST|CONNECTION|SSHKEY)|BUILDAH_[A-Z]+"
-    r"|DOCKER_(HOST|CONTEXT|CONFIG|CERT_PATH|TLS.*|API_VERSION|DEFAULT_PLATFORM|CONTENT_TRUST|CONTENT_TRUST_SERVER)"
+    r"HOME|PATH|LD_LIBRARY_PATH|LD_PRELOAD|XDG_\w*|CONTAINERS_\w*|CONTAINER_(HOST|CONNECTION|SSHKEY)|BUILDAH_[A-Z]+"
+    r"|DOCKER_(HOST|CONTEXT|CONFIG|CERT_PATH|TLS\w*|API_VERSION|DEFAULT_PLATFORM|CONTENT_TRUST|CONTENT_TRUST_SERVER)",
+    re.ASCII,
 )
 """
-Variables that a client of an engine heeds: a job's own are for its program alone. Their values stand on a command line,
-so none that holds a password is among them.
+Variables that a client of an engine heeds: a job's own are for its program alone, and reach it under other names.
 """
 
 
@@ -62,13 +62,15 @@ def wrapped(
         **container,
         "program": program_of(container["kind"]),
         "names": sorted(name for name in named if name in variables),
-        "set": apart,
+        "set": sorted(apart),
         "cwd": cwd,
         "hook": hook,
         "state": os.path.join(scratch, _FOLDER) if scratch else "",
     }
     env = {name: value for name, value in variables.items() if name not in apart}
     env.update({name: os.environ[name] for name in apart if name in os.environ})
+    # Not in words: every user can read a command line.
+    env.update({container_command.APART + name: value for name, value in apart.items()})
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "contained.py")
     return [sys.executable, "-I", "-S", program, json.dumps(told), *argv], env
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from canary import CANARY, Watch
 from cli_jobs import one_rank
 from slurm_jobs import COMPUTE, SAVES, WAITS
 from waiting import wait_until
@@ -61,6 +62,16 @@ def test_examples(slurm, cli, example, needs, epochs):
     assert "accuracy" in done.out
     name = done.out.split("RunId: ")[1].split()[0]
     assert [node["host"] for node in slurm.show(name)["nodes"]] == ["e1", "e2"]
+
+
+def test_values_of_variables_are_in_no_command_line(slurm):
+    """Of sbatch, srun and its tasks, nor of what the agents start: other users of the nodes can read these."""
+    with Watch() as watch:
+        slurm.begin(GOES_ON, environment_variables={"API_TOKEN": CANARY})
+        watch.another_round()
+        (slurm.home / "jobs" / "job" / "outputs" / "go").touch()
+        assert slurm.wait_for_end()["status"] == "Completed"
+    assert watch.seen == {}
 
 
 def test_a_job_in_line_says_why_where_and_when(slurm):

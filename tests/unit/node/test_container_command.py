@@ -14,7 +14,7 @@ TOLD = {
     "cwd": "/run/code",
     "hook": "/hook",
     "names": ["RANK", "SAID", "PATH"],
-    "set": {"PATH": "/own"},
+    "set": ["PATH"],
 }
 FACTS = c.Facts(
     name="drumline-0123456789abcdef",
@@ -58,13 +58,13 @@ def test_podman_as_root():
         ("--volume", "/data:/data"),
         ("--workdir", "/run/code"),
         ("--env", "RANK"),
-        ("--env", "PATH=/own"),
+        ("--env", "DRUMLINE_APART_PATH"),
         ("--cap-add", "SYS_PTRACE", "img:1", "-c"),
-        ("sh", "/state/pid-7", "/run/log.txt", "/hook", *PROGRAM),
+        ("sh", "/state/pid-7", "/run/log.txt", "/hook", "PATH", *PROGRAM),
     ):
         assert has(words, *wanted), wanted
     assert not has(words, "--userns", "keep-id")
-    assert "PATH" not in words
+    assert not has(words, "--env", "PATH")
 
 
 def test_podman_as_a_user_is_that_user_inside():
@@ -88,7 +88,8 @@ def test_apptainer_takes_variables_from_its_own():
     assert has(words, "--pwd", "/run/code", "--nv", "--bind", "/run", "--bind", "/data")
     assert has(words, "/env/image.sif", "/bin/sh", "-c")
     assert "SYS_PTRACE" not in words
-    got = c.variables({**TOLD, **told}, {"RANK": "1", "PATH": "/usr/bin", "OTHER": "x"})
+    own = {"DRUMLINE_APART_PATH": "/own"}
+    got = c.variables({**TOLD, **told}, own | {"RANK": "1", "PATH": "/usr/bin", "OTHER": "x"})
     assert got == {
         "RANK": "1",
         "PATH": "/usr/bin",
@@ -96,7 +97,7 @@ def test_apptainer_takes_variables_from_its_own():
         "APPTAINERENV_RANK": "1",
         "APPTAINERENV_PATH": "/own",
     }
-    assert c.variables({**TOLD, **told, "program": "/bin/singularity"}, {})["SINGULARITYENV_PATH"] == "/own"
+    assert c.variables({**TOLD, **told, "program": "/bin/singularity"}, own)["SINGULARITYENV_PATH"] == "/own"
 
 
 @pytest.mark.parametrize(
@@ -126,4 +127,4 @@ def test_odd_paths_are_mounted_or_refused():
 
 
 def test_the_users_own_python_path_takes_the_place_of_the_images():
-    assert has(line(names=["PYTHONPATH"]), "sh", "/state/pid-7", "/run/log.txt", "", *PROGRAM)
+    assert has(line(names=["PYTHONPATH"]), "sh", "/state/pid-7", "/run/log.txt", "", "PATH", *PROGRAM)

@@ -241,10 +241,18 @@ def test_download_of_a_running_job_is_refused(cli, tmp_path):
 
 
 def test_update_changes_what_can_change(cli, ended):
-    changes = ["--set", "tags.a=1", "tags.b=2", "display_name=new name", "--set", 'properties={"p": "q"}']
+    changes = [
+        "--set",
+        "tags.a=1",
+        "tags.b=2",
+        "display_name=new name",
+        "experiment_name=e",
+        "--set",
+        'properties={"p": "q"}',
+    ]
     updated = json.loads(cli("job", "update", "-n", ended, *changes).out)
     assert updated["tags"] == {"a": "1", "b": "2"}
-    assert updated["display_name"] == "new name"
+    assert (updated["display_name"], updated["experiment_name"]) == ("new name", "e")
     assert updated["properties"] == {"p": "q"}
     removed = json.loads(cli("job", "update", "-n", ended, "--remove", "tags.a").out)
     assert removed["tags"] == {"b": "2"}
@@ -255,6 +263,12 @@ def test_update_of_anything_else_is_refused_and_changes_nothing(cli, ended, chan
     before = cli("job", "show", ended).out
     assert cli("job", "update", "-n", ended, "--set", change).rc == 2
     assert cli("job", "show", ended).out == before
+
+
+def test_a_verb_that_prints_no_result_takes_a_format_and_a_query(cli, ended):
+    for words in (["archive"], ["restore"], ["cancel"], ["download", "-p", "d"]):
+        done = cli("job", *words, "-n", ended, "--out", "json", "--query", "status")
+        assert (done.rc, done.out) == (0, "")
 
 
 def test_show_services_is_empty(cli, ended):

@@ -11,6 +11,7 @@ import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, job_names, wait_for_status
 
 from drumline import Input, MLClient, Output, PyTorchDistribution, TensorFlowDistribution, command, load_job
+from drumline.control.submit import plan
 from drumline.exceptions import JobException, ResourceNotFoundError, UserErrorException, ValidationException
 
 SCRIPT = """
@@ -116,6 +117,15 @@ def test_get_gives_the_job_back(ended, drumline_home):
     assert ended.log_files == {
         "user_logs/std_log.txt": str(drumline_home / "jobs/ended/user_logs/std_log.txt")
     }
+
+
+def test_a_submitted_job_says_where_it_is_to_be_found(ended, drumline_home, tmp_path):
+    """As scripts print it; what was found is no part of the job that is written or submitted again."""
+    assert ended.services["Studio"].endpoint == ended.studio_url == f"file://{drumline_home}/jobs/ended"
+    assert ended.services.Tracking.endpoint.startswith("file://")
+    ended.dump(tmp_path / "again.yml")
+    assert "services" not in (tmp_path / "again.yml").read_text()
+    assert not any("services" in said for said in plan(ended).warnings)
 
 
 def test_get_of_a_job_that_is_not_there_raises(client):

@@ -27,6 +27,7 @@ def test_a_script_that_makes_its_cluster_finds_it_instead(client, here, capsys):
         )
         made = client.begin_create_or_update(cluster).result()
     assert (made.name, made.type, made.provisioning_state) == ("here", "local", "Succeeded")
+    assert client.compute.get("here").size == "STANDARD_DS3_V2"
     assert "warning: min_instances: not used" in capsys.readouterr().err
 
 

@@ -100,6 +100,28 @@ def test_from_config_names_the_workspace(tmp_path, drumline_home):
     assert (drumline_home / "workspaces" / "vision" / "jobs" / "job").is_dir()
 
 
+def test_the_older_form_of_a_configuration_names_the_workspace(tmp_path):
+    """Of Azure's compute instances and of the first SDKs: one id in the place of three names."""
+    scope = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/vision"
+    (tmp_path / "config.json").write_text(json.dumps({"Id": None, "Scope": scope}))
+    client = MLClient.from_config(path=tmp_path)
+    assert (client.subscription_id, client.resource_group_name, client.workspace_name) == ("s", "g", "vision")
+    assert client.workspaces.get().id == scope
+    for wrong in ("/subscriptions/s", 3, scope + "/../x"):
+        (tmp_path / "config.json").write_text(json.dumps({"Scope": wrong}))
+        with pytest.raises(UsageError, match="is not a workspace's configuration"):
+            MLClient.from_config(path=tmp_path)
+
+
+def test_mlflow_can_read_where_a_workspace_says(vision, monkeypatch):
+    """MLflow 3.7 and later refuse a file store that nothing allows."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    finished(vision, one("job"))
+    mlflow.set_tracking_uri(vision.workspaces.get().mlflow_tracking_uri)
+    assert mlflow.get_run("job").info.run_name == "job"
+
+
 def test_computes_are_those_of_all_workspaces(vision, speech):
     vision.compute.begin_create_or_update(LocalCompute(name="here"))
     assert [found.name for found in speech.compute.list()] == ["here"]
@@ -228,6 +250,24 @@ def test_a_default_is_configured_once(cli, there, drumline_home):
     (drumline_home / "defaults.json").write_text("[")
     damaged = cli("job", "list")
     assert (damaged.rc, "defaults.json is damaged" in damaged.err) == (2, True)
+
+
+def test_the_configured_workspace_is_shown_and_updated_without_its_name(cli, there):
+    assert cli("workspace", "show").rc == 2
+    cli("configure", "--defaults", "workspace=speech", "group=team")
+    fresh = json.loads(cli("workspace", "show", "--out", "json").out)
+    assert (fresh["name"], fresh["jobs"]) == ("speech", 0)
+    assert "/subscriptions/local/resourceGroups/team/providers/" in fresh["id"]
+    words = ["--set", "tags.a=1", "public_network_access=Enabled", "--description", "d", "-c", "/id"]
+    updated = cli("workspace", "update", *words)
+    assert "warning: public_network_access: not used" in updated.err
+    assert "warning: --container-registry: not used" in updated.err
+    kept = json.loads(cli("workspace", "update", "--set", "tags.b=2", "--remove", "description").out)
+    assert (kept["tags"], "description" in kept) == ({"a": "1", "b": "2"}, False)
+    assert cli("workspace", "update", "-n", "none").rc == 3
+    assert cli("workspace", "update", "-n", there, "--set", "name=x").rc == 2
+    assert cli("workspace", "delete", "--yes").rc == 2
+    assert json.loads(cli("job", "list", "--workspace", there, "--query", "[].name").out) == ["job"]
 
 
 def test_workspaces_are_listed_made_and_removed(cli, there, drumline_home):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Verbs = Mapping[str, tuple[str, Callable[["Parser"], None], Callable[[Any], int]]]
     """By name: what it does, its arguments, and itself."""
 
-FORMATS = ("table", "json", "jsonc", "yaml", "tsv", "none")
+FORMATS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,6 +45,13 @@ def _alike(message: str, parser: Parser) -> str:
 
 def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
     """``drumline NOUN VERB ...``: the exit code of the verb that was asked for."""
+    chosen = parsed(noun, text, verbs, argv)
+    with in_workspace(chosen.workspace_name):
+        return verbs[chosen.verb][2](chosen)
+
+
+def parsed(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.Namespace:
+    """Return the arguments of the verb that was asked for; nothing runs. Raises UsageError."""
     parser = Parser(prog=f"drumline {noun}", description=text)
     parsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     wanted = next((word for word in argv if not word.startswith("-")), "")
@@ -57,8 +64,7 @@ def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
     chosen, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
-    with in_workspace(chosen.workspace_name):
-        return verbs[chosen.verb][2](chosen)
+    return chosen
 
 
 def in_workspace(name: str | None) -> AbstractContextManager[None]:
@@ -98,17 +104,23 @@ def add_output(
     parser: argparse.ArgumentParser, text: str = "default: table on a terminal, else json"
 ) -> None:
     parser.add_argument("-o", "--output", choices=FORMATS, help=text)
+    parser.add_argument("--out", dest="output", choices=FORMATS, help=argparse.SUPPRESS)
     parser.add_argument("--query", help="a JMESPath expression, for what is printed")
 
 
 def add_workspace(parser: argparse.ArgumentParser) -> None:
     text = "whose jobs and assets; default: DRUMLINE_WORKSPACE, else as drumline configure says; '': none"
     parser.add_argument("-w", "--workspace-name", metavar="NAME", help=text)
+    parser.add_argument("--workspace", dest="workspace_name", help=argparse.SUPPRESS)
 
 
 def add_azure(parser: argparse.ArgumentParser) -> None:
-    """What scripts of ``az ml`` pass; most of it has no meaning here."""
+    """What scripts of ``az ml`` pass; most of it has no meaning here. The verb's own arguments come first."""
     add_workspace(parser)
+    for names in (("-o", "--output", "--out"), ("--query",)):
+        if names[-1] not in parser._option_string_actions:
+            # az takes these with every verb; of one that prints no result they change nothing.
+            parser.add_argument(*names, help=argparse.SUPPRESS)
     group = parser.add_argument_group("accepted for scripts written for az ml, without effect")
     group.add_argument("-g", "--resource-group", help=argparse.SUPPRESS)
     group.add_argument("--subscription", help=argparse.SUPPRESS)

@@ -82,12 +82,18 @@ _AZURE = {
 """What ``az ml compute create`` takes, and has no meaning here: each is answered with a warning."""
 
 
+_OTHERS = ("resource-id", "namespace", "ssh-port", "ssh-private-key-file")
+"""Flags of ``attach`` and ``create`` for computes of Azure's other types, which are refused by their type."""
+
+
 def _attach_arguments(parser: Parser) -> None:
     _name(parser)
-    parser.add_argument("-t", "--type", type=str.lower, choices=("slurm", "local", "amlcompute"))
+    parser.add_argument("-t", "--type", type=str.lower, metavar="TYPE", help="slurm, local or amlcompute")
     parser.add_argument("-f", "--file", help="the compute's file; - is standard input")
     add_set(parser, "priorities.high.qos=urgent")
     parser.add_argument("--size", help="a name for resources.instance_type")
+    for flag in _OTHERS:
+        parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     _add_fields(parser)
 
 
@@ -136,15 +142,19 @@ def _notes(arguments: Namespace) -> dict[str, Any]:
 
 
 def _unused(arguments: Namespace) -> list[str]:
-    given = _given(arguments, _AZURE)
+    is_here = getattr(arguments, "type", None) == "local"
+    given = _given(arguments, (*_AZURE, *_OTHERS, *(_BOTH if is_here else ())))
     return [f"{field}: not used; the machines are there already" for field in given]
 
 
 def _attach(arguments: Namespace) -> int:
     from drumline.control import computes
+    from drumline.spec.compute import check_type
 
     if not arguments.type and not arguments.file:
         raise UsageError(f"{arguments.verb} needs --type or --file", _EXAMPLE)
+    if arguments.type:
+        check_type(arguments.type)
     compute = _from_file(arguments) if arguments.file else _from_flags(arguments)
     warnings = computes.attach(compute, check=not arguments.no_check)
     _warn([*warnings, *_unused(arguments)])
@@ -158,6 +168,7 @@ def _from_flags(arguments: Namespace) -> Compute:
     values = {"name": _name_of(arguments), "type": arguments.type, **_notes(arguments)}
     if arguments.type == "local":
         values |= _slurm_fields(arguments)  # to be refused by name
+        values |= _given(arguments, ("size",))
     elif arguments.type == "slurm":
         values |= _slurm_fields(arguments) | _given(arguments, _BOTH)
         values |= {"instance_types": {arguments.size: {}}} if arguments.size else {}
@@ -195,7 +206,7 @@ def _of_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
     from drumline.spec.compute import LocalCompute, to_slurm, unused
 
     if arguments.type == "local":
-        local = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags)
+        local = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
         local._warnings = unused(aml)
         return local
     if arguments.type != "slurm" and not _slurm_fields(arguments):

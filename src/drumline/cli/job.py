@@ -172,7 +172,7 @@ def _stream(arguments: Namespace) -> int:
 
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument("-r", "--max-results", type=int, default=50, help="default 50")
-    parser.add_argument("--all-results", action="store_true")
+    parser.add_argument("--all-results", nargs="?", const="true", choices=("true", "false"), type=str.lower)
     parser.add_argument("--archived-only", action="store_true")
     parser.add_argument("--include-archived", action="store_true")
     parser.add_argument(
@@ -187,7 +187,7 @@ def _list(arguments: Namespace) -> int:
     if arguments.archived_only and arguments.include_archived:
         raise UsageError("--archived-only and --include-archived exclude each other")
     archived = True if arguments.archived_only else None if arguments.include_archived else False
-    limit = None if arguments.all_results else arguments.max_results
+    limit = None if arguments.all_results == "true" else arguments.max_results
     names = jobs.names(archived=archived, parent=arguments.parent_job_name or "", limit=limit)
     described = [{**job, "created": job["creation_context"]["created_at"]} for job in jobs.described(names)]
     output.show(described, arguments.output, arguments.query, _LIST_COLUMNS)
@@ -410,7 +410,11 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "archive": ("hide a job from lists", _name, _archive),
     "restore": ("show an archived job in lists again", _name, _restore),
     "validate": ("check a job file, without submitting it", _validate_arguments, _validate),
-    "update": ("change display name, description, tags or properties", _update_arguments, _update),
+    "update": (
+        "change display name, experiment, description, tags or properties",
+        _update_arguments,
+        _update,
+    ),
     "metrics": ("what it has logged, as curves or figures", _metrics_arguments, _metrics),
     "stacks": ("where each of its ranks is now, by its Python stack", _stacks_arguments, _stacks),
     "top": ("what its nodes and ranks use: CPU, memory, I/O, GPUs", _top_arguments, _top),

@@ -36,6 +36,7 @@ def show(result: Any, form: str | None, query: str | None, columns: tuple[str, .
         "json": _json,
         "jsonc": _jsonc,
         "yaml": _yaml,
+        "yamlc": _yaml,
         "tsv": _tsv,
         "none": lambda _: "",
         "table": lambda value: _table(value, columns),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
+    from drumline.spec.workspace import Workspace
+
 _LIST_COLUMNS = ("name", "jobs", "display_name", "description")
 _AZURE: dict[str, str] = {
     "kind": "", "storage-account": "-s", "container-registry": "-c", "key-vault": "-k", "application-insights": "-a",
@@ -40,6 +42,33 @@ def _name_of(arguments: Namespace) -> str:
     return name_of(arguments, "workspace")
 
 
+def _current_or_named(arguments: Namespace) -> Workspace:
+    """The one of DRUMLINE_WORKSPACE or ``drumline configure`` where no name is given, used or not."""
+    from drumline.contract.folder import current_workspace
+    from drumline.control import workspaces
+
+    is_named = arguments.given or arguments.name or arguments.workspace_name
+    if not is_named and (mine := current_workspace()):
+        return workspaces.described(mine)
+    return workspaces.get(_name_of(arguments))
+
+
+def _settings(workspace: Workspace, arguments: Namespace) -> dict[str, Any]:
+    """As ``az`` prints one: its id has the subscription and the group of the command, or the configured ones."""
+    from drumline.control import defaults, workspaces
+
+    known = defaults.read()
+    subscription = arguments.subscription or known.get("subscription")
+    group = workspace.resource_group or arguments.resource_group or known.get("group")
+    workspace.id = workspaces.arm_id(workspace.name, subscription=subscription, group=group)
+    return workspaces.settings(workspace)
+
+
+def _print(workspace: Workspace, arguments: Namespace) -> int:
+    output.show(_settings(workspace, arguments), arguments.output, arguments.query)
+    return 0
+
+
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument("-r", "--max-results", type=count, help="default: all")
     parser.add_argument("--filtered-kinds", help=argparse.SUPPRESS)
@@ -50,7 +79,7 @@ def _list(arguments: Namespace) -> int:
     from drumline.control import workspaces
 
     known = workspaces.all(damaged=lambda said: warn([said]))
-    found = [workspaces.settings(one) for one in known[: arguments.max_results]]
+    found = [_settings(one, arguments) for one in known[: arguments.max_results]]
     output.show(found, arguments.output, arguments.query, _LIST_COLUMNS)
     return 0
 
@@ -61,11 +90,7 @@ def _show_arguments(parser: Parser) -> None:
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control import workspaces
-
-    found = workspaces.get(_name_of(arguments))
-    output.show(workspaces.settings(found), arguments.output, arguments.query)
-    return 0
+    return _print(_current_or_named(arguments), arguments)
 
 
 def _create_arguments(parser: Parser) -> None:
@@ -84,24 +109,68 @@ def _create_arguments(parser: Parser) -> None:
     add_output(parser)
 
 
-def _create(arguments: Namespace) -> int:
-    from drumline.control import workspaces
+def _given(arguments: Namespace, name: str | None) -> Workspace:
+    """The workspace of the file and the flags. Raises SpecError."""
     from drumline.spec.workspace import from_tree, load_workspace
 
-    given = {
-        "name": arguments.name or arguments.given or arguments.workspace_name or None,
+    flags = {
+        "name": name or None,
         "display_name": arguments.display_name,
         "description": arguments.description,
         "location": arguments.location,
     }
-    known = {**{key: value for key, value in given.items() if value is not None}, **tags_of(arguments)}
-    if not arguments.file:
-        known["name"] = _name_of(arguments)
-    made = loaded(arguments, known, load_workspace, from_tree)
+    values = {key: value for key, value in flags.items() if value is not None}
+    made: Workspace = loaded(arguments, {**values, **tags_of(arguments)}, load_workspace, from_tree)
+    return made
+
+
+def _create(arguments: Namespace) -> int:
+    from drumline.control import workspaces
+
+    name = arguments.name or arguments.given or arguments.workspace_name
+    made = _given(arguments, name if arguments.file else _name_of(arguments))
+    warn([*workspaces.create(made), *_unused(arguments)])
+    return _print(workspaces.get(made.name), arguments)
+
+
+def _unused(arguments: Namespace) -> list[str]:
     azure = [flag for flag in _AZURE if getattr(arguments, flag.replace("-", "_")) is not None]
-    warn([*workspaces.create(made), *(f"--{flag}: not used; a workspace is a folder" for flag in azure)])
-    output.show(workspaces.settings(workspaces.get(made.name)), arguments.output, arguments.query)
-    return 0
+    return [f"--{flag}: not used; a workspace is a folder" for flag in azure]
+
+
+def _update_arguments(parser: Parser) -> None:
+    _create_arguments(parser)
+    parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
+    parser.add_argument("--add", action="extend", nargs="+", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--force-string", action="store_true", help=argparse.SUPPRESS)
+
+
+def _update(arguments: Namespace) -> int:
+    """Flags change what the file says, and ``--set`` and ``--remove`` what both say, as with az."""
+    from drumline.cli.edits import changes_of
+    from drumline.control import workspaces
+    from drumline.spec.schema.workspace import UNUSED
+    from drumline.spec.workspace import Workspace, to_dict
+
+    if arguments.add:
+        raise UsageError("--add: no field of a workspace is a list", "--set tags.NAME=VALUE")
+    before = _current_or_named(arguments)
+    edits, arguments.set = arguments.set, []
+    given = _given(arguments, before.name)
+    unused = [text for text in edits if text.partition("=")[0].partition(".")[0] in UNUSED]
+    values = {**to_dict(before), **to_dict(given)}
+    kept = [text for text in edits if text not in unused]
+    values |= changes_of(values, kept, arguments.remove, editable=workspaces.EDITABLE, noun="workspace")
+    workspaces.replace(Workspace(**{key: value for key, value in values.items() if value is not None}))
+    paths = (text.partition("=")[0] for text in unused)
+    warn(
+        [
+            *given._warnings,
+            *_unused(arguments),
+            *(f"{path}: not used; a workspace is a folder" for path in paths),
+        ]
+    )
+    return _print(workspaces.get(before.name), arguments)
 
 
 def _delete_arguments(parser: Parser) -> None:
@@ -129,5 +198,6 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "list": ("the workspaces there are", _list_arguments, _list),
     "show": ("what is known of a workspace", _show_arguments, _show),
     "create": ("make a workspace; using one makes it too", _create_arguments, _create),
+    "update": ("change what is said of a workspace", _update_arguments, _update),
     "delete": ("remove a workspace, with all jobs and assets in it", _delete_arguments, _delete),
 }

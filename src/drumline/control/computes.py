@@ -107,13 +107,14 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
     before = get(aml.name) if aml.name in names() else None
     if before is None and check and not engine("slurm").is_here():
         checked(slurm)  # What no cluster could be is no name of this machine either.
-        here = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags)
+        here = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
         why = f"compute {aml.name!r} is this machine, which has no Slurm; on one that has, "
         why += f"drumline compute attach --type slurm --name {aml.name} makes it a cluster"
         return here, [*aml._warnings, why]
     if before is None:
         return slurm, warnings
-    if before.type == "local":
+    if isinstance(before, LocalCompute):
+        before.size = aml.size or before.size
         return before, [*warnings, f"compute {aml.name!r} is this machine, and stays so"]
     said = {key: value for key, value in to_dict(slurm).items() if key != "type"}
     kept = {key: value for key, value in to_dict(before).items() if key != "type"}
@@ -169,15 +170,20 @@ def update(
 
     Raises NotFoundError, UsageError, SpecError, PlanError; nothing has changed then.
     """
-    from drumline.spec.compute import from_dict, to_dict
+    from drumline.spec.compute import OF_CLUSTERS, from_dict, to_dict
 
     fixed = [path for path in (*changes, *remove) if path in ("name", "type")]
     if fixed:
         raise UsageError(f"the {fixed[0]} of a compute cannot be changed", "attach another one")
-    values = to_dict(get(name))
+    before = get(name)
+    values = to_dict(before)
     for path in remove:
         _remove(values, path)
-    return attach(from_dict(values, params_override=[dict(changes)]), check=check)
+    meant = {
+        path: value for path, value in changes.items() if before.type != "local" or path not in OF_CLUSTERS
+    }
+    unused = [f"{path}: not used; compute {name!r} is this machine" for path in changes if path not in meant]
+    return [*attach(from_dict(values, params_override=[meant]), check=check), *unused]
 
 
 def _remove(values: dict[str, Any], path: str) -> None:

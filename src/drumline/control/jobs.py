@@ -33,7 +33,7 @@ _SUPERVISOR_START_S = 15.0
 
 _DRIVER_START_S = 5.0
 
-EDITABLE = ("display_name", "description", "tags", "properties")
+EDITABLE = ("display_name", "experiment_name", "description", "tags", "properties")
 
 
 def folder_of(name: str) -> RunFolder:

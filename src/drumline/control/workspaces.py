@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import folder
 from drumline.contract.errors import DrumlineError, NotFoundError, SpecError, UsageError
 from drumline.contract.folder import RunFolder, check_workspace, home_of, private_folder, write_whole
-from drumline.control import jobs
+from drumline.control import jobs, tracking
 from drumline.control.readable import readable
 from drumline.node import mounts
 from drumline.spec.nodes import wrap
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FILE = "workspace.yml"
+_HERE = "local"
+EDITABLE = ("display_name", "description", "tags", "location")
 
 
 def get(name: str) -> Workspace:
@@ -39,10 +41,21 @@ def described(name: str) -> Workspace:
         raise SpecError(
             f"{path} holds the workspace {found.name!r}, not {name!r}", "mend the file, or remove it"
         )
-    found.id = f"azureml:{name}"
-    found.mlflow_tracking_uri = mlflow_files.uri_of(home_of(name))
+    found.id = arm_id(name, group=found.resource_group)
+    found.mlflow_tracking_uri = tracking.configured() or mlflow_files.uri_of(home_of(name))
     found.discovery_url = "file://" + home_of(name)
     return found
+
+
+def arm_id(name: str, *, subscription: str | None = None, group: str | None = None) -> str:
+    """
+    Return the id as scripts take it apart; ``local`` stands for what was not given.
+
+    >>> arm_id("vision", group="team")
+    '/subscriptions/local/resourceGroups/team/providers/Microsoft.MachineLearningServices/workspaces/vision'
+    """
+    place = f"/subscriptions/{subscription or _HERE}/resourceGroups/{group or _HERE}"
+    return f"{place}/providers/Microsoft.MachineLearningServices/workspaces/{name}"
 
 
 def _alike(name: str) -> str:
@@ -81,13 +94,18 @@ def create(workspace: Workspace) -> list[str]:
     check_workspace(workspace.name)
     given = to_dict(workspace)
     from_tree(wrap(given), Report(""))
-    home = home_of(workspace.name)
-    private_folder(home)
     before: dict[str, Any] = {}
     with contextlib.suppress(SpecError):  # A file that was damaged is written anew.
         before = to_dict(described(workspace.name))
-    write_whole(os.path.join(home, _FILE), str(Workspace(**{**before, **given})))
+    replace(Workspace(**{**before, **given}))
     return list(workspace._warnings)
+
+
+def replace(workspace: Workspace) -> None:
+    """Write what is said of it, in the place of all that was. Raises OSError."""
+    home = home_of(workspace.name)
+    private_folder(home)
+    write_whole(os.path.join(home, _FILE), str(workspace))
 
 
 def delete(name: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import Service
 from drumline.spec import placeholders
+from drumline.spec.services import asked_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ def of(
     which a relative ``log_dir`` is in. Raises PlanError for a placeholder that leads nowhere, and for what is no port.
     """
     found = []
-    for name, service in (job.services or {}).items():
+    for name, service in asked_for(job.services).items():
         if kind_of(service) != TENSORBOARD:
             continue
         given = getattr(service, "log_dir", None) or (service.properties or {}).get("logDir") or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.plan.services import TENSORBOARD, kind_of
+from drumline.spec.services import asked_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,7 @@ def _of_queue(job: Command) -> Iterator[str]:
 
 
 def _of_services(job: Command) -> Iterator[str]:
-    others = [str(name) for name, one in (job.services or {}).items() if kind_of(one) != TENSORBOARD]
+    others = [str(name) for name, one in asked_for(job.services).items() if kind_of(one) != TENSORBOARD]
     if others:
         names = ", ".join(others)
         yield f"services: {names} not started; what the job itself listens on is reached on this machine"

@@ -39,7 +39,7 @@ class JobOperations(Operations):
     ) -> Command:
         """
         Submit a job and return at once. A job whose name is there already is edited instead: its display name,
-        description, tags and properties; nothing else of a submitted job can change.
+        experiment, description, tags and properties; nothing else of a submitted job can change.
 
         Raises SpecError, PlanError; nothing was created then.
         """
@@ -59,6 +59,7 @@ class JobOperations(Operations):
             return self.update(
                 job.name,
                 display_name=job.display_name,
+                experiment_name=job.experiment_name,
                 description=job.description,
                 tags=job.tags or None,
                 properties=job.properties or None,
@@ -140,6 +141,7 @@ class JobOperations(Operations):
         name: str,
         *,
         display_name: str | None = None,
+        experiment_name: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
         properties: dict[str, str] | None = None,
@@ -147,6 +149,7 @@ class JobOperations(Operations):
         """Those given replace what was there."""
         given = {
             "display_name": display_name,
+            "experiment_name": experiment_name,
             "description": description,
             "tags": tags,
             "properties": properties,

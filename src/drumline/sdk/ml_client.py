@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -61,7 +62,7 @@ class MLClient:
             self.models = asset_operations.ModelOperations()
             self.components = asset_operations.ComponentOperations()
             self.datastores = asset_operations.DatastoreOperations()
-            self.workspaces = WorkspaceOperations(resource_group_name)
+            self.workspaces = WorkspaceOperations(subscription_id, resource_group_name)
 
     @classmethod
     def from_config(
@@ -81,7 +82,7 @@ class MLClient:
         try:
             with open(found, encoding="utf-8") as file:
                 data = json.load(file)
-            names = {key: str(data[key]) for key in ("subscription_id", "resource_group", "workspace_name")}
+            names = _names_of(data)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{found} is not a workspace's configuration",
@@ -118,6 +119,23 @@ class MLClient:
         if isinstance(entity, Workspace):
             return self.workspaces.begin_create(entity)
         return self.compute.begin_create_or_update(entity)
+
+
+_SCOPE = re.compile(
+    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/(?:.+/)?workspaces/([^/]+)/?", re.IGNORECASE
+)
+"""The id of a workspace, which older configurations have in the place of its three names."""
+
+
+def _names_of(data: dict[str, Any]) -> dict[str, str]:
+    """Raises KeyError, TypeError, ValueError for what is not a configuration."""
+    keys = ("subscription_id", "resource_group", "workspace_name")
+    if "Scope" not in data:
+        return {key: str(data[key]) for key in keys}
+    found = _SCOPE.fullmatch(data["Scope"])
+    if found is None:
+        raise ValueError("not the id of a workspace")
+    return dict(zip(keys, found.groups(), strict=True))
 
 
 def _chosen(workspace_name: str | None) -> str | None:

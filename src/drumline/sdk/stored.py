@@ -8,6 +8,7 @@ from typing import Any, cast
 from drumline.spec import builder
 from drumline.spec.assets import CreationContext
 from drumline.spec.command import Command
+from drumline.spec.services import FoundService
 
 _GIVEN = (
     "name", "display_name", "experiment_name", "description", "tags", "properties", "command", "code",
@@ -24,6 +25,10 @@ def from_description(described: dict[str, Any]) -> Command:
     job.id = described["id"]
     job.status = described["status"]
     job.studio_url = described["services"]["Studio"]["endpoint"]
+    job.services = {
+        name: FoundService(**{key: one.get(key) for key in ("endpoint", "type", "status")})
+        for name, one in described["services"].items()
+    }
     context = described["creation_context"]
     job.creation_context = CreationContext(context["created_at"], context["created_by"])
     job._base_path = folder

@@ -14,6 +14,7 @@ from drumline.control import workspaces
 from drumline.control.terminal import clean
 from drumline.sdk.compute_operations import Done
 from drumline.sdk.operations import Operations
+from drumline.sdk.tracking import let_mlflow_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class WorkspaceOperations(Operations):
-    def __init__(self, resource_group: str | None = None) -> None:
+    def __init__(self, subscription: str | None = None, resource_group: str | None = None) -> None:
+        self._subscription = subscription
         self._resource_group = resource_group
 
     def get(self, name: str | None = None, **kwargs: Any) -> Workspace:
@@ -32,18 +34,23 @@ class WorkspaceOperations(Operations):
         """
         mine = current_workspace()
         is_mine = not name or name == mine or is_placeholder(name)
-        found = workspaces.described(mine) if is_mine else workspaces.get(str(name))
+        return self._of_client(workspaces.described(mine) if is_mine else workspaces.get(str(name)))
+
+    def _of_client(self, found: Workspace) -> Workspace:
+        """With the client's subscription and resource group; MLflow may read from where it says."""
         found.resource_group = found.resource_group or self._resource_group
+        found.id = workspaces.arm_id(found.name, subscription=self._subscription, group=found.resource_group)
+        let_mlflow_read(found.mlflow_tracking_uri)
         return found
 
     def list(self, *, scope: str = "resource_group", filtered_kinds: Any = None) -> Iterator[Workspace]:
         """In the order of the alphabet, whatever ``scope`` and ``filtered_kinds`` say."""
-        return iter(workspaces.all(damaged=lambda said: _warn([said])))
+        return map(self._of_client, workspaces.all(damaged=lambda said: _warn([said])))
 
     def begin_create(self, workspace: Workspace, *args: Any, **kwargs: Any) -> Done[Workspace]:
         """Make it, or change what is said of it; using one that is not there makes it too. Raises SpecError."""
         _warn(workspaces.create(workspace))
-        return Done(workspaces.get(workspace.name))
+        return Done(self._of_client(workspaces.get(workspace.name)))
 
     def begin_update(self, workspace: Workspace, **kwargs: Any) -> Done[Workspace]:
         """As ``begin_create``, of one that is there."""

@@ -49,9 +49,29 @@ class Compute(Written):
 
 
 class LocalCompute(Compute):
-    """This machine, under a name that job files have already: ``compute: azureml:cpu-cluster``."""
+    """
+    This machine, under a name that job files have already: ``compute: azureml:cpu-cluster``. ``size`` is what Azure's
+    scripts have called it, kept for those that print it.
+    """
 
     type = "local"
+    _fields = (*Compute._fields, "size")
+    tier: str | None = None
+    min_instances: int | None = None
+    max_instances: int | None = None
+    idle_time_before_scale_down: int | None = None
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        size: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, description=description, tags=tags, **kwargs)
+        self.size = size
 
 
 class SlurmCompute(Compute):
@@ -70,6 +90,8 @@ class SlurmCompute(Compute):
         "nccl_topo_file", "instance_types", "priorities", "requeue", "time_limit", "slurm_conf",
     )  # fmt: skip
     _fields = (*Compute._fields, *_settings)
+    min_instances: int | None = None
+    idle_time_before_scale_down: int | None = None
 
     def __init__(  # noqa: PLR0913 - a cluster has this many
         self,
@@ -104,6 +126,11 @@ class SlurmCompute(Compute):
         super().__init__(name=name, description=description, tags=tags)
         for field in self._settings:
             setattr(self, field, given[field])
+
+    @property
+    def size(self) -> str | None:
+        """The first instance type, which is Azure's size where an amlcompute was attached."""
+        return next(iter(self._values().get("instance_types") or ()), None)
 
 
 class AmlComputeSshSettings(Entity):
@@ -195,6 +222,7 @@ class AmlCompute(Compute):
 _KEPT = ("location", "resource_id", "type", "created_on", "provisioning_state", "provisioning_errors")
 _CLASSES: dict[str, type[Compute]] = {"slurm": SlurmCompute, "local": LocalCompute, "amlcompute": AmlCompute}
 TYPES = tuple(_CLASSES)
+_KNOWN = "one of " + ", ".join(map(repr, TYPES))
 _OTHER_TYPES = ("kubernetes", "virtualmachine", "computeinstance", "synapsespark")
 
 
@@ -256,19 +284,31 @@ def _type_of(root: Mapping) -> str:
     from drumline.spec.schema.kinds import shown
     from drumline.spec.source import problem_at
 
-    known = "one of " + ", ".join(map(repr, TYPES))
     node = root.get("type")
     if node is None:
-        raise SpecError([problem_at(root, "missing key 'type' in a compute", path="type", hint=known)])
+        raise SpecError([problem_at(root, "missing key 'type' in a compute", path="type", hint=_KNOWN)])
     kind = node.value.lower() if isinstance(node, Scalar) and isinstance(node.value, str) else ""
     if kind in _CLASSES:
         return kind
-    what = f"{shown(node)} is not a type of compute"
-    if kind in _OTHER_TYPES:
-        what = f"computes of type {kind!r} are not supported"
+    what, hint = _refusal(kind, shown(node))
+    raise SpecError([problem_at(node, what, path="type", hint=hint)])
+
+
+def _refusal(kind: str, shown: str) -> tuple[str, str]:
+    """Why that is no type of a compute here, and what is."""
     from drumline.spec.schema.hints import did_you_mean
 
-    raise SpecError([problem_at(node, what, path="type", hint=did_you_mean(kind, TYPES) or known)])
+    is_azures = kind in _OTHER_TYPES
+    what = (
+        f"computes of type {kind!r} are not supported" if is_azures else f"{shown} is not a type of compute"
+    )
+    return what, did_you_mean(kind, TYPES) or _KNOWN
+
+
+def check_type(kind: str) -> None:
+    """Raises SpecError for what is no type of a compute here."""
+    if kind not in _CLASSES:
+        raise SpecError(*_refusal(kind, repr(kind)))
 
 
 _UNUSED = {
@@ -281,6 +321,10 @@ _UNUSED = {
     "identity": (None, "jobs run as you"),
     "enable_node_public_ip": (True, "the cluster's network is as it is"),
 }
+
+
+OF_CLUSTERS = ("tier", "min_instances", "max_instances", "idle_time_before_scale_down")
+"""What a cluster has and this machine has not; scripts written for an amlcompute change it."""
 
 
 def unused(aml: AmlCompute) -> list[str]:

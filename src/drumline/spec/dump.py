@@ -9,6 +9,7 @@ from drumline.spec.entity import Entity
 from drumline.spec.environment import Environment
 from drumline.spec.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
+from drumline.spec.services import FoundService
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def plain(value: Any) -> Any:
         fields = {key: plain(item) for key, item in value._values().items() if key not in hidden}
         return {key: item for key, item in fields.items() if not _is_unset(value, key, item)}
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items() if not isinstance(item, FoundService)}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if value is None or isinstance(value, (str, int, float)):

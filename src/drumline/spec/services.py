@@ -68,6 +68,15 @@ class VsCodeJobService(JobService):
     _type = "vs_code"
 
 
+class FoundService(JobService):
+    """
+    Where something of a submitted job is to be found, such as its page. It asks for nothing: no file has it, and a job
+    that is submitted again starts nothing for it.
+    """
+
+    _fields = ()
+
+
 _CLASSES: dict[str, type[JobService]] = {
     "ssh": SshJobService,
     "tensor_board": TensorBoardJobService,
@@ -81,6 +90,11 @@ class Services(Attributes):
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, to_service(name, value))
+
+
+def asked_for(services: dict[str, JobService] | None) -> dict[str, JobService]:
+    """Return those that a job asks for, without those that were found."""
+    return {name: one for name, one in (services or {}).items() if not isinstance(one, FoundService)}
 
 
 def to_service(name: str, value: Any) -> JobService:

@@ -154,7 +154,7 @@ def test_without_slurm_an_amlcompute_becomes_this_machine(slurm):
     (warning,) = computes.attach(AmlCompute(name="gpu", size="A", tags={"a": "1"}))
     assert warning.startswith("compute 'gpu' is this machine, which has no Slurm")
     assert "drumline compute attach --type slurm --name gpu" in warning
-    assert computes.get("gpu") == LocalCompute(name="gpu", tags={"a": "1"})
+    assert computes.get("gpu") == LocalCompute(name="gpu", tags={"a": "1"}, size="A")
     with pytest.raises(SpecError, match="max_instances"):
         computes.attach(AmlCompute(name="cpu", max_instances=-1))
     computes.attach(AmlCompute(name="other"), check=False)
@@ -165,6 +165,20 @@ def test_an_amlcompute_that_is_this_machine_stays_it():
     computes.attach(LocalCompute(name="cpu"))
     assert computes.attach(AmlCompute(name="cpu")) == ["compute 'cpu' is this machine, and stays so"]
     assert computes.get("cpu").type == "local"
+
+
+def test_what_only_a_cluster_has_is_a_warning_on_this_machine():
+    computes.attach(LocalCompute(name="cpu", size="A"))
+    said = computes.update("cpu", {"max_instances": "8", "description": "here"})
+    assert said == ["max_instances: not used; compute 'cpu' is this machine"]
+    found = computes.get("cpu")
+    assert (found.description, found.size, found.max_instances) == ("here", "A", None)
+
+
+def test_a_size_is_that_of_the_amlcompute_on_a_cluster_too(slurm):
+    computes.attach(AmlCompute(name="gpu", size="A"))
+    assert computes.get("gpu").size == "A"
+    assert SlurmCompute(name="x").size is None
 
 
 def test_numbers_that_azures_client_takes_and_no_cluster_has_are_refused(slurm):

@@ -109,11 +109,17 @@ class Workspace:
     def get_mlflow_tracking_uri(self) -> str:
         """Where its jobs log to, for ``mlflow.set_tracking_uri``."""
         from drumline.control import workspaces
+        from drumline.sdk.tracking import let_mlflow_read
 
-        return str(workspaces.described(self.name).mlflow_tracking_uri)
+        uri = str(workspaces.described(self.name).mlflow_tracking_uri)
+        let_mlflow_read(uri)
+        return uri
 
     def get_details(self) -> dict[str, Any]:
+        from drumline.control.workspaces import arm_id
+
         return {
+            "id": arm_id(self.name, subscription=self.subscription_id, group=self.resource_group),
             "name": self.name,
             "location": self.location,
             "resourceGroup": self.resource_group,

@@ -232,8 +232,12 @@ SLURM = Record(
     ignored=_READ_ONLY,
 )
 
+
 LOCAL = Record(
-    "a local compute", {"type": Choice("local"), **_EVERY}, required=("name", "type"), ignored=_READ_ONLY
+    "a local compute",
+    {"type": Choice("local"), **_EVERY, "size": _ANY_TEXT},
+    required=("name", "type"),
+    ignored=_READ_ONLY,
 )
 
 _SSH: dict[str, Kind] = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), _ANY_TEXT)

@@ -164,6 +164,10 @@ def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]
     if environment.properties:
         values["properties"] = _properties(environment.properties)
     values.pop("datastore", None)
+    if values.get("python"):
+        from drumline.control import interpreters
+
+        values["python"] = interpreters.behind(str(values["python"]))
     take_in(values)
     return values, [*_doubts(values), *_unused(environment)]
 

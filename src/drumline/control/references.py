@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
-from drumline.control import job_outputs
+from drumline.control import interpreters, job_outputs
 from drumline.control.asset_records import is_program
 from drumline.plan import values
 from drumline.plan.request import settings_of
@@ -237,6 +237,8 @@ class _Work:
                 return True
             self.found["environment"] = f"azureml:{given.name}:{given.version}"
         python = str(getattr(given, "python", None) or "")
+        if python and is_local:
+            python = interpreters.behind(python)
         if python:
             if is_local and not is_program(python):
                 raise UsageError(f"its python, {python}, is not there or cannot be run")

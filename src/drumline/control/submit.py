@@ -112,7 +112,12 @@ def _leads_away(path: str) -> bool:
 
 
 def _interpreter_of(compute: Mapping[str, Any]) -> str:
-    return str(compute.get("python") or sys.executable)
+    python = str(compute.get("python") or "")
+    if python and compute.get("type", "local") == "local":
+        from drumline.control import interpreters
+
+        python = interpreters.behind(python)
+    return python or sys.executable
 
 
 def whole(job: Command) -> Command:

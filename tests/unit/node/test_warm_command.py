@@ -89,6 +89,79 @@ SAME = [
 ]
 
 
+SHIM = """\
+#!/usr/bin/env bash
+export PYENV_ROOT='{root}'
+exec "{root}/bin/pyenv" exec "${{0##*/}}" "$@"
+"""
+PYENV = """\
+#!/usr/bin/env bash
+test "$1" = exec && shift
+echo look >> "$PYENV_ROOT/looks"
+export PYENV_VERSION=${PYENV_VERSION:-$(cat .python-version 2>/dev/null || echo one)}
+export PYENV_DIR=$PWD
+program=$PYENV_ROOT/versions/$PYENV_VERSION/bin/$1
+test -x "$program" || { echo "pyenv: version '$PYENV_VERSION' is not installed" >&2; exit 1; }
+export PATH=${program%/*}:$PATH
+shift
+exec "$program" "$@"
+"""
+
+
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def pyenv(tmp_path):
+    """What pyenv has: a shim, two versions, and a script that finds one of them by the variables and the folder."""
+    root = tmp_path / "a pyenv"
+    write_program(root / "bin" / "pyenv", PYENV)
+    write_program(root / "shims" / "python", SHIM.format(root=root))
+    for version in ("one", "two"):
+        (root / "versions" / version / "bin").mkdir(parents=True)
+        os.symlink(os.path.realpath(sys.executable), root / "versions" / version / "bin" / "python")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("python t.py a", "one"),
+        ("PYENV_VERSION=two python -u t.py", "two"),
+        ("cd src && python t.py", "two"),
+        ("exec python t.py", "one"),
+    ],
+)
+def test_a_shim_is_looked_through_to_what_it_starts(place, pyenv, text, version):
+    folder, env = place
+    with open(f"{folder}/src/.python-version", "w") as file:
+        file.write("two\n")
+    env = {**env, "PATH": f"{pyenv}/shims:{env['PATH']}"}
+    ran = subprocess.run(("/bin/bash", "-c", text), env=env, cwd=folder, stdout=subprocess.PIPE, check=True)
+    real_env, _, _ = json.loads(ran.stdout)
+    found = parse((folder, env), text)
+    assert found.python == command.resolve(found) == str(pyenv / "versions" / version / "bin" / "python")
+    assert found.env == real_env
+
+
+def test_one_look_through_a_shim_serves_all_ranks(place, pyenv):
+    folder, env = place
+    env = {**env, "PATH": f"{pyenv}/shims:{env['PATH']}"}
+    found = [parse((folder, {**env, "RANK": str(rank)}), "python t.py") for rank in range(4)]
+    assert [one.env["RANK"] for one in found] == ["0", "1", "2", "3"]
+    assert {one.env["PYENV_VERSION"] for one in found} == {"one"}
+    assert (pyenv / "looks").read_text() == "look\n"
+
+
+def test_a_shim_that_finds_nothing_says_why(place, pyenv):
+    folder, env = place
+    with pytest.raises(NotWarm, match="finds no Python: pyenv: version 'none' is not installed"):
+        parse((folder, {**env, "PATH": f"{pyenv}/shims:/usr/bin:/bin"}), "PYENV_VERSION=none python t.py")
+
+
 @pytest.mark.parametrize("text", SAME)
 def test_what_python_gets_is_what_bash_gives_it(place, text):
     folder, env = place

@@ -12,6 +12,8 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from drumline.node import shims
+from drumline.node.warm import surroundings
 from drumline.node.warm.bash import Bash, which
 from drumline.node.warm.shell import NotWarm
 
@@ -91,10 +93,42 @@ def _program(words: list[str], env: dict[str, str], cwd: str) -> Program:
     told = next((name for name in _SPEAKING if env.get(name)), None)
     if told:
         raise NotWarm(f"{told} is set")
+    python, env = _behind_shim(words[0], env, cwd)
     flags, rest = _flags(words[1:])
     target = tuple(rest[:2] if rest[0] == "-m" else rest[:1])
     _check_target(target, cwd)
-    return Program(words[0], tuple(flags), target, tuple(rest[len(target) :]), env, cwd)
+    return Program(python, tuple(flags), target, tuple(rest[len(target) :]), env, cwd)
+
+
+class _Through(NamedTuple):
+    """A shim that was looked through."""
+
+    python: str
+    changed: dict[str, str]
+    removed: frozenset[str]
+
+
+_looked_through: dict[tuple[str, str, tuple[tuple[str, str], ...]], _Through] = {}
+"""By shim, folder, and the variables that ranks share: one look serves all ranks of a node."""
+
+
+def _behind_shim(word: str, env: dict[str, str], cwd: str) -> tuple[str, dict[str, str]]:
+    """The interpreter and its variables, where the word is a shim's; else the word and the variables as they are."""
+    found = os.path.join(cwd, word) if "/" in word else which(word, env)
+    if not shims.is_shim(found):
+        return word, env
+    shared = sorted((name, value) for name, value in env.items() if not surroundings.is_free(name))
+    key = (found, cwd, tuple(shared))
+    if key not in _looked_through:
+        try:
+            behind = shims.look_through(found, env, cwd)
+        except OSError as error:
+            raise NotWarm(str(error.strerror)) from error
+        changed = {name: value for name, value in behind.env.items() if env.get(name) != value}
+        _looked_through[key] = _Through(behind.python, changed, frozenset(env) - frozenset(behind.env))
+    through = _looked_through[key]
+    kept = {name: value for name, value in env.items() if name not in through.removed}
+    return through.python, {**kept, **through.changed}
 
 
 def _behind_env(words: list[str], env: dict[str, str]) -> list[str]:

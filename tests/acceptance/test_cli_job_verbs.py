@@ -186,6 +186,10 @@ def test_cancel_of_an_ended_job_changes_nothing(cli, ended):
 def test_download_brings_outputs_and_logs(cli, ended, tmp_path):
     target = tmp_path / "here"
     assert cli("job", "download", "-n", ended, "--download-path", target).rc == 0
+    named = cli("job", "download", "-n", ended, "--output-name", "artifacts", "-p", tmp_path / "named")
+    assert named.rc == 0, named.err
+    kept = [sorted(path.name for path in folder.rglob("*")) for folder in (target, tmp_path / "named")]
+    assert kept[0] == kept[1]
     assert (target / "artifacts" / "outputs" / "result.txt").read_text() == "result\n"
     assert (target / "artifacts" / "user_logs" / "std_log.txt").read_text() == "hello\n"
 

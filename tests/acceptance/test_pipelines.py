@@ -138,6 +138,23 @@ def test_a_step_writes_the_file_that_the_pipeline_says_its_output_is(run, drumli
     assert log_of("p-read") == "whole\n"
 
 
+def test_what_a_step_kept_is_its_output_artifacts(run):
+    write = {"command": "mkdir -p outputs; echo said; echo kept > outputs/it.txt"}
+    read = {
+        "command": "cat ${{inputs.all}}/outputs/it.txt ${{inputs.all}}/user_logs/std_log.txt",
+        "inputs": {"all": "${{parent.jobs.write.outputs.artifacts}}"},
+    }
+    own = {"command": "echo mine > ${{outputs.artifacts}}/it.txt", "outputs": {"artifacts": None}}
+    of_own = {
+        "command": "cat ${{inputs.all}}/it.txt",
+        "inputs": {"all": "${{parent.jobs.own.outputs.artifacts}}"},
+    }
+    shown = run({"write": write, "read": read, "own": own, "of_own": of_own})
+    assert shown["reason"] == "4 steps completed"
+    assert log_of("p-read") == "kept\nsaid\n"
+    assert log_of("p-of_own") == "mine\n"
+
+
 def test_steps_that_do_not_need_each_other_run_at_the_same_time(run, tmp_path):
     meet = "touch '{0}/{1}'; " + waits_for("{0}/{2}")
     shown = run({"a": step(meet.format(tmp_path, "a", "b")), "b": step(meet.format(tmp_path, "b", "a"))})

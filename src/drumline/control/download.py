@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.uris import shown
-from drumline.control import jobs
+from drumline.control import job_outputs, jobs
 from drumline.control.follow import plan_of
 from drumline.spec.paths import is_remote
 
@@ -25,7 +25,8 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
     """
     Copy to ``target``/artifacts and ``target``/named-outputs/NAME; the folder written to. Blocks.
 
-    Without ``output`` and ``everything``: the artifacts (outputs, logs). Existing files are written over.
+    Without ``output`` and ``everything``: the artifacts (outputs, logs, what MLflow logged in files).
+    Existing files are written over.
     Raises NotFoundError; UsageError while the job has not ended.
     """
     folder = jobs.folder_of(name)
@@ -37,7 +38,8 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
             f"drumline job stream {jobs.as_arguments(name)} waits for its end",
         )
     with writing():
-        if output and output != "default":
+        is_all = output == job_outputs.ARTIFACTS and not job_outputs.has(folder, output)
+        if output and output != "default" and not is_all:
             copy(_named(folder, output), os.path.join(target, "named-outputs", output))
         else:
             _artifacts(folder, target)
@@ -64,10 +66,8 @@ def writing() -> Iterator[None]:
 
 def _artifacts(folder: RunFolder, target: str) -> None:
     base = os.path.join(target, "artifacts")
-    for part in ("outputs", "logs", "user_logs", "system_logs"):
-        source = os.path.join(folder.path, part)
-        if os.path.isdir(source):
-            copy(source, os.path.join(base, part))
+    for name, source in job_outputs.artifacts_of(folder).items():
+        copy(source, os.path.join(base, name))
 
 
 def _all_named(folder: RunFolder) -> dict[str, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import status, uris
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.contract.folder import RunFolder, home
+from drumline.contract.folder import RunFolder, home, private_folder
 from drumline.contract.outcome import fold
 from drumline.control import jobs
 from drumline.spec.paths import is_remote
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 _OUTPUT = "AZURE_ML_OUTPUT_"
 _DEEPEST = 20
 _ARTIFACTS = ("outputs", "logs", "user_logs", "system_logs")
+ARTIFACTS = "artifacts"
+"""The output that every job has: what it logged and kept, as ``runs:/<job>``. Source: Azure reserves the name."""
 
 
 class Place(NamedTuple):
@@ -38,6 +41,8 @@ def output_of(job: str, output: str, inside: str = "") -> Place:
     that leads out of the output.
     """
     folder, warning = _ended(job)
+    if output == ARTIFACTS and not has(folder, output):
+        return file_of_run(job, inside) if inside.strip("/") else Place(_linked_artifacts(folder), warning)
     root = _root(folder, output)
     return Place(_within(root, inside, f"output {output!r} of job {job}"), warning)
 
@@ -50,6 +55,37 @@ def file_of_run(job: str, path: str) -> Place:
     kept = _within(folder.path, path, what)
     is_kept = path.split("/", 1)[0] in _ARTIFACTS
     return Place(kept if is_kept and not os.path.exists(logged) else logged, warning)
+
+
+def artifacts_of(folder: RunFolder) -> dict[str, str]:
+    """By name, what the job logged with MLflow in files, and what it kept: files and folders."""
+    logged = _mlflow_artifacts(folder)
+    names = os.listdir(logged) if os.path.isdir(logged) else []
+    found = {name: os.path.join(logged, name) for name in sorted(names)}
+    for name in _ARTIFACTS:
+        kept = os.path.join(folder.path, name)
+        if os.path.isdir(kept):
+            found.setdefault(name, kept)
+    return found
+
+
+def has(folder: RunFolder, output: str) -> bool:
+    """Whether the job itself has declared an output of that name."""
+    return output in _places(folder) or os.path.lexists(os.path.join(folder.named_outputs, output))
+
+
+def _linked_artifacts(folder: RunFolder) -> str:
+    """One folder that leads to all of them; its links are made when it is first asked for. Raises UsageError."""
+    place = os.path.join(folder.path, ARTIFACTS)
+    try:
+        private_folder(place)
+        for name, path in artifacts_of(folder).items():
+            with contextlib.suppress(FileExistsError):
+                os.symlink(path, os.path.join(place, name))
+    except OSError as error:
+        what = f"the artifacts of job {folder.name} cannot be linked in {place}: {error.strerror}"
+        raise UsageError(what, f"azureml://jobs/{folder.name}/outputs/artifacts/paths/outputs") from error
+    return place
 
 
 def _ended(job: str) -> tuple[RunFolder, str]:
@@ -109,7 +145,7 @@ def _linked(folder: RunFolder) -> list[str]:
 
 
 def _unknown(folder: RunFolder, output: str, known: Iterable[str]) -> NotFoundError:
-    hint = "it has " + ", ".join(sorted({*known, "default"}))
+    hint = "it has " + ", ".join(sorted({*known, "default", ARTIFACTS}))
     return NotFoundError(f"job {folder.name} has no output {output!r}", hint)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import Problem
-from drumline.spec.bindings import PATTERN, Binding, texts_of
+from drumline.spec.bindings import PATTERN, RESERVED_OUTPUTS, Binding, texts_of
 from drumline.spec.io import PRIMITIVES, is_of
 from drumline.spec.schema.hints import did_you_mean
 
@@ -161,7 +161,7 @@ def _source(
             what = f"{path}: {written}: the pipeline has no job {parts[2]!r}"
             return Problem(what, path=path, hint=_known(parts[2], steps))
         outputs = source.job.outputs  # type: ignore[attr-defined]
-        if parts[4] not in outputs and parts[4] != "default":
+        if parts[4] not in outputs and parts[4] not in RESERVED_OUTPUTS:
             what = f"{path}: {written}: {parts[2]!r} has no output {parts[4]!r}"
             return Problem(what, path=path, hint=_known(parts[4], outputs))
         kind = outputs[parts[4]].type if parts[4] in outputs else "uri_folder"

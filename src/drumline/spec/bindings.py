@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 PATTERN = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
 
+RESERVED_OUTPUTS = ("default", "artifacts")
+"""Of every job: its ``outputs`` folder, and all that it logged and kept."""
+
 _MACROS = ("name", "output_name", "default_datastore")
 """Of an output's path, which are known when the job is submitted. Source: azure-ai-ml's own default path."""
 

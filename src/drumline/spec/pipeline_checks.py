@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from drumline.contract.errors import SpecError
+from drumline.spec.bindings import RESERVED_OUTPUTS
 from drumline.spec.checks import check_bindings, check_environment, check_keys
 from drumline.spec.nodes import Mapping, Scalar
 from drumline.spec.schema.kinds import join
@@ -81,7 +82,7 @@ def _job_problem(job: Mapping, steps: list[str], written: str) -> tuple[str, str
     is_inline = isinstance(source, Mapping) and "component" not in source and "command" in source
     if is_inline and isinstance(source, Mapping) and steps[3:4] == ["outputs"] and len(steps) > 4:
         outputs = source.get("outputs")
-        if steps[4] != "default" and not _has(outputs, steps[4]):
+        if steps[4] not in RESERVED_OUTPUTS and not _has(outputs, steps[4]):
             return f"{written}: {steps[2]!r} has no output {steps[4]!r}", _known(outputs)
     return "", ""
 

@@ -194,7 +194,7 @@ def test_the_output_of_a_failed_job_is_used_with_a_warning():
 
 def test_an_output_that_the_job_has_not_is_told_with_those_it_has():
     ran("first", outputs={"o": "/o"})
-    assert hint_of(job_with("azureml://jobs/first/outputs/p")) == "it has default, o"
+    assert hint_of(job_with("azureml://jobs/first/outputs/p")) == "it has artifacts, default, o"
 
 
 @pytest.mark.parametrize("inside", ["../x", "a/../../x", "/../../x"])
@@ -253,6 +253,32 @@ def test_files_of_a_run_are_what_it_logged_else_what_it_kept(drumline_home):
         resolved(job_with("runs:/first/../../../x"))
 
 
+def test_the_output_artifacts_is_what_a_run_logged_and_kept(drumline_home):
+    folder = ran("first")
+    os.makedirs(os.path.join(folder.outputs, "kept"))
+    place = drumline_home / "mlruns" / "0" / "first" / "artifacts"
+    (place / "model").mkdir(parents=True)
+    variables = {"MLFLOW_TRACKING_URI": f"file://{drumline_home}/mlruns", "MLFLOW_RUN_ID": "first"}
+    folder.write(folder.plan, json.dumps({"user_env": {**variables, "MLFLOW_EXPERIMENT_NAME": "Default"}}))
+    inside = "azureml://jobs/first/outputs/artifacts/paths/"
+    assert input_of(inside + "model/")[0] == str(place / "model")
+    assert input_of(inside + "outputs/kept")[0] == os.path.join(folder.outputs, "kept")
+    for _ in range(2):
+        whole = input_of("azureml://jobs/first/outputs/artifacts")[0]
+    assert {name: os.path.realpath(os.path.join(whole, name)) for name in os.listdir(whole)} == {
+        "model": str(place / "model"),
+        "outputs": folder.outputs,
+        "user_logs": folder.user_logs,
+        "system_logs": folder.system_logs,
+    }
+
+
+def test_an_output_that_a_job_itself_calls_artifacts_is_that(tmp_path):
+    ran("own", outputs={"artifacts": str(tmp_path / "o")})
+    assert input_of("azureml://jobs/own/outputs/artifacts")[0] == str(tmp_path / "o")
+    assert input_of("azureml://jobs/own/outputs/artifacts/paths/a")[0] == str(tmp_path / "o" / "a")
+
+
 # outputs of the job
 
 
@@ -291,6 +317,29 @@ def test_a_version_that_is_there_is_refused_before_anything_runs(data):
 
 
 # environments
+
+
+def test_the_python_of_an_environment_is_the_one_behind_its_shim(tmp_path, monkeypatch):
+    """pyenv's finds a version by the folder that it is started in, and the ranks' is another."""
+    real = tmp_path / "versions" / "3.x" / "bin" / "python"
+    shim, pyenv = tmp_path / "shims" / "python", tmp_path / "pyenv"
+    for path in (real, shim):
+        path.parent.mkdir(parents=True)
+    real.symlink_to(os.path.realpath(sys.executable))
+    shim.write_text(f'#!/bin/bash\nexec "{pyenv}" exec "${{0##*/}}" "$@"\n')
+    pyenv.write_text(f'#!/bin/bash\nexec "{tmp_path}/versions/$(cat .python-version)/bin/$2" "${{@:3}}"\n')
+    for path in (shim, pyenv):
+        path.chmod(0o755)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / ".python-version").write_text("3.x\n")
+    monkeypatch.chdir(tmp_path / "here")
+    environment = Environment(name="e", version="1", python=str(shim))
+    assert resolved(command(command="true", environment=environment)).interpreter == str(real)
+    registered(Environment, name="e", version="1", python=str(shim))
+    monkeypatch.chdir(tmp_path)
+    assert resolved(command(command="true", environment="azureml:e:1")).interpreter == str(real)
+    with pytest.raises(PlanError, match=f"environment: the shim {shim} finds no Python"):
+        resolved(command(command="true", environment=environment))
 
 
 @pytest.fixture

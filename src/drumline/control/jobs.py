@@ -91,9 +91,16 @@ def all_names() -> list[str]:
     """In no order."""
     try:
         with os.scandir(os.path.join(home(), "jobs")) as entries:
-            return [entry.name for entry in entries if entry.is_dir()]
+            return [entry.name for entry in entries if _is_folder(entry)]
     except FileNotFoundError:
         return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # Such as a link to itself.
+        return False
 
 
 def outcome_of(folder: RunFolder) -> Outcome:

@@ -8,6 +8,7 @@ when another wrote in between, whatever its timeout.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import sqlite3
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.filesystems import is_network
-from drumline.contract.folder import private_folder
+from drumline.contract.folder import private_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,9 +31,13 @@ CREATE TABLE IF NOT EXISTS jobs (
     archived INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS jobs_by_created ON jobs (created DESC);
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
 """
-_VERSION = 1
+_VERSION = 2
 _BUSY_S = 30.0
+
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FILES = ("", "-wal", "-shm", "-journal")
 
 _LOCAL = "/var/tmp"  # noqa: S108 - a folder for this user alone is made in it, and whose it is is looked at
 
@@ -76,8 +81,13 @@ class Index:
             self._ours = os.path.join(_local(), f"drumline-index-{os.getuid()}")
             self._folder = os.path.join(self._ours, name)
         self._path = os.path.join(self._folder, "index.sqlite")
+        self._marks = os.path.join(home, "archive-marks") if self._ours else ""
+        """Which jobs were archived or restored, for the indexes of other machines. One small file a job."""
 
     def set_archived(self, name: str, archived: bool) -> None:
+        if self._marks:
+            private_folder(self._marks)
+            write_whole(os.path.join(self._marks, name), str(int(archived)))
         with self._transaction() as database:
             database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
 
@@ -90,6 +100,22 @@ class Index:
             database.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in gone])
             rows = [row for name in there - known if (row := row_of(name)) is not None]
             database.executemany("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
+            if self._marks:
+                self._heed_marks(database, there)
+
+    def _heed_marks(self, database: sqlite3.Connection, there: set[str]) -> None:
+        """Jobs that another machine archived or restored. A mark is read when it is new or was replaced."""
+        known = dict(database.execute("SELECT name, stamp FROM marks"))
+        for name, stamp in _stamps(self._marks):
+            path = os.path.join(self._marks, name)
+            with contextlib.suppress(OSError):
+                if name not in there:
+                    os.unlink(path)
+                elif known.get(name) != stamp:
+                    with open(path) as file:
+                        archived = file.read(1) == "1"
+                    database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
+                    database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
 
     def names(self, *, archived: bool | None, parent: str | None, limit: int | None) -> list[str]:
         """Newest first. ``archived`` None: both kinds."""
@@ -110,27 +136,92 @@ class Index:
             _take(self._ours)
         private_folder(self._folder)
         try:
-            database = self._open()
+            database = self._begun()
         except sqlite3.Error as error:
             raise DrumlineError(
                 f"the index {self._path} cannot be opened: {error}", "it can be deleted; it is made again"
             ) from error
         try:
-            database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")
         except sqlite3.Error as error:
+            if _is_damaged(error):
+                self._drop_damaged()
+                hint = "run the command again; the index was deleted, and is made again from the jobs"
+                raise DrumlineError(f"the index {self._path} was damaged: {error}", hint) from error
             raise DrumlineError(f"the index {self._path} cannot be used: {error}") from error
         finally:
             database.close()
+
+    def _begun(self) -> sqlite3.Connection:
+        """In a transaction. An index that is damaged is deleted and begun anew: jobs are added when it is healed."""
+        try:
+            return self._begin()
+        except sqlite3.Error as error:
+            if not _is_damaged(error):
+                raise
+        self._drop_damaged()
+        return self._begin()
+
+    def _begin(self) -> sqlite3.Connection:
+        database = self._open()
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            # Damage beyond the first page is not seen before it is read.
+            database.execute("SELECT count(*), max(created) FROM jobs").fetchone()
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _drop_damaged(self) -> None:
+        """Several processes may come here at once: one deletes, and the others find a whole index."""
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                database = self._begin()
+                found = database.execute("PRAGMA quick_check(1)").fetchone()
+                database.close()
+                if found == ("ok",):
+                    return
+            except sqlite3.Error as error:
+                if not _is_damaged(error):
+                    raise
+            for ending in _FILES:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path + ending)
+        finally:
+            os.close(lock)
 
     def _open(self) -> sqlite3.Connection:
         if not os.path.exists(self._path):
             os.close(os.open(self._path, os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
-        if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.execute("PRAGMA synchronous = NORMAL")
+        try:
+            if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.executescript(_SCHEMA)
+                database.execute(f"PRAGMA user_version = {_VERSION}")
+            database.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            database.close()
+            raise
         return database
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    # The low byte is the kind of error. One of this module itself has no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE or "no such table" in str(error)
+
+
+def _stamps(folder: str) -> Iterator[tuple[str, str]]:
+    """By name, what changes whenever the file is replaced."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    facts = entry.stat(follow_symlinks=False)
+                    yield entry.name, f"{facts.st_ino} {facts.st_mtime_ns}"
+    except OSError:
+        return

@@ -83,9 +83,8 @@ def test_it_is_for_its_owner_alone(index, tmp_path):
         assert path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) == 0, path
 
 
-def test_a_damaged_file_is_our_error(index, tmp_path):
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "index.sqlite").write_bytes(b"no database" * 100)
+def test_what_cannot_be_opened_is_our_error(index, tmp_path):
+    (tmp_path / "home" / "index.sqlite").mkdir(parents=True)
     with pytest.raises(DrumlineError, match="cannot be opened"):
         every(index)
 
@@ -155,3 +154,100 @@ def test_a_home_in_such_a_place_is_like_any_other(tmp_path, monkeypatch):
     index = Index(str(tmp_path / "home"))
     add(index, Row("a", 1.0, "e", ""))
     assert every(index) == ["a"]
+
+
+def file_of(tmp_path):
+    return tmp_path / "home" / "index.sqlite"
+
+
+def cut(path):
+    """As a disk or a copy that went wrong leaves it: the first page is whole, and others are not."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xa5" * (len(whole) - 4096))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b"not a database, and long enough to be told from one" * 100),
+        lambda path: path.write_bytes(path.read_bytes()[:5000]),
+        lambda path: path.write_bytes(b"\0" * 8192),
+        cut,
+    ],
+    ids=["text", "cut short", "zeros", "pages"],
+)
+def test_a_damaged_index_is_made_again(index, tmp_path, damage):
+    """It can be made again from the jobs, so nobody has to be told to delete it."""
+    rows = [Row(f"job{number}", float(number), "e", "") for number in range(300)]
+    add(index, *rows)
+    damage(file_of(tmp_path))
+    for ending in ("-wal", "-shm"):
+        file_of(tmp_path).with_name(f"index.sqlite{ending}").unlink(missing_ok=True)
+    by_name = {row.name: row for row in rows}
+    index.heal(by_name, by_name.get)
+    assert len(every(index)) == 300
+    index.set_archived("job7", archived=True)
+    assert every(index, archived=True) == ["job7"]
+
+
+def test_a_damaged_index_is_made_again_once_by_many(index, tmp_path):
+    rows = {f"job{number}": Row(f"job{number}", float(number), "e", "") for number in range(50)}
+    add(index, *rows.values())
+    file_of(tmp_path).write_bytes(b"damaged" * 1000)
+    failed = []
+
+    def heal():
+        try:
+            Index(str(tmp_path / "home")).heal(rows, rows.get)
+        except DrumlineError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=heal) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(every(index)) == 50
+
+
+@pytest.fixture
+def machines(tmp_path, monkeypatch):
+    """One home on a network file system, and what sets the machine that looks at it."""
+    monkeypatch.setattr(store, "is_network", lambda path: True)
+
+    def on(name):
+        own = tmp_path / name
+        own.mkdir(exist_ok=True)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(own))
+        return Index(str(tmp_path / "home"))
+
+    return on
+
+
+def test_a_job_that_one_machine_archives_is_archived_on_another(machines):
+    rows = {name: Row(name, float(number), "e", "") for number, name in enumerate("abc")}
+    for machine in ("one", "two"):
+        machines(machine).heal(rows, rows.get)
+
+    def archived(machine):
+        index = machines(machine)
+        index.heal(rows, rows.get)
+        return sorted(every(index, archived=True))
+
+    machines("one").set_archived("a", archived=True)
+    assert [archived(machine) for machine in ("two", "one")] == [["a"], ["a"]]
+    machines("two").set_archived("b", archived=True)
+    machines("two").set_archived("a", archived=False)
+    assert [archived(machine) for machine in ("one", "two", "three")] == [["b"], ["b"], ["b"]]
+
+
+def test_a_mark_goes_with_its_job(machines, tmp_path):
+    rows = {"a": Row("a", 1.0, "e", "")}
+    index = machines("one")
+    index.heal(rows, rows.get)
+    index.set_archived("a", archived=True)
+    index.heal({}, rows.get)
+    assert list((tmp_path / "home" / "archive-marks").iterdir()) == []
+    index.heal(rows, rows.get)
+    assert every(index, archived=False) == ["a"]

@@ -56,11 +56,14 @@ def test_an_exception_on_one_rank(verdict):
     assert (fields["error_type"], fields["file"], fields["line"]) == ("ValueError", "train.py", 10)
 
 
-def test_a_rank_that_ends_too_early(verdict):
-    said, fields = verdict(GLOO.format(step="if number == 2 and rank == 1:\n            raise SystemExit(0)"))
+@pytest.mark.parametrize(
+    "end", ["raise SystemExit(0)", "__import__('os')._exit(0)", "dist.destroy_process_group(), exit()"]
+)
+def test_a_rank_that_ends_too_early(verdict, end):
+    said, fields = verdict(GLOO.format(step=f"if number == 2 and rank == 1:\n            {end}"))
     assert re.match(
         r"rank 1 on node 0 ended early, [\d.]+ s in, with exit code 0; rank \d still waited for it, "
-        r"and failed [\d.]+ s later: RuntimeError: .* \(train\.py:\d+, in step\)",
+        r"and (failed [\d.]+ s later|was cut off by that): RuntimeError: .* \(train\.py:\d+, in step\)",
         said,
     ), said
     assert fields["rank"] == 1

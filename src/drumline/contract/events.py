@@ -194,10 +194,10 @@ class RankExited(NamedTuple):
     """
     One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127).
 
-    ``evidence``, each only when it is known: ``left`` (when it ended in order); of a failure ``told`` (when it was told
-    to end, None when it was not), ``failure`` (an uncaught exception: type, message, file, line, function, time),
-    ``said`` (the last line of the log), ``crash`` (where native code crashed: file, line, function), ``peak_bytes``,
-    ``memory_ran_out``, ``shared_memory``, ``port_holder`` (of a port that it could not have).
+    ``evidence``, each only when it is known: ``left`` (when it ended in order), ``told`` (when it was told to end; of a
+    failure None when it was not); of a failure ``failure`` (an uncaught exception: type, message, file, line, function,
+    time), ``said`` (the last line of the log), ``crash`` (where native code crashed: file, line, function),
+    ``peak_bytes``, ``memory_ran_out``, ``shared_memory``, ``port_holder`` (of a port that it could not have).
     """
 
     time: float

@@ -587,7 +587,7 @@ class Agent:
             self._notes_of(rank), ended.pid, code, cwd, since, time.monotonic()
         )
         if code == 0:
-            return evidence
+            return evidence if self._told_at is None else {**evidence, "told_at": self._told_at}
         evidence["told_at"] = self._told_at
         evidence["peak_bytes"] = ended.peak_bytes
         log = failures.end_of_log(self._log_of(rank))

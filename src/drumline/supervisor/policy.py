@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from drumline.contract import status
 from drumline.contract.events import RankExited
-from drumline.supervisor import verdict, words
+from drumline.supervisor import cause, verdict, words
 
 JOIN_TIMEOUT_S = 60.0
 """From the start of the agents until all have joined and node 0 was reached."""
@@ -264,8 +264,11 @@ class Policy:
         self._lost_ranks: set[int] = set()
         """Those that ended with their node: nothing is known of that."""
 
-        self._first_failure: RankExited | None = None
-        """The first that was heard of."""
+        self._last_failure: RankExited | None = None
+        """The last that was heard of before the others were told to end."""
+
+        self._seeks = False
+        """Whether ranks have failed for want of another, and that one is waited for."""
 
         self._end: Finish | None = None
         self._taken: set[int] = set()
@@ -339,11 +342,36 @@ class Policy:
             return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
         if self._phase in ("stopping", "emptying"):
             return self._empty_when_still()
-        if event.code != 0:
-            self._first_failure = event
+        if event.code != 0 or self._last_failure:
+            self._last_failure = event if event.code != 0 else self._last_failure
             self._end = self._failure()
-            return self._stop(words.failed(self._label(event), event))
+            return self._stop_or_seek()
         return self._complete_when_done()
+
+    def _stop_or_seek(self) -> list[Instruction]:
+        """A rank has failed: the others are told to end, once it is known why, or that this cannot be known."""
+        unexplained = cause.is_unexplained(self._exited.values()) and self._first_is_cut_off
+        if not unexplained or self._phase != "running" or not self._ranks_left(self._nodes):
+            return self._stop_after_failure()
+        if self._seeks:
+            return []
+        self._seeks = True
+        return [SetTimer("cause", min(cause.SETTLE_S, self._grace_s))]
+
+    @property
+    def _first_is_cut_off(self) -> bool:
+        """Whether whoever is named by now was cut off itself, and did not end early, for example."""
+        assert self._end is not None
+        assert self._end.rank is not None
+        return self._exited[self._end.rank].code != 0
+
+    def _stop_after_failure(self) -> list[Instruction]:
+        self._seeks = False
+        assert self._end is not None
+        return self._stop(self._end.reason)
+
+    def _expire_cause(self) -> list[Instruction]:
+        return self._stop_after_failure() if self._seeks else []
 
     def _is_consequence(self, event: RankExited) -> bool:
         """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
@@ -380,6 +408,8 @@ class Policy:
         self._launcher_runs = False
         if not self._is_running:
             return []
+        if self._seeks:
+            return self._stop_after_failure()
         if self._end is not None:
             return self._empty(LEFTOVER_GRACE_S)
         reason = event.reason or f"{self._launcher} ended before its ranks"
@@ -403,6 +433,9 @@ class Policy:
             return self._kill()
         if self._phase == "emptying" and event.at_once:
             return [Kill(tuple(sorted(self._nodes)))]
+        if self._seeks:
+            stop = self._stop_after_failure()
+            return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
         if self._taken and self._phase in ("stopping", "emptying"):
             # It is ending already, and there is nobody to start it again for.
             self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
@@ -415,6 +448,9 @@ class Policy:
 
     def _on_preempted(self, event: Preempted) -> list[Instruction]:
         is_first = self._end is None
+        if self._seeks:
+            self._shorten(event.grace_s)
+            return self._stop_after_failure()
         if not is_first and not self._taken:
             return []
         self._shorten(event.grace_s)
@@ -455,6 +491,7 @@ class Policy:
             "join": self._expire_join,
             "limit": self._expire_limit,
             "grace": self._expire_grace,
+            "cause": self._expire_cause,
             "kill": self._expire_kill,
             "empty": self._expire_empty,
             "settled": self._expire_settled,
@@ -496,7 +533,7 @@ class Policy:
 
     def _expire_broken(self) -> list[Instruction]:
         broken = self._broken
-        if broken is None or not self._is_running:
+        if broken is None or not self._is_running or self._seeks:
             return []
         return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
 
@@ -522,7 +559,7 @@ class Policy:
         return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
 
     def _fail(self, end: Finish) -> list[Instruction]:
-        self._end = end
+        self._end, self._seeks = end, False
         return self._stop(end.reason)
 
     def _stop(self, reason: str) -> list[Instruction]:
@@ -560,7 +597,7 @@ class Policy:
         return [end._replace(reason=reason)]
 
     def _failure(self) -> Finish:
-        stopped_after = self._first_failure.time if self._first_failure else None
+        stopped_after = self._last_failure.time if self._last_failure else None
         known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost_ranks}
         found = verdict.judge(self._members, known, stopped_after, self._start_time)
         return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)

@@ -7,32 +7,16 @@ was raised, of anything else the time when the process ended. Whoever failed bec
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.supervisor import words
+from drumline.supervisor import cause, cut_off, words
+from drumline.supervisor.cause import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumline.contract.events import RankExited
     from drumline.supervisor.policy import Member
-
-_CUT_OFF = re.compile(
-    r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused|Connection aborted"
-    r"|[Ss]ocket closed|closed the connection|Connection was likely closed|remote process exited|ncclRemoteError"
-    r"|[Tt]imed out waiting|[Ss]ocket [Tt]imeout|wait timeout|Application timeout caused pair closure"
-    r"|[Ww]atchdog caught collective operation timeout|failed to connect to all addresses|failed to recv|Failed to recv"
-    r"|Lost connection|peer (?:is )?gone|The client socket has (?:timed out|failed)|MPI_ERR_PROC_FAILED"
-    r"|heartbeat timeout|[Pp]eer .{1,40}disconnected|[Cc]ollective .{1,60}timed out"
-)
-_CUT_OFF_TYPES = (
-    "ConnectionResetError",
-    "BrokenPipeError",
-    "ConnectionAbortedError",
-    "ConnectionRefusedError",
-    "HorovodInternalError",
-)
 
 
 class Verdict(NamedTuple):
@@ -58,9 +42,9 @@ def judge(
     failed = [one for one in exits.values() if one.code != 0]
     own = [one for one in failed if _is_own(one, stopped_after)]
     own = own or failed
-    began = [one for one in own if not cut_off_by(one)]
+    began = [one for one in own if not cut_off.by(one)]
     first = min(began or own, key=time_of)
-    early = None if began else _ended_early(exits, first)
+    early = None if began else cause.ended_early(exits, first)
     who = early or first
     groups = _groups(who, [one for one in failed if one.rank not in (who.rank, first.rank)], stopped_after)
     after_s = None if started is None else max(0.0, time_of(who) - started)
@@ -70,25 +54,6 @@ def judge(
     if early:
         groups.cut_off.append(first.rank)
     return Verdict(reason, code, who.rank, who.node, _fields(members, who, after_s, groups))
-
-
-def time_of(exit_: RankExited) -> float:
-    """When it raised or left, else when its process had ended, which may be long after."""
-    failure = _failure(exit_)
-    return float(failure["time"] if failure else (exit_.evidence or {}).get("left", exit_.time))
-
-
-def cut_off_by(exit_: RankExited) -> str:
-    """What says that a peer was gone: ``Connection closed by peer``; empty when nothing does."""
-    failure = _failure(exit_)
-    if failure:
-        kind = str(failure["type"]).rpartition(".")[2]
-        found = _CUT_OFF.search(str(failure["message"]))
-        return found[0] if found else kind if kind in _CUT_OFF_TYPES else ""
-    if exit_.signal in (9, 15):
-        return ""
-    found = _CUT_OFF.search(str((exit_.evidence or {}).get("said", "")))
-    return found[0] if found else ""
 
 
 def _failure(exit_: RankExited) -> dict[str, Any] | None:
@@ -105,15 +70,6 @@ def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
     """Whether it failed before it was told to end; a process may take its time between exception and end."""
     told = (exit_.evidence or {}).get("told", stopped_after)
     return told is None or time_of(exit_) <= told
-
-
-def _ended_early(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
-    """Whom the cut off ranks missed, though it ended well: the latest to do so before the first of them failed."""
-    # Who ended is not there any more; "refused" is said of one that never was.
-    if "refused" in cut_off_by(first).lower():
-        return None
-    done = [one for one in exits.values() if one.code == 0 and time_of(one) <= time_of(first)]
-    return max(done, key=time_of) if done else None
 
 
 class _Groups(NamedTuple):
@@ -136,7 +92,7 @@ def _groups(who: RankExited, others: Sequence[RankExited], stopped_after: float 
     groups = _Groups([], [], [], "", [])
     said = []
     for one in sorted(others, key=lambda other: other.rank):
-        gone = cut_off_by(one)
+        gone = cut_off.by(one)
         if gone:
             groups.cut_off.append(one.rank)
             said.append(gone)
@@ -164,10 +120,10 @@ def _sentence(
         said = f"{words.place(label, who.node)} did not start: {who.error}"
     elif missed_by:
         later_s = time_of(missed_by) - time_of(who)
+        then = f"failed {later_s:.2f} s later" if later_s > 0 else "was cut off by that"
         said = (
             f"{words.place(label, who.node)} ended early, {taken or 'and well'}, with exit code 0; "
-            f"rank {members[missed_by.rank].label} still waited for it, "
-            f"and failed {later_s:.2f} s later: {words.cause(missed_by)}"
+            f"rank {members[missed_by.rank].label} still waited for it, and {then}: {words.cause(missed_by)}"
         )
     else:
         when = f", {taken}" if taken and first else f" {taken}" if taken else ""

@@ -110,6 +110,28 @@ def test_one_that_ended_too_early_is_what_the_others_waited_for():
     assert (found.rank, found.exit_code, found.fields["cut_off"]) == (1, 1, [0, 2, 3])
 
 
+def test_the_connections_of_one_that_ends_well_close_before_its_end_is_seen():
+    found = verdict(cut_off(0, 101.0), ended(1, 101.4, code=0), cut_off(2, 101.01), heard=101.35)
+    assert found.reason == (
+        "rank 1 on node 0 ended early, 1.40 s in, with exit code 0; "
+        "rank 0 still waited for it, and was cut off by that: "
+        "RuntimeError: [pair.cc:525] Connection closed by peer [127.0.0.1]:4242 (train.py:88, in step); "
+        "rank 2 was then cut off (Connection closed by peer)"
+    )
+    assert (found.rank, found.exit_code) == (1, 1)
+
+
+def test_one_that_ends_with_0_because_it_was_told_to_explains_nothing():
+    assert verdict(cut_off(0, 101.0), ended(1, 101.4, code=0, told=101.3)).rank == 0
+    assert verdict(cut_off(0, 101.0), ended(1, 101.4, code=0, left=101.2, told=101.3)).rank == 1
+
+
+def test_a_connection_that_may_be_to_another_service_is_explained_by_an_end_at_that_time_alone():
+    reset = ended(0, 101.1, raised=101.0, error="ConnectionResetError: [Errno 104] Connection reset by peer")
+    assert verdict(reset, ended(1, 101.3, code=0)).rank == 1
+    assert verdict(reset, ended(1, 101.9, code=0)).rank == 0
+
+
 def test_one_that_ended_well_has_nothing_to_do_with_a_server_that_refuses():
     refused = ended(0, 104.1, raised=104.0, error="ConnectionRefusedError: [Errno 111] Connection refused")
     found = verdict(refused, ended(1, 101.0, code=0), heard=104.1)

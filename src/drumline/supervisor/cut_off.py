@@ -1,0 +1,62 @@
+"""Whether a rank failed because a peer was gone or late, by what it said: then another one began."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.contract.events import RankExited
+
+_TIMED_OUT = (
+    r"[Tt]imed out waiting|[Ss]ocket [Tt]imeout|wait timeout"
+    r"|Timed out after \d+ seconds waiting for clients|The client socket has timed out"
+    r"|[Ww]atchdog caught collective operation timeout|[Cc]ollective .{1,60}timed out"
+    r"|failed to pass monitoredBarrier|successfully reached monitoredBarrier"
+)
+_CUT_OFF = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused|Connection aborted"
+    r"|[Ss]ocket closed|closed the connection|Connection was likely closed|remote process exited|ncclRemoteError"
+    r"|Application timeout caused pair closure|failed to connect to all addresses|failed to recv|Failed to recv"
+    r"|Lost connection|peer (?:is )?gone|The client socket has failed|MPI_ERR_PROC_FAILED"
+    r"|heartbeat timeout|[Pp]eer .{1,40}disconnected|" + _TIMED_OUT
+)
+_GAVE_UP = re.compile(_TIMED_OUT)
+_TYPES = (
+    "ConnectionResetError",
+    "BrokenPipeError",
+    "ConnectionAbortedError",
+    "ConnectionRefusedError",
+    "HorovodInternalError",
+)
+
+
+def by(exit_: RankExited) -> str:
+    """What says that a peer was gone or late: ``Connection closed by peer``; empty when nothing does."""
+    failure = (exit_.evidence or {}).get("failure")
+    if failure:
+        return of(failure)
+    if exit_.signal in (9, 15):
+        return ""
+    found = _CUT_OFF.search(str((exit_.evidence or {}).get("said", "")))
+    return found[0] if found else ""
+
+
+def of(failure: dict[str, Any]) -> str:
+    """The same of an exception: its type and message."""
+    kind = str(failure["type"]).rpartition(".")[2]
+    found = _CUT_OFF.search(str(failure["message"]))
+    return found[0] if found else kind if kind in _TYPES else ""
+
+
+def is_any_connection(exit_: RankExited) -> bool:
+    """Whether it may have been to somebody else, such as a service that the program downloads from."""
+    failure = (exit_.evidence or {}).get("failure")
+    return failure is not None and str(failure["type"]).rpartition(".")[2] in _TYPES
+
+
+def gave_up(exit_: RankExited) -> bool:
+    """Whether it says that a peer was late, and not that it was gone."""
+    return _GAVE_UP.search(by(exit_)) is not None

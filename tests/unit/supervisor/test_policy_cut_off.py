@@ -1,0 +1,120 @@
+"""Ranks that fail because another is gone: that one is waited for, a moment, before the rest is told to end."""
+
+import pytest
+
+from drumline.contract.events import RankExited
+from drumline.supervisor import cause
+from drumline.supervisor import policy as p
+
+FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
+
+
+def running(grace_s=30.0):
+    """A policy whose ranks all run."""
+    job = p.Policy(FOUR, 2, grace_s=grace_s)
+    steps = [p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1), p.Reached(1, "")]
+    for event in [*steps, *(p.Started(rank, 1.0) for rank in FOUR)]:
+        job.handle(event)
+    return job
+
+
+def exit_(rank, code=0, signal=None, time=0.0):
+    return RankExited(time, rank, FOUR[rank].node, None if signal else code, signal)
+
+
+def said(instructions):
+    """By type and content."""
+    return [repr(instruction) for instruction in instructions]
+
+
+def emptied(job, *nodes):
+    """The finish, once these nodes are empty."""
+    for node in nodes:
+        last = job.handle(p.Emptied(node, ()))
+    return next(item for item in last if isinstance(item, p.Finish))
+
+
+def cut_off(rank, time):
+    message = "[pair.cc:553] Connection closed by peer [127.0.0.1]:4242"
+    failure = {"type": "RuntimeError", "message": message, "time": time}
+    return RankExited(time + 0.1, rank, FOUR[rank].node, 1, None, "", {"failure": failure, "told": None})
+
+
+def seeking():
+    """A policy of four ranks, the first of which was cut off."""
+    job = running()
+    assert said(job.handle(cut_off(0, 5.0))) == said([p.SetTimer("cause", cause.SETTLE_S)])
+    return job
+
+
+def test_one_that_ends_with_0_a_moment_later_explains_what_the_others_failed_of():
+    job = seeking()
+    assert job.handle(cut_off(1, 5.001)) == []
+    assert isinstance(job.handle(exit_(3, time=5.2))[0], p.Terminate)
+    job.handle(exit_(2, signal=15, time=5.3))
+    end = emptied(job, 0, 1)
+    assert (end.rank, end.exit_code) == (3, 1)
+    assert end.reason.startswith(
+        "rank 3 on node 1 ended early, 4.20 s in, with exit code 0; rank 0 still waited for it, "
+        "and was cut off by that: RuntimeError: [pair.cc:553] Connection closed by peer"
+    )
+
+
+def test_a_failure_that_explains_the_others_ends_the_job_at_once():
+    job = seeking()
+    assert isinstance(job.handle(exit_(2, code=7, time=5.2))[0], p.Terminate)
+    for rank in (1, 3):
+        job.handle(exit_(rank, signal=15, time=5.3))
+    assert emptied(job, 0, 1).rank == 2
+
+
+def test_nothing_is_waited_for_where_the_first_failure_is_a_rank_own():
+    assert isinstance(running().handle(exit_(0, code=1, time=5.0))[0], p.Terminate)
+
+
+def test_what_nothing_explains_is_waited_for_a_moment_alone():
+    job = seeking()
+    first, timer = job.handle(p.Elapsed("cause"))
+    assert isinstance(first, p.Terminate)
+    assert timer == p.SetTimer("grace", 30.0)
+    assert job.handle(p.Elapsed("cause")) == []
+    for rank in (1, 2, 3):
+        job.handle(exit_(rank, signal=15, time=6.2))
+    assert emptied(job, 0, 1).rank == 0
+
+
+def test_when_all_are_gone_nothing_is_waited_for():
+    job = seeking()
+    job.handle(cut_off(1, 5.001))
+    job.handle(cut_off(2, 5.001))
+    assert isinstance(job.handle(cut_off(3, 5.002))[0], p.Empty)
+
+
+def test_a_node_that_is_lost_meanwhile_is_what_the_job_failed_of():
+    job = seeking()
+    assert isinstance(job.handle(p.Lost(1, "was killed by SIGKILL"))[0], p.Terminate)
+    job.handle(exit_(1, signal=15, time=6.0))
+    assert emptied(job, 0).reason == "the agent of node 1 was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [p.Canceled("ann", at_once=False), p.Preempted("Slurm", None, 5.0), p.LauncherEnded(0, "", 1)],
+)
+def test_whoever_ends_the_job_meanwhile_does_not_wait(happening):
+    job = seeking()
+    assert isinstance(job.handle(happening)[0], p.Terminate)
+    for rank in (1, 2, 3):
+        last = job.handle(exit_(rank, signal=15, time=6.0))
+    assert isinstance(last[0], p.Empty)
+    assert emptied(job, 0, 1).status == "Failed"
+
+
+def test_a_cancel_at_once_meanwhile_kills():
+    kinds = [type(item).__name__ for item in seeking().handle(p.Canceled("ann", at_once=True))]
+    assert kinds == ["Terminate", "SetTimer", "Kill", "SetTimer"]
+
+
+def test_a_grace_that_is_shorter_is_the_limit():
+    job = running(grace_s=0.3)
+    assert job.handle(cut_off(0, 5.0)) == [p.SetTimer("cause", 0.3)]

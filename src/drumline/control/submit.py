@@ -129,9 +129,12 @@ def whole(job: Command) -> Command:
     from drumline.spec.steps import filled_in
 
     filled: Any = filled_in(job, registered)
-    problems = ports.problems_of_whole(filled)
+    found = ports.problems_of_whole(filled)
+    problems = [problem for problem in found if not isinstance(problem, ports.Doubt)]
+    filled._warnings += [problem.what for problem in found if isinstance(problem, ports.Doubt)]
     if problems:
         raise PlanError(problems)
+    ports.drop_superfluous(filled)
     return filled  # type: ignore[no-any-return]
 
 

@@ -40,10 +40,16 @@ class Step(NamedTuple):
     inner: Graph | None = None
     """Of a pipeline."""
 
+    doubts: tuple[str, ...] = ()
+    """Of its inputs, to be warned about."""
+
 
 class Graph(NamedTuple):
     steps: tuple[Step, ...]
     """Each one after those that it needs."""
+
+    doubts: tuple[str, ...] = ()
+    """Of the inputs of the pipeline itself, where it is the call of a component."""
 
     def step(self, name: str) -> Step:
         return next(step for step in self.steps if step.name == name)
@@ -68,12 +74,16 @@ def graph_of(
     if len(pipeline.jobs) > _MOST_STEPS:
         raise PlanError(f"jobs: {len(pipeline.jobs)} are more than {_MOST_STEPS}", path="jobs")
     problems: list[Problem] = [] if above else ports.problems_of_whole(pipeline)
+    doubts = _doubts(problems)
     problems += _names(pipeline)
     steps = _steps(pipeline, lookup, problems)
     if len(steps) == len(pipeline.jobs):
-        for step in steps.values():
+        for step in list(steps.values()):
             problems += _output_names(step)
-            problems += ports.problems_of(pipeline, step, steps, given)
+            found = ports.problems_of(pipeline, step, steps, given)
+            steps[step.name] = step._replace(doubts=_doubts(found, step))
+            problems += found
+            ports.drop_superfluous(step.job)
         problems += _published_twice(steps)
     if not problems:
         problems += _cycle(steps)
@@ -86,7 +96,14 @@ def graph_of(
             problems += within(step.name, error)
     if problems:
         raise PlanError(problems)
-    return Graph(tuple(_in_order(steps)))
+    return Graph(tuple(_in_order(steps)), doubts)
+
+
+def _doubts(problems: list[Problem], step: Step | None = None) -> tuple[str, ...]:
+    """Those that are warnings, which are taken out; of a step without its name."""
+    found = [problem for problem in problems if isinstance(problem, ports.Doubt)]
+    problems[:] = [problem for problem in problems if not isinstance(problem, ports.Doubt)]
+    return tuple(problem.what.removeprefix(f"jobs.{step.name}." if step else "") for problem in found)
 
 
 def _steps(pipeline: PipelineJob, lookup: Lookup, problems: list[Problem]) -> dict[str, Step]:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 Given = Mapping[str, tuple[str, Any]]
 """Of an inner pipeline's inputs that the one around it binds: type and value, as ``source`` has them."""
 
+
+class Doubt(Problem):
+    """What Azure lets through, and jobs that were made for it have: a warning."""
+
+    __slots__ = ()
+
+
 _WORDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
 
 
@@ -31,8 +38,7 @@ def problems_of_whole(pipeline: Any) -> list[Problem]:
         if declared is not None:
             problems += _of_value(path, str(declared.type), value, declared)
         elif pipeline._declared:
-            what = f"{path}: its component has no such input"
-            problems.append(Problem(what, path=path, hint=_known(name, pipeline._declared)))
+            problems.append(_superfluous(path, name, pipeline._declared))
     for name, declared in pipeline._declared.items():
         if name not in pipeline.inputs and _is_needed(declared):
             what = f"the {pipeline.type} job needs the input {name!r} of its component"
@@ -50,6 +56,7 @@ def problems_of(
     return [
         *_inputs(pipeline, step, steps, given),
         *_variables(pipeline, step, given),
+        *_compute(pipeline, step, given),
         *_missing(step),
         *_unknown(step),
         *_outputs(pipeline, step),
@@ -134,6 +141,22 @@ def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]
     return problems
 
 
+def _compute(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
+    """It may be a text of the pipeline's."""
+    path = f"jobs.{step.name}.compute"
+    for text in texts_of(step.job.compute):
+        found = _source(pipeline, {}, given, text, path)
+        if isinstance(found, Problem):
+            return [found]
+        if found[0] not in ("literal", ""):
+            return [
+                Problem(
+                    f"{path}: it takes the name of a compute, and gets data of type {found[0]}", path=path
+                )
+            ]
+    return []
+
+
 def _is_whole(value: Any) -> bool:
     """Whether it is a binding, and not a text or path with one in it."""
     return bool(PATTERN.fullmatch(str(getattr(value, "path", value)).strip()))
@@ -183,10 +206,14 @@ def _mismatch(path: str, wanted: str, kind: str, given: Any, declared: Any) -> l
         return _of_value(path, wanted, given, declared)
     if not kind:
         return []
+    if kind in PRIMITIVES and wanted in (kind, "string", "uri_file"):
+        return []
+    if wanted == "number" and kind == "integer":
+        return []
     if wanted in PRIMITIVES:
         return [Problem(f"{path}: it takes {_WORDS[wanted]}, and gets data of type {kind}", path=path)]
     if {wanted, kind} == {"uri_file", "uri_folder"}:
-        return [Problem(f"{path}: it takes {wanted}, and gets {kind}", path=path)]
+        return [Doubt(f"{path}: it takes {wanted}, and gets {kind}", path=path)]
     return []
 
 
@@ -205,6 +232,9 @@ def _of_value(path: str, wanted: str, value: Any, declared: Any) -> list[Problem
 def _out_of_range(path: str, value: Any, declared: Any) -> list[Problem]:
     if declared.enum and str(value) not in [str(item) for item in declared.enum]:
         known = ", ".join(map(str, declared.enum))
+        meant = next((item for item in declared.enum if _reads_as(item, value)), None)
+        if meant is not None:
+            return [Doubt(f"{path}: {value!r} is passed as it is written; {meant!r} is meant", path=path)]
         return [Problem(f"{path}: {value!r} is not one of {known}", path=path)]
     for least, word in ((declared.min, "below"), (declared.max, "above")):
         try:
@@ -214,6 +244,16 @@ def _out_of_range(path: str, value: Any, declared: Any) -> list[Problem]:
         if distance is not None and (distance < 0 if word == "below" else distance > 0):
             return [Problem(f"{path}: {value} is {word} {least}", path=path)]
     return []
+
+
+def _reads_as(item: Any, value: Any) -> bool:
+    """Whether they differ only in how YAML or Python writes them: 224.0 and "224", True and "true"."""
+    if str(item).lower() == str(value).lower():
+        return True
+    try:
+        return float(str(item)) == float(str(value))
+    except ValueError:
+        return False
 
 
 def _missing(step: Step) -> list[Problem]:
@@ -232,14 +272,22 @@ def _unknown(step: Step) -> list[Problem]:
     if not component and not declared:
         return []
     return [
-        Problem(
-            f"jobs.{step.name}.inputs.{name}: its component has no such input",
-            path=f"jobs.{step.name}.inputs.{name}",
-            hint=_known(name, declared),
-        )
+        _superfluous(f"jobs.{step.name}.inputs.{name}", name, declared)
         for name in step.job.inputs  # type: ignore[attr-defined]
         if name not in declared
     ]
+
+
+def drop_superfluous(job: Any) -> None:
+    """Of a job whose component is filled in: the inputs that the component does not have, which were told."""
+    if job._component_name or job._declared:
+        for name in [name for name in job.inputs if name not in job._declared]:
+            del job.inputs[name]
+
+
+def _superfluous(path: str, name: str, declared: Mapping[str, Any]) -> Doubt:
+    hint = _known(name, declared)
+    return Doubt(f"{path}: not used; its component has no such input ({hint})", path=path, hint=hint)
 
 
 def _outputs(pipeline: PipelineJob, step: Step) -> list[Problem]:

@@ -13,6 +13,7 @@ from drumline.contract.errors import PlanError, SpecError
 from drumline.contract.plan import Fetch, InputCopy, Upload
 from drumline.plan.request import settings_of
 from drumline.spec import paths
+from drumline.spec.io import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,8 +157,8 @@ class _Work:
 
 
 def _kind(given: Any) -> str:
-    """A custom model is a file or a folder, whichever is there."""
-    return {"uri_file": "file", "custom_model": "any"}.get(
+    """A custom model is a file or a folder, whichever is there; an output that is a number or text, a file with it."""
+    return {"uri_file": "file", "custom_model": "any", **dict.fromkeys(PRIMITIVES, "file")}.get(
         str(getattr(given, "type", None) or "").lower(), "folder"
     )
 

@@ -129,6 +129,27 @@ def test_a_parameter_keeps_its_bounds_and_its_file_of_an_environment(steps):
     assert found.environment.image == "ubuntu"
 
 
+def test_what_a_function_returns_is_a_value_for_the_next(tmp_path, steps):
+    (tmp_path / "src" / "value_steps.py").write_text(
+        "from mldesigner import command_component\n\n\n"
+        "@command_component\ndef choose(rate: float) -> str:\n    return f'rate {rate}'\n\n\n"
+        "@command_component\ndef say(text: str):\n    print('said', text)\n"
+    )
+    value_steps = importlib.import_module("value_steps")
+
+    @pipeline(default_compute="local")
+    def choosing():
+        chosen = value_steps.choose(rate=0.5)
+        value_steps.say(text=chosen.outputs.output)
+
+    ml_client = MLClient()
+    job = ml_client.jobs.create_or_update(choosing())
+    ml_client.jobs.stream(job.name)
+    assert [step["status"] for step in ml_client.jobs.get(job.name).steps] == ["Completed", "Completed"]
+    ml_client.jobs.download(f"{job.name}-say", download_path=tmp_path / "got")
+    assert "said rate 0.5" in (tmp_path / "got" / "artifacts" / "user_logs" / "std_log.txt").read_text()
+
+
 def test_a_function_that_takes_inputs_of_any_name_is_refused(tmp_path, steps):
     (tmp_path / "src" / "any_steps.py").write_text(
         "from mldesigner import Output, command_component\n\n\n"

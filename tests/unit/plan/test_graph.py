@@ -191,11 +191,6 @@ def test_variables_take_literals_of_the_pipeline():
         ({"type": "string", "enum": ["a", "b"]}, "c", "'c' is not one of a, b"),
         ({"type": "uri_folder"}, 3, "it takes uri_folder, and gets 3"),
         ({"type": "uri_folder"}, "./data", "it takes uri_folder, and gets './data'"),
-        (
-            {"type": "uri_file"},
-            Input(type="uri_folder", path="x"),
-            "it takes uri_file, and gets uri_folder",
-        ),
         ({"type": "string"}, Input(path="x"), "it takes text, and gets data of type uri_folder"),
     ],
 )
@@ -225,7 +220,6 @@ def test_what_can_be_read_as_the_type_is_taken(declared, value):
     [
         ("integer", {"v": "abc"}, "it takes a whole number, and gets 'abc'"),
         ("integer", {"v": {"path": "x"}}, "it takes a whole number, and gets data of type uri_folder"),
-        ("uri_file", {"v": {"path": "x"}}, "it takes uri_file, and gets uri_folder"),
     ],
 )
 def test_types_are_followed_through_the_inputs_of_the_pipeline(declared, inputs, what):
@@ -237,6 +231,26 @@ def test_types_are_followed_through_outputs():
     made = component({"x": {"type": "integer"}})
     problem = problem_of({"a": node(), "b": made(x="${{parent.jobs.a.outputs.o}}")})
     assert problem[1] == "jobs.b.inputs.x: it takes a whole number, and gets data of type uri_folder"
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted", "is_taken"),
+    [
+        ("string", "string", True),
+        ("integer", "number", True),
+        ("number", "string", True),
+        ("string", "uri_file", True),
+        ("string", "integer", False),
+        ("boolean", "number", False),
+    ],
+)
+def test_an_output_that_is_a_value_is_taken_for_a_value(written, wanted, is_taken):
+    made = CommandComponent(name="w", command="true", outputs={"o": {"type": written}})
+    jobs = {"a": made(), "b": component({"x": {"type": wanted}})(x="${{parent.jobs.a.outputs.o}}")}
+    if is_taken:
+        assert graph(jobs).step("b").doubts == ()
+    else:
+        assert f"and gets data of type {written}" in problem_of(jobs)[1]
 
 
 def test_a_binding_within_a_text_is_of_any_type():
@@ -260,11 +274,44 @@ def test_an_input_with_a_default_or_an_optional_one_may_miss(declared):
     assert graph({"a": component({"x": declared})()})
 
 
-def test_an_unknown_input_is_named_with_what_is_alike():
-    jobs = {"a": {"component": component({"rate": {"type": "number"}}), "inputs": {"rate": 1, "rat": 2}}}
-    path, what, hint = problem_of(jobs)
-    assert (path, hint) == ("jobs.a.inputs.rat", "did you mean 'rate'?")
-    assert what.endswith("its component has no such input")
+def test_an_input_that_the_component_lacks_is_not_used_and_named_with_what_is_alike():
+    made = component({"rate": {"type": "number"}})
+    step = graph({"a": {"component": made, "inputs": {"rate": 1, "rat": 2}}}).step("a")
+    assert step.job.inputs == {"rate": 1}
+    what = "inputs.rat: not used; its component has no such input (did you mean 'rate'?)"
+    assert step.doubts == (what,)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "what"),
+    [
+        ("uri_file", Input(type="uri_folder", path="x"), "it takes uri_file, and gets uri_folder"),
+        ("uri_folder", Input(type="uri_file", path="x"), "it takes uri_folder, and gets uri_file"),
+        ("uri_file", "${{parent.inputs.v}}", "it takes uri_file, and gets uri_folder"),
+        ("uri_file", "${{parent.jobs.b.outputs.o}}", "it takes uri_file, and gets uri_folder"),
+    ],
+)
+def test_a_file_for_a_folder_and_back_is_a_doubt(declared, value, what):
+    jobs = {"a": component({"x": {"type": declared}})(x=value), "b": node()}
+    assert graph(jobs, inputs={"v": {"path": "x"}}).step("a").doubts == (f"inputs.x: {what}",)
+
+
+@pytest.mark.parametrize(
+    ("value", "enum"), [(224.0, ["224"]), ("224", [224.0]), (True, ["true"]), ("Adam", ["adam"])]
+)
+def test_another_way_to_write_one_of_an_enum_is_a_doubt(value, enum):
+    doubts = graph({"a": component({"x": {"type": "string", "enum": enum}})(x=value)}).step("a").doubts
+    assert doubts == (f"inputs.x: {value!r} is passed as it is written; {enum[0]!r} is meant",)
+
+
+def test_a_compute_may_be_a_text_of_the_pipelines():
+    bound = "${{parent.inputs.c}}"
+    assert graph({"a": node(compute=bound)}, inputs={"c": "azureml:gpus"}).step("a").job.compute == bound
+    path, what, hint = problem_of({"a": node(compute=bound)}, inputs={"d": "azureml:gpus"})
+    assert (path, hint) == ("jobs.a.compute", "known: d")
+    assert what == "jobs.a.compute: ${{parent.inputs.c}} is not an input of the pipeline"
+    problem = problem_of({"a": node(compute=bound)}, inputs={"c": {"path": "x"}})
+    assert "takes the name of a compute, and gets data of type uri_folder" in problem[1]
 
 
 def test_every_problem_is_told_at_once():

@@ -6,8 +6,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
+from drumline.control.driver.outputs import output_path
 from drumline.spec.bindings import PATTERN, Binding, texts_of
-from drumline.spec.io import Input, to_input
+from drumline.spec.io import PRIMITIVES, Input, is_of, to_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +21,30 @@ if TYPE_CHECKING:
 _GONE = object()
 """Of an input that the pipeline was not given."""
 
+_MOST_TEXT = 1 << 16
 _NOT_YET = "drumline://a-step-before-it"
+
+
+class _Value(Input):
+    """An output that is a number or text: as data it is the file, and as a literal what the file holds."""
+
+    def __init__(self, kind: str, path: str, file: str, mode: str | None) -> None:
+        super().__init__(type="uri_file", path=path, mode=mode)
+        self._kind = kind
+        self._file = file
+
+    def read(self) -> str:
+        """Raises PlanError."""
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                text = file.read(_MOST_TEXT + 1).strip()
+        except FileNotFoundError:
+            raise PlanError(f"there is no {self._file}, which the step before it was to write") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlanError(f"{self._file} cannot be read as a value: {error}") from error
+        if len(text) > _MOST_TEXT or not is_of(self._kind, text):
+            raise PlanError(f"{self._file} holds {text[:40]!r}, which is no {self._kind}")
+        return text
 
 
 def bound(job: Any, graph: Mapping[str, Any], job_of: Callable[[str], str]) -> None:
@@ -41,6 +65,8 @@ def bound(job: Any, graph: Mapping[str, Any], job_of: Callable[[str], str]) -> N
             written = outputs.get(parts[4]) or {}
             kind = written.get("type") if isinstance(written, dict) else None
             path = f"azureml://jobs/{job_of(parts[2])}/outputs/{parts[4]}"
+            if kind in PRIMITIVES:
+                return _Value(kind, path, output_path(job_of(parts[2]), parts[4]), mode)
             return Input(type=kind or "uri_folder", path=path, mode=mode)
         raise PlanError(f"${{{{{text}}}}} refers to nothing that a step can have")
 
@@ -69,6 +95,8 @@ def _fill(job: Any, value_of: ValueOf, outputs: Mapping[str, Any]) -> None:
     for name, value in getattr(job, "environment_variables", {}).items():
         if any(text.startswith("parent.") for text in texts_of(value)):
             job.environment_variables[name] = _with_values(str(value), value_of)
+    if texts_of(getattr(job, "compute", None)):
+        job.compute = _with_values(str(job.compute), value_of) or None
     for written in job.outputs.values():
         published = next(iter(texts_of(written)), "").removeprefix("parent.outputs.")
         if published:
@@ -97,7 +125,8 @@ def _filled(value: Any, value_of: ValueOf) -> Any:
         return value
     whole = PATTERN.fullmatch(value.strip())
     if whole:
-        return value_of(whole[1], None)
+        given = value_of(whole[1], None)
+        return given.read() if isinstance(given, _Value) else given
     return _with_values(value, value_of)
 
 
@@ -108,6 +137,8 @@ def _with_values(text: str, value_of: ValueOf) -> str:
 def _text(value: Any) -> str:
     if value is _GONE:
         return ""
+    if isinstance(value, _Value):
+        return value.read()
     if isinstance(value, Input):
         raise PlanError("data cannot stand within a text", "give it an input of its own")
     return str(value)

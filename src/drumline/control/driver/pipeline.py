@@ -123,10 +123,10 @@ class _Pipeline:
             job = to_node(name, deepcopy(step["job"]), self._folder.path)
         job._snapshots = step.get("snapshots") or {}
         job._is_deterministic = bool(step.get("is_deterministic", True))
-        job.compute = job.compute or self._graph.get("compute")
         job.experiment_name = job.experiment_name or self._graph.get("experiment_name")
         job.display_name = job.display_name or name
         bound(job, self._graph, self._job_of)
+        job.compute = job.compute or self._graph.get("compute")
         if job.type == "pipeline":
             job._prepared = step["steps"]
             self._hand_down(job.settings)

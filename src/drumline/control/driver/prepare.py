@@ -52,9 +52,9 @@ def registered(reference: str) -> Any:
     return assets.get("component", asset.name, version=asset.version or None, label=label)
 
 
-def look_through(job: PipelineJob) -> tuple[PipelineJob, tuple[Looked, ...]]:
+def look_through(job: PipelineJob) -> tuple[PipelineJob, tuple[Looked, ...], tuple[str, ...]]:
     """
-    The pipeline with its component filled in, and its steps in an order in which they can run.
+    The pipeline with its component filled in, its steps in an order in which they can run, and doubts of its inputs.
 
     Raises PlanError with every problem of every step, SpecError; nothing was created but the code of sweeps.
     """
@@ -66,10 +66,11 @@ def look_through(job: PipelineJob) -> tuple[PipelineJob, tuple[Looked, ...]]:
         taken = list(registration.problems_of(job))
         if taken:
             raise PlanError(taken)
-        looked = _look(whole, graph_of(whole, registered), _compute_of(job))
+        graph = graph_of(whole, registered)
+        looked = _look(whole, graph, _compute_of(job))
     except PlanError as error:
         raise located(error, job) from None
-    return whole, looked
+    return whole, looked, graph.doubts
 
 
 def _compute_of(job: Any, around: str | None = None) -> str | None:
@@ -97,18 +98,18 @@ def _look_at(step: Step, pipeline: PipelineJob, compute: str | None) -> Looked:
     looked_at(job, pipeline)
     if step.inner is not None:
         inner = _look(job, step.inner, _compute_of(job, compute))
-        return Looked(step, None, inner, {}, (*unhonoured.of_whole(job), *_warnings(inner)))
+        return Looked(step, None, inner, {}, (*step.doubts, *unhonoured.of_whole(job), *_warnings(inner)))
     job.compute = job.compute or compute
     if job.type == "sweep":
         from drumline.control.driver import sweep
 
         graph, said = sweep.prepare(job)
-        warnings = tuple(dict.fromkeys((*unhonoured.of_whole(job), *said)))
+        warnings = tuple(dict.fromkeys((*step.doubts, *unhonoured.of_whole(job), *said)))
         return Looked(step, None, (), dict(graph.get("snapshots") or {}), warnings)
     from drumline.control.submit import plan
 
     planned = plan(job, check=False)
-    return Looked(step, planned, (), {}, planned.warnings)
+    return Looked(step, planned, (), {}, (*step.doubts, *planned.warnings))
 
 
 def checked(job: PipelineJob) -> tuple[tuple[Looked, ...], list[str]]:
@@ -116,8 +117,8 @@ def checked(job: PipelineJob) -> tuple[tuple[Looked, ...], list[str]]:
     from drumline.control.driver import start
 
     start.check(job)
-    looked = look_through(job)[1]
-    return looked, list(dict.fromkeys((*unhonoured.of_whole(job), *_warnings(looked))))
+    _, looked, doubts = look_through(job)
+    return looked, list(dict.fromkeys((*unhonoured.of_whole(job), *doubts, *_warnings(looked))))
 
 
 def _warnings(steps: tuple[Looked, ...]) -> Iterator[str]:
@@ -134,8 +135,8 @@ def prepare(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
     """
     if job._prepared is not None:
         return _graph(job, job._prepared), []
-    whole, looked = look_through(job)
-    warnings = list(_warnings(looked))
+    whole, looked, doubts = look_through(job)
+    warnings = [*doubts, *_warnings(looked)]
     try:
         steps = [_plain(one, warnings) for one in looked]
     except PlanError as error:

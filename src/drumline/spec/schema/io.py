@@ -107,13 +107,13 @@ _OUTPUT_NAME = r"[A-Za-z0-9_-]{0,255}\Z"
 
 
 class JobOutput(Record):
-    """A mapping or nothing; a name registers what was written as a data asset."""
+    """A mapping or nothing; a name registers what was written as a data asset. ``more``: types that it may have too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
         fields: dict[str, Kind] = {
             "name": _TEXT,
             "version": VersionText(),
-            "type": Choice(*_DATA_TYPES, *_MODEL_TYPES, "mltable"),
+            "type": Choice(*_DATA_TYPES, *_MODEL_TYPES, "mltable", *more),
             "mode": Choice("mount", "rw_mount", "upload", "direct"),
             "path": _TEXT,
         }

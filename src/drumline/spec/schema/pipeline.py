@@ -15,7 +15,7 @@ from drumline.spec.schema.command import (
     READ_ONLY,
 )
 from drumline.spec.schema.component import COMPONENT, DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
-from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES, JobOutput
+from drumline.spec.schema.io import INPUTS, OUTPUTS, PRIMITIVES, SERVICES, JobOutput
 from drumline.spec.schema.kinds import Choice, Flag, Kind, MapOf, Text, VersionText, join, shown
 from drumline.spec.schema.records import Record
 from drumline.spec.schema.sweep import SEARCH, TRIAL
@@ -60,7 +60,7 @@ class _NodeOutput(Kind):
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.value
-        return JobOutput().check(node, path, report)
+        return JobOutput(*PRIMITIVES).check(node, path, report)
 
 
 class ComponentReference(Kind):

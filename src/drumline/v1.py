@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     )
     from drumline.sdk.v1.datastore import Datastore
     from drumline.sdk.v1.experiment import Experiment
+    from drumline.sdk.v1.model import Model
     from drumline.sdk.v1.run import Run
+    from drumline.sdk.v1.telemetry import set_diagnostics_collection
     from drumline.sdk.v1.widgets import RunDetails
     from drumline.sdk.v1.workspace import Workspace
 
@@ -80,6 +82,7 @@ _HOMES = {
     "Experiment": ("drumline.sdk.v1.experiment", ""),
     "FileDataset": (_DATA, ""),
     "InteractiveLoginAuthentication": (_AUTHENTICATION, ""),
+    "Model": ("drumline.sdk.v1.model", ""),
     "MpiConfiguration": (_CONFIGURATION, ""),
     "MsiAuthentication": (_AUTHENTICATION, ""),
     "OutputFileDatasetConfig": (_DATA, ""),
@@ -96,6 +99,7 @@ _HOMES = {
     "VERSION": ("drumline", "__version__"),
     "Workspace": ("drumline.sdk.v1.workspace", ""),
     "_OfflineRun": ("drumline.sdk.v1.context", "OfflineRun"),
+    "set_diagnostics_collection": ("drumline.sdk.v1.telemetry", ""),
 }
 """Where each name is, and what it is called there where that differs."""
 
@@ -120,6 +124,7 @@ __all__ = [
     "Experiment",
     "FileDataset",
     "InteractiveLoginAuthentication",
+    "Model",
     "MpiConfiguration",
     "MsiAuthentication",
     "OutputFileDatasetConfig",
@@ -134,10 +139,26 @@ __all__ = [
     "TensorflowConfiguration",
     "UserErrorException",
     "Workspace",
+    "set_diagnostics_collection",
 ]
+_PARTS = (
+    "core",
+    "compute",
+    "dataset",
+    "datastore",
+    "environment",
+    "experiment",
+    "model",
+    "run",
+    "runconfig",
+    "workspace",
+)
+"""Modules of azureml that are this one: after ``import drumline.v1 as azureml``, ``azureml.core.VERSION`` is there."""
 
 
 def __getattr__(name: str) -> object:
+    if name in _PARTS:
+        return import_module(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'drumline.v1' has no attribute {name!r}")
     module, other = _HOMES[name]

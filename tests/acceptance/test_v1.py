@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fake_slurm import FakeSlurm
@@ -18,6 +19,7 @@ from drumline.v1 import (
     Dataset,
     Environment,
     Experiment,
+    Model,
     OutputFileDatasetConfig,
     PyTorchConfiguration,
     Run,
@@ -178,7 +180,8 @@ def test_a_run_and_what_is_known_of_it(ws, src, tmp_path):
     assert list(ws.experiments) == ["digits"]
     again = Run(experiment, run.id)
     assert again.get_metrics() == ws.get_run(run.id).get_metrics() == {"loss": [0.5, 0.25], "nodes": 2.0}
-    assert run.register_model("digits", "outputs/model.pt").version == "1"
+    model = run.register_model("digits", "outputs/model.pt", tags={"kind": "torch"})
+    assert (model.version, model.id, model.run_id) == (1, "digits:1", run.id)
     with pytest.raises(ResourceNotFoundError):
         Run(Experiment(Workspace.get("other"), "digits"), run.id)
 
@@ -218,11 +221,71 @@ def test_data_goes_through_a_datastore_to_the_script_and_back(ws, tmp_path, monk
     assert (tmp_path / "back" / "out" / "x.txt").read_text() == "digits"
 
 
+def test_models_are_registered_found_and_downloaded(ws, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.pt").write_text("weights")
+    first = Model.register(ws, "model.pt", "digits", tags={"a": "1"}, model_framework=Model.Framework.PYTORCH)
+    second = Model.register(workspace=ws, model_path="model.pt", model_name="digits", description="d")
+    assert (first.version, second.version, first.model_framework) == (1, 2, "PyTorch")
+    assert Model(ws, "digits").version == Model(ws, id="digits:2").version == ws.models["digits"].version == 2
+    assert Model(ws, "digits", tags=[["a", "1"]]).version == 1
+    assert [one.id for one in Model.list(ws, "digits", latest=True)] == ["digits:2"]
+    assert [one.id for one in Model.list(ws)] == ["digits:2", "digits:1"]
+    with pytest.raises(ResourceNotFoundError, match="no model 'digits', version 3"):
+        Model(ws, "digits", version=3)
+    second.add_tags({"b": "2"})
+    assert Model(ws, "digits").tags == {"b": "2"}
+    assert second.download("here") == "here/model.pt"
+    with pytest.raises(UsageError, match="exist_ok"):
+        second.download("here")
+    second.download("here", exist_ok=True)
+    # In a rank the model is that of the job's workspace.
+    script = "from drumline.v1 import Model; print(open(Model.get_model_path('digits')).read())"
+    run = Experiment(ws, "e").submit(ScriptRunConfig(".", command=["python", "-c", script]))
+    run.wait_for_completion()
+    assert run.get_details_with_logs()["logFiles"]["user_logs/std_log.txt"] == "weights\n"
+    second.delete()
+    assert Model(ws, "digits").version == 1
+    with pytest.raises(UsageError, match="not deployed"):
+        Model.deploy(ws, "service", [first])
+
+
+def test_a_file_dataset_is_mounted_where_it_is_downloaded_and_listed(ws, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "x.txt").write_text("digits")
+    store = ws.get_default_datastore()
+    store.upload("data", target_path="set")
+    data = Dataset.File.from_files(path=(store, "set/"))
+    assert data.to_path() == ["/deep/x.txt"]
+    with data.mount() as mounted:
+        assert (Path(mounted.mount_point) / "deep" / "x.txt").read_text() == "digits"
+    at = data.mount(str(tmp_path / "point"))
+    at.start()
+    assert (tmp_path / "point" / "deep" / "x.txt").read_text() == "digits"
+    at.stop()
+    assert not (tmp_path / "point").exists()
+    assert data.download("copy") == [str(tmp_path / "copy" / "deep" / "x.txt")]
+    registered = data.register(ws, "digits")
+    assert registered.to_path() == ["/deep/x.txt"]
+    program = ScriptRunConfig(
+        ".", command=["cat"], arguments=[registered.as_mount("/tmp/x"), data.as_mount()]
+    )
+    program.command = ["ls"]
+    run = Experiment(ws, "e").submit(program)
+    assert run.wait_for_completion()["status"] == "Completed"
+    assert run.get_details_with_logs()["logFiles"]["user_logs/std_log.txt"].count("deep") == 2
+
+
 def test_environments_are_registered_and_azure_s_own_go_by_their_name(ws):
     made = Environment("mine").register(ws)
     assert (made.version, list(ws.environments)) == ("1", ["mine"])
     assert (
         Environment.get(ws, "AzureML-PyTorch-1.6-GPU").reference == "azureml:AzureML-PyTorch-1.6-GPU@latest"
+    )
+    lower = "azureml-pytorch-1.6-gpu"
+    assert (
+        Environment.get(ws, lower).reference == ws.environments[lower].reference == f"azureml:{lower}@latest"
     )
     with pytest.raises(ResourceNotFoundError):
         Environment.get(ws, "nobody-s")

@@ -162,6 +162,11 @@ class Built:
         """Return at once."""
 
 
+def is_azures(name: str) -> bool:
+    """Whether it is one of Azure's own, whose names are the same in any case."""
+    return name.lower().startswith("azureml-")
+
+
 def curated(name: str, version: str | None = None) -> Environment:
     """One of Azure's own."""
     made = Environment(name)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import drumline
+
 PAGE = (Path(__file__).parents[3] / "docs" / "older-sdks.md").read_text()
 
 
@@ -25,5 +27,14 @@ def test_every_name_of_v1_loads_and_no_other():
     for name in v1.__all__:
         assert name in dir(v1)
         getattr(v1, name)
-    with pytest.raises(AttributeError, match="HyperDriveConfig"):
-        v1.HyperDriveConfig()
+    with pytest.raises(AttributeError, match="AutoMLConfig"):
+        v1.AutoMLConfig()
+
+
+def test_the_body_of_a_script_that_imports_the_package_stays_as_it_is():
+    import drumline.v1 as azureml
+
+    assert drumline.__version__ == azureml.core.VERSION
+    assert azureml.core.runconfig.MpiConfiguration is azureml.core.MpiConfiguration
+    assert azureml.core.Environment is azureml.core.environment.Environment
+    assert azureml.set_diagnostics_collection(send_diagnostics=True) is None

@@ -57,9 +57,17 @@ class FileDataset:
     """``path``: local, or ``azureml:...``. ``name`` and ``version`` are those of one that was registered."""
 
     def __init__(
-        self, path: str, *, type: str = "uri_folder", name: str | None = None, version: str | None = None
+        self,
+        path: str,
+        *,
+        type: str = "uri_folder",
+        name: str | None = None,
+        version: str | None = None,
     ) -> None:
+        from drumline.contract.folder import current_workspace
+
         self.path = path
+        self._workspace = current_workspace()
         self.type = type
         self.name = name
         self.version = version
@@ -80,6 +88,45 @@ class FileDataset:
         return self.as_named_input(self._word()).as_download()
 
     as_hdfs = as_direct = as_mount
+
+    def mount(self, mount_point: str | None = None, **kwargs: Any) -> Mounted:
+        """Its folder as it is, for ``with`` or ``start`` and ``stop``; nothing is mounted. Raises UsageError."""
+        return Mounted(self._local(), mount_point)
+
+    def download(self, target_path: str | None = None, overwrite: bool = False, **kwargs: Any) -> list[str]:
+        """Copy its files below ``target_path``, by default a new folder; their paths. Raises UsageError, OSError."""
+        import shutil
+        import tempfile
+
+        place = os.path.abspath(target_path) if target_path else tempfile.mkdtemp()
+        source = self._local()
+        made = []
+        for inside in self.to_path():
+            target = os.path.join(place, inside.lstrip("/"))
+            if os.path.exists(target) and not overwrite:
+                raise UsageError(f"{target} exists", "overwrite=True writes over it")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            found = source if os.path.isfile(source) else source + inside
+            shutil.copyfile(found, target)
+            made.append(target)
+        return made
+
+    def to_path(self) -> list[str]:
+        """Its files, each with a slash before it. Raises UsageError for what is elsewhere."""
+        root = self._local()
+        if os.path.isfile(root):
+            return ["/" + os.path.basename(root)]
+        found = (os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names)
+        return sorted(path.removeprefix(root.rstrip("/")) for path in found)
+
+    def _local(self) -> str:
+        """Where it is on this machine. Raises NotFoundError, UsageError."""
+        from drumline.contract.folder import workspace
+        from drumline.control.asset_files import path_of
+        from drumline.spec.assets import Data
+
+        with workspace(self._workspace):
+            return path_of(Data(name="data", path=self.path, type=self.type))
 
     def register(
         self,
@@ -117,6 +164,35 @@ class FileDataset:
 
     def __repr__(self) -> str:
         return f"FileDataset(path={self.path!r})"
+
+
+class Mounted:
+    """A folder that is there already. ``mount_point``: a link to it is made there while it is started."""
+
+    def __init__(self, source: str, mount_point: str | None = None) -> None:
+        self._source = source
+        self._link = os.path.abspath(mount_point) if mount_point else ""
+        self.mount_point = self._link or source
+
+    def start(self) -> None:
+        """Raises OSError for a mount point that is there and is no empty folder."""
+        if not self._link:
+            return
+        if os.path.isdir(self._link) and not os.path.islink(self._link):
+            os.rmdir(self._link)
+        os.makedirs(os.path.dirname(self._link), exist_ok=True)
+        os.symlink(self._source, self._link)
+
+    def stop(self) -> None:
+        if self._link and os.path.islink(self._link):
+            os.unlink(self._link)
+
+    def __enter__(self) -> Mounted:
+        self.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.stop()
 
 
 class DatasetConsumptionConfig(Consumed):
@@ -168,8 +244,10 @@ class _Files:
                     f"a dataset of {len(path)} paths is not supported", "put them below one folder"
                 )
             path = path[0]
+        home: str | None = None
         if isinstance(path, tuple):
             store, inside = path
+            home = store.workspace._client.jobs._workspace
             path = store.path(str(inside).removesuffix("/**"))._path
         elif isinstance(path, Consumed):
             path = path._path
@@ -177,7 +255,9 @@ class _Files:
         if any(sign in text for sign in "*?["):
             raise SpecError(f"the pattern {text!r} is not supported", "give the folder")
         local = text if "://" in text or text.startswith("azureml:") else os.path.abspath(text)
-        return FileDataset(local, type="uri_file" if os.path.isfile(local) else "uri_folder")
+        made = FileDataset(local, type="uri_file" if os.path.isfile(local) else "uri_folder")
+        made._workspace = made._workspace if home is None else home
+        return made
 
     @staticmethod
     def upload_directory(src_dir: Any, target: Any, overwrite: bool = False, **kwargs: Any) -> FileDataset:

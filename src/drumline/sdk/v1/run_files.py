@@ -73,6 +73,7 @@ class Files:
     """What a run has to do with files."""
 
     id: str
+    experiment: Any
 
     def _folder(self) -> RunFolder:
         raise NotImplementedError
@@ -120,21 +121,18 @@ class Files:
         self, model_name: str, model_path: str | None = None, tags: Any = None, **kwargs: Any
     ) -> Any:
         """
-        A file or folder of the job under a name, as the next version; it stays where it is. Today's ``Model``.
+        A file or folder of the job under a name, as the next version; it stays where it is.
 
         ``model_path``: as ``outputs/model.pt``; None: ``model_name``, which may be below ``outputs`` too.
         Raises NotFoundError for one that is not there.
         """
         from drumline.contract.errors import NotFoundError
-        from drumline.control import assets
-        from drumline.spec.assets import Model
+        from drumline.sdk.v1.model import Model
 
         path = place(self._folder().path, model_path or model_name)
         if not path:
             raise NotFoundError(f"job {self.id} has no file {model_path or model_name!r}")
-        described = {key: kwargs.get(key) for key in ("description", "properties")}
-        with self._here():
-            return assets.create(Model(name=model_name, path=path, tags=tags, **described))
+        return Model.register(self.experiment.workspace, path, model_name, tags, **kwargs)
 
     def _logs(self) -> dict[str, str]:
         return {name: path for name, path in self._files().items() if name.startswith("user_logs/")}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from drumline.sdk.v1.data import FileDataset
     from drumline.sdk.v1.datastore import Datastore
     from drumline.sdk.v1.experiment import Experiment
+    from drumline.sdk.v1.model import Model
     from drumline.sdk.v1.run import Run
 
 
@@ -166,6 +167,13 @@ class Workspace:
             return {one.name: FileDataset.of(one) for one in assets.all("data")}
 
     @property
+    def models(self) -> dict[str, Model]:
+        """The latest version of each."""
+        from drumline.sdk.v1.model import Model
+
+        return {one.name: one for one in Model.list(self, latest=True)}
+
+    @property
     def datastores(self) -> dict[str, Datastore]:
         from drumline.control import datastores
         from drumline.sdk.v1.datastore import Datastore
@@ -197,7 +205,7 @@ class Workspace:
 
     def _environment(self, name: str, version: str | None = None) -> Environment:
         """Raises NotFoundError for one that is neither registered nor Azure's own."""
-        from drumline.compat.environment import Environment, curated
+        from drumline.compat.environment import Environment, curated, is_azures
         from drumline.contract.errors import NotFoundError
         from drumline.control import assets
 
@@ -206,7 +214,7 @@ class Workspace:
             with self._here():
                 found = assets.get("environment", name, version=version)
         except NotFoundError:
-            if not name.startswith("AzureML-"):
+            if not is_azures(name):
                 raise
             return curated(name, version)
         made.version, made.docker.base_image = str(found.version), found.image
@@ -235,8 +243,8 @@ class Workspace:
 
 class _Environments(dict[str, "Environment"]):
     def __missing__(self, name: str) -> Environment:
-        if not name.startswith("AzureML-"):
-            raise KeyError(name)
-        from drumline.compat.environment import curated
+        from drumline.compat.environment import curated, is_azures
 
+        if not is_azures(name):
+            raise KeyError(name)
         return curated(name)

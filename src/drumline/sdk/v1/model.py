@@ -1,0 +1,249 @@
+"""
+Registered models of v1.
+
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.model.model
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from drumline.sdk.v1.workspace import Workspace
+
+
+class _Frameworks:
+    """Words that scripts pass as ``model_framework``; kept as a tag."""
+
+    CUSTOM, ONNX, SCIKITLEARN, TENSORFLOW, KERAS, PYTORCH = (
+        "Custom", "Onnx", "ScikitLearn", "TensorFlow", "Keras", "PyTorch",
+    )  # fmt: skip
+
+
+_FRAMEWORK_TAGS = ("model_framework", "model_framework_version")
+
+
+class Model:
+    """
+    One version of a model, the latest unless told otherwise; ``id`` is ``name:version``.
+
+    Raises NotFoundError when there is none of that name, version, tags and run.
+    """
+
+    Framework = _Frameworks
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str | None = None,
+        id: str | None = None,
+        tags: Any = None,
+        properties: Any = None,
+        version: Any = None,
+        run_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if id:
+            name, _, version = str(id).rpartition(":")
+        if not name:
+            raise UsageError("a model's name is missing", "Model(ws, name='digits')")
+        wanted = {"tags": tags, "properties": properties, "run_id": run_id}
+        found = [one for one in _assets(workspace, name) if _is(one, version, wanted)]
+        if not found:
+            which = f", version {version}" if version is not None else ""
+            raise NotFoundError(
+                f"there is no model {name!r}{which} as asked for", "Model.list(ws) has those there are"
+            )
+        self.workspace = workspace
+        self._take(found[0])
+
+    @classmethod
+    def of(cls, workspace: Workspace, asset: Any) -> Model:
+        """A registered asset."""
+        made = cls.__new__(cls)
+        made.workspace = workspace
+        made._take(asset)
+        return made
+
+    def _take(self, asset: Any) -> None:
+        self._asset = asset
+        self.name = str(asset.name)
+        self.version: Any = int(asset.version) if str(asset.version).isdigit() else asset.version
+        self.id = f"{asset.name}:{asset.version}"
+        self.description = asset.description
+        self.tags = dict(asset.tags or {})
+        self.properties = dict(asset.properties or {})
+        self.url = str(asset.path)
+        self.run_id = _run_id(asset)
+        self.model_framework = self.tags.get(_FRAMEWORK_TAGS[0])
+        self.created_time = getattr(asset.creation_context, "created_at", None)
+
+    @staticmethod
+    def register(  # noqa: PLR0913 - azureml's signature
+        workspace: Workspace,
+        model_path: str | os.PathLike[str],
+        model_name: str,
+        tags: dict[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+        description: str | None = None,
+        datasets: Any = None,
+        model_framework: str | None = None,
+        model_framework_version: str | None = None,
+        **kwargs: Any,
+    ) -> Model:
+        """
+        Name a file or folder, as the next version. It stays where it is; what is said of web services is not used.
+
+        Raises SpecError, PlanError for a path that leads nowhere.
+        """
+        from drumline.control import assets
+        from drumline.spec import assets as spec
+
+        told = dict(zip(_FRAMEWORK_TAGS, (model_framework, model_framework_version), strict=True))
+        made = spec.Model(
+            name=model_name,
+            path=os.fspath(model_path),
+            tags={**(tags or {}), **{key: value for key, value in told.items() if value}},
+            properties=properties,
+            description=description,
+        )
+        with workspace._here():
+            return Model.of(workspace, assets.create(made))
+
+    @staticmethod
+    def list(
+        workspace: Workspace,
+        name: str | None = None,
+        tags: Any = None,
+        properties: Any = None,
+        run_id: str | None = None,
+        latest: bool = False,
+        **kwargs: Any,
+    ) -> list[Model]:
+        """All versions of one name or of all, newest first; ``latest``: the latest of each alone."""
+        wanted = {"tags": tags, "properties": properties, "run_id": run_id}
+        found = [one for one in _assets(workspace, name, latest=latest) if _is(one, None, wanted)]
+        return [Model.of(workspace, one) for one in found]
+
+    @staticmethod
+    def get_model_path(model_name: str, version: Any = None, _workspace: Any = None) -> str:
+        """Where it is on this machine. In a rank it is found in the job's workspace. Raises NotFoundError."""
+        from drumline.control.asset_files import path_of
+        from drumline.sdk.v1.workspace import Workspace
+
+        workspace = _workspace or Workspace.of_rank()
+        with workspace._here():
+            return path_of(Model(workspace, model_name, version=version)._asset)
+
+    def download(self, target_dir: str = ".", exist_ok: bool = False, exists_ok: bool | None = None) -> str:
+        """A copy in ``target_dir``; its path. Raises UsageError for one that is there, unless ``exist_ok``."""
+        from drumline.control.asset_files import path_of
+        from drumline.control.download import copy, writing
+
+        with self.workspace._here():
+            source = path_of(self._asset)
+        if not os.path.exists(source):
+            raise NotFoundError(f"what is registered as {self.id} is gone: {source}")
+        target = os.path.join(os.fspath(target_dir), os.path.basename(source.rstrip("/")))
+        if os.path.exists(target) and not (exist_ok or exists_ok):
+            raise UsageError(f"{target} exists", "exist_ok=True writes over it")
+        with writing():
+            copy(source, os.path.abspath(target))
+        return target
+
+    def update(
+        self, tags: dict[str, Any] | None = None, description: str | None = None, **kwargs: Any
+    ) -> None:
+        """Those given replace what was there."""
+        given = {"tags": tags, "description": description}
+        self._edit({key: value for key, value in given.items() if value is not None})
+
+    def add_tags(self, tags: dict[str, Any]) -> None:
+        self._edit({"tags": {**self.tags, **tags}})
+
+    def remove_tags(self, tags: Any) -> None:
+        self._edit({"tags": {key: value for key, value in self.tags.items() if key not in tags}})
+
+    def add_properties(self, properties: dict[str, Any]) -> None:
+        self._edit({"properties": {**self.properties, **properties}})
+
+    def delete(self) -> None:
+        """Hide it from lists; its file stays."""
+        from drumline.control import assets
+
+        with self.workspace._here():
+            assets.archive("model", self.name, str(self.version))
+
+    @staticmethod
+    def deploy(*args: Any, **kwargs: Any) -> None:
+        """Refused."""
+        raise UsageError("models are not deployed from here", "Model.get_model_path(name) is where one is")
+
+    def serialize(self) -> dict[str, Any]:
+        """With azureml's keys."""
+        return {
+            "name": self.name,
+            "id": self.id,
+            "version": self.version,
+            "description": self.description,
+            "tags": self.tags,
+            "properties": self.properties,
+            "url": self.url,
+            "runId": self.run_id,
+            "createdTime": self.created_time,
+        }
+
+    def _edit(self, changes: dict[str, Any]) -> None:
+        from drumline.control import assets
+
+        with self.workspace._here():
+            assets.update("model", self.name, str(self.version), changes=changes)
+            self._take(assets.get("model", self.name, str(self.version)))
+
+    def __repr__(self) -> str:
+        return f"Model(workspace={self.workspace!r}, name={self.name}, id={self.id}, version={self.version})"
+
+
+def _assets(workspace: Workspace, name: str | None, *, latest: bool = False) -> list[Any]:
+    from drumline.control import assets
+
+    with workspace._here():
+        if name is None and not latest:
+            names = [one.name for one in assets.all("model")]
+            return [one for known in names for one in assets.all("model", known)]
+        try:
+            found: list[Any] = assets.all("model", name)
+        except NotFoundError:
+            return []
+        return found[:1] if latest and name else found
+
+
+def _is(asset: Any, version: Any, wanted: dict[str, Any]) -> bool:
+    if version is not None and str(asset.version) != str(version):
+        return False
+    if wanted["run_id"] and _run_id(asset) != wanted["run_id"]:
+        return False
+    return all(_has(getattr(asset, key) or {}, wanted[key]) for key in ("tags", "properties"))
+
+
+def _has(there: dict[str, Any], wanted: Any) -> bool:
+    """``wanted``: a name, or a list of names and of pairs of name and value."""
+    pairs = (
+        [wanted] if isinstance(wanted, str) else wanted.items() if isinstance(wanted, dict) else wanted or ()
+    )
+    return all(
+        one in there if isinstance(one, str) else str(there.get(one[0])) == str(one[1]) for one in pairs
+    )
+
+
+def _run_id(asset: Any) -> str | None:
+    """The job whose folder it lies in."""
+    if asset.job_name:
+        return str(asset.job_name)
+    parts = str(asset.path).split("/")
+    if parts[:1] == ["runs:"] or str(asset.path).startswith("azureml://jobs/"):
+        return parts[1] if parts[0] == "runs:" else parts[3]
+    return parts[parts.index("jobs") + 1] if "jobs" in parts[:-1] else None

@@ -61,7 +61,7 @@ class HttpServer:
 
     def serve(self, path: str, content: bytes = b"", **how: object) -> Served:
         """What is served, to be looked at; its address is ``url(path)``."""
-        self.files[path] = Served(content, **how)  # type: ignore[arg-type]
+        self.files[path] = Served(content, **how)
         return self.files[path]
 
     def url(self, path: str) -> str:
@@ -97,7 +97,7 @@ class _Server(ThreadingHTTPServer):
     site: HttpServer
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
+        super().__init__(*arguments)
         self._open: set[socket.socket] = set()
 
     def get_request(self) -> tuple[socket.socket, object]:
@@ -106,8 +106,8 @@ class _Server(ThreadingHTTPServer):
         return made
 
     def shutdown_request(self, request: object) -> None:
-        self._open.discard(request)  # type: ignore[arg-type]
-        super().shutdown_request(request)  # type: ignore[arg-type]
+        self._open.discard(request)
+        super().shutdown_request(request)
 
     def hang_up(self) -> None:
         """On clients that keep their connection."""

@@ -70,7 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif found := re.fullmatch(
             r"/api/(\w+/[^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)/?(.*))?", path
         ):
-            self._about(*found.groups(default=""), parse_qs(body.decode()).get("paths", []))
+            repository, verb, revision, inside = found.groups(default="")
+            self._about(repository, verb, revision, inside, parse_qs(body.decode()).get("paths", []))
         else:
             self._file(path)
 

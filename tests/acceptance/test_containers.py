@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import uuid
 
 import pytest
@@ -96,7 +97,7 @@ def test_ranks_have_their_paths_and_variables_and_the_images_own_search_path(
         assert (said["WORLD_SIZE"], said["SAID"], said["HOME"]) == ("2", variables["SAID"], "/tmp")
         assert (said["read"], said["cwd"]) == ("read", str(folder / "code"))
         assert said["DRUMLINE_HOME"] is None
-        assert str(os.path.dirname(os.sys.executable)) not in said["PATH"].split(":")
+        assert str(os.path.dirname(sys.executable)) not in said["PATH"].split(":")
     assert sorted(path.name for path in (folder / "outputs").iterdir()) == ["model-0", "model-1"]
     assert (folder / "named-outputs" / "kept" / "kept-0").exists()
     assert (folder / "outputs" / "model-0").stat().st_uid == os.getuid()

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import textwrap
+from typing import Any
 
 import pytest
 from cli_jobs import status_of, wait_for_status
@@ -259,7 +260,7 @@ def test_the_documented_way_from_python(write, tmp_path):
     sweep.early_termination = MedianStoppingPolicy(delay_evaluation=5, evaluation_interval=2)
     returned = client.jobs.create_or_update(sweep)
     client.jobs.stream(returned.name)
-    got = client.jobs.get(returned.name)
+    got: Any = client.jobs.get(returned.name)
     # The best that a trial logged: 2 above what it was told.
     assert (got.status, got.best_trial["metric"], len(got.trials)) == ("Completed", 2.5, 2)
     client.jobs.download(returned.name, output_name="model", download_path=tmp_path / "got")

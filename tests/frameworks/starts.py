@@ -20,7 +20,7 @@ def check(example: Example, mode: str, run_folder: Path) -> None:
     warm = [one for one in found if isinstance(one, events.WarmStart)]
     declined = [one for one in found if isinstance(one, events.WarmDeclined)]
     joined = {one.node for one in found if isinstance(one, events.AgentJoined)}
-    told = {one.node for one in (*warm, *declined)}
+    told = {one.node for one in warm} | {one.node for one in declined}
     if mode == "off":
         assert told == set()
         return

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import textwrap
+from typing import Any
 
 import pytest
 from surface import (
@@ -78,7 +79,8 @@ def test_every_value_of_the_choices_has_a_row():
     from drumline.spec.compute import _OTHER_TYPES
     from drumline.spec.schema import assets, component, compute, io, pipeline, sweep
 
-    modes = {*io._TABLE_MODES, *io.OUTPUTS.item.fields["mode"].values}
+    output: Any = io.OUTPUTS.item
+    modes = {*io._TABLE_MODES, *output.fields["mode"].values}
     assert _names("Modes") == modes
     assert set(component._MODES) - modes == {"link"}
     assert _names("Search spaces") == sweep.SPACE.records.keys()
@@ -104,7 +106,9 @@ def _public(thing):
 def _is_refusal(method):
     """Whether it is there for its message alone: its last statement, whatever it is given, is an error."""
     source = textwrap.dedent(inspect.getsource(inspect.unwrap(method)))
-    return isinstance(ast.parse(source).body[0].body[-1], ast.Raise)
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    return isinstance(function.body[-1], ast.Raise)
 
 
 def test_every_member_of_the_client_has_a_row():

@@ -5,6 +5,7 @@ refused.
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -252,9 +253,10 @@ def test_a_reference_is_found_or_refused(text):
     kind = "uri_file" if text.endswith(".csv") else "uri_folder"
     job = {**COMMAND, "inputs": {"x": {"type": kind, "path": text}}}
     if REFERENCES[text] == REFUSED:
-        with pytest.raises(DrumlineError, match=r"inputs\.x") as error:
+        with pytest.raises(DrumlineError, match=r"inputs\.x") as caught:
             _said(job)
-        assert error.value.hint or error.value.problems[0].hint
+        error: Any = caught.value
+        assert error.hint or error.problems[0].hint
         if not text.startswith("azureml:"):
             job["inputs"]["x"]["mode"] = "direct"
             assert _said(job) == []

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -234,7 +235,7 @@ def test_a_sweep_runs(folder):
     client = drumline.MLClient()
     returned = client.jobs.create_or_update(sweep)
     client.jobs.stream(returned.name)
-    found = client.jobs.get(returned.name)
+    found: Any = client.jobs.get(returned.name)
     assert (found.status, found.best_trial["metric"], len(found.trials)) == ("Completed", 0.25, 2)
 
 

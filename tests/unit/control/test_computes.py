@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from typing import Any
 
 import pytest
 
@@ -144,7 +145,7 @@ def test_an_amlcompute_changes_only_what_it_speaks_of(gpu):
     """A script of Azure's that makes its cluster first must not undo the settings of the one that stands for it."""
     computes.update("gpu", {"instance_types.A.gpus_per_node": 8})
     computes.attach(AmlCompute(name="gpu", size="A", max_instances=2))
-    found = computes.get("gpu")
+    found: Any = computes.get("gpu")
     assert (found.partition, found.max_instances) == ("gpu", 2)
     assert found.instance_types == {"A": {"gpus_per_node": 8}}
 

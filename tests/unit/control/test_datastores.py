@@ -1,4 +1,5 @@
 import os
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,8 @@ def test_four_are_there_from_the_start(drumline_home):
     found = datastores.all()
     assert [one.name for one in found] == sorted(datastores.BUILT_IN)
     assert [one.name for one in found if one.is_default] == ["workspaceblobstore"]
-    assert datastores.get("workspaceblobstore").path == str(
-        drumline_home / "datastores" / "workspaceblobstore"
-    )
+    first: Any = datastores.get("workspaceblobstore")
+    assert first.path == str(drumline_home / "datastores" / "workspaceblobstore")
     assert not drumline_home.exists()
 
 
@@ -65,7 +65,8 @@ def test_one_that_is_built_in_can_be_given_another_folder(tmp_path):
     datastores.create(LocalDatastore(name="workspaceblobstore", path=tmp_path))
     assert datastores.path_of("workspaceblobstore", "a") == str(tmp_path / "a")
     datastores.delete("workspaceblobstore")
-    assert datastores.get("workspaceblobstore").path.endswith("datastores/workspaceblobstore")
+    first: Any = datastores.get("workspaceblobstore")
+    assert first.path.endswith("datastores/workspaceblobstore")
     with pytest.raises(UsageError, match="always there"):
         datastores.delete("workspaceblobstore")
     with pytest.raises(NotFoundError):

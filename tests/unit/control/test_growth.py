@@ -7,9 +7,9 @@ import pytest
 
 from drumline.contract import filesystems
 from drumline.control import growth as growth_module
-from drumline.control import inotify
 from drumline.control.growth import Growth
 from drumline.control.rank_log import RankLog
+from drumline.node import inotify
 
 
 @pytest.fixture(params=["watching", "looking", "no inotify", "network"])
@@ -132,7 +132,9 @@ def test_what_the_kernel_lost_is_found_by_looking(tmp_path, monkeypatch):
     following = Following(tmp_path, may_watch=True)
     following.paths[0].write_bytes(b"first\n")
     following.drain()
-    monkeypatch.setattr(inotify.Inotify, "events", lambda self: [inotify.Event(-1, "", lost=True)])
+    monkeypatch.setattr(
+        inotify.Inotify, "events", lambda self: [inotify.Event(-1, "", lost=True, written=False)]
+    )
     following.paths[1].write_bytes(b"second\n")
     assert following.lines() == {"1": b"second\n"}
     following.growth.close()

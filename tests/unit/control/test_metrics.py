@@ -2,6 +2,7 @@
 
 import os
 import struct
+from typing import Any
 
 import pytest
 from planning import plan
@@ -16,7 +17,7 @@ from drumline.tracking import mlflow_files, runs
 @pytest.fixture
 def job(drumline_home):
     """A job that was submitted and has a run, and nothing else."""
-    folder = RunFolder.of("calm_drum")
+    folder: Any = RunFolder.of("calm_drum")
     folder.create()
     made = plan(nodes=1)
     uri = mlflow_files.uri_of(folder.root)

@@ -74,10 +74,11 @@ def counts_of(seed):
 def test_a_terminal_gets_what_it_would_line_by_line(tmp_path, seed):
     data = hostile(seed)
     (tmp_path / "log").write_bytes(data)
-    out = Terminal(io.BytesIO(), encoding="utf-8")
+    given = io.BytesIO()
+    out = Terminal(given, encoding="utf-8")
     printed(tmp_path / "log", out, "[3|node-1] ", counts_of(seed))
     expected = line_by_line(data, "[3|node-1] ", colours=True, limit=rank_log.LINE_LIMIT)
-    assert expected.encode() == out.buffer.getvalue()
+    assert expected.encode() == given.getvalue()
 
 
 @pytest.mark.parametrize("limit", [0, 1, 20, 45])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def rank(tmp_path):
         failures.add_hook(variables, notes)
         command = command or [sys.executable, *options, "train.py", *arguments]
         since = time.monotonic()
-        done = subprocess.Popen(
+        done: Any = subprocess.Popen(
             command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         done.out = done.communicate()[0]

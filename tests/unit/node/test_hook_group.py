@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 import types
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ class Group:
 
 
 def like_pytorch(backend="gloo", config="cpu:gloo,cuda:nccl"):
-    module = types.ModuleType("torch.distributed.distributed_c10d")
+    module: Any = types.ModuleType("torch.distributed.distributed_c10d")
     module.default = None
 
     def _update_default_pg(pg):
@@ -69,7 +70,7 @@ def test_what_cannot_be_noted_is_no_concern_of_the_program(ours):
 
 
 def test_a_pytorch_without_that_name_is_left_alone(ours):
-    module = types.ModuleType("torch.distributed.distributed_c10d")
+    module: Any = types.ModuleType("torch.distributed.distributed_c10d")
     before = dict(vars(module))
     ours["put_into"](module, print)
     assert vars(module) == before

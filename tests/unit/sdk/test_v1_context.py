@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import types
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_scalar_of_another_library_is_a_number(rank):
 
 
 def test_who_it_is(rank):
-    run = Run.get_context()
+    run: Any = Run.get_context()
     assert (run.id, run.experiment.name, run.input_datasets) == (
         "job.1",
         "digits",

@@ -1,5 +1,6 @@
 import io
 import textwrap
+from typing import Any
 
 import pytest
 
@@ -117,12 +118,14 @@ def test_a_mistake_in_credentials_does_not_show_them(line):
 
 def test_datastores_of_every_type():
     assert type(load_datastore(text(BLOB))) is AzureBlobDatastore
-    assert load_datastore(text(BLOB)).protocol == "https"
+    blob: Any = load_datastore(text(BLOB))
+    assert blob.protocol == "https"
     local = load_datastore(text("name: s\ntype: local\npath: data\n"), relative_origin="/mnt/x.yml")
     assert (type(local), str(local)) == (LocalDatastore, "name: s\ntype: local\npath: /mnt/data\n")
     lake = "name: s\ntype: one_lake\none_lake_workspace_name: w\nartifact: {name: a, type: lake_house}\n"
     assert type(load_datastore(text(lake))) is OneLakeDatastore
-    assert load_datastore(text("name: s\ntype: azure_data_lake_gen1\nstore_name: x\n")).store_name == "x"
+    gen1: Any = load_datastore(text("name: s\ntype: azure_data_lake_gen1\nstore_name: x\n"))
+    assert gen1.store_name == "x"
     assert (
         load_datastore(text("name: s\ntype: azure_file\naccount_name: x\nfile_share_name: y\n")).type
         == "azure_file"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,8 +73,8 @@ def only_problem(folder, line):
 
 
 def test_a_full_file_has_every_field(tmp_path):
-    compute = load_compute(write(tmp_path, FULL))
-    assert isinstance(compute, SlurmCompute)
+    compute: Any = load_compute(write(tmp_path, FULL))
+    assert [type(compute)] == [SlurmCompute]
     assert (compute.type, compute.gpus_per_node, compute.time_limit) == ("slurm", 4, "1:30:00")
     assert compute.setup == "module purge\nmodule load cuda/12\n"
     assert compute.instance_types["cpu"] == {"gpus_per_node": 0}
@@ -167,18 +168,21 @@ def test_what_is_no_compute_is_refused(tmp_path, text, said):
 
 @pytest.mark.parametrize("time", ["60", "90:30", "12:00:00", "1-12", "1-12:30", "2-00:00:00"])
 def test_every_form_of_a_time_limit_is_kept_as_it_is_written(tmp_path, time):
-    compute = load_compute(write(tmp_path, f"name: a\ntype: slurm\ntime_limit: {time}\n"))
+    compute: Any = load_compute(write(tmp_path, f"name: a\ntype: slurm\ntime_limit: {time}\n"))
     assert (compute.time_limit, compute._warnings) == (time, [])
 
 
 def test_an_override_comes_before_the_checks(tmp_path):
     path = write(tmp_path, "name: a\ntype: slurm\nmax_instances: 0\n")
-    compute = load_compute(path, params_override=[{"max_instances": "2", "priorities.high.qos": "urgent"}])
+    compute: Any = load_compute(
+        path, params_override=[{"max_instances": "2", "priorities.high.qos": "urgent"}]
+    )
     assert (compute.max_instances, compute.priorities) == (2, {"high": {"qos": "urgent"}})
 
 
 def test_a_compute_built_in_python_is_checked_as_its_file_would_be():
-    assert checked(SlurmCompute(name="a", time_limit=60)).time_limit == "60"
+    compute: Any = checked(SlurmCompute(name="a", time_limit=60))
+    assert compute.time_limit == "60"
     with pytest.raises(SpecError, match="partition must be one line"):
         checked(SlurmCompute(name="a", partition="a\nb"))
 
@@ -197,8 +201,10 @@ def test_an_amlcompute_stands_for_a_slurm_compute(tmp_path):
 def test_azures_constructor_takes_any_spelling_of_a_tier_and_has_its_defaults():
     aml = AmlCompute(name="cpu", tier="LowPriority", unknown=1)
     assert (aml.min_instances, aml.max_instances, aml.idle_time_before_scale_down) == (0, 4, 120)
+    checked_aml: Any = checked(aml)
+    slurm: Any
     slurm, warnings = to_slurm(aml)
-    assert (checked(aml).tier, slurm.tier, slurm.max_instances) == ("low_priority", "low_priority", 4)
+    assert (checked_aml.tier, slurm.tier, slurm.max_instances) == ("low_priority", "low_priority", 4)
     assert warnings == ["unknown: not known, and ignored"]
 
 
@@ -246,4 +252,5 @@ def test_every_field_is_in_its_page():
 def test_the_file_of_its_page_is_valid(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "computes.md").read_text()
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert load_compute(write(tmp_path, block)).max_instances == 16
+    compute: Any = load_compute(write(tmp_path, block))
+    assert compute.max_instances == 16

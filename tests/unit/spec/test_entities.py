@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_distribution_given_as_a_dictionary_has_attributes():
 
 def test_distributions_take_keywords_only():
     with pytest.raises(TypeError):
-        PyTorchDistribution(2)  # type: ignore[misc]
+        PyTorchDistribution(2)
 
 
 def test_flat_keywords_become_resources_limits_and_queue_settings():
@@ -241,7 +242,7 @@ def test_a_dump_in_another_folder_still_finds_its_files(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "a" / "job.yml").write_text("command: x\ncode: src\ninputs: {d: {path: data}}\n")
     load_job(tmp_path / "a" / "job.yml").dump(tmp_path / "b" / "job.yml")
-    again = load_job(tmp_path / "b" / "job.yml")
+    again: Any = load_job(tmp_path / "b" / "job.yml")
     assert (again.code, again.inputs.d.path) == (str(tmp_path / "a/src"), str(tmp_path / "a/data"))
 
 

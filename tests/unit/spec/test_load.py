@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_full_job_has_the_attributes_of_azure_ai_ml(folder):
 
 def test_paths_stay_as_written_and_resolve_against_the_folder_of_the_file(folder, monkeypatch):
     monkeypatch.chdir("/")
-    job = load_job(folder / "job.yml")
+    job: Any = load_job(folder / "job.yml")
     assert (job.code, resolve(job, job.code)) == ("src", str(folder / "src"))
 
 
@@ -266,7 +267,7 @@ def test_paths_of_a_referenced_environment_resolve_against_its_own_file(folder):
     (folder / "envs").mkdir()
     write(folder / "envs", "image: a\nconda_file: conda.yml\n", "e.yml")
     write(folder / "envs", "dependencies: []\n", "conda.yml")
-    job = load_job(write(folder, "command: x\nenvironment: file:envs/e.yml\n"))
+    job: Any = load_job(write(folder, "command: x\nenvironment: file:envs/e.yml\n"))
     assert resolve(job.environment, "conda.yml") == str(folder / "envs" / "conda.yml")
 
 
@@ -289,7 +290,7 @@ def test_single_braces_warn(folder):
 
 
 def test_overrides_are_applied_before_anything_is_checked(folder):
-    job = load_job(
+    job: Any = load_job(
         folder / "job.yml",
         params_override=[
             {"resources.instance_count": "4"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import drumline.sweep
@@ -266,7 +268,8 @@ def test_a_sweep_loads_back_from_its_text(policy, tmp_path):
     assert again == one
     assert str(again) == str(one)
     one.dump(tmp_path / "again.yml")
-    assert load_job(tmp_path / "again.yml").search_space == one.search_space
+    read: Any = load_job(tmp_path / "again.yml")
+    assert read.search_space == one.search_space
 
 
 def test_paths_of_a_trial_resolve_against_its_file(tmp_path):

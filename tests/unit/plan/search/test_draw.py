@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -119,7 +120,7 @@ def test_what_did_not_come_from_a_space_has_no_fraction():
     assert fractions_of(space, {"a": 2, "b": "x", "d": 1}) == {}
 
 
-NESTED = {
+NESTED: dict[str, Any] = {
     "model": Choice(
         [
             "none",

@@ -1,0 +1,73 @@
+"""scripts/check and scripts/test in a copy of a few files: what makes them fail, and what they say."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GOOD = "from waiting import wait_until\n\n\ndef test_it():\n    wait_until(lambda: True, 1)\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A checkout with one test module; what makes environments does nothing, and tools are those of this one."""
+    for name in ("scripts/check", "scripts/test", "pyproject.toml", "tests/mypy.ini", "tests/waiting.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "scripts" / "setup").write_text("")
+    (tmp_path / "src" / "drumline").mkdir(parents=True)
+    (tmp_path / "src" / "drumline" / "words.py").write_text(
+        'def one() -> int:\n    """>>> one()\n    1"""\n    return 1\n'
+    )
+    (tmp_path / "tests" / "frameworks" / "environments").mkdir(parents=True)
+    (tmp_path / "tests" / "frameworks" / "environments" / "jax.txt").touch()
+    (tmp_path / "tests" / "unit").mkdir()
+    (tmp_path / "tests" / "unit" / "test_it.py").write_text(GOOD)
+    return tmp_path
+
+
+def ran(tree, script, *arguments):
+    """Its exit code and output; of the tools only those that look at tests are there."""
+    tools = tree / "tools" / "bin"
+    tools.mkdir(parents=True, exist_ok=True)
+    for name in ("ruff", "lint-imports"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    for name in ("python", "pytest", "mypy"):
+        (tools / name).write_text(f'#!/bin/sh\nexec "{Path(sys.executable).parent / name}" "$@"\n')
+        (tools / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", tree / "scripts" / script, *arguments],
+        env={**os.environ, "DRUMLINE_VENV": str(tree / "tools")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_test_module_that_cannot_be_imported_fails_the_check(tree):
+    (tree / "tests" / "unit" / "test_it.py").write_text(
+        GOOD.replace("import wait_until", "import wait_untill")
+    )
+    code, said = ran(tree, "check")
+    assert code == 1
+    assert "check: failed: mypy pytest --collect-only" in said
+    assert "cannot import name 'wait_untill'" in said
+    assert 'Module "waiting" has no attribute "wait_untill"' in said
+
+
+def test_it_fails_the_suite_too(tree):
+    (tree / "tests" / "unit" / "test_it.py").write_text("import no_such_module\n")
+    code, said = ran(tree, "test", "tests")
+    assert code == 2
+    assert "no_such_module" in said
+
+
+def test_a_renamed_file_of_those_that_are_named_fails_the_suite(tree):
+    code, said = ran(tree, "test")
+    assert (code, said) == (2, "test: there is no tests/conformance, which scripts/test names\n")

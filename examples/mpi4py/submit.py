@@ -1,8 +1,8 @@
 """
 Submit the job of job.yml from Python.
 
-A script for azure-ai-ml in which only the imports and the credential differ: there, `MLClient` and its
-companions come from `azure.ai.ml`, and the credential is `DefaultAzureCredential()`.
+The same script for azure-ai-ml imports from `azure.ai.ml`, and gives `MLClient` a credential and the names of a
+workspace. Here `MLClient()` is where `drumline job list` looks too.
 """
 
 from pathlib import Path
@@ -11,12 +11,7 @@ from drumline import Input, MLClient, command
 
 here = Path(__file__).resolve().parent
 
-ml_client = MLClient(
-    credential=None,
-    subscription_id="local",
-    resource_group_name="local",
-    workspace_name="local",
-)
+ml_client = MLClient()
 
 job = command(
     display_name="mpi4py",

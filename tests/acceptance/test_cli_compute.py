@@ -20,6 +20,14 @@ max_instances: 2
 idle_time_before_scale_down: 120
 """
 
+THIS_MACHINE = {
+    "name": "local",
+    "type": "local",
+    "description": "this machine",
+    "id": "azureml:local",
+    "provisioning_state": "Succeeded",
+}
+
 
 @pytest.fixture
 def compute(cli):
@@ -48,7 +56,7 @@ def test_a_slurm_compute_from_a_file_with_flags_over_it(compute, tmp_path):
         "id": "azureml:gpu-cluster",
         "provisioning_state": "Succeeded",
     }
-    assert compute("list") == [shown]
+    assert compute("list") == [THIS_MACHINE, shown]
 
 
 def test_a_slurm_compute_from_flags_alone(compute):
@@ -100,16 +108,26 @@ def test_update_detach_and_delete(compute):
         False,
     )
     compute("attach -n cpu -t local")
-    assert [one["name"] for one in compute("list --type local")] == ["cpu"]
+    assert [one["name"] for one in compute("list --type local")] == ["local", "cpu"]
     compute("detach gpu")
     compute("delete -n cpu -y")
-    assert compute("list") == []
+    assert compute("list") == [THIS_MACHINE]
+
+
+def test_this_machine_is_a_compute_that_nobody_attaches(compute):
+    assert compute("list") == [THIS_MACHINE]
+    shown = compute("show -n local")
+    assert {**shown, **THIS_MACHINE} == shown
+    assert shown["local"]["cores"] > 0
+    assert "'local' is this machine" in compute("detach local", rc=2)
+    assert "'local' is this machine" in compute("update local --set description=x", rc=2)
 
 
 def test_lists_are_tables(cli):
     cli("compute", "attach", "-t", "local", "-n", "here")
-    heading, row = cli("compute", "list", "-o", "table").out.splitlines()
+    heading, this_machine, row = cli("compute", "list", "-o", "table").out.splitlines()
     assert heading.split() == ["NAME", "TYPE", "PARTITION", "MAX_INSTANCES", "DESCRIPTION"]
+    assert this_machine.split()[:2] == ["local", "local"]
     assert row.split()[:2] == ["here", "local"]
     assert cli("compute", "list-nodes", "here", "-o", "table").out.startswith("NODE")
 
@@ -149,7 +167,7 @@ def test_a_cluster_that_cannot_be_reached_is_not_attached(cli, tmp_path):
     assert (done.rc, done.out) == (2, "")
     assert "compute 'gpu'" in done.err
     assert "drumline compute attach --type local --name gpu" in done.err
-    assert json.loads(cli("compute", "list").out) == []
+    assert json.loads(cli("compute", "list").out) == [THIS_MACHINE]
 
 
 def test_one_that_does_not_answer_is_shown_with_the_reason(cli, tmp_path):

@@ -206,6 +206,31 @@ def test_download_of_all_brings_named_outputs(cli, tmp_path):
     assert (tmp_path / "all" / "artifacts" / "user_logs").is_dir()
 
 
+def test_a_download_that_lacks_an_output_fails_and_has_the_rest(cli, tmp_path):
+    outputs = {"there": {"type": "uri_file"}, "lost": {"type": "uri_file"}}
+    job = write_job(tmp_path, "echo m > ${{outputs.there}}", outputs=outputs, **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "half", "--stream").rc == 0
+    result = cli("job", "download", "half", "--all", "-p", tmp_path / "all")
+    assert result.rc == 1
+    assert "not all was downloaded: job half did not write its output 'lost'" in result.err
+    assert "downloaded to" not in result.err
+    assert (tmp_path / "all" / "named-outputs" / "there").is_file()
+
+
+@pytest.mark.parametrize(("verb", "ours"), [("stop", "cancel"), ("logs", "stream"), ("ps", "list")])
+def test_a_verb_of_another_tool_is_told_ours(cli, verb, ours):
+    result = cli("job", verb, "x")
+    assert result.rc == 2
+    assert f"did you mean {ours!r}?" in result.err
+
+
+def test_plan_names_the_experiment_that_the_job_will_have(cli, tmp_path):
+    job = write_job(tmp_path, "true", **one_rank())
+    planned = cli("plan", "-f", job, "--query", "user_env.MLFLOW_EXPERIMENT_NAME", "-o", "tsv").out.strip()
+    named = cli("job", "create", "-f", job, "--query", "experiment_name", "-o", "tsv").out.strip()
+    assert planned == named == tmp_path.name
+
+
 def test_download_twice_writes_over_files_and_links_and_leaves_pipes_out(cli, tmp_path):
     command = "echo a > outputs/a; ln -s a outputs/link; mkfifo outputs/pipe"
     job = write_job(tmp_path, command, **one_rank())

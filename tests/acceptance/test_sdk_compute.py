@@ -32,7 +32,7 @@ def test_a_script_that_makes_its_cluster_finds_it_instead(client, here, capsys):
 
 
 def test_list_get_and_nodes(client, here):
-    assert [one.name for one in client.compute.list()] == ["here"]
+    assert [one.name for one in client.compute.list()] == ["local", "here"]
     assert list(client.compute.list(compute_type="slurm")) == []
     assert client.compute.get("here") == here
     (node,) = client.compute.list_nodes("here")

@@ -19,6 +19,38 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
 
+_OTHER_VERBS = {
+    "stop": ("cancel", "detach"),
+    "kill": ("cancel",),
+    "end": ("cancel",),
+    "abort": ("cancel",),
+    "log": ("stream",),
+    "logs": ("stream",),
+    "tail": ("stream",),
+    "follow": ("stream",),
+    "attach": ("stream",),
+    "watch": ("stream",),
+    "status": ("show",),
+    "get": ("show",),
+    "describe": ("show",),
+    "info": ("show",),
+    "ls": ("list",),
+    "ps": ("list",),
+    "submit": ("create",),
+    "run": ("create",),
+    "start": ("create",),
+    "add": ("create",),
+    "new": ("create",),
+    "remove": ("archive", "delete", "detach"),
+    "rm": ("archive", "delete", "detach"),
+    "delete": ("archive", "detach"),
+    "edit": ("update",),
+    "set": ("update",),
+    "stats": ("top",),
+}
+"""What other tools call our verbs."""
+
+
 class Parser(argparse.ArgumentParser):
     """Errors are ours, with the word that was probably meant. No abbreviations: they break when options are added."""
 
@@ -36,7 +68,12 @@ def _alike(message: str, parser: Parser) -> str:
     known = [option for action in parser._actions for option in action.option_strings]
     for action in parser._actions:
         known += [str(choice) for choice in action.choices or ()]
-    for word in re.findall(r"-{0,2}[\w-]+", message):
+    words = re.findall(r"-{0,2}[\w-]+", message)
+    for word in words:
+        meant = next((verb for verb in _OTHER_VERBS.get(word, ()) if verb in known), "")
+        if meant:
+            return f"did you mean {meant!r}?"
+    for word in words:
         close = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
         if close and close[0] != word:
             return f"did you mean {close[0]!r}?"
@@ -160,6 +197,16 @@ def set_warm(job: Any, word: str) -> None:
         )
         raise UsageError(what, f"DRUMLINE_WARM={word} is for all that do not say")
     program.drumline = {**program.drumline, "warm": word}
+
+
+def name_experiment(job: Any) -> None:
+    """Give a job without an experiment that of the folder, as azure-ai-ml does."""
+    if job.experiment_name is None:
+        import os
+
+        from drumline.spec.names import default_experiment_name
+
+        job.experiment_name = default_experiment_name(os.getcwd())
 
 
 def overrides(given: Sequence[str]) -> list[dict[str, Any]]:

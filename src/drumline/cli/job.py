@@ -13,6 +13,7 @@ from drumline.cli.arguments import (
     add_output,
     add_warm,
     load,
+    name_experiment,
     name_of,
     run_verb,
     set_warm,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LIST_COLUMNS = ("name", "status", "display_name", "experiment_name", "created")
+_LISTED = 50
 _INTERRUPTED = 130
 
 
@@ -65,12 +67,7 @@ def _create(arguments: Namespace) -> int:
     job.name = arguments.name or job.name
     if arguments.warm:
         set_warm(job, arguments.warm)
-    if job.experiment_name is None:
-        import os
-
-        from drumline.spec.names import default_experiment_name
-
-        job.experiment_name = default_experiment_name(os.getcwd())
+    name_experiment(job)
     # Elsewhere the job's supervisor is not this machine's, and a pipeline or sweep has a driver.
     start = Standby() if job.type == "command" and is_local(job) else None
     submitted = submit(job, start=start, check=not arguments.skip_validation)
@@ -171,7 +168,7 @@ def _stream(arguments: Namespace) -> int:
 
 
 def _list_arguments(parser: Parser) -> None:
-    parser.add_argument("-r", "--max-results", type=int, default=50, help="default 50")
+    parser.add_argument("-r", "--max-results", type=int, help=f"default {_LISTED}")
     parser.add_argument("--all-results", nargs="?", const="true", choices=("true", "false"), type=str.lower)
     parser.add_argument("--archived-only", action="store_true")
     parser.add_argument("--include-archived", action="store_true")
@@ -187,13 +184,24 @@ def _list(arguments: Namespace) -> int:
     if arguments.archived_only and arguments.include_archived:
         raise UsageError("--archived-only and --include-archived exclude each other")
     archived = True if arguments.archived_only else None if arguments.include_archived else False
-    limit = None if arguments.all_results == "true" else arguments.max_results
-    names = jobs.names(archived=archived, parent=arguments.parent_job_name or "", limit=limit)
+    found = jobs.names(archived=archived, parent=arguments.parent_job_name or "")
+    names = _first(found, arguments)
     described = [{**job, "created": job["creation_context"]["created_at"]} for job in jobs.described(names)]
     output.show(described, arguments.output, arguments.query, _LIST_COLUMNS)
     if not described:
         _say_elsewhere(jobs.counts_elsewhere() if not jobs.all_names() else {})
     return 0
+
+
+def _first(found: list[str], arguments: Namespace) -> list[str]:
+    """As many as were asked for. Nobody asked for the default, so what it leaves out is said."""
+    if arguments.all_results == "true":
+        return found
+    if arguments.max_results is not None:
+        return found[: arguments.max_results] if arguments.max_results >= 0 else found
+    if len(found) > _LISTED:
+        print(f"showing {_LISTED} of {len(found)} jobs; --all-results shows all", file=sys.stderr)
+    return found[:_LISTED]
 
 
 def _say_elsewhere(counts: dict[str, int]) -> None:

@@ -7,7 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, in_workspace, load
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    in_workspace,
+    load,
+    name_experiment,
+)
 from drumline.contract.uris import shown
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
@@ -37,6 +45,7 @@ def _plan(arguments: Namespace) -> int:
 
     job = load(arguments.file, arguments.set)
     job.name = arguments.name or job.name
+    name_experiment(job)
     if job.type == "pipeline":
         return _plan_steps(job, arguments)
     plan = submit.plan(job)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from drumline.spec.compute import AmlCompute, Compute
 
-_HERE = ("", "local", "serverless")
+LOCAL = "local"
+_HERE = ("", LOCAL, "serverless")
 """What a job's ``compute`` says for this machine, with none attached."""
 
 
@@ -33,10 +34,16 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Compute:
-    """Raises NotFoundError; SpecError for a file that was damaged."""
-    from drumline.spec.compute import AmlCompute, to_slurm
+    """
+    Return the compute of that name; ``local`` is this machine, which nobody attaches.
+
+    Raises NotFoundError; SpecError for a file that was damaged.
+    """
+    from drumline.spec.compute import AmlCompute, LocalCompute, to_slurm
     from drumline.spec.load import load_compute
 
+    if name.lower() == LOCAL:
+        return _found(LocalCompute(name=LOCAL, description="this machine"), LOCAL)
     if name not in names():
         raise NotFoundError(f"there is no compute {name!r}", _alike(name))
     try:
@@ -49,10 +56,13 @@ def get(name: str) -> Compute:
         what = f"{_path(name)} holds the compute {compute.name!r}, not {name!r}"
         raise SpecError(what, f"mend the file, or drumline compute detach -n {name}")
     # Somebody may have put Azure's own file there.
-    found = to_slurm(compute)[0] if isinstance(compute, AmlCompute) else compute
-    found.id = f"azureml:{name}"
-    found.provisioning_state = "Succeeded"
-    return found
+    return _found(to_slurm(compute)[0] if isinstance(compute, AmlCompute) else compute, name)
+
+
+def _found(compute: Compute, name: str) -> Compute:
+    compute.id = f"azureml:{name}"
+    compute.provisioning_state = "Succeeded"
+    return compute
 
 
 def _alike(name: str) -> str:
@@ -66,13 +76,13 @@ def all(  # noqa: A001 - computes.all()
     type: str | None = None, *, damaged: Callable[[str], None] | None = None
 ) -> list[Compute]:
     """
-    ``type``: slurm or local alone; amlcompute is slurm.
+    Return this machine, then the attached computes. ``type``: slurm or local alone; amlcompute is slurm.
 
     ``damaged``: told of each file that cannot be read; None: SpecError is raised.
     """
     wanted = (type or "").lower()
     wanted = "slurm" if wanted == "amlcompute" else wanted
-    found = readable(names(), get, damaged)
+    found = readable([LOCAL, *names()], get, damaged)
     return [compute for compute in found if not wanted or compute.type == wanted]
 
 
@@ -151,7 +161,9 @@ def _write(compute: Compute) -> None:
 
 
 def detach(name: str) -> None:
-    """Its jobs go on: each has the settings in its plan. Raises NotFoundError."""
+    """Its jobs go on: each has the settings in its plan. Raises NotFoundError; UsageError for this machine."""
+    if name.lower() == LOCAL:
+        raise UsageError("'local' is this machine, and cannot be detached")
     if name in names():
         try:
             os.unlink(_path(name))
@@ -172,6 +184,10 @@ def update(
     """
     from drumline.spec.compute import OF_CLUSTERS, from_dict, to_dict
 
+    if name.lower() == LOCAL:
+        raise UsageError(
+            "'local' is this machine, and has no settings", "drumline compute attach --type local --name NAME"
+        )
     fixed = [path for path in (*changes, *remove) if path in ("name", "type")]
     if fixed:
         raise UsageError(f"the {fixed[0]} of a compute cannot be changed", "attach another one")

@@ -27,7 +27,8 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
 
     Without ``output`` and ``everything``: the artifacts (outputs, logs, what MLflow logged in files).
     Existing files are written over.
-    Raises NotFoundError; UsageError while the job has not ended.
+    Raises NotFoundError; UsageError while the job has not ended; DrumlineError, once everything else is there,
+    for outputs that are not on this machine or were never written.
     """
     folder = jobs.folder_of(name)
     outcome = jobs.outcome_of(folder)
@@ -44,10 +45,19 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
         else:
             _artifacts(folder, target)
         if everything:
-            for other, path in _all_named(folder).items():
-                if os.path.exists(path):
-                    copy(path, os.path.join(target, "named-outputs", other))
+            _everything(folder, target)
     return os.path.abspath(target)
+
+
+def _everything(folder: RunFolder, target: str) -> None:
+    missing = []
+    for name in _all_named(folder):
+        try:
+            copy(_named(folder, name), os.path.join(target, "named-outputs", name))
+        except (NotFoundError, UsageError) as error:
+            missing.append(error.message)
+    if missing:
+        raise DrumlineError(f"not all was downloaded: {'; '.join(missing)}", f"the rest is in {target}")
 
 
 @contextmanager

@@ -71,6 +71,7 @@ def plan(job: Command, run: Run = AS_WRITTEN, *, check: bool = True) -> Plan:
         folder = RunFolder.of(job.name or "NAME", _root_of(compute))
         _check_code(job, run)
         planned = _plan_resolved(job, run, folder, compute)
+        _check_extras(planned)
         chosen = engine(planned.engine)
         planned = planned._replace(
             workspace=current_workspace(), warnings=(*planned.warnings, *chosen.warnings(planned))
@@ -98,6 +99,18 @@ def _plan_resolved(job: Command, run: Run, folder: RunFolder, compute: dict[str,
         registers=references.registrations(known.job, planned, known.written),
         warnings=(*known.warnings, *planned.warnings),
     )
+
+
+def _check_extras(planned: Plan) -> None:
+    """Raises PlanError for remote data that this installation cannot read or write."""
+    for one in (*planned.fetches, *planned.uploads):
+        from drumline.contract import extras, uris
+
+        missing = extras.missing_for(one.uri)
+        if missing:
+            package, extra = missing
+            what = f"{one.name}: {uris.shown(one.uri)} needs the package {package}, which is not installed"
+            raise PlanError(what, extras.install_line(extra), path=one.name)
 
 
 def _may_refer(job: Command) -> bool:

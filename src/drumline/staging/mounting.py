@@ -13,6 +13,7 @@ import stat
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from drumline.contract import extras
 from drumline.contract.errors import NodeError
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import private_folder, write_whole
@@ -106,7 +107,7 @@ def obstacle_here() -> str:
     try:
         import_module("mfusepy")
     except ImportError:
-        return 'mfusepy is not installed: pip install "drumline[mount]"'
+        return f"mfusepy is not installed: {extras.install_line('mount')}"
     except (OSError, AttributeError):
         return "there is no libfuse here: it is in the package fuse3"
     return ""

@@ -110,7 +110,7 @@ def test_a_damaged_file_is_named_and_can_be_detached(gpu, drumline_home):
     with pytest.raises(SpecError, match=r"bad\.yml:.*(?s:.*)or drumline compute detach -n bad"):
         computes.get("bad")
     said = []
-    assert [compute.name for compute in computes.all(damaged=said.append)] == ["gpu"]
+    assert [compute.name for compute in computes.all(damaged=said.append)] == ["local", "gpu"]
     assert len(said) == 1
     computes.detach("bad")
     assert computes.names() == ["gpu"]
@@ -124,9 +124,9 @@ def test_a_file_under_another_name_is_damaged(gpu, drumline_home):
 
 def test_all_can_be_of_one_type(gpu):
     computes.attach(LocalCompute(name="here"))
-    assert [compute.name for compute in computes.all()] == ["gpu", "here"]
+    assert [compute.name for compute in computes.all()] == ["local", "gpu", "here"]
     assert [compute.name for compute in computes.all("AmlCompute")] == ["gpu"]
-    assert [compute.name for compute in computes.all("local")] == ["here"]
+    assert [compute.name for compute in computes.all("local")] == ["local", "here"]
 
 
 def test_detach_forgets(gpu):

@@ -7,6 +7,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drumline.contract import extras
 from drumline.contract.errors import PlanError, Problem
 from drumline.plan.search import draw
 from drumline.plan.search.trials import refused
@@ -97,7 +98,7 @@ def _check_searchable(search: Search) -> None:
         name = search.algorithm if package == "optuna" else f"rule: {search.rule}"
         raise PlanError(
             f"sampling_algorithm: {name} needs the package {package}, which is not installed",
-            'pip install "drumline[sweep]"',
+            extras.install_line("sweep"),
             path="sampling_algorithm",
         )
 

@@ -12,6 +12,7 @@ import random
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drumline.contract import extras
 from drumline.contract.errors import PlanError
 from drumline.plan.search import draw
 
@@ -119,7 +120,7 @@ def _scipy() -> Any:
 def _missing(what: str, package: str, path: str) -> PlanError:
     return PlanError(
         f"sampling_algorithm: {what} needs {package}, which is not installed",
-        'pip install "drumline[sweep]"',
+        extras.install_line("sweep"),
         path=path,
     )
 

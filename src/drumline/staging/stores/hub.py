@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from drumline.contract import uris
+from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import names, retry
 from drumline.staging.stores.base import Object
@@ -95,7 +95,7 @@ class HubStore:
             import huggingface_hub
         except ImportError as error:
             what = f"{self.url_shown} is read through huggingface_hub, which is not installed here"
-            raise NodeError(what, 'pip install "drumline[hf]"') from error
+            raise NodeError(what, extras.install_line("hf")) from error
         return huggingface_hub
 
     def _is_file(self, one: Any) -> bool:

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.contract import uris
+from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import names, retry, said
 from drumline.staging.stores.base import Changed, Object
@@ -52,7 +52,7 @@ def library(extra: str, place: Place) -> Any:
         import obstore.store
     except ImportError as error:
         what = f"{uris.shown(place.uri)} is read and written through obstore, which is not installed here"
-        raise NodeError(what, f'pip install "drumline[{extra}]"') from error
+        raise NodeError(what, extras.install_line(extra)) from error
     return obstore.store
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.contract.errors import PlanError
+from drumline.contract.extras import install_line
 from drumline.plan.search import samplers
 from drumline.plan.search.request import Search
 from drumline.plan.search.samplers import Tried, next_params
@@ -88,7 +89,7 @@ def test_sobol_and_bayesian_say_what_to_install(monkeypatch):
     for asked in (search("bayesian"), search(rule="sobol")):
         with pytest.raises(PlanError, match="not installed") as raised:
             next_params(asked, [])
-        assert raised.value.hint == 'pip install "drumline[sweep]"'
+        assert raised.value.hint == install_line("sweep")
 
 
 class TestBayesian:

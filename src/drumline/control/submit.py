@@ -103,14 +103,17 @@ def _plan_resolved(job: Command, run: Run, folder: RunFolder, compute: dict[str,
 
 def _check_extras(planned: Plan) -> None:
     """Raises PlanError for remote data that this installation cannot read or write."""
-    for one in (*planned.fetches, *planned.uploads):
+    remote = [(one.name, one.uri) for one in planned.fetches] + [
+        (one.name, one.uri) for one in planned.uploads
+    ]
+    for name, uri in remote:
         from drumline.contract import extras, uris
 
-        missing = extras.missing_for(one.uri)
+        missing = extras.missing_for(uri)
         if missing:
             package, extra = missing
-            what = f"{one.name}: {uris.shown(one.uri)} needs the package {package}, which is not installed"
-            raise PlanError(what, extras.install_line(extra), path=one.name)
+            what = f"{name}: {uris.shown(uri)} needs the package {package}, which is not installed"
+            raise PlanError(what, extras.install_line(extra), path=name)
 
 
 def _may_refer(job: Command) -> bool:

@@ -70,6 +70,28 @@ def test_a_rank_that_ends_too_early(verdict, end):
     assert fields["exit_code"] == 0
 
 
+def test_an_exception_that_is_on_its_way_out_for_long(verdict):
+    """It has closed the connections of the others, and would be ended before it has told of its exception."""
+    script = GLOO.format(step='if number == 3 and rank == 3:\n            raise ValueError("bad batch")')
+    script = script.replace(
+        "    for number in range(6):\n        step(number)\n",
+        """    try:
+        for number in range(6):
+            step(number)
+    finally:
+        dist.destroy_process_group()
+        if rank == 3:
+            __import__("time").sleep(100)
+""",
+    )
+    said, fields = verdict(script)
+    assert re.match(
+        r"rank 3 on node 1 failed first, [\d.]+ s in: ValueError: bad batch \(train\.py:\d+, in step\); ",
+        said,
+    ), said
+    assert (fields["rank"], fields["error_type"], fields["exit_code"]) == (3, "ValueError", 1)
+
+
 def test_a_port_that_another_rank_holds(verdict):
     script = """
         import os, pathlib, signal, socket, time

@@ -11,6 +11,7 @@ start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, co
 clock                           clock     at
 look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
                                 asked  at, then  warmed  began, at, reused, ...  or  declined  reason, rank
+seek                            sought    ranks: rank, processes (``stacks.of``), in_flight (``in_flight.answer``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate  grace_s, all_told    (exited, as it happens)
@@ -45,6 +46,7 @@ from drumline.node import (
     containers,
     descendants,
     failures,
+    in_flight,
     kernel,
     ports,
     processes,
@@ -305,6 +307,22 @@ class Agent:
             for rank, pid in sorted(pids.items())
         ]
         channel.send(self._peer, "looked", id=message["id"], ranks=ranks)
+
+    def _do_seek(self, _message: dict[str, Any]) -> None:
+        """Where each rank is, and what it is failing of: others have failed for want of one of them."""
+        pids = {rank: containers.inner(self._scratch, pid) for pid, rank in sorted(self._ranks.items())}
+        notes, cwd = {rank: self._notes_of(rank) for rank in pids}, self._start["cwd"]
+        asked = {rank: in_flight.ask(pid, notes[rank]) for rank, pid in pids.items()}
+        found = stacks.of(pids, cwd, self._path(), notes) if pids else {}
+        ranks = [
+            {
+                "rank": rank,
+                "processes": found.get(rank, []),
+                "in_flight": in_flight.answer(asked[rank], notes[rank], cwd),
+            }
+            for rank in pids
+        ]
+        channel.send(self._peer, "sought", ranks=ranks)
 
     def _path(self) -> str:
         env = self._start["ranks"][0]["env"] if self._start["ranks"] else {}

@@ -1,13 +1,13 @@
 """
 Who began, where every failure so far is a consequence: some rank is gone or late, and has not failed itself.
 
-The ranks that are left are looked at before they are told to end, and given a moment: one may end well while others
-still wait for it.
+The ranks that are left are asked where they are and what they are failing of before they are told to end, and given a
+moment: one may end well while others still wait for it, another still clean up after an exception.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.supervisor import cut_off
 
@@ -19,8 +19,85 @@ if TYPE_CHECKING:
 SETTLE_S = 1.0
 """From the first rank that was cut off until the others are told to end, if nothing explains it sooner."""
 
+ELSEWHERE_S = 3.5
+"""The same, where a rank is in no collective: it may be about to end."""
+
+CLEANING_S = 5.0
+"""The same, where a rank has an exception on its way out, which is known from then on."""
+
+ASK_AGAIN_S = 0.4
+
+_CONTROL_FLOW = (
+    "StopIteration",
+    "StopAsyncIteration",
+    "GeneratorExit",
+    "ImportError",
+    "ModuleNotFoundError",
+    "Empty",
+)
+"""Exceptions that programs handle while they go on."""
+
 _SAME_S = 0.5
 """Between an end and a lost connection that it explains, where that connection may have been to somebody else."""
+
+
+class Where(NamedTuple):
+    """
+    A rank that has not failed while others were cut off. ``places``: as of ``hang.places_of``. ``in_flight``: as of
+    ``node.in_flight.answer``.
+    """
+
+    places: tuple[str, ...]
+    in_flight: list[dict[str, Any]] | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in a collective, as those are that have no part in the failure."""
+        return any(place.startswith("wait in ") for place in self.places)
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """What it is failing of: the latest exception that does not tell of a peer."""
+        for one in self.in_flight or ():
+            if not cut_off.of(one) and str(one["type"]).rpartition(".")[2] not in _CONTROL_FLOW:
+                return one
+        return None
+
+
+def merged(before: Where | None, now: Where) -> Where:
+    """What is known after two looks: where it was at first, and the last answer to what it is failing of."""
+    if before is None:
+        return now
+    return Where(before.places or now.places, before.in_flight if now.in_flight is None else now.in_flight)
+
+
+def patience_s(where: Iterable[Where], first: RankExited) -> float:
+    """How long after the first cut off ``first`` the others are told to end. ``where``: of those that are left."""
+    where = list(where)
+    if any(one.failure for one in where):
+        return CLEANING_S
+    if cut_off.gave_up(first) or cut_off.is_any_connection(first) or all(one.waits for one in where):
+        return SETTLE_S
+    return ELSEWHERE_S
+
+
+def failing(
+    exits: Mapping[int, RankExited], where: Mapping[int, Where], first: RankExited
+) -> RankExited | None:
+    """The rank that was told to end while it cleaned up after an exception, with that as what it failed of."""
+    for rank, one in sorted(where.items()):
+        exit_, failure = exits.get(rank), one.failure
+        if exit_ is None or failure is None or not _was_told(exit_):
+            continue
+        evidence = {**(exit_.evidence or {}), "told": None}
+        if failure["type"] != "SystemExit":
+            evidence["failure"] = {**failure, "time": time_of(first)}
+            return exit_._replace(code=exit_.code or 1, signal=None, evidence=evidence)
+        evidence.pop("failure", None)
+        left = {**evidence, "left": time_of(first)}
+        code = int(failure["message"]) if failure["message"].isdigit() else 1
+        return exit_._replace(code=code, signal=None, evidence=left)
+    return None
 
 
 def is_unexplained(exits: Iterable[RankExited]) -> bool:

@@ -13,8 +13,8 @@ from drumline.contract import events as e
 from drumline.contract import identity, samples
 from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
+from drumline.supervisor import cause, hang, words
 from drumline.supervisor import policy as p
-from drumline.supervisor import words
 from drumline.supervisor.agents import Agents
 from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.looks import Looks
@@ -315,6 +315,13 @@ class Loop:
     def _on_looked(self, node: int, message: dict[str, Any]) -> None:
         self._looks.answered(node, message)
 
+    def _on_sought(self, node: int, message: dict[str, Any]) -> None:
+        found = {
+            one["rank"]: cause.Where(tuple(hang.places_of(one["processes"])), one["in_flight"])
+            for one in message["ranks"]
+        }
+        self._happen(p.Found(node, found))
+
     def _on_prepared(self, node: int, message: dict[str, Any]) -> None:
         self._facts.update({name: str(port) for name, port in message["ports"].items()})
         if node == 0:
@@ -543,6 +550,10 @@ class Loop:
         for node in instruction.nodes:
             self._agents.send(node, "terminate", grace_s=instruction.grace_s, all_told=told)
         self._record(e.JobStopping(wall_time(), instruction.reason))
+
+    def _do_seek(self, _: p.Seek) -> None:
+        for node in self._agents.connected():
+            self._agents.send(node, "seek")
 
     def _do_kill(self, instruction: p.Kill) -> None:
         for node in instruction.nodes:

@@ -5,6 +5,7 @@ Events in, instructions out: how a job goes from its first agent to its end. No 
 
 A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGTERM, grace, SIGKILL), or straight to
 ``emptying`` when no rank is alive. ``emptying`` ends what ranks left behind; only then is the job over.
+While all failures are of ranks that were cut off, ``running`` goes on for a moment (``supervisor/cause.py``).
 """
 
 from __future__ import annotations
@@ -141,6 +142,13 @@ class WentOn(NamedTuple):
     """After it hung."""
 
 
+class Found(NamedTuple):
+    """What the ranks of a node answered to Seek."""
+
+    node: int
+    where: dict[int, cause.Where]
+
+
 class Elapsed(NamedTuple):
     """A timer that was set."""
 
@@ -161,6 +169,7 @@ Happening = (
     | Preempted
     | Hung
     | WentOn
+    | Found
     | Elapsed
 )
 
@@ -188,6 +197,10 @@ class Terminate(NamedTuple):
     reason: str
     nodes: tuple[int, ...]
     grace_s: float
+
+
+class Seek(NamedTuple):
+    """Ask the ranks that are left where they are, and what they are failing of."""
 
 
 class Kill(NamedTuple):
@@ -218,7 +231,7 @@ class Finish(NamedTuple):
     """
 
 
-Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Kill | Empty | SetTimer | Finish
+Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Seek | Kill | Empty | SetTimer | Finish
 
 
 class Policy:
@@ -269,6 +282,9 @@ class Policy:
 
         self._seeks = False
         """Whether ranks have failed for want of another, and that one is waited for."""
+
+        self._where: dict[int, cause.Where] = {}
+        self._waited_s = 0.0
 
         self._end: Finish | None = None
         self._taken: set[int] = set()
@@ -356,7 +372,8 @@ class Policy:
         if self._seeks:
             return []
         self._seeks = True
-        return [SetTimer("cause", min(cause.SETTLE_S, self._grace_s))]
+        self._waited_s = min(cause.SETTLE_S, self._grace_s)
+        return [Seek(), SetTimer("cause", self._waited_s)]
 
     @property
     def _first_is_cut_off(self) -> bool:
@@ -370,8 +387,25 @@ class Policy:
         assert self._end is not None
         return self._stop(self._end.reason)
 
+    def _on_found(self, event: Found) -> list[Instruction]:
+        for rank, where in event.where.items():
+            self._where[rank] = cause.merged(self._where.get(rank), where)
+        return [SetTimer("ask", cause.ASK_AGAIN_S)] if self._seeks else []
+
+    def _expire_ask(self) -> list[Instruction]:
+        return [Seek()] if self._seeks else []
+
     def _expire_cause(self) -> list[Instruction]:
-        return self._stop_after_failure() if self._seeks else []
+        if not self._seeks:
+            return []
+        assert self._end is not None
+        assert self._end.rank is not None
+        left = [self._where[rank] for rank in self._ranks_left(self._nodes) if rank in self._where]
+        waits_s = min(cause.patience_s(left, self._exited[self._end.rank]), self._grace_s)
+        if waits_s <= self._waited_s:
+            return self._stop_after_failure()
+        more_s, self._waited_s = waits_s - self._waited_s, waits_s
+        return [SetTimer("cause", more_s)]
 
     def _is_consequence(self, event: RankExited) -> bool:
         """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
@@ -492,6 +526,7 @@ class Policy:
             "limit": self._expire_limit,
             "grace": self._expire_grace,
             "cause": self._expire_cause,
+            "ask": self._expire_ask,
             "kill": self._expire_kill,
             "empty": self._expire_empty,
             "settled": self._expire_settled,
@@ -599,7 +634,7 @@ class Policy:
     def _failure(self) -> Finish:
         stopped_after = self._last_failure.time if self._last_failure else None
         known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost_ranks}
-        found = verdict.judge(self._members, known, stopped_after, self._start_time)
+        found = verdict.judge(self._members, known, stopped_after, self._start_time, self._where)
         return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)
 
     def _label(self, event: RankExited) -> str:

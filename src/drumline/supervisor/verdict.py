@@ -34,14 +34,19 @@ def judge(
     exits: Mapping[int, RankExited],
     stopped_after: float | None,
     started: float | None,
+    where: Mapping[int, cause.Where] | None = None,
 ) -> Verdict:
     """
     ``exits``: of all ranks that have ended. ``stopped_after``: when the first failure was heard of, and the others
     were told to end; None: they were not. ``started``: when the first rank was. All are seconds since 1970.
+    ``where``: what was found of the ranks that were left before they were told to end.
     """
+    own = _own_failures(exits, stopped_after)
+    if where and all(cut_off.by(one) for one in own):
+        failing = cause.failing(exits, where, min(own, key=time_of))
+        exits = {**exits, failing.rank: failing} if failing else exits
+        own = _own_failures(exits, stopped_after)
     failed = [one for one in exits.values() if one.code != 0]
-    own = [one for one in failed if _is_own(one, stopped_after)]
-    own = own or failed
     began = [one for one in own if not cut_off.by(one)]
     first = min(began or own, key=time_of)
     early = None if began else cause.ended_early(exits, first)
@@ -54,6 +59,12 @@ def judge(
     if early:
         groups.cut_off.append(first.rank)
     return Verdict(reason, code, who.rank, who.node, _fields(members, who, after_s, groups))
+
+
+def _own_failures(exits: Mapping[int, RankExited], stopped_after: float | None) -> list[RankExited]:
+    """Those before they were told to end, where there are any."""
+    failed = [one for one in exits.values() if one.code != 0]
+    return [one for one in failed if _is_own(one, stopped_after)] or failed
 
 
 def _failure(exit_: RankExited) -> dict[str, Any] | None:

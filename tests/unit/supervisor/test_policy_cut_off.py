@@ -43,7 +43,7 @@ def cut_off(rank, time):
 def seeking():
     """A policy of four ranks, the first of which was cut off."""
     job = running()
-    assert said(job.handle(cut_off(0, 5.0))) == said([p.SetTimer("cause", cause.SETTLE_S)])
+    assert said(job.handle(cut_off(0, 5.0))) == said([p.Seek(), p.SetTimer("cause", cause.SETTLE_S)])
     return job
 
 
@@ -115,6 +115,57 @@ def test_a_cancel_at_once_meanwhile_kills():
     assert kinds == ["Terminate", "SetTimer", "Kill", "SetTimer"]
 
 
+BAD_BATCH = {"type": "ValueError", "message": "bad batch", "file": "train.py", "line": 88, "function": "step"}
+WAITS = cause.Where(("wait in all_reduce (train.py:90, in step)",), None)
+
+
+def found(job, **where):
+    return job.handle(p.Found(1, {int(rank[1:]): one for rank, one in where.items()}))
+
+
+def test_a_rank_that_cleans_up_after_an_exception_has_time_for_that_and_began_all_the_same():
+    job = seeking()
+    asked = found(job, r2=WAITS, r3=cause.Where(("be in close (train.py:99)",), [BAD_BATCH]))
+    assert said(asked) == said([p.SetTimer("ask", cause.ASK_AGAIN_S)])
+    assert said(job.handle(p.Elapsed("ask"))) == said([p.Seek()])
+    # It is in native code now.
+    found(job, r2=WAITS, r3=cause.Where(("be in close (train.py:99)",), None))
+    more = job.handle(p.Elapsed("cause"))
+    assert more == [p.SetTimer("cause", cause.CLEANING_S - cause.SETTLE_S)]
+    assert isinstance(job.handle(p.Elapsed("cause"))[0], p.Terminate)
+    for rank in (1, 2, 3):
+        told = {"told": 10.0}
+        job.handle(RankExited(10.1, rank, FOUR[rank].node, None, 15, "", told))
+    end = emptied(job, 0, 1)
+    assert end.reason == (
+        "rank 3 on node 1 failed first, 4.00 s in: ValueError: bad batch (train.py:88, in step); "
+        "rank 0 was then cut off (Connection closed by peer); ranks 1-2 were then stopped"
+    )
+    assert end.exit_code == 1
+
+
+def test_one_that_answers_that_it_is_failing_no_more_is_not_waited_for():
+    job = seeking()
+    found(job, r3=cause.Where(WAITS.places, [BAD_BATCH]))
+    found(job, r3=cause.Where(WAITS.places, []), r2=WAITS)
+    assert isinstance(job.handle(p.Elapsed("cause"))[0], p.Terminate)
+    for rank in (1, 2, 3):
+        job.handle(RankExited(10.1, rank, FOUR[rank].node, None, 15, "", {"told": 10.0}))
+    assert emptied(job, 0, 1).rank == 0
+
+
+def test_ranks_that_wait_in_a_collective_are_waited_for_no_longer():
+    job = seeking()
+    found(job, r1=WAITS, r2=WAITS, r3=WAITS)
+    assert isinstance(job.handle(p.Elapsed("cause"))[0], p.Terminate)
+
+
+def test_a_rank_elsewhere_may_be_about_to_end():
+    job = seeking()
+    found(job, r1=WAITS, r2=WAITS, r3=cause.Where(("be in main (train.py:120)",), []))
+    assert job.handle(p.Elapsed("cause")) == [p.SetTimer("cause", cause.ELSEWHERE_S - cause.SETTLE_S)]
+
+
 def test_a_grace_that_is_shorter_is_the_limit():
     job = running(grace_s=0.3)
-    assert job.handle(cut_off(0, 5.0)) == [p.SetTimer("cause", 0.3)]
+    assert job.handle(cut_off(0, 5.0)) == [p.Seek(), p.SetTimer("cause", 0.3)]

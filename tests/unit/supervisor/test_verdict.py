@@ -3,6 +3,7 @@
 import pytest
 
 from drumline.contract.events import RankExited
+from drumline.supervisor.cause import Where
 from drumline.supervisor.policy import Member
 from drumline.supervisor.verdict import judge
 
@@ -24,10 +25,10 @@ def cut_off(rank, raised):
     return ended(rank, raised + 0.3, raised=raised, error=message)
 
 
-def verdict(*exits, members=FOUR, heard=None):
+def verdict(*exits, members=FOUR, heard=None, where=None):
     """``heard``: when the first failure was heard of; default: when the first of them ended."""
     stopped_after = exits[0].time if heard is None else heard
-    return judge(members, {one.rank: one for one in exits}, stopped_after, 100.0)
+    return judge(members, {one.rank: one for one in exits}, stopped_after, 100.0, where)
 
 
 def test_the_exception_and_its_place_and_who_was_cut_off():
@@ -130,6 +131,46 @@ def test_a_connection_that_may_be_to_another_service_is_explained_by_an_end_at_t
     reset = ended(0, 101.1, raised=101.0, error="ConnectionResetError: [Errno 104] Connection reset by peer")
     assert verdict(reset, ended(1, 101.3, code=0)).rank == 1
     assert verdict(reset, ended(1, 101.9, code=0)).rank == 0
+
+
+def in_flight(kind, message="", *before):
+    """What a rank was failing of, and what that came of."""
+    place = {"file": "train.py", "line": 7, "function": "step"}
+    return Where((), [{"type": kind, "message": message, **place}, *(one.in_flight[0] for one in before)])
+
+
+@pytest.mark.parametrize(
+    ("where", "expected", "code"),
+    [
+        (
+            in_flight("ValueError", "bad batch"),
+            "rank 3 on node 1 failed first, 1.00 s in: ValueError: bad",
+            1,
+        ),
+        (
+            in_flight("RuntimeError", "Connection closed by peer", in_flight("KeyError", "'x'")),
+            "rank 3 on node 1 failed first, 1.00 s in: KeyError: 'x' (train.py:7, in step)",
+            1,
+        ),
+        (in_flight("SystemExit", "5"), "rank 3 on node 1 failed first, 1.00 s in: exit code 5", 5),
+        (in_flight("SystemExit", "no data"), "rank 3 on node 1 failed first, 1.00 s in: exit code 1", 1),
+        (in_flight("SystemExit", "0"), "rank 3 on node 1 ended early, 1.00 s in, with exit code 0", 1),
+        (in_flight("ConnectionResetError"), "rank 0 on node 0 failed first, 1.00 s in: RuntimeError", 1),
+        (in_flight("ModuleNotFoundError", "apex"), "rank 0 on node 0 failed first, 1.00 s in: Runtime", 1),
+        (Where((), []), "rank 0 on node 0 failed first", 1),
+        (Where((), None), "rank 0 on node 0 failed first", 1),
+    ],
+)
+def test_a_rank_that_was_told_to_end_while_it_cleaned_up_is_the_one_that_began(where, expected, code):
+    found = verdict(cut_off(0, 101.0), ended(3, 102.0, signal=15, told=101.9), heard=101.9, where={3: where})
+    assert found.reason.startswith(expected)
+    assert found.exit_code == code
+
+
+def test_what_was_in_flight_does_not_count_where_a_rank_has_gone_on_or_failed_otherwise():
+    where = {3: in_flight("ValueError", "bad batch")}
+    assert verdict(cut_off(0, 101.0), ended(3, 101.5, code=4, told=None), where=where).exit_code == 4
+    assert verdict(cut_off(0, 101.0), cut_off(3, 101.5), where=where).rank == 0
 
 
 def test_one_that_ended_well_has_nothing_to_do_with_a_server_that_refuses():

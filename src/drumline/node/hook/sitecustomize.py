@@ -11,7 +11,8 @@ An ordinary end is noted too, with its time alone: from here on what the program
 A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
 memory that the agent reads (``node/stacks.py``). Where the job uses PyTorch's flight recorder, a thread waits to be
 asked for its record (``node/collectives.py``). What MLflow writes to files that several ranks share is made whole
-(``file_store.py``). The first process group of PyTorch is noted (``group.py``).
+(``file_store.py``). The first process group of PyTorch is noted (``group.py``). A job that is about to end asks by
+another signal what a program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 16
 _MEMORY_NAME = "drumline-stacks"
 _SIGNAL_BELOW_MAX = 4
+_IN_FLIGHT_BELOW_MAX = 5
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
 _HIGH_DESCRIPTOR = 900
@@ -166,11 +168,31 @@ def _start(path: str, notes: _Notes) -> None:
         pass
     if os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0"):
         _answer_with_record(path)
+    _answer_with_exception(path)
     stacks = _Stacks()
     stacks.answer()
     try:
         os.register_at_fork(after_in_child=stacks.answer)
     except AttributeError:
+        pass
+
+
+def _answer_with_exception(path: str) -> None:
+    def tell(*_: Any) -> None:
+        error = sys.exc_info()[1]
+        try:
+            _own("in_flight.py", "drumline_in_flight")["tell"](path, error, globals())
+        except Exception:
+            pass
+
+    try:
+        import atexit
+        from _signal import SIG_IGN, SIGRTMAX, signal  # type: ignore[import-not-found]
+
+        signal(SIGRTMAX - _IN_FLIGHT_BELOW_MAX, tell)
+        # One that comes when the interpreter is gone must find nothing in Python.
+        atexit.register(signal, SIGRTMAX - _IN_FLIGHT_BELOW_MAX, SIG_IGN)
+    except (ImportError, OSError, ValueError):
         pass
 
 
@@ -191,7 +213,7 @@ class _Stacks:
 
 def _answer_with_stacks() -> int:
     import faulthandler
-    from _signal import SIGRTMAX  # type: ignore[import-not-found]  # signal itself takes milliseconds
+    from _signal import SIGRTMAX  # signal itself takes milliseconds
     from fcntl import F_DUPFD_CLOEXEC, F_SETFL, fcntl
 
     memory = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)

@@ -1,0 +1,48 @@
+"""
+What this process is failing of, though it has not ended yet: the exception that its main thread handles just now, in a
+``finally``, an ``except`` or the end of a ``with``, and what that one came of.
+
+The agent asks by a signal, and only when the job is about to end (``node/in_flight.py``). As careful as
+``sitecustomize``, which has the rest: the standard library alone, and whatever is wrong here, nothing is told.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST = 8
+
+
+def tell(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
+    """``path``: of the notes. ``ours``: what ``sitecustomize`` defines."""
+    told: list[str] = []
+    while error is not None and len(told) < _MOST:
+        file, line, function = ours["_place_of"](error, error.__traceback__)
+        kind = type(error)
+        name = kind.__qualname__
+        if kind.__module__ not in ("builtins", "__main__"):
+            name = kind.__module__ + "." + name
+        texts = {"type": name, "message": _message(error, ours), "file": file, "function": function}
+        content = "".join('"%s": %s, ' % (key, ours["_quoted"](text)) for key, text in texts.items())
+        told.append('{%s"line": %d}' % (content, line))
+        before = error.__cause__
+        error = before if before is not None or error.__suppress_context__ else error.__context__
+    answer = "%s.%d.in-flight" % (path, os.getpid())
+    descriptor = os.open(
+        answer + ".partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        os.write(descriptor, ("[%s]" % ", ".join(told)).encode("ascii"))
+    finally:
+        os.close(descriptor)
+    os.rename(answer + ".partial", answer)
+
+
+def _message(error: BaseException, ours: dict[str, Any]) -> str:
+    if isinstance(error, SystemExit):
+        return str(error.code or 0)
+    return str(ours["_message_of"](error))

@@ -1,0 +1,91 @@
+"""
+What a rank fails of while it still cleans up: the exceptions that its main thread handles, asked before it is ended.
+
+A Python that has the hook answers a signal by a file beside its notes (``hook/in_flight.py``), as soon as its main
+thread runs Python: one that is inside of native code answers when that returns. Nobody else is sent the signal. It may
+interrupt a system call, so it is for jobs that end anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from typing import TYPE_CHECKING, Any, Optional
+
+from drumline.node import descendants, failures, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SIGNAL = int(signal.SIGRTMAX) - 5
+FILE = "%s.%d.in-flight"
+"""Of the file of the notes and the process id. The hook has both too: it cannot import this."""
+
+_MOST_BYTES = 1 << 16
+_MOST_PROCESSES = 8
+_MOST_CHAINED = 8
+_KINDS = {"type": str, "message": str, "file": str, "line": int, "function": str}
+
+
+def ask(pid: int, notes: str) -> list[int]:
+    """Ask a rank's processes, of which ``pid`` is the first; those that may answer."""
+    asked: list[int] = []
+    for one in (pid, *descendants.of(pid)):
+        if notes and len(asked) < _MOST_PROCESSES and _answers(one):
+            # An answer to an earlier question.
+            with contextlib.suppress(OSError):
+                os.unlink(FILE % (notes, one))
+            with contextlib.suppress(OSError):
+                kernel.send_to_thread(one, one, SIGNAL)
+                asked.append(one)
+    return asked
+
+
+def answer(asked: Iterable[int], notes: str, cwd: str) -> Optional[list[dict[str, Any]]]:
+    """
+    The exceptions as type, message, file, line and function, the latest first and then what it came of; empty: there
+    is none. None: nobody has answered.
+    """
+    answers = [_read(FILE % (notes, pid), cwd) for pid in asked]
+    known = [one for one in answers if one is not None]
+    return max(known, key=len) if known else None
+
+
+def _answers(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", errors="replace") as file:
+            caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", file.read(), re.MULTILINE)
+    except OSError:
+        return False
+    return caught is not None and bool(int(caught[1], 16) >> (SIGNAL - 1) & 1)
+
+
+def _read(path: str, cwd: str) -> Optional[list[dict[str, Any]]]:
+    """The job may have made anything of that file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            told = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(told, list):
+        return None
+    return [_shown(one, cwd) for one in told[:_MOST_CHAINED] if _is_whole(one)]
+
+
+def _is_whole(one: Any) -> bool:
+    return isinstance(one, dict) and all(isinstance(one.get(name), kind) for name, kind in _KINDS.items())
+
+
+def _shown(one: dict[str, Any], cwd: str) -> dict[str, Any]:
+    said = next((line for line in str(one["message"]).splitlines() if line.strip()), "")
+    return {
+        "type": failures.printable(one["type"], 200),
+        "message": failures.printable(said.strip(), 300),
+        "file": failures.shown(one["file"], cwd),
+        "line": min(one["line"], 10**9),
+        "function": failures.printable(one["function"], 200),
+    }

@@ -141,17 +141,8 @@ __all__ = [
     "Workspace",
     "set_diagnostics_collection",
 ]
-_PARTS = (
-    "core",
-    "compute",
-    "dataset",
-    "datastore",
-    "environment",
-    "experiment",
-    "model",
-    "run",
-    "runconfig",
-    "workspace",
+_PARTS = frozenset(
+    "core compute dataset datastore environment experiment model run runconfig telemetry workspace".split()
 )
 """Modules of azureml that are this one: after ``import drumline.v1 as azureml``, ``azureml.core.VERSION`` is there."""
 

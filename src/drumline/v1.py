@@ -142,7 +142,19 @@ __all__ = [
     "set_diagnostics_collection",
 ]
 _PARTS = frozenset(
-    "core compute dataset datastore environment experiment model run runconfig telemetry workspace".split()
+    [
+        "core",
+        "compute",
+        "dataset",
+        "datastore",
+        "environment",
+        "experiment",
+        "model",
+        "run",
+        "runconfig",
+        "telemetry",
+        "workspace",
+    ]
 )
 """Modules of azureml that are this one: after ``import drumline.v1 as azureml``, ``azureml.core.VERSION`` is there."""
 

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
         Environment,
         PythonSection,
     )
+    from drumline.compat.pipeline_data import PipelineData, PipelineParameter
+    from drumline.compat.pipeline_steps import (
+        CommandStep,
+        EstimatorStep,
+        MpiStep,
+        PythonScriptStep,
+        StepSequence,
+    )
     from drumline.compat.run_configuration import (
         DockerConfiguration,
         MpiConfiguration,
@@ -51,6 +59,7 @@ if TYPE_CHECKING:
     from drumline.sdk.v1.datastore import Datastore
     from drumline.sdk.v1.experiment import Experiment
     from drumline.sdk.v1.model import Model
+    from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
     from drumline.sdk.v1.run import Run
     from drumline.sdk.v1.telemetry import set_diagnostics_collection
     from drumline.sdk.v1.widgets import RunDetails
@@ -62,11 +71,15 @@ _COMPUTE = "drumline.sdk.v1.compute"
 _DATA = "drumline.sdk.v1.data"
 _ENVIRONMENT = "drumline.compat.environment"
 _ERRORS = "drumline.contract.errors"
+_PIPELINE = "drumline.sdk.v1.pipeline"
+_STEPS = "drumline.compat.pipeline_steps"
+_STEP_DATA = "drumline.compat.pipeline_data"
 _HOMES = {
     "ActivityFailedException": (_ERRORS, "JobFailedError"),
     "AmlCompute": (_COMPUTE, ""),
     "AzureCliAuthentication": (_AUTHENTICATION, ""),
     "AzureMLException": (_ERRORS, "DrumlineError"),
+    "CommandStep": (_STEPS, ""),
     "ComputeTarget": (_COMPUTE, ""),
     "ComputeTargetException": (_COMPUTE, ""),
     "CondaDependencies": ("drumline.compat.conda_dependencies", ""),
@@ -79,21 +92,29 @@ _HOMES = {
     "DockerConfiguration": (_CONFIGURATION, ""),
     "DockerSection": (_ENVIRONMENT, ""),
     "Environment": (_ENVIRONMENT, ""),
+    "EstimatorStep": (_STEPS, ""),
     "Experiment": ("drumline.sdk.v1.experiment", ""),
     "FileDataset": (_DATA, ""),
     "InteractiveLoginAuthentication": (_AUTHENTICATION, ""),
     "Model": ("drumline.sdk.v1.model", ""),
     "MpiConfiguration": (_CONFIGURATION, ""),
+    "MpiStep": (_STEPS, ""),
     "MsiAuthentication": (_AUTHENTICATION, ""),
     "OutputFileDatasetConfig": (_DATA, ""),
     "ParallelTaskConfiguration": (_CONFIGURATION, ""),
+    "Pipeline": (_PIPELINE, ""),
+    "PipelineData": (_STEP_DATA, ""),
+    "PipelineParameter": (_STEP_DATA, ""),
+    "PipelineRun": (_PIPELINE, ""),
     "PyTorchConfiguration": (_CONFIGURATION, ""),
+    "PythonScriptStep": (_STEPS, ""),
     "PythonSection": (_ENVIRONMENT, ""),
     "Run": ("drumline.sdk.v1.run", ""),
     "RunConfiguration": (_CONFIGURATION, ""),
     "RunDetails": ("drumline.sdk.v1.widgets", ""),
     "ScriptRunConfig": ("drumline.compat.script_run_config", ""),
     "ServicePrincipalAuthentication": (_AUTHENTICATION, ""),
+    "StepSequence": (_STEPS, ""),
     "TensorflowConfiguration": (_CONFIGURATION, ""),
     "UserErrorException": (_ERRORS, "SpecError"),
     "VERSION": ("drumline", "__version__"),
@@ -111,6 +132,7 @@ __all__ = [
     "AmlCompute",
     "AzureCliAuthentication",
     "AzureMLException",
+    "CommandStep",
     "ComputeTarget",
     "ComputeTargetException",
     "CondaDependencies",
@@ -121,21 +143,29 @@ __all__ = [
     "DockerConfiguration",
     "DockerSection",
     "Environment",
+    "EstimatorStep",
     "Experiment",
     "FileDataset",
     "InteractiveLoginAuthentication",
     "Model",
     "MpiConfiguration",
+    "MpiStep",
     "MsiAuthentication",
     "OutputFileDatasetConfig",
     "ParallelTaskConfiguration",
+    "Pipeline",
+    "PipelineData",
+    "PipelineParameter",
+    "PipelineRun",
     "PyTorchConfiguration",
+    "PythonScriptStep",
     "PythonSection",
     "Run",
     "RunConfiguration",
     "RunDetails",
     "ScriptRunConfig",
     "ServicePrincipalAuthentication",
+    "StepSequence",
     "TensorflowConfiguration",
     "UserErrorException",
     "Workspace",

@@ -77,12 +77,12 @@ class ScriptRunConfig:
             run_configuration.apply(config, distributed_job_config)
 
 
-def to_command(config: ScriptRunConfig) -> Command:
-    """The job; nothing is read from disk. Raises SpecError."""
+def to_command(config: ScriptRunConfig, words: Words | None = None) -> Command:
+    """The job; nothing is read from disk. ``words``: what makes text of its arguments. Raises SpecError."""
+    words = words if words is not None else Words()
     run_config = config.run_config
     distribution, nodes = run_configuration.distribution_of(run_config)
     environment, warnings = _environment_of(run_config)
-    words = _Words()
     for reference in (run_config.data_references or {}).values():
         words.text(reference)
     line = _command_line(config, words)
@@ -114,7 +114,7 @@ def to_command(config: ScriptRunConfig) -> Command:
     return job
 
 
-class _Words:
+class Words:
     """Arguments as text; data among them becomes inputs and outputs of the job."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _Words:
         return f"${{{{{group}.{name}}}}}"
 
 
-def _command_line(config: ScriptRunConfig, words: _Words) -> str:
+def _command_line(config: ScriptRunConfig, words: Words) -> str:
     if config.command is None or config.command == "":
         assert config.script is not None
         return " ".join(["python", shell_words.word(config.script), *map(words.text, config.arguments)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.compat.pipeline_data import Passed
 from drumline.contract.errors import SpecError, UsageError
 from drumline.spec.io import Input, Output
 
@@ -315,6 +316,10 @@ class OutputFileDatasetConfig:
     def as_upload(self, **kwargs: Any) -> OutputFileDatasetConfig:
         self._mode = "upload"
         return self
+
+    def as_input(self, name: str | None = None) -> Passed:
+        """For a later step of a pipeline."""
+        return Passed(self, name)
 
     def register_on_complete(self, name: str, **kwargs: Any) -> OutputFileDatasetConfig:
         """The output becomes a data asset of that name."""

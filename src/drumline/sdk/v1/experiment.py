@@ -38,6 +38,9 @@ class Experiment:
 
         Raises SpecError, PlanError; nothing was created then.
         """
+        if hasattr(config, "submit"):
+            run: Run = config.submit(self.name, tags=tags, **kwargs)
+            return run
         if not isinstance(config, ScriptRunConfig):
             raise SpecError(f"{type(config).__name__} cannot be submitted", "ScriptRunConfig(...) can")
         if not isinstance(tags or {}, dict):

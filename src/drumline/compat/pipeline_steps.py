@@ -1,0 +1,317 @@
+"""
+v1's pipeline steps, and the pipeline of today that they are.
+
+Source: https://learn.microsoft.com/python/api/azureml-pipeline-steps/azureml.pipeline.steps
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+
+from drumline.compat.pipeline_data import Passed, PipelineData, PipelineParameter, identifier
+from drumline.compat.run_configuration import MpiConfiguration, RunConfiguration
+from drumline.compat.script_run_config import ScriptRunConfig, Words, to_command
+from drumline.contract.errors import SpecError
+from drumline.spec.io import Input, Output
+from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from drumline.spec.command import Command
+
+_REFERENCE = re.compile(r"\$\{?AZUREML_DATAREFERENCE_(\w+)\}?")
+_DONE = "done"
+"""The output by which a step that is to run after another one knows of its end."""
+
+
+class PythonScriptStep:
+    """
+    ``script_name`` in ``source_directory``, with ``arguments``. Data that is in ``outputs`` is written, all other data
+    is read. ``allow_reuse=False``: the step runs again whatever has run before.
+    """
+
+    def __init__(  # noqa: PLR0913 - azureml's signature
+        self,
+        script_name: str | None = None,
+        name: str | None = None,
+        arguments: list[Any] | None = None,
+        compute_target: Any = None,
+        runconfig: RunConfiguration | None = None,
+        runconfig_pipeline_params: dict[str, Any] | None = None,
+        inputs: list[Any] | None = None,
+        outputs: list[Any] | None = None,
+        params: dict[str, Any] | None = None,
+        source_directory: str | None = None,
+        allow_reuse: bool = True,
+        version: str | None = None,
+        hash_paths: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self._command: Any = None
+        self._distribution: Any = None
+        self.name = str(name or script_name or "step")
+        self.script_name = script_name
+        self.arguments = list(arguments or [])
+        self.compute_target = compute_target
+        self.runconfig = runconfig
+        self.inputs = list(inputs or [])
+        self.outputs = list(outputs or [])
+        self.params = dict(params or {})
+        self.source_directory = source_directory
+        self.allow_reuse = allow_reuse
+        self._after: list[PythonScriptStep] = []
+        self._warnings = [
+            f"{key}: not used" for key, value in kwargs.items() if value not in (None, False, [], {})
+        ]
+        if runconfig_pipeline_params:
+            self._warnings.append(
+                "runconfig_pipeline_params: not used; give the values in the run configuration"
+            )
+
+    def run_after(self, step: PythonScriptStep) -> None:
+        self._after.append(step)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class CommandStep(PythonScriptStep):
+    """``command``: a line of shell, or a list of words, in the place of a script; ``runconfig`` may have it too."""
+
+    def __init__(self, command: Any = None, name: str | None = None, **kwargs: Any) -> None:
+        runconfig = kwargs.get("runconfig")
+        if isinstance(runconfig, ScriptRunConfig):
+            command = command or runconfig.command
+            kwargs["source_directory"] = kwargs.get("source_directory") or runconfig.source_directory
+            kwargs["runconfig"] = runconfig.run_config
+        super().__init__(name=name or "command", **kwargs)
+        self._command = command
+
+
+class MpiStep(PythonScriptStep):
+    """A script under MPI: ``process_count_per_node`` ranks on each of ``node_count`` nodes."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        source_directory: str | None = None,
+        script_name: str | None = None,
+        arguments: list[Any] | None = None,
+        compute_target: Any = None,
+        node_count: int | None = None,
+        process_count_per_node: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        environment = kwargs.pop("environment_definition", None)
+        if environment is not None:
+            kwargs["runconfig"] = RunConfiguration()
+            kwargs["runconfig"].environment = environment
+        super().__init__(
+            script_name, name, arguments, compute_target, source_directory=source_directory, **kwargs
+        )
+        self._distribution = MpiConfiguration(process_count_per_node or 1, node_count or 1)
+
+
+class EstimatorStep(PythonScriptStep):
+    """What an estimator runs, as a step; ``estimator_entry_script_arguments`` are the script's."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        estimator: Any = None,
+        estimator_entry_script_arguments: list[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(estimator, ScriptRunConfig):
+            raise SpecError(f"a {type(estimator).__name__} is no estimator", "estimator=Estimator(...)")
+        given = estimator_entry_script_arguments
+        kwargs.setdefault("arguments", estimator.arguments if given is None else given)
+        kwargs.setdefault("compute_target", estimator.run_config.target)
+        super().__init__(
+            estimator.script,
+            name,
+            source_directory=estimator.source_directory,
+            runconfig=estimator.run_config,
+            **kwargs,
+        )
+
+
+class StepSequence:
+    """Steps that run one after the other; a list among them runs at once."""
+
+    def __init__(self, steps: list[Any] | None = None) -> None:
+        self.steps = list(steps or [])
+        before: list[PythonScriptStep] = []
+        for one in self.steps:
+            now = list(flat([one]))
+            for step in now:
+                for other in before:
+                    step.run_after(other)
+            before = now
+
+
+class _StepWords(Words):
+    """Of one step: which of its data it writes, which it reads, and from whom."""
+
+    def __init__(self, step: PythonScriptStep, names: dict[int, str], writers: dict[int, str]) -> None:
+        super().__init__()
+        self._own = {id(one) for one in (*step.outputs, *filter(_is_output_config, step.arguments))}
+        self._node = names[id(step)]
+        self._writers = writers
+        self.parameters: dict[str, Any] = {}
+
+    def text(self, value: Any) -> str:
+        if isinstance(value, PipelineParameter):
+            return self.parameter(value)
+        if not isinstance(value, (PipelineData, Passed)) and not _is_output_config(value):
+            return super().text(value)
+        source = _source(value)
+        written = identifier(_name_of(source))
+        if id(source) in self._own and not isinstance(value, Passed):
+            return self._data(_Named(source, written), self.outputs, source._as_output(), "outputs")
+        if id(source) not in self._writers:
+            raise SpecError(
+                f"step {self._node}: no step has {written!r} among its outputs",
+                "outputs=[...] of the step that writes it",
+            )
+        bound = f"${{{{parent.jobs.{self._writers[id(source)]}.outputs.{written}}}}}"
+        kind = source._as_output().type
+        made = Input(type=kind, path=bound, mode=getattr(value, "mode", None))
+        name = identifier(getattr(value, "name", None) or written)
+        return self._data(_Named(value, name), self.inputs, made, "inputs")
+
+    def parameter(self, given: PipelineParameter) -> str:
+        name = identifier(given.name)
+        self.parameters[name] = given.default_value
+        self.inputs[name] = f"${{{{parent.inputs.{name}}}}}"  # type: ignore[assignment]
+        return f"${{{{inputs.{name}}}}}"
+
+
+class _Named:
+    """Data under the name that it has in the step."""
+
+    def __init__(self, value: Any, name: str) -> None:
+        self.value = value
+        self.name = name
+
+
+def to_pipeline(
+    steps: Iterable[Any], *, description: str | None = None, source_directory: str | None = None
+) -> PipelineJob:
+    """The job; nothing is read from disk. Raises SpecError."""
+    listed = _closure(steps)
+    names = _names(listed)
+    writers: dict[int, str] = {}
+    for step in listed:
+        for one in (*step.outputs, *filter(_is_output_config, step.arguments)):
+            if id(one) not in writers and not _name_of(one):
+                one._output_name = f"output_{len(writers)}"
+            writers[id(one)] = names[id(step)]
+    jobs: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    for step in listed:
+        words = _StepWords(step, names, writers)
+        jobs[names[id(step)]] = _node(step, words, source_directory)
+        parameters |= words.parameters
+    for step in listed:
+        for other in step._after:
+            _order(jobs, names[id(other)], names[id(step)])
+    settings = PipelineJobSettings(force_rerun=False)
+    return PipelineJob(jobs=jobs, inputs=parameters, description=description, settings=settings)
+
+
+def _node(step: PythonScriptStep, words: _StepWords, source_directory: str | None) -> Command:
+    config = copy(step.runconfig) if step.runconfig is not None else RunConfiguration()
+    given = ScriptRunConfig(
+        step.source_directory or source_directory or ".",
+        script=None if step._command else step.script_name,
+        command=step._command,
+        arguments=step.arguments,
+        run_config=config,
+        compute_target=step.compute_target,
+        distributed_job_config=step._distribution,
+    )
+    for one in (*step.inputs, *step.outputs):
+        words.text(one)
+    job = to_command(given, words)
+    if step.compute_target is None and (step.runconfig is None or config.target in (None, "local")):
+        job.compute = None
+    for name, value in step.params.items():
+        bound = words.parameter(value) if isinstance(value, PipelineParameter) else str(value)
+        job.environment_variables = {**job.environment_variables, f"AML_PARAMETER_{name}": bound}
+    job.command = _REFERENCE.sub(lambda found: _variable(found[1], job), str(job.command))
+    job.display_name = step.name
+    job._is_deterministic = step.allow_reuse
+    job._warnings += step._warnings
+    return job
+
+
+def _variable(name: str, job: Command) -> str:
+    """By which a rank finds data that was made text, as in an f-string."""
+    kind = "OUTPUT" if name in job.outputs else "INPUT"
+    return f"${{AZURE_ML_{kind}_{name}}}"
+
+
+def _order(jobs: dict[str, Any], first: str, second: str) -> None:
+    """``second`` starts when ``first`` has completed: it has an input of it, which it does not read."""
+    jobs[first].outputs.setdefault(_DONE, Output(type="uri_folder"))
+    bound = f"${{{{parent.jobs.{first}.outputs.{_DONE}}}}}"
+    jobs[second].inputs[f"after_{first}"] = Input(type="uri_folder", path=bound)
+
+
+def flat(steps: Iterable[Any]) -> Iterator[PythonScriptStep]:
+    """Raises SpecError for what is no step."""
+    for one in steps:
+        if isinstance(one, StepSequence):
+            yield from flat(one.steps)
+        elif isinstance(one, (list, tuple)):
+            yield from flat(one)
+        elif isinstance(one, PythonScriptStep):
+            yield one
+        else:
+            known = "PythonScriptStep, MpiStep, CommandStep, EstimatorStep and lists of such are"
+            raise SpecError(f"a {type(one).__name__} is not supported as a step", known)
+
+
+def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
+    """Those given and those that are to run before them, each once."""
+    found: dict[int, PythonScriptStep] = {}
+    left = list(flat(steps))
+    while left:
+        step = left.pop(0)
+        if id(step) not in found:
+            found[id(step)] = step
+            left += step._after
+    return list(found.values())
+
+
+def _names(steps: list[PythonScriptStep]) -> dict[int, str]:
+    """By step: today's names of nodes are lower case, and each is there once."""
+    names: dict[int, str] = {}
+    for step in steps:
+        wanted = identifier(step.name.removesuffix(".py")).lower()
+        taken, count = set(names.values()), 1
+        name = wanted
+        while name in taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        names[id(step)] = name
+    return names
+
+
+def _source(value: Any) -> Any:
+    return value.source if isinstance(value, Passed) else value
+
+
+def _is_output_config(value: Any) -> bool:
+    """An OutputFileDatasetConfig, which stands above this layer."""
+    return hasattr(value, "_as_output") and not isinstance(value, PipelineData)
+
+
+def _name_of(source: Any) -> str:
+    """Empty for an output that was given none."""
+    return str(getattr(source, "_output_name", None) or getattr(source, "name", None) or "")

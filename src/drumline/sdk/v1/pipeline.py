@@ -1,0 +1,96 @@
+"""
+Pipelines of v1, and their runs.
+
+Source: https://learn.microsoft.com/python/api/azureml-pipeline-core/azureml.pipeline.core.pipeline.pipeline
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.compat.pipeline_data import identifier
+from drumline.compat.pipeline_steps import to_pipeline
+from drumline.contract.errors import SpecError, UsageError
+from drumline.sdk.v1.run import Run
+
+if TYPE_CHECKING:
+    from drumline.sdk.v1.workspace import Workspace
+    from drumline.spec.pipeline import PipelineJob
+
+
+class Pipeline:
+    """``steps``: the last ones are enough, and what is to run before them by ``run_after`` comes with them."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        steps: Any = None,
+        description: str | None = None,
+        default_datastore: Any = None,
+        default_source_directory: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.workspace = workspace
+        self.description = description
+        self._steps = [steps] if not isinstance(steps, (list, tuple)) else list(steps)
+        self._source_directory = default_source_directory
+        self._job()  # What cannot be told now.
+
+    def validate(self) -> list[Any]:
+        """An empty list. Raises SpecError for what cannot run."""
+        from drumline.sdk.v15.pipelines import validate
+
+        validate(self._job(), raise_error=True)
+        return []
+
+    def submit(
+        self,
+        experiment_name: str,
+        pipeline_parameters: dict[str, Any] | None = None,
+        continue_on_step_failure: bool = False,
+        regenerate_outputs: bool = False,
+        **kwargs: Any,
+    ) -> PipelineRun:
+        """
+        Start it and return at once. ``regenerate_outputs``: run every step, whatever an earlier run has.
+
+        Raises SpecError, PlanError; nothing was created then.
+        """
+        from drumline.sdk.v15.pipelines import submit
+
+        job = self._job()
+        for name, value in (pipeline_parameters or {}).items():
+            if identifier(name) not in job.inputs:
+                known = ", ".join(map(repr, job.inputs)) or "none"
+                raise SpecError(f"the pipeline has no parameter {name!r}", f"its parameters: {known}")
+            job.inputs[identifier(name)] = value
+        job.settings.continue_on_step_failure = continue_on_step_failure
+        job.settings.force_rerun = regenerate_outputs
+        run = submit(
+            job, self.workspace, experiment_name, description=self.description, tags=kwargs.get("tags")
+        )
+        return PipelineRun(run.experiment, run.id)
+
+    def publish(self, *args: Any, **kwargs: Any) -> None:
+        """Refused."""
+        raise UsageError("pipelines are not published here", "Experiment(ws, name).submit(pipeline) runs one")
+
+    def _job(self) -> PipelineJob:
+        return to_pipeline(self._steps, description=self.description, source_directory=self._source_directory)
+
+
+class PipelineRun(Run):
+    """The job of a pipeline; its steps are runs."""
+
+    def get_steps(self) -> list[Run]:
+        """Those that have started, in the order in which they did."""
+        return list(self.get_children())[::-1]
+
+    def find_step_run(self, name: str) -> list[Run]:
+        """Those of the step of that name; none while it has not started."""
+        return [run for run in self.get_children() if run.display_name == name]
+
+    def wait_for_completion(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As of a run; ``timeout_seconds`` has no effect."""
+        kwargs.pop("timeout_seconds", None)
+        return super().wait_for_completion(*args, **kwargs)

@@ -1,0 +1,118 @@
+"""Pipelines of v1, with nothing but their import lines changed."""
+
+import pytest
+
+from drumline.exceptions import UsageError, ValidationException
+from drumline.v1 import (
+    Dataset,
+    Experiment,
+    OutputFileDatasetConfig,
+    Pipeline,
+    PipelineData,
+    PipelineParameter,
+    PythonScriptStep,
+    StepSequence,
+    Workspace,
+)
+
+COPY = """
+import argparse, os, pathlib
+parser = argparse.ArgumentParser()
+parser.add_argument("--read", type=pathlib.Path)
+parser.add_argument("--write", type=pathlib.Path)
+parser.add_argument("--times", type=int, default=1)
+args = parser.parse_args()
+os.makedirs(args.write, exist_ok=True)
+text = (args.read / "numbers.txt").read_text() * args.times
+(args.write / "numbers.txt").write_text(text)
+print("wrote", text)
+"""
+
+
+@pytest.fixture
+def ws(tmp_path, monkeypatch):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "copy.py").write_text(COPY)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "numbers.txt").write_text("7")
+    monkeypatch.chdir(tmp_path)
+    return Workspace.get("lab")
+
+
+def text_of(run):
+    return run.get_details_with_logs()["logFiles"]["user_logs/std_log.txt"]
+
+
+def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
+    store = ws.get_default_datastore()
+    store.upload("data", target_path="numbers")
+    numbers = Dataset.File.from_files((store, "numbers")).as_named_input("numbers").as_mount()
+    first = PipelineData("prepared data", datastore=store)
+    second = OutputFileDatasetConfig()
+    times = PipelineParameter(name="times", default_value=2)
+    prepare = PythonScriptStep(
+        name="Prepare data",
+        script_name="copy.py",
+        source_directory="src",
+        arguments=["--read", numbers, "--write", first, "--times", times],
+        inputs=[numbers],
+        outputs=[first],
+        compute_target="local",
+    )
+    train = PythonScriptStep(
+        name="Train",
+        script_name="copy.py",
+        source_directory="src",
+        arguments=["--read", first, "--write", second],
+        inputs=[first],
+        allow_reuse=False,
+    )
+    report = PythonScriptStep(
+        name="Report",
+        script_name="copy.py",
+        source_directory="src",
+        arguments=["--read", second.as_input("trained"), "--write", "outputs"],
+    )
+    pipeline = Pipeline(workspace=ws, steps=[report, train, prepare])
+    assert pipeline.validate() == []
+    run = pipeline.submit("numbers", pipeline_parameters={"times": 3})
+    run.wait_for_completion(show_output=True)
+    assert run.get_status() == "Completed"
+    assert [one.display_name for one in run.get_steps()] == ["Prepare data", "Train", "Report"]
+    (step,) = run.find_step_run("Report")
+    assert text_of(step) == "wrote 777\n"
+    again = Experiment(ws, "numbers").submit(pipeline, pipeline_parameters={"times": 3})
+    again.wait_for_completion()
+    # What the third step reads has not changed.
+    assert [one.display_name for one in again.get_steps()] == ["Train"]
+
+
+def test_a_step_runs_after_one_whose_data_it_does_not_read(ws, tmp_path):
+    def step(name, *arguments):
+        return PythonScriptStep(
+            script_name="say.py", name=name, source_directory="src", arguments=list(arguments)
+        )
+
+    (tmp_path / "src" / "say.py").write_text("import sys; open(sys.argv[1], 'a').write(sys.argv[2])")
+    steps = [
+        step("a", tmp_path / "order", "1"),
+        step("b", tmp_path / "order", "2"),
+        step("c", tmp_path / "order", "3"),
+    ]
+    run = Pipeline(ws, StepSequence(steps)).submit("e")
+    assert run.wait_for_completion()["status"] == "Completed"
+    assert (tmp_path / "order").read_text() == "123"
+
+
+def test_what_cannot_be_is_told_before_anything_runs(ws):
+    nowhere = PipelineData("nowhere")
+    reads = PythonScriptStep("copy.py", "r", ["--read", nowhere], source_directory="src", inputs=[nowhere])
+    with pytest.raises(ValidationException, match="no step has 'nowhere' among its outputs"):
+        Pipeline(ws, [reads])
+    with pytest.raises(ValidationException, match="object is not supported as a step"):
+        Pipeline(ws, [object()])
+    fine = Pipeline(ws, [PythonScriptStep("copy.py", source_directory="src")])
+    with pytest.raises(ValidationException, match="the pipeline has no parameter 'x'"):
+        fine.submit("e", pipeline_parameters={"x": 1})
+    with pytest.raises(UsageError, match="not published"):
+        fine.publish("name")

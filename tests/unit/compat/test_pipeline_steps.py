@@ -1,0 +1,72 @@
+import pytest
+
+from drumline.compat.pipeline_data import PipelineData
+from drumline.compat.pipeline_steps import CommandStep, MpiStep, PythonScriptStep, to_pipeline
+from drumline.compat.run_configuration import RunConfiguration
+from drumline.compat.script_run_config import ScriptRunConfig
+
+
+def test_a_step_of_mpi_is_a_distributed_job():
+    job = to_pipeline(
+        [MpiStep("T", "src", "train.py", ["--a", 1], "gpu", node_count=2, process_count_per_node=4)]
+    )
+    (node,) = job.jobs.values()
+    assert (node.command, node.code, node.compute) == ("python train.py --a 1", "src", "gpu")
+    assert (node.distribution.type, node.distribution.process_count_per_instance) == ("mpi", 4)
+    assert node.resources.instance_count == 2
+
+
+def test_steps_have_names_of_their_own_and_keep_theirs():
+    job = to_pipeline(
+        [PythonScriptStep("train.py"), PythonScriptStep("train.py"), PythonScriptStep("a.py", "My step")]
+    )
+    assert {name: node.display_name for name, node in job.jobs.items()} == {
+        "train": "train.py",
+        "train_2": "train.py",
+        "my_step": "My step",
+    }
+
+
+def test_data_that_was_made_text_is_found_by_its_variable():
+    data = PipelineData("made")
+    job = to_pipeline(
+        [
+            PythonScriptStep("a.py", "a", [f"--out={data}/x"], outputs=[data]),
+            PythonScriptStep("b.py", "b", [f"--in={data}"], inputs=[data]),
+        ]
+    )
+    assert job.jobs["a"].command == 'python a.py "--out=${AZURE_ML_OUTPUT_made}/x"'
+    assert job.jobs["b"].command == 'python b.py "--in=${AZURE_ML_INPUT_made}"'
+    assert job.jobs["b"].inputs["made"].path == "${{parent.jobs.a.outputs.made}}"
+
+
+def test_a_file_and_another_name_of_an_output():
+    data = PipelineData("model", output_name="weights", is_directory=False)
+    job = to_pipeline([PythonScriptStep("a.py", "a", [data], outputs=[data])])
+    assert job.jobs["a"].outputs["weights"].type == "uri_file"
+
+
+def test_the_configuration_of_a_step_is_left_as_it_was():
+    config = RunConfiguration(framework="PyTorch", communicator="Nccl")
+    config.node_count = 2
+    config.target = "gpu"
+    step = PythonScriptStep(
+        "a.py", runconfig=config, compute_target="cpu", params={"x": 1}, allow_reuse=False
+    )
+    for _ in range(2):
+        (node,) = to_pipeline([step]).jobs.values()
+        assert (node.compute, node.resources.instance_count, node._is_deterministic) == ("cpu", 2, False)
+        assert node.environment_variables == {"AML_PARAMETER_x": "1"}
+    assert config.target == "gpu"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        CommandStep(["echo", "a b"], "c", source_directory="."),
+        CommandStep(name="c", runconfig=ScriptRunConfig(".", command=["echo", "a b"])),
+    ],
+)
+def test_a_step_can_be_a_command(step):
+    (node,) = to_pipeline([step]).jobs.values()
+    assert (node.command, node.code) == ("echo 'a b'", ".")

@@ -45,7 +45,9 @@ from drumline.node import (
     cgroups,
     containers,
     descendants,
+    elastic,
     failures,
+    full_disk,
     in_flight,
     kernel,
     ports,
@@ -56,6 +58,7 @@ from drumline.node import (
 )
 from drumline.node.door import Door
 from drumline.node.first_output import FirstOutput
+from drumline.node.memory import Memory
 from drumline.node.system_metrics import Sampler
 from drumline.node.warm.starts import WarmStarts
 from drumline.node.warm.tasks import Task
@@ -140,7 +143,7 @@ class Agent:
         self._errors: dict[int, str] = {}
         self._helpers: dict[int, _Helper] = {}
         self._door: Door | None = None
-        self._memory = failures.Memory()
+        self._memory = Memory()
         self._first = FirstOutput(self._poller, self._tell)
         self._start: dict[str, Any] = {}
         self._tasks: dict[int, dict[str, Any]] = {}
@@ -610,15 +613,21 @@ class Agent:
         evidence["peak_bytes"] = ended.peak_bytes
         log = failures.end_of_log(self._log_of(rank))
         evidence["said"] = failures.last_line(log)
-        ended_by = -code if code < 0 else code - 128
-        if ended_by in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+        reported = elastic.reported(log)
+        if reported:
+            evidence["reported"] = reported
+        ended_by = {-code if code < 0 else code - 128, *(one["signal"] for one in reported)}
+        if ended_by & {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}:
             evidence["crash"] = failures.crash_of(log, cwd)
-        failure = evidence.get("failure") or {}
-        holder = ports.holder(f"{failure.get('message', '')} {evidence['said']}")
+        failures.add_killed_worker(evidence, log)
+        told = failures.messages_of(evidence)
+        holder = ports.holder(f"{told} {evidence['said']}")
         evidence["port_holder"] = failures.printable(holder, 200)
-        if ended_by == signal.SIGBUS:
+        if signal.SIGBUS in ended_by or "killed by signal: Bus error" in told:
             evidence["shared_memory"] = failures.shared_memory()
-        evidence["memory_ran_out"] = self._memory.ran_out(ended.pid)
+        evidence["full_disk"] = full_disk.of(failures.all_of(evidence), cwd)
+        pids = [ended.pid, *(one["pid"] for one in reported), *failures.killed_workers(told)]
+        evidence["memory_ran_out"] = self._memory.ran_out(pids)
         return evidence
 
     def _log_of(self, rank: int) -> str:

@@ -1,5 +1,5 @@
 """
-How a rank failed, from what it left: the hook's notes, the end of its log, what the kernel counted.
+How a rank failed, from what it left: the hook's notes and the end of its log.
 
 ``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them,
 and the line of a process's first process group.
@@ -13,11 +13,10 @@ import json
 import os
 import re
 import stat
-import time
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
 HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
@@ -30,17 +29,19 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 _FOR_ANOTHER = ("ChildFailedError", "CalledProcessError", "ProcessExitedException", "ProcessRaisedException")
 """Exceptions with which a process says that one it started has failed: that one's own tells more."""
 
-_ORDINARY_END = {"type": "", "message": "", "file": "", "line": 0, "function": ""}
+_NOTHING: dict[str, Any] = {"type": "", "message": "", "file": "", "line": 0, "function": ""}
+_EXCEPTION: dict[str, Any] = {"type": str, "message": str, "file": str, "line": int, "function": str}
 _KINDS: dict[str, Any] = {
     "at": (int, float),
     "pid": int,
     "parent": int,
-    "type": str,
-    "message": str,
-    "file": str,
-    "line": int,
-    "function": str,
+    **_EXCEPTION,
+    "chain": list,
+    "saved_to": str,
 }
+
+_MOST_OF_CHAIN = 8
+_MOST_INNER = 16
 
 _GROUP = "group"
 """In a note that is no end: this process has its first process group (``hook/group.py``)."""
@@ -51,10 +52,9 @@ _OF_EXCEPTIONS = (1, 134)
 OF_LIBRARIES = re.compile(r"^<|/lib/python|site-packages|dist-packages")
 """Finds a file that is not the program's own."""
 
-_LOOK_S = 1.0
-
-_KILLED = re.compile(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
-"""Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d{1,9})\) is killed by signal.*")
+_LOST_WORKER = ("ConnectionResetError", "ConnectionRefusedError", "EOFError", "FileNotFoundError")
+"""What a program may meet sooner than the word of PyTorch's loader that one of its processes was killed."""
 
 _CRASH = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 FRAME = re.compile(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
@@ -74,8 +74,9 @@ def of(notes: str, pid: int, code: int, cwd: str, since: float, until: float) ->
     """
     What a rank's notes tell of its end; empty when that is nothing. Times are monotonic seconds.
 
-    ``failure`` (at, type, message, file, line, function) when an uncaught exception explains it, ``left_at`` when it
-    ended in order.
+    ``failure`` (at, pid, type, message, file, line, function, and ``chain``: what it came of, the latest first) when an
+    uncaught exception explains it, ``left_at`` when it ended in order. ``inner``: the same of processes that the rank
+    started, and ``launcher``: its own, where it is one that failed because they did.
 
     ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it. ``since``, ``until``: when
     it was started and had ended; what was noted at another time is not believed.
@@ -86,44 +87,91 @@ def of(notes: str, pid: int, code: int, cwd: str, since: float, until: float) ->
         told: dict[str, Any] = {"left_at": own[-1]["at"]}
     else:
         told = {}
-    chosen = _chosen(noted, own, pid, code) if code else None
+    chosen, others = _chosen(noted, own, pid, code) if code else (None, [])
+    if others:
+        told["inner"] = [_failure(one, cwd) for one in sorted(others, key=_at)[:_MOST_INNER]]
+        if chosen:
+            told["launcher"] = _failure(chosen, cwd)
+        chosen = min(others, key=_at)
     if chosen:
-        message = _gist(chosen["message"], chosen["type"])
-        told["failure"] = {
-            "at": chosen["at"],
-            "type": printable(chosen["type"], 200),
-            "message": message,
-            "file": shown(chosen["file"], cwd),
-            "line": chosen["line"],
-            "function": printable(chosen["function"], 200),
-        }
+        told["failure"] = _failure(chosen, cwd)
     return told
+
+
+def _failure(noted: dict[str, Any], cwd: str) -> dict[str, Any]:
+    failure = {"at": noted["at"], "pid": noted["pid"], **_exception(noted, cwd)}
+    chain: list[dict[str, Any]] = []
+    for one in noted["chain"]:
+        found = _exception(one, cwd)
+        if not one["file"] or OF_LIBRARIES.search(one["file"]):
+            # It was raised and handled inside of a library, which the program called here.
+            found.update({name: (chain or [failure])[-1][name] for name in ("file", "line", "function")})
+        chain.append(found)
+    if chain:
+        failure["chain"] = chain
+    if noted["saved_to"]:
+        failure["saved_to"] = noted["saved_to"]
+    return failure
+
+
+def _exception(noted: dict[str, Any], cwd: str) -> dict[str, Any]:
+    return {
+        "type": printable(noted["type"], 200),
+        "message": _gist(noted["message"], noted["type"]),
+        "file": shown(noted["file"], cwd),
+        "line": noted["line"],
+        "function": printable(noted["function"], 200),
+    }
 
 
 def _chosen(
     noted: list[dict[str, Any]], own: list[dict[str, Any]], pid: int, code: int
-) -> Optional[dict[str, Any]]:
+) -> tuple[Optional[dict[str, Any]], list[dict[str, Any]]]:
     """
-    The exception that the rank ended of. What a process that it started has failed of, it may have expected: that
-    counts where the exit code is an exception's, and where nothing came after it.
+    The exception that the rank ended of, and those of processes that it started, where they explain that one. What such
+    a process has failed of, the rank may have expected: that counts where the exit code is an exception's, and where
+    nothing came after it.
     """
     failed = [one for one in noted if one["type"]]
     if own and own[-1]["type"]:
         chosen = own[-1]
     elif own:
         # A launcher in Python that ends in order, with the code of what it started.
-        below = [one for one in failed if one["pid"] != pid]
-        return min(below, key=_at) if code == 1 and below else None
+        return None, [one for one in failed if one["pid"] != pid] if code == 1 else []
     else:
         # A shell: the last command's code is its own.
         below = [one for one in noted if one["parent"] == pid]
         if not below or not below[-1]["type"] or code not in _OF_EXCEPTIONS:
-            return None
+            return None, []
         chosen = below[-1]
-    others = [one for one in failed if one["pid"] != chosen["pid"]]
-    if others and str(chosen["type"]).rpartition(".")[2] in _FOR_ANOTHER:
-        return min(others, key=_at)
-    return chosen
+    if str(chosen["type"]).rpartition(".")[2] not in _FOR_ANOTHER:
+        return chosen, []
+    return chosen, [one for one in failed if one["pid"] != chosen["pid"]]
+
+
+def all_of(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The exceptions of a rank and of what it started, as ``of`` returns them."""
+    return [one for one in (evidence.get("failure"), *evidence.get("inner", [])) if one]
+
+
+def messages_of(evidence: Mapping[str, Any]) -> str:
+    """All that those say."""
+    return " ".join(link["message"] for one in all_of(evidence) for link in (one, *one.get("chain", [])))
+
+
+def add_killed_worker(evidence: Mapping[str, Any], log: str) -> None:
+    """PyTorch's loader may raise that while another exception is noted, and then only the log has it."""
+    found = _KILLED_WORKER.search(log)
+    for one in all_of(evidence):
+        if found and one["type"] in _LOST_WORKER:
+            worker = {"type": "RuntimeError", "message": printable(found[0], _LINE)}
+            place = {name: one[name] for name in ("file", "line", "function")}
+            one["chain"] = [*one.get("chain", []), {**worker, **place}]
+
+
+def killed_workers(messages: str) -> list[int]:
+    """The processes of PyTorch's loader of which one of those messages says that they were killed."""
+    return [int(pid) for pid in _KILLED_WORKER.findall(messages)]
 
 
 def _at(one: dict[str, Any]) -> float:
@@ -136,11 +184,21 @@ def _read(notes: str) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
             if isinstance(one, dict) and _GROUP not in one:
-                one = {**_ORDINARY_END, **one}
-                if all(isinstance(one.get(name), kind) for name, kind in _KINDS.items()):
+                one = {**_NOTHING, "chain": [], "saved_to": "", **one}
+                if _is_whole(one, _KINDS):
                     one["at"], one["line"] = float(one["at"]), min(one["line"], _MOST_LINES)
+                    one["chain"] = _chain(one["chain"])
                     found.append(one)
     return found
+
+
+def _is_whole(one: dict[str, Any], kinds: dict[str, Any]) -> bool:
+    return all(isinstance(one.get(name), kind) for name, kind in kinds.items())
+
+
+def _chain(noted: list[Any]) -> list[dict[str, Any]]:
+    found = [one for one in noted if isinstance(one, dict) and _is_whole(one, _EXCEPTION)]
+    return [{**one, "line": min(one["line"], _MOST_LINES)} for one in found[:_MOST_OF_CHAIN]]
 
 
 def group_of(notes: str, since: float, until: float) -> Optional[tuple[float, str]]:
@@ -223,78 +281,6 @@ def crash_of(text: str, cwd: str) -> Optional[dict[str, Any]]:
     own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))
     file, line, function = next(own, frames[0])
     return {"file": file, "line": line, "function": printable(function, 200)}
-
-
-class Memory:
-    """Tells whether the kernel ended a process for want of memory lately, on this node."""
-
-    def __init__(self) -> None:
-        self._files = _counters()
-        self._log = _kernel_log()
-        self._killed: set[int] = set()
-        self._latest = self._earlier = self._counts()
-        self._next = time.monotonic() + _LOOK_S
-
-    def _counts(self) -> list[int]:
-        return [_count(file) for file in self._files]
-
-    def look(self) -> None:
-        """To be called often: what was counted a second or two ago is another process's end."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LOOK_S
-            self._earlier, self._latest = self._latest, self._counts()
-
-    def ran_out(self, pid: int) -> bool:
-        """``pid``: what has ended, which the kernel's log may name."""
-        self._read_log()
-        return pid in self._killed or any(now > before for now, before in zip(self._counts(), self._earlier))
-
-    def _read_log(self) -> None:
-        while self._log >= 0:
-            try:
-                # A record at a time. Source: the kernel's Documentation/ABI/testing/dev-kmsg.
-                record = os.read(self._log, 1 << 14)
-            except BrokenPipeError:  # some were overwritten before they were read
-                continue
-            except OSError:
-                return
-            self._killed.update(map(int, _KILLED.findall(record)))
-
-
-def _kernel_log() -> int:
-    """A descriptor that reads what is logged from now on; -1 where only others may read it."""
-    try:
-        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.lseek(descriptor, 0, os.SEEK_END)
-    except OSError:
-        return -1
-    return descriptor
-
-
-def _counters() -> list[str]:
-    """The files that count, of our own control group where that counts all below it, else of the whole machine too."""
-    files = ["/proc/vmstat"]
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
-        for line in file:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            path = path.rstrip("/")
-            if not controllers and _count(f"/sys/fs/cgroup{path}/memory.events") >= 0:
-                return [f"/sys/fs/cgroup{path}/memory.events"]
-            if "memory" in controllers.split(","):
-                files.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-    return files
-
-
-def _count(file: str) -> int:
-    """-1 when it does not count."""
-    try:
-        with open(file) as opened:
-            for line in opened:
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    return -1
 
 
 def shared_memory() -> str:

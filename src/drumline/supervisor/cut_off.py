@@ -45,7 +45,9 @@ def by(exit_: RankExited) -> str:
 
 
 def of(failure: dict[str, Any]) -> str:
-    """The same of an exception: its type and message."""
+    """The same of an exception: its type and message, or those of one that it came of (``telling.unchained``)."""
+    if failure.get("because"):
+        return str(failure["because"])
     kind = str(failure["type"]).rpartition(".")[2]
     found = _CUT_OFF.search(str(failure["message"]))
     return found[0] if found else kind if kind in _TYPES else ""

@@ -13,7 +13,7 @@ from drumline.contract import events as e
 from drumline.contract import identity, samples
 from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
-from drumline.supervisor import cause, hang, words
+from drumline.supervisor import cause, hang, telling, words
 from drumline.supervisor import policy as p
 from drumline.supervisor.agents import Agents
 from drumline.supervisor.clocks import Clocks, wall_time
@@ -357,6 +357,7 @@ class Loop:
 
     def _on_exited(self, node: int, message: dict[str, Any]) -> None:
         evidence = message["evidence"]
+        telling.settle(evidence, message["at"])
         failure = evidence.get("failure")
         if failure:
             failure["time"] = self._clocks.wall(node, failure.pop("at"))

@@ -79,6 +79,8 @@ def _code(exit_: RankExited) -> int | None:
 
 def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
     """Whether it failed before it was told to end; a process may take its time between exception and end."""
+    if (_failure(exit_) or {}).get("after"):
+        return True  # It had failed before it was cut off, and that took until now.
     told = (exit_.evidence or {}).get("told", stopped_after)
     return told is None or time_of(exit_) <= told
 

@@ -55,9 +55,12 @@ def cause(exit_: RankExited) -> str:
     """
     evidence = exit_.evidence or {}
     failure = evidence.get("failure")
+    if failure and failure.get("inner"):
+        return _inner(failure["inner"], evidence)
     if failure:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
-        return message + _where(failure) + _worker_killed(message, evidence) + _port(evidence)
+        where = _where(failure) + _in_launcher(failure)
+        return message + where + _worker_killed(message, evidence) + _full_disk(evidence) + _port(evidence)
     if exit_.signal:
         return f"ended by {signal_words(exit_.signal, evidence)}"
     code = exit_.code or 0
@@ -96,7 +99,30 @@ def _port(evidence: dict[str, Any]) -> str:
 
 def _worker_killed(message: str, evidence: dict[str, Any]) -> str:
     """PyTorch's loader tells that one of its processes was killed, and not why."""
-    return "; memory had run out" if "Killed" in message and evidence.get("memory_ran_out") else ""
+    if "is killed by signal: Bus error" in message and evidence.get("shared_memory"):
+        return f"; {evidence['shared_memory']}"
+    if "is killed by signal: Killed" not in message:
+        return ""
+    if evidence.get("memory_ran_out"):
+        return "; memory had run out"
+    return "; often because memory has run out, but nothing says so here"
+
+
+def _full_disk(evidence: dict[str, Any]) -> str:
+    return f"; {evidence['full_disk']}" if evidence.get("full_disk") else ""
+
+
+def _in_launcher(failure: dict[str, Any]) -> str:
+    """Of which of the processes that a launcher inside the rank started."""
+    return f", in rank {failure['inner_rank']} of its launcher" if "inner_rank" in failure else ""
+
+
+def _inner(process: dict[str, Any], evidence: dict[str, Any]) -> str:
+    """A process that a launcher inside the rank started, and that left no exception."""
+    name = f"rank {process['rank']} of its launcher"
+    if process["signal"]:
+        return f"{name} was killed by {signal_words(process['signal'], {**evidence, 'peak_bytes': 0})}"
+    return f"{name} ended with exit code {process['code']}"
 
 
 def survivors(processes: Sequence[Mapping[str, Any]]) -> str:

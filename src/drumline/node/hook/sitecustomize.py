@@ -78,18 +78,27 @@ class _Notes:
         if self._noted is error:
             return
         self._noted = error
-        # Whatever is wrong here: the program's own failure is what counts.
+        # What a signal's handler raises meanwhile may tell more, as that of PyTorch's loader does.
+        raised = self._try_to_write(at, error, trace, None)
+        if raised is not None and self._try_to_write(at, error, trace, raised) is not None:
+            self._try_to_write(at, error, trace, None, with_chain=False)
+
+    def _try_to_write(
+        self,
+        at: float,
+        error: BaseException,
+        trace: TracebackType | None,
+        root: BaseException | None,
+        *,
+        with_chain: bool = True,
+    ) -> BaseException | None:
+        """Return what was raised: whatever is wrong here, the program's own failure is what counts."""
         try:
-            kind = type(error)
-            name = kind.__qualname__
-            if kind.__module__ not in ("builtins", "__main__"):
-                name = kind.__module__ + "." + name
-            file, line, function = _place_of(error, trace)
-            texts = {"type": name, "message": _message_of(error), "file": file, "function": function}
-            content = "".join(', "%s": %s' % (key, _quoted(text)) for key, text in texts.items())
-            self._write(at, content + ', "line": %d' % line)
-        except Exception:
-            pass
+            chain = _chain(error, trace, root) if with_chain else ""
+            self._write(at, ", " + _content(error, trace) + chain)
+        except Exception as raised:
+            return raised
+        return None
 
     def _write(self, at: float, content: str, most_bytes: int = _MOST_BYTES) -> None:
         pid = os.getpid()
@@ -107,11 +116,31 @@ class _Notes:
             pass
 
 
-def _quoted(text: str) -> str:
+def _content(error: BaseException, trace: TracebackType | None, most: int = 2000) -> str:
+    """What is noted of an exception, as the members of an object of JSON."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = kind.__module__ + "." + name
+    file, line, function = _place_of(error, trace)
+    texts = {"type": name, "message": _message_of(error), "file": file, "function": function}
+    return ", ".join('"%s": %s' % (key, _quoted(text, most)) for key, text in texts.items()) + (
+        ', "line": %d' % line
+    )
+
+
+def _chain(error: BaseException, trace: TracebackType | None, root: BaseException | None) -> str:
+    """What the exception came of, as further members."""
+    before, saved_to = _own("chain.py", "drumline_chain")["follow"](error, trace, root)
+    noted = ", ".join("{%s}" % _content(one, one.__traceback__, 300) for one in before)
+    return ', "chain": [%s], "saved_to": %s' % (noted, _quoted(saved_to))
+
+
+def _quoted(text: str, most: int = 2000) -> str:
     """JSON, without its module: the program may have one of that name, or have lost the library."""
     shown = [
         letter if " " <= letter <= "~" and letter not in '"\\' else _escaped(ord(letter))
-        for letter in text[:2000]
+        for letter in text[:most]
     ]
     return '"%s"' % "".join(shown)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.node import failures
+from drumline.node import memory as kernels
 
 
 @pytest.mark.parametrize(
@@ -15,31 +15,31 @@ from drumline.node import failures
     ],
 )
 def test_a_process_that_the_log_names_ran_out_of_memory(line, ran_out, monkeypatch):
-    monkeypatch.setattr(failures, "_counters", list)
-    memory = failures.Memory()
+    monkeypatch.setattr(kernels, "_counters", list)
+    memory = kernels.Memory()
     try:
         with open("/dev/kmsg", "w") as log:
             log.write(f"drumline's tests: {line}\n")
     except OSError:
         pytest.skip("writing to the kernel's log needs root")
-    assert memory.ran_out(4711) == ran_out
-    assert not failures.Memory().ran_out(4711), "what was logged before does not count"
+    assert memory.ran_out([4711]) == ran_out
+    assert not kernels.Memory().ran_out([4711]), "what was logged before does not count"
 
 
 def test_what_was_counted_seconds_ago_is_another_process(monkeypatch):
     """However often it is looked."""
     now, count = [100.0], [0]
-    monkeypatch.setattr(failures, "_counters", lambda: ["file"])
-    monkeypatch.setattr(failures, "_kernel_log", lambda: -1)
-    monkeypatch.setattr(failures, "_count", lambda _: count[0])
-    monkeypatch.setattr(failures.time, "monotonic", lambda: now[0])
-    memory = failures.Memory()
+    monkeypatch.setattr(kernels, "_counters", lambda: ["file"])
+    monkeypatch.setattr(kernels, "_kernel_log", lambda: -1)
+    monkeypatch.setattr(kernels, "_count", lambda _: count[0])
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
+    memory = kernels.Memory()
     count[0] = 1
     for _ in range(30):
-        assert memory.ran_out(1)
+        assert memory.ran_out([1])
         memory.look()
         now[0] += 0.05
     for _ in range(30):
         memory.look()
         now[0] += 0.05
-    assert not memory.ran_out(1)
+    assert not memory.ran_out([1])

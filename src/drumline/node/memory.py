@@ -1,0 +1,90 @@
+"""Whether the kernel killed a process because memory had run out, by what it counts and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LOOK_S = 1.0
+
+_KILLED = re.compile(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
+"""Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
+
+
+class Memory:
+    """Tells whether the kernel ended a process for want of memory lately, on this node."""
+
+    def __init__(self) -> None:
+        self._files = _counters()
+        self._log = _kernel_log()
+        self._killed: set[int] = set()
+        self._latest = self._earlier = self._counts()
+        self._next = time.monotonic() + _LOOK_S
+
+    def _counts(self) -> list[int]:
+        return [_count(file) for file in self._files]
+
+    def look(self) -> None:
+        """To be called often: what was counted a second or two ago is another process's end."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LOOK_S
+            self._earlier, self._latest = self._latest, self._counts()
+
+    def ran_out(self, pids: Iterable[int]) -> bool:
+        """``pids``: what has ended, which the kernel's log may name."""
+        self._read_log()
+        counted = any(now > before for now, before in zip(self._counts(), self._earlier))
+        return counted or not self._killed.isdisjoint(pids)
+
+    def _read_log(self) -> None:
+        while self._log >= 0:
+            try:
+                # A record at a time. Source: the kernel's Documentation/ABI/testing/dev-kmsg.
+                record = os.read(self._log, 1 << 14)
+            except BrokenPipeError:  # some were overwritten before they were read
+                continue
+            except OSError:
+                return
+            self._killed.update(map(int, _KILLED.findall(record)))
+
+
+def _kernel_log() -> int:
+    """A descriptor that reads what is logged from now on; -1 where only others may read it."""
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError:
+        return -1
+    return descriptor
+
+
+def _counters() -> list[str]:
+    """The files that count, of our own control group where that counts all below it, else of the whole machine too."""
+    files = ["/proc/vmstat"]
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            path = path.rstrip("/")
+            if not controllers and _count(f"/sys/fs/cgroup{path}/memory.events") >= 0:
+                return [f"/sys/fs/cgroup{path}/memory.events"]
+            if "memory" in controllers.split(","):
+                files.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return files
+
+
+def _count(file: str) -> int:
+    """-1 when it does not count."""
+    try:
+        with open(file) as opened:
+            for line in opened:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return -1

@@ -1,0 +1,34 @@
+"""A program that runs as a rank would, below the hook alone."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import pytest
+
+from drumline.node import failures
+
+
+@pytest.fixture
+def rank(tmp_path):
+    """Run a program as a rank's agent would; its process, and what the agent makes of its failure."""
+
+    def run(text, *arguments, env=None, options=(), command=None):
+        (tmp_path / "train.py").write_text(textwrap.dedent(text))
+        variables = {**os.environ, **(env or {})}
+        notes = str(tmp_path / "notes.jsonl")
+        failures.add_hook(variables, notes)
+        command = command or [sys.executable, *options, "train.py", *arguments]
+        since = time.monotonic()
+        done: Any = subprocess.Popen(
+            command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        done.out = done.communicate()[0]
+        done.told = failures.of(notes, done.pid, done.returncode, str(tmp_path), since, time.monotonic())
+        done.failure = done.told.get("failure")
+        return done
+
+    return run

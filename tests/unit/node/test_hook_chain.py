@@ -1,0 +1,162 @@
+"""What the exception that ended a program came of: noted by the hook, and chosen from."""
+
+import os
+import subprocess
+
+import pytest
+
+from drumline.node import failures, full_disk
+from drumline.supervisor import telling
+
+
+def links(failure):
+    return [(one["type"], one["message"], one["file"], one["line"]) for one in failure.get("chain", [])]
+
+
+def settled(done):
+    evidence = {"failure": done.failure}
+    telling.settle(evidence, 0.0)
+    return evidence["failure"]
+
+
+IN_FINALLY = """
+    def step():
+        raise ValueError("bad batch")
+
+    try:
+        step()
+    finally:
+        raise ConnectionResetError(104, "Connection reset by peer")
+"""
+
+
+def test_what_was_being_handled_is_noted_with_its_place(rank):
+    failure = rank(IN_FINALLY).failure
+    assert failure["type"] == "ConnectionResetError"
+    assert links(failure) == [("ValueError", "bad batch", "train.py", 3)]
+
+
+def test_a_barrier_in_finally_that_was_cut_off_gives_way_to_the_exception_before(rank):
+    failure = settled(rank(IN_FINALLY))
+    assert (failure["type"], failure["message"], failure["line"]) == ("ValueError", "bad batch", 3)
+    assert failure["after"] == "Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("raised", "handled"),
+    [
+        ("raise KeyError('label')", "raise RuntimeError('step 3 failed') from error"),
+        ("raise KeyError('label')", "raise RuntimeError('step 3 failed')"),
+        ("raise KeyError('label')", "raise RuntimeError('Connection closed by peer') from None"),
+    ],
+)
+def test_otherwise_the_last_exception_is_the_better_sentence(rank, raised, handled):
+    text = f"try:\n    {raised}\nexcept KeyError as error:\n    {handled}\n"
+    assert settled(rank(text))["type"] == "RuntimeError"
+
+
+def test_what_is_no_failure_is_no_cause(rank):
+    text = """
+        import os, queue, signal
+
+        class Told(Exception):
+            pass
+
+        def on_signal(*_):
+            raise Told
+
+        signal.signal(signal.SIGTERM, on_signal)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        except Told:
+            try:
+                raise queue.Empty
+            except queue.Empty:
+                next(iter(())) if False else int("x")
+    """
+    assert links(rank(text).failure) == []
+
+
+def test_an_exception_inside_a_library_has_the_place_of_the_call(rank):
+    text = "import json\ntry:\n    json.loads('{')\nexcept ValueError:\n    raise ConnectionResetError\n"
+    assert [link[3] for link in links(rank(text).failure)] == [3]
+    inside = """
+        import configparser
+        configparser.ConfigParser(strict=True).get("a", "b")
+    """
+    failure = rank(inside).failure
+    assert failure["type"] == "configparser.NoSectionError"
+    assert all(file == "train.py" for _, _, file, _ in links(failure))
+
+
+def test_a_circle_and_a_long_chain_come_to_an_end(rank):
+    circle = "a, b = ValueError('a'), KeyError('b')\na.__context__, b.__context__ = b, a\nraise a\n"
+    assert [link[0] for link in links(rank(circle).failure)] == ["KeyError"]
+    long = """
+        def fall(depth):
+            try:
+                raise ValueError(str(depth))
+            except ValueError:
+                if depth < 60:
+                    fall(depth + 1)
+                raise
+        fall(0)
+    """
+    failure = rank(long).failure
+    assert len(links(failure)) <= 8
+
+
+LOADER = """
+    import os, signal
+    from torch.utils.data import DataLoader, Dataset
+    import torch
+
+    class Images(Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, index):
+            if index == 20:
+                os.kill(os.getpid(), signal.{signal})
+            return torch.zeros(3)
+
+    for batch in DataLoader(Images(), batch_size=4, num_workers=2):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("signal", "name"), [("SIGKILL", "Killed"), ("SIGBUS", "Bus error")])
+def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
+    pytest.importorskip("torch")
+    done = rank(LOADER.format(signal=signal))
+    failures.add_killed_worker(done.told, done.out)
+    failure = settled(done)
+    assert f"is killed by signal: {name}" in failure["message"], (failure, done.out)
+    assert failure["file"] == "train.py"
+    assert len(failures.killed_workers(failure["message"])) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "ckpt"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("target", ["'ckpt/a.pt'", "open('ckpt/a.pt', 'wb')"])
+def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
+    pytest.importorskip("torch")
+    done = rank(f"import torch\ntorch.save({{'a': torch.zeros(1 << 20)}}, {target})\n")
+    assert full_disk.of([done.failure], "/") == f"the disk of {small_disk} has 0 of 2 MB free"
+    assert "unexpected pos" not in settled(done)["message"]
+
+
+def test_a_disk_with_room_is_not_full(tmp_path):
+    one = {"message": "[enforce fail at inline_container.cc:672] . unexpected pos 960 vs 854"}
+    assert full_disk.of([one], str(tmp_path)) == ""
+    assert full_disk.of([{"message": "bad batch"}], str(tmp_path)) == ""

@@ -92,6 +92,18 @@ def test_an_exception_that_is_on_its_way_out_for_long(verdict):
     assert (fields["rank"], fields["error_type"], fields["exit_code"]) == (3, "ValueError", 1)
 
 
+def test_a_rank_for_which_the_others_wait_in_vain(verdict):
+    script = GLOO.format(step="if number == 3 and rank == 3:\n            __import__('time').sleep(100)")
+    timeout = '"gloo", timeout=__import__("datetime").timedelta(seconds=2)'
+    said, fields = verdict(script.replace('"gloo"', timeout))
+    assert re.match(
+        r"rank 3 on node 1 kept the others waiting: it was in step \(train\.py:\d+\) when rank \d gave up, "
+        r"[\d.]+ s in: RuntimeError: .*Timed out waiting 2000ms for \w+ operation .*\(train\.py:\d+, in step\)",
+        said,
+    ), said
+    assert (fields["rank"], fields["late"], fields["exit_code"]) == (3, [3], 1)
+
+
 def test_a_port_that_another_rank_holds(verdict):
     script = """
         import os, pathlib, signal, socket, time

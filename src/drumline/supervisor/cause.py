@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.supervisor import cut_off
+from drumline.supervisor import cut_off, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.contract.events import RankExited
 
@@ -54,6 +54,12 @@ class Where(NamedTuple):
     def waits(self) -> bool:
         """Whether it is in a collective, as those are that have no part in the failure."""
         return any(place.startswith("wait in ") for place in self.places)
+
+    def is_at(self, failed: RankExited) -> bool:
+        """Whether it is at the line at which that rank has failed."""
+        failure = (failed.evidence or {}).get("failure") or {}
+        line = f"{failure.get('file')}:{failure.get('line')}"
+        return any(line in place for place in self.places) if failure.get("file") else self.waits
 
     @property
     def failure(self) -> dict[str, Any] | None:
@@ -98,6 +104,64 @@ def failing(
         code = int(failure["message"]) if failure["message"].isdigit() else 1
         return exit_._replace(code=code, signal=None, evidence=left)
     return None
+
+
+class Late(NamedTuple):
+    """``gave_up``: the first to wait no longer. ``places``: by rank where each late one was, if that is known."""
+
+    gave_up: RankExited
+    places: dict[int, str]
+
+
+def late(
+    exits: Mapping[int, RankExited], where: Mapping[int, Where], own: Sequence[RankExited]
+) -> Late | None:
+    """
+    Who kept the others waiting until they gave up: whom they name, else who was elsewhere when it was looked at, else
+    the one that waited at another line than all others. ``own``: the failures of which each tells of a peer.
+    """
+    first = min(own, key=time_of)
+    waited = [one for one in own if cut_off.gave_up(one) and time_of(one) <= time_of(first) + _SAME_S]
+    if not waited:
+        return None
+    gave_up = min(waited, key=lambda one: (not cut_off.names(one), time_of(one)))
+    named = {rank for one in waited for rank in cut_off.names(one) if rank in exits}
+    elsewhere = {
+        rank
+        for rank, one in where.items()
+        if one.places and not one.is_at(gave_up) and _was_there(exits.get(rank), gave_up)
+    }
+    ranks = named or elsewhere or _odd(own)
+    if not ranks or gave_up.rank in ranks:
+        return None
+    return Late(gave_up, {rank: _place(where.get(rank), exits[rank]) for rank in sorted(ranks)})
+
+
+def _was_there(exit_: RankExited | None, gave_up: RankExited) -> bool:
+    """Whether it had not failed when others had; its own failure may be to come."""
+    if exit_ is None:
+        return False
+    return time_of(exit_) > time_of(gave_up) + _SAME_S if cut_off.by(exit_) else _was_told(exit_)
+
+
+def _odd(own: Sequence[RankExited]) -> set[int]:
+    """The rank that waited at another line of the program than all others, of which there are several."""
+    lines: dict[tuple[Any, Any], set[int]] = {}
+    for one in own:
+        failure = (one.evidence or {}).get("failure") or {}
+        lines.setdefault((failure.get("file"), failure.get("line")), set()).add(one.rank)
+    odd = min(lines.values(), key=len)
+    return odd if len(lines) == 2 and len(odd) == 1 and len(own) > 2 else set()
+
+
+def _place(where: Where | None, exit_: RankExited) -> str:
+    """``was in load_batch (data.py:31)``; empty where that is not known."""
+    if where and where.places:
+        verb, _, rest = where.places[0].partition(" ")
+        return f"{'waited' if verb == 'wait' else 'was'} {rest}"
+    failure = (exit_.evidence or {}).get("failure") or {}
+    place = words.where(failure)
+    return f"waited{place}" if place else ""
 
 
 def is_unexplained(exits: Iterable[RankExited]) -> bool:

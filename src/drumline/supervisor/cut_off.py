@@ -14,16 +14,19 @@ _TIMED_OUT = (
     r"[Tt]imed out waiting|[Ss]ocket [Tt]imeout|wait timeout"
     r"|Timed out after \d+ seconds waiting for clients|The client socket has timed out"
     r"|[Ww]atchdog caught collective operation timeout|[Cc]ollective .{1,60}timed out"
-    r"|failed to pass monitoredBarrier|successfully reached monitoredBarrier"
+    r"|Application timeout caused pair closure|failed to pass monitoredBarrier|successfully reached monitoredBarrier"
 )
 _CUT_OFF = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused|Connection aborted"
     r"|[Ss]ocket closed|closed the connection|Connection was likely closed|remote process exited|ncclRemoteError"
-    r"|Application timeout caused pair closure|failed to connect to all addresses|failed to recv|Failed to recv"
+    r"|failed to connect to all addresses|failed to recv|Failed to recv"
     r"|Lost connection|peer (?:is )?gone|The client socket has failed|MPI_ERR_PROC_FAILED"
     r"|heartbeat timeout|[Pp]eer .{1,40}disconnected|" + _TIMED_OUT
 )
 _GAVE_UP = re.compile(_TIMED_OUT)
+_NAMED = re.compile(r"Ranks? (\d[\d, ]*) ?failed to pass monitoredBarrier")
+"""Source: torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier."""
+
 _TYPES = (
     "ConnectionResetError",
     "BrokenPipeError",
@@ -62,3 +65,10 @@ def is_any_connection(exit_: RankExited) -> bool:
 def gave_up(exit_: RankExited) -> bool:
     """Whether it says that a peer was late, and not that it was gone."""
     return _GAVE_UP.search(by(exit_)) is not None
+
+
+def names(exit_: RankExited) -> list[int]:
+    """The ranks that it says it has waited for in vain, by their numbers in its process group."""
+    failure = (exit_.evidence or {}).get("failure") or {}
+    found = _NAMED.search(str(failure.get("message", "")))
+    return [int(rank) for rank in re.findall(r"\d+", found[1])] if found else []

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from drumline.supervisor.policy import Member
 
 
+_MOST_PLACES = 3
+
+
 class Verdict(NamedTuple):
     """``rank``: the one that began. ``fields``: the same for programs, as in ``drumline job show -o json``."""
 
@@ -50,15 +53,22 @@ def judge(
     began = [one for one in own if not cut_off.by(one)]
     first = min(began or own, key=time_of)
     early = None if began else cause.ended_early(exits, first)
+    late = None if began or early else cause.late(exits, where or {}, own)
+    first = late.gave_up if late else first
     who = early or first
-    groups = _groups(who, [one for one in failed if one.rank not in (who.rank, first.rank)], stopped_after)
+    apart = {who.rank, first.rank, *(late.places if late else ())}
+    groups = _groups(who, [one for one in failed if one.rank not in apart], stopped_after)
     after_s = None if started is None else max(0.0, time_of(who) - started)
     left = _code(first)
     code = left if left is not None else 128 + (first.signal or 0)
-    reason = _sentence(members, who, first if early else None, after_s, groups)
-    if early:
+    reason = _sentence(members, who, first if early else None, late, after_s, groups)
+    if early or late:
         groups.cut_off.append(first.rank)
-    return Verdict(reason, code, who.rank, who.node, _fields(members, who, after_s, groups))
+    fields = _fields(members, who, after_s, groups)
+    if late:
+        rank = next(iter(late.places))
+        fields.update(rank=rank, label=members[rank].label, node=members[rank].node, late=sorted(late.places))
+    return Verdict(reason, code, fields["rank"], fields["node"], fields)
 
 
 def _own_failures(exits: Mapping[int, RankExited], stopped_after: float | None) -> list[RankExited]:
@@ -122,6 +132,7 @@ def _sentence(
     members: Mapping[int, Member],
     who: RankExited,
     missed_by: RankExited | None,
+    late: cause.Late | None,
     after_s: float | None,
     groups: _Groups,
 ) -> str:
@@ -129,7 +140,9 @@ def _sentence(
     label = members[who.rank].label
     first = " first" if len(members) > 1 else ""
     taken = f"{after_s:.2f} s in" if after_s is not None else ""
-    if who.error:
+    if late:
+        said = _said_of_late(members, late, taken)
+    elif who.error:
         said = f"{words.place(label, who.node)} did not start: {who.error}"
     elif missed_by:
         later_s = time_of(missed_by) - time_of(who)
@@ -153,6 +166,27 @@ def _sentence(
     return said
 
 
+def _said_of_late(members: Mapping[int, Member], late: cause.Late, taken: str) -> str:
+    """``rank 3 on node 1 kept the others waiting: it was in load_batch (data.py:31) when rank 0 gave up, ...``."""
+    ranks = list(late.places)
+    labels = [members[rank].label for rank in ranks]
+    who = words.place(labels[0], members[ranks[0]].node) if len(ranks) == 1 else words.ranks(labels)
+    by_place: dict[str, list[str]] = {}
+    for rank, place in late.places.items():
+        if place:
+            by_place.setdefault(place, []).append(members[rank].label)
+    if len(ranks) == 1:
+        doing = [f"it {place}" for place in by_place]
+    else:
+        doing = [
+            f"{words.ranks(at)} {place.replace('was ', 'were ', 1) if len(at) > 1 else place}"
+            for place, at in by_place.items()
+        ]
+    when = f"{' and '.join(doing[:_MOST_PLACES])} when " if doing else ""
+    gave_up = f"rank {members[late.gave_up.rank].label} gave up{', ' + taken if taken else ''}"
+    return f"{who} kept the others waiting: {when}{gave_up}: {words.cause(late.gave_up)}"
+
+
 def _fields(
     members: Mapping[int, Member], who: RankExited, after_s: float | None, groups: _Groups
 ) -> dict[str, Any]:
@@ -174,4 +208,5 @@ def _fields(
         "failed_too": sorted(groups.alike + groups.apart),
         "cut_off": sorted(groups.cut_off),
         "stopped": groups.stopped,
+        "late": [],
     }

@@ -59,8 +59,8 @@ def cause(exit_: RankExited) -> str:
         return _inner(failure["inner"], evidence)
     if failure:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
-        where = _where(failure) + _in_launcher(failure)
-        return message + where + _worker_killed(message, evidence) + _full_disk(evidence) + _port(evidence)
+        place = where(failure) + _in_launcher(failure)
+        return message + place + _worker_killed(message, evidence) + _full_disk(evidence) + _port(evidence)
     if exit_.signal:
         return f"ended by {signal_words(exit_.signal, evidence)}"
     code = exit_.code or 0
@@ -84,7 +84,7 @@ def _short(text: str) -> str:
 _PYTHONS_OWN = re.compile(r"python[\d.]*: can't open file|: No module named |^usage: |error: ")
 
 
-def _where(found: dict[str, Any]) -> str:
+def where(found: dict[str, Any]) -> str:
     """`` (train.py:88, in step)``; empty when there is no place."""
     if not found.get("file"):
         return ""
@@ -208,7 +208,7 @@ def signal_words(number: int, evidence: dict[str, Any] | None = None) -> str:
     if evidence.get("shared_memory"):
         meaning = str(evidence["shared_memory"])
     crash = evidence.get("crash")
-    return f"signal {number} ({name}{': ' if meaning else ''}{meaning})" + (_where(crash) if crash else "")
+    return f"signal {number} ({name}{': ' if meaning else ''}{meaning})" + (where(crash) if crash else "")
 
 
 def _size(count: int) -> str:

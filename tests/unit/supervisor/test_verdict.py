@@ -173,6 +173,93 @@ def test_what_was_in_flight_does_not_count_where_a_rank_has_gone_on_or_failed_ot
     assert verdict(cut_off(0, 101.0), cut_off(3, 101.5), where=where).rank == 0
 
 
+TIMED_OUT = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete"
+AT_THE_LINE = Where(("wait in all_reduce (train.py:88, in step)",), None)
+LOADING = Where(("be in load_batch (data.py:31)",), [])
+
+
+def gave_up(rank, raised, error=TIMED_OUT, line=88):
+    exit_ = ended(rank, raised + 0.3, raised=raised, error=error, told=None)
+    exit_.evidence["failure"]["line"] = line
+    return exit_
+
+
+def told_to_end(rank):
+    return ended(rank, 103.5, signal=15, told=103.4)
+
+
+def test_of_a_timeout_the_late_rank_is_named_and_where_it_was():
+    found = verdict(
+        gave_up(0, 102.0),
+        gave_up(1, 102.01),
+        told_to_end(2),
+        told_to_end(3),
+        where={1: LOADING, 2: AT_THE_LINE, 3: LOADING},
+    )
+    assert found.reason == (
+        "rank 3 on node 1 kept the others waiting: it was in load_batch (data.py:31) when rank 0 gave up, "
+        "2.00 s in: RuntimeError: [unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete "
+        "(train.py:88, in step); rank 1 was then cut off (Timed out waiting); rank 2 was then stopped"
+    )
+    assert (found.rank, found.node, found.exit_code) == (3, 1, 1)
+    assert (found.fields["late"], found.fields["cut_off"], found.fields["stopped"]) == ([3], [0, 1], [2])
+    assert found.fields["error_type"] == "RuntimeError"
+
+
+def test_several_that_are_late_are_told_with_their_places():
+    where = {2: LOADING, 3: Where(("wait in recv (train.py:99, in step)",), None)}
+    found = verdict(gave_up(0, 102.0), gave_up(1, 102.01), told_to_end(2), told_to_end(3), where=where)
+    assert found.reason.startswith(
+        "ranks 2-3 kept the others waiting: rank 2 was in load_batch (data.py:31) and "
+        "rank 3 waited in recv (train.py:99, in step) when rank 0 gave up, 2.00 s in: "
+    )
+    assert found.fields["late"] == [2, 3]
+
+
+def test_one_that_came_when_the_others_had_given_up_was_late_all_the_same():
+    found = verdict(gave_up(0, 102.0), cut_off(3, 102.9), where={3: LOADING})
+    assert found.rank == 3
+    # But one that had given up as well, and was ending when it was looked at, was not.
+    assert verdict(gave_up(0, 102.0), gave_up(3, 102.1), where={3: LOADING}).rank == 0
+
+
+def test_the_ranks_that_a_barrier_names_were_late_wherever_they_are():
+    named = gave_up(0, 102.1, "RuntimeError: [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 2000 ms")
+    text = "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received errors while waiting"
+    found = verdict(gave_up(1, 102.0, text), named, told_to_end(2), told_to_end(3), where={2: LOADING})
+    assert found.reason.startswith(
+        "ranks 2-3 kept the others waiting: rank 2 was in load_batch (data.py:31) when rank 0 gave up, "
+        "2.10 s in: RuntimeError: [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier"
+    )
+
+
+def test_where_all_gave_up_the_one_that_waited_elsewhere_is_named():
+    others = [gave_up(rank, 102.0 + rank / 100) for rank in (0, 1, 2)]
+    found = verdict(*others, gave_up(3, 102.05, line=60), heard=102.4)
+    assert found.reason.startswith(
+        "rank 3 on node 1 kept the others waiting: it waited (train.py:60, in step) when rank 0 gave up, "
+    )
+    assert verdict(*others[:2], heard=102.4).rank == 0
+
+
+def test_a_rank_is_late_only_where_others_gave_up():
+    assert verdict(cut_off(0, 102.0), told_to_end(3), where={3: LOADING}).rank == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "torch.distributed.DistStoreError: Timed out after 3 seconds waiting for clients. 3/4 clients joined.",
+        "torch.distributed.DistStoreError: wait timeout after 2000ms, keys: /default_pg/0//cpu//0/0",
+        "RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for "
+        "send/recv from rank 0. Please check rank 0 logs for faulty rank.",
+    ],
+)
+def test_what_ranks_say_of_one_that_is_late(said):
+    found = verdict(gave_up(0, 102.0, said), told_to_end(3), where={3: LOADING})
+    assert found.rank == 3
+
+
 def test_one_that_ended_well_has_nothing_to_do_with_a_server_that_refuses():
     refused = ended(0, 104.1, raised=104.0, error="ConnectionRefusedError: [Errno 111] Connection refused")
     found = verdict(refused, ended(1, 101.0, code=0), heard=104.1)

@@ -16,11 +16,15 @@ from drumline.v1 import (
     AmlCompute,
     ComputeTarget,
     ComputeTargetException,
+    Data,
+    DataLocation,
     Dataset,
     Environment,
     Experiment,
+    Gloo,
     Model,
     OutputFileDatasetConfig,
+    PyTorch,
     PyTorchConfiguration,
     Run,
     ScriptRunConfig,
@@ -275,6 +279,28 @@ def test_a_file_dataset_is_mounted_where_it_is_downloaded_and_listed(ws, tmp_pat
     run = Experiment(ws, "e").submit(program)
     assert run.wait_for_completion()["status"] == "Completed"
     assert run.get_details_with_logs()["logFiles"]["user_logs/std_log.txt"].count("deep") == 2
+
+
+def test_an_estimator_trains_on_two_nodes_and_finds_its_data(ws, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.txt").write_text("digits")
+    (tmp_path / "train.py").write_text(
+        "import os, sys\nprint(os.environ['RANK'], sys.argv[1:], os.listdir(os.environ['DIGITS']))\n"
+    )
+    estimator = PyTorch(
+        ".", entry_script="train.py", script_params={"--lr": 0.1}, node_count=2, distributed_training=Gloo()
+    )
+    data = Dataset.File.from_files("data").register(ws, "digits")
+    estimator.run_config.data = {
+        "d": Data(
+            DataLocation(Dataset(dataset_id=data.id)), mechanism="mount", environment_variable_name="DIGITS"
+        )
+    }
+    run = Experiment(ws, "e").submit(estimator)
+    assert run.wait_for_completion()["status"] == "Completed"
+    logs = run.get_details_with_logs()["logFiles"].values()
+    assert sorted(logs) == [f"{rank} ['--lr', '0.1'] ['x.txt']\n" for rank in range(2)]
 
 
 def test_environments_are_registered_and_azure_s_own_go_by_their_name(ws):

@@ -186,9 +186,13 @@ class _StepWords(Words):
 
     def parameter(self, given: PipelineParameter) -> str:
         name = identifier(given.name)
-        self.parameters[name] = given.default_value
-        self.inputs[name] = f"${{{{parent.inputs.{name}}}}}"  # type: ignore[assignment]
+        self.inputs[name] = self.bound(given)  # type: ignore[assignment]
         return f"${{{{inputs.{name}}}}}"
+
+    def bound(self, given: PipelineParameter) -> str:
+        name = identifier(given.name)
+        self.parameters[name] = given.default_value
+        return f"${{{{parent.inputs.{name}}}}}"
 
 
 class _Named:
@@ -241,7 +245,7 @@ def _node(step: PythonScriptStep, words: _StepWords, source_directory: str | Non
     if step.compute_target is None and (step.runconfig is None or config.target in (None, "local")):
         job.compute = None
     for name, value in step.params.items():
-        bound = words.parameter(value) if isinstance(value, PipelineParameter) else str(value)
+        bound = words.bound(value) if isinstance(value, PipelineParameter) else str(value)
         job.environment_variables = {**job.environment_variables, f"AML_PARAMETER_{name}": bound}
     job.command = _REFERENCE.sub(lambda found: _variable(found[1], job), str(job.command))
     job.display_name = step.name

@@ -85,7 +85,8 @@ def to_command(config: ScriptRunConfig, words: Words | None = None) -> Command:
     environment, warnings = _environment_of(run_config)
     for reference in (run_config.data_references or {}).values():
         words.text(reference)
-    line = _command_line(config, words)
+    exports = "".join(words.data(name, given) for name, given in (run_config.data or {}).items())
+    line = exports + _command_line(config, words)
     for name in _REFERENCE.findall(line):
         if name not in words.inputs:
             raise SpecError(
@@ -130,6 +131,19 @@ class Words:
         if hasattr(value, "_as_output"):
             return self._data(value, self.outputs, value._as_output(), "outputs")
         return shell_words.word(_plain(value))
+
+    def data(self, name: str, given: Any) -> str:
+        """An input of ``run_config.data``; what the shell sets so that a rank finds it. Raises SpecError."""
+        if not hasattr(given, "_as_input"):
+            raise SpecError(
+                f"run_config.data[{name!r}] cannot be of type {type(given).__name__!r}",
+                "give Data(DataLocation(dataset=dataset))",
+            )
+        self.inputs[str(name)] = given._as_input()
+        variable = getattr(given, "environment_variable_name", None)
+        if variable and not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII):
+            raise SpecError(f"environment_variable_name: {variable!r} cannot be a variable's name")
+        return f'export {variable}="${{{{inputs.{name}}}}}"; ' if variable else ""
 
     def _data(self, value: Any, known: dict[str, Any], made: Any, group: str) -> str:
         unnamed = self._names.get(id(value), f"{group[:-1]}_{len(known)}")

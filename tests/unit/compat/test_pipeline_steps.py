@@ -1,7 +1,8 @@
 import pytest
 
-from drumline.compat.pipeline_data import PipelineData
-from drumline.compat.pipeline_steps import CommandStep, MpiStep, PythonScriptStep, to_pipeline
+from drumline.compat.estimator import Estimator
+from drumline.compat.pipeline_data import PipelineData, PipelineParameter
+from drumline.compat.pipeline_steps import CommandStep, EstimatorStep, MpiStep, PythonScriptStep, to_pipeline
 from drumline.compat.run_configuration import RunConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig
 
@@ -51,13 +52,31 @@ def test_the_configuration_of_a_step_is_left_as_it_was():
     config.node_count = 2
     config.target = "gpu"
     step = PythonScriptStep(
-        "a.py", runconfig=config, compute_target="cpu", params={"x": 1}, allow_reuse=False
+        "a.py",
+        runconfig=config,
+        compute_target="cpu",
+        params={"x": 1, "y": PipelineParameter("y", 2)},
+        allow_reuse=False,
     )
     for _ in range(2):
         (node,) = to_pipeline([step]).jobs.values()
         assert (node.compute, node.resources.instance_count, node._is_deterministic) == ("cpu", 2, False)
-        assert node.environment_variables == {"AML_PARAMETER_x": "1"}
+        assert node.environment_variables == {
+            "AML_PARAMETER_x": "1",
+            "AML_PARAMETER_y": "${{parent.inputs.y}}",
+        }
     assert config.target == "gpu"
+
+
+def test_an_estimator_can_be_a_step():
+    estimator = Estimator(
+        "src", entry_script="train.py", compute_target="gpu", distributed_backend="mpi", node_count=2
+    )
+    data = PipelineData("made")
+    step = EstimatorStep("E", estimator, ["--out", data], outputs=[data])
+    (node,) = to_pipeline([step]).jobs.values()
+    assert (node.command, node.compute) == ("python train.py --out ${{outputs.made}}", "gpu")
+    assert (node.distribution.type, node.resources.instance_count) == ("mpi", 2)
 
 
 @pytest.mark.parametrize(

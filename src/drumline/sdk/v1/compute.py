@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
+from drumline.control.computes import LOCAL
 from drumline.spec.compute import AmlCompute as Today
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ class ComputeTarget:
 
     @staticmethod
     def list(workspace: Workspace) -> Sequence[AmlCompute]:
-        return [AmlCompute(workspace, one.name) for one in workspace._client.compute.list()]
+        """Those that were attached."""
+        names = (one.name for one in workspace._client.compute.list())
+        return [AmlCompute(workspace, name) for name in names if name != LOCAL]
 
     def __repr__(self) -> str:
         return f"AmlCompute(workspace={self.workspace.name!r}, name={self.name!r})"

@@ -79,6 +79,11 @@ class FileDataset:
         path = f"azureml:{asset.name}:{asset.version}"
         return cls(path, type=str(asset.type or "uri_folder"), name=asset.name, version=str(asset.version))
 
+    @property
+    def id(self) -> str:
+        """What a run configuration takes in its place: its path."""
+        return self.path
+
     def as_named_input(self, name: str) -> Consumed:
         return Consumed(name, self.path, type=self.type)
 
@@ -279,8 +284,14 @@ class _Tabular:
 
 
 class Dataset:
+    """``Dataset(dataset_id=dataset.id)`` is a place in a run configuration; the rest makes and finds datasets."""
+
     File = _Files
     Tabular = _Tabular()
+
+    def __init__(self, dataset_id: str | None = None, dataset_version: Any = None, **kwargs: Any) -> None:
+        self.dataset_id = dataset_id
+        self.dataset_version = dataset_version
 
     @staticmethod
     def get_by_name(workspace: Workspace, name: str, version: Any = "latest") -> FileDataset:

@@ -107,11 +107,12 @@ def _follow(name: str, out: Any, ranks: str = "", prefix: bool | None = None) ->
     try:
         out.write(stream.header(folder))
         out.flush()
-        outcome = stream.follow(folder, out, stream.Show(ranks, prefix))
+        show = stream.Show(ranks, prefix)
+        outcome = stream.follow(folder, out, show)
     except KeyboardInterrupt:
         print(f"\njob {name} goes on; drumline job cancel {jobs.as_arguments(name)} ends it", file=sys.stderr)
         return _INTERRUPTED
-    out.write(stream.summary(folder, outcome))
+    out.write(stream.summary(folder, outcome, show))
     out.flush()
     return 0 if outcome.status == status.COMPLETED else 1
 

@@ -308,5 +308,14 @@ def _attend(folder: RunFolder, show: Any) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
     with contextlib.suppress(BrokenPipeError):
-        print(stream.ending(folder, outcome), end="", file=sys.stderr)
+        shown = show if _is_one_place(1, 2) else None
+        print(stream.ending(folder, outcome, shown), end="", file=sys.stderr)
     return outcome.exit_code if outcome.exit_code is not None else 1
+
+
+def _is_one_place(one: int, other: int) -> bool:
+    """Whether two descriptors are of one terminal, file or pipe: who reads one of them reads the other."""
+    try:
+        return os.path.samestat(os.fstat(one), os.fstat(other))
+    except OSError:
+        return False

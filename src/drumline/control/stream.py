@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
 
 _LAST_LINES = 10
+_SCREEN = 24
+"""Lines: what was printed before as many others is in sight."""
+
+_LONGEST = 500
 _LOOK_S = 0.3
 
 
@@ -36,6 +40,17 @@ class Show:
     def __init__(self, ranks: str = "", prefix: bool | None = None) -> None:
         self.ranks = ranks
         self.prefix = prefix
+        self._count = 0
+        self._last: dict[str, int] = {}
+
+    def note(self, label: str, lines: bytes) -> None:
+        """Those were shown, of the rank with that label."""
+        self._count += lines.count(b"\n")
+        self._last[label] = self._count
+
+    def has_in_sight(self, label: str) -> bool:
+        """Whether the last lines of that rank stand just above."""
+        return label in self._last and self._count - self._last[label] < _SCREEN
 
 
 def labels_of(ranks: str, plan: Plan) -> frozenset[str] | None:
@@ -96,6 +111,7 @@ def follow(folder: RunFolder, out: TextIO, show: Show) -> Outcome:
             continue
         notices.give_way()
         printer.write(prefix_of(block) if many else "", block.lines)
+        show.note(block.label, block.lines)
     printer.flush()
     outcome = outcome_of(folder)
     notices.end(outcome)
@@ -194,17 +210,21 @@ def header(folder: RunFolder) -> str:
     return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
 
 
-def summary(folder: RunFolder, outcome: Outcome) -> str:
+def summary(folder: RunFolder, outcome: Outcome, shown: Show | None = None) -> str:
     """The last lines of a stream: status, one sentence, and of a failed rank the end of its log."""
-    return f"\nExecution Summary\n=================\n{_identity(folder)}{ending(folder, outcome)}"
+    return f"\nExecution Summary\n=================\n{_identity(folder)}{ending(folder, outcome, shown)}"
 
 
 def _identity(folder: RunFolder) -> str:
     return f"RunId: {folder.name}\nWeb View: file://{folder.path}\n"
 
 
-def ending(folder: RunFolder, outcome: Outcome) -> str:
-    """``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try."""
+def ending(folder: RunFolder, outcome: Outcome, shown: Show | None = None) -> str:
+    """
+    ``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try.
+
+    ``shown``: what the same reader has just been shown, which is not repeated; None: nothing.
+    """
     took = ""
     if outcome.started and outcome.ended:
         took = f" after {outcome.ended - outcome.started:.1f} s"
@@ -212,9 +232,14 @@ def ending(folder: RunFolder, outcome: Outcome) -> str:
     if outcome.failed_rank is None:
         return text
     plan = plan_of(folder)
-    lines = last_lines(folder, plan, outcome.failed_rank, _LAST_LINES)
     label = next(task.label for task in plan.ranks if task.rank == outcome.failed_rank)
-    if lines:
+    lines = last_lines(folder, plan, outcome.failed_rank, _LAST_LINES)
+    if lines and not (shown and shown.has_in_sight(label)):
         text += f"last lines of rank {label}:\n"
-        text += "".join(f"  {terminal.clean(terminal.decode(line))}\n" for line in lines)
+        text += "".join(f"  {_short(terminal.clean(terminal.decode(line)))}\n" for line in lines)
     return text + f"next: drumline job show {as_arguments(folder.name)}\n"
+
+
+def _short(line: str) -> str:
+    more = len(line) - _LONGEST
+    return line if more <= 0 else f"{line[:_LONGEST]} ... ({more:,} more characters)"

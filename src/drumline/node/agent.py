@@ -50,6 +50,7 @@ from drumline.node import (
     full_disk,
     in_flight,
     kernel,
+    last_words,
     ports,
     processes,
     scratch,
@@ -612,13 +613,15 @@ class Agent:
         evidence["told_at"] = self._told_at
         evidence["peak_bytes"] = ended.peak_bytes
         log = failures.end_of_log(self._log_of(rank))
-        evidence["said"] = failures.last_line(log)
+        evidence["said"] = last_words.of(log)
         reported = elastic.reported(log)
         if reported:
             evidence["reported"] = reported
         ended_by = {-code if code < 0 else code - 128, *(one["signal"] for one in reported)}
         if ended_by & {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}:
             evidence["crash"] = failures.crash_of(log, cwd)
+        if signal.SIGABRT in ended_by:
+            evidence["gave_up"] = last_words.of_abort(log)
         failures.add_killed_worker(evidence, log)
         told = failures.messages_of(evidence)
         holder = ports.holder(f"{told} {evidence['said']}")
@@ -626,7 +629,9 @@ class Agent:
         if signal.SIGBUS in ended_by or "killed by signal: Bus error" in told:
             evidence["shared_memory"] = failures.shared_memory()
         evidence["full_disk"] = full_disk.of(failures.all_of(evidence), cwd)
-        pids = [ended.pid, *(one["pid"] for one in reported), *failures.killed_workers(told)]
+        lost = self._warm.lost_with(ended.pid)
+        evidence["warm_process"] = lost
+        pids = [ended.pid, lost, *(one["pid"] for one in reported), *failures.killed_workers(told)]
         evidence["memory_ran_out"] = self._memory.ran_out(pids)
         return evidence
 

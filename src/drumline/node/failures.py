@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
 _MOST_BYTES = 1 << 16
-_LINE = 300
+LINE = 300
 _MOST_LINES = 10**9
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
@@ -164,7 +164,7 @@ def add_killed_worker(evidence: Mapping[str, Any], log: str) -> None:
     found = _KILLED_WORKER.search(log)
     for one in all_of(evidence):
         if found and one["type"] in _LOST_WORKER:
-            worker = {"type": "RuntimeError", "message": printable(found[0], _LINE)}
+            worker = {"type": "RuntimeError", "message": printable(found[0], LINE)}
             place = {name: one[name] for name in ("file", "line", "function")}
             one["chain"] = [*one.get("chain", []), {**worker, **place}]
 
@@ -235,11 +235,11 @@ def _gist(message: str, kind: str) -> str:
     if not lines:
         return ""
     if any(line.endswith("Traceback (most recent call last):") for line in lines):
-        return printable(lines[-1].removeprefix(kind.rpartition(".")[2] + ": "), _LINE)
+        return printable(lines[-1].removeprefix(kind.rpartition(".")[2] + ": "), LINE)
     first = lines[0]
     if first.endswith(":") and len(lines) > 1:
         first += " " + lines[1]
-    return printable(first, _LINE)
+    return printable(first, LINE)
 
 
 def printable(text: str, most: int) -> str:
@@ -260,13 +260,6 @@ def shown(path: str, cwd: str) -> str:
 def end_of_log(log: str) -> str:
     """Its last bytes as text."""
     return _bytes_of(log, from_end=True).decode(errors="replace")
-
-
-def last_line(text: str) -> str:
-    for line in reversed(text.splitlines()):
-        if line.strip():
-            return printable(line.strip(), _LINE)
-    return ""
 
 
 def crash_of(text: str, cwd: str) -> Optional[dict[str, Any]]:

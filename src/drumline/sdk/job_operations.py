@@ -100,8 +100,9 @@ class JobOperations(Operations):
 
         folder = jobs.folder_of(name)
         sys.stdout.write(stream.header(folder))
-        outcome = stream.follow(folder, sys.stdout, stream.Show())
-        sys.stdout.write(stream.summary(folder, outcome))
+        show = stream.Show()
+        outcome = stream.follow(folder, sys.stdout, show)
+        sys.stdout.write(stream.summary(folder, outcome, show))
         sys.stdout.flush()
         if outcome.status == status.FAILED:
             raise JobFailedError(f"job {name} failed: {outcome.reason}", f"drumline job show -n {name}")

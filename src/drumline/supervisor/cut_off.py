@@ -43,7 +43,8 @@ def by(exit_: RankExited) -> str:
         return of(failure)
     if exit_.signal in (9, 15):
         return ""
-    found = _CUT_OFF.search(str((exit_.evidence or {}).get("said", "")))
+    evidence = exit_.evidence or {}
+    found = _CUT_OFF.search(f"{evidence.get('said', '')} {evidence.get('gave_up', '')}")
     return found[0] if found else ""
 
 

@@ -61,6 +61,8 @@ def cause(exit_: RankExited) -> str:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
         place = where(failure) + _in_launcher(failure)
         return message + place + _worker_killed(message, evidence) + _full_disk(evidence) + _port(evidence)
+    if exit_.signal and evidence.get("warm_process"):
+        return _with_warm_process(evidence)
     if exit_.signal:
         return f"ended by {signal_words(exit_.signal, evidence)}"
     code = exit_.code or 0
@@ -81,7 +83,11 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_SAID else text[: _MOST_SAID - 3] + "..."
 
 
-_PYTHONS_OWN = re.compile(r"python[\d.]*: can't open file|: No module named |^usage: |error: ")
+_PYTHONS_OWN = re.compile(
+    r"python[\d.]*: can't open file|: No module named |^usage: |error: "
+    r"|: line \d+: (?:syntax error|unexpected EOF)|: \d+: Syntax error"
+)
+"""And the shell's own: with code 2 the last line is the reason."""
 
 
 def where(found: dict[str, Any]) -> str:
@@ -123,6 +129,13 @@ def _inner(process: dict[str, Any], evidence: dict[str, Any]) -> str:
     if process["signal"]:
         return f"{name} was killed by {signal_words(process['signal'], {**evidence, 'peak_bytes': 0})}"
     return f"{name} ended with exit code {process['code']}"
+
+
+def _with_warm_process(evidence: dict[str, Any]) -> str:
+    """A rank that was forked by a warm process ends with that."""
+    why = "by the kernel, for memory had run out" if evidence.get("memory_ran_out") else "from outside"
+    process = evidence["warm_process"]
+    return f"killed with process {process}, the warm interpreter that had forked it, which was killed {why}"
 
 
 def survivors(processes: Sequence[Mapping[str, Any]]) -> str:
@@ -205,6 +218,8 @@ def signal_words(number: int, evidence: dict[str, Any] | None = None) -> str:
     if name == "SIGKILL" and evidence.get("memory_ran_out"):
         peak = f" at {_size(evidence['peak_bytes'])}" if evidence.get("peak_bytes") else ""
         meaning = f"the kernel ended it{peak}, for memory had run out"
+    if name == "SIGABRT" and evidence.get("gave_up"):
+        meaning = str(evidence["gave_up"])
     if evidence.get("shared_memory"):
         meaning = str(evidence["shared_memory"])
     crash = evidence.get("crash")

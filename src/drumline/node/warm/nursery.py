@@ -142,6 +142,9 @@ class Nursery:
         self._pidfd = os.pidfd_open(int(facts["nursery"]))
         self._alive: set[int] = set()
         self._is_gone = False
+        self.lost: set[int] = set()
+        """Ranks that ended because it did."""
+
         self.aside = 0
         self.facts = facts
         self.pid = int(facts["nursery"])
@@ -176,6 +179,7 @@ class Nursery:
         # It was killed, and its ranks with it.
         gone = [pid for pid in self._alive if not _is_running(pid)]
         self._alive -= set(gone)
+        self.lost |= set(gone)
         return [Ended(pid, int(signal.SIGKILL), 0, 0.0) for pid in gone]
 
     def _give_up(self) -> None:

@@ -136,6 +136,10 @@ class WarmStarts:
     def _decline(self, reason: str, rank: int | None = None) -> None:
         self._tell("declined", at=time.monotonic(), reason=reason, rank=rank)
 
+    def lost_with(self, pid: int) -> int:
+        """The process that a rank ended with, because it had forked that rank; 0: the rank ended by itself."""
+        return self.nursery.pid if self.nursery and pid in self.nursery.lost else 0
+
     def leave(self) -> None:
         """The nursery ends, and all that is below it."""
         if self.nursery:

@@ -1,0 +1,64 @@
+"""The line of a log that tells why its program ended."""
+
+import subprocess
+import sys
+
+import pytest
+
+from drumline.node import last_words
+from drumline.supervisor import words
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ('echo one\necho "a b")\n', "line 2: syntax error near unexpected token `)': `echo \"a b\")'"),
+        ("echo one\nfor i in 1 2; do\n", "line 3: syntax error: unexpected end of file"),
+        ('echo one\necho "x\n', "unexpected EOF while looking for matching `\"'"),
+    ],
+)
+def test_a_mistake_in_the_syntax_of_a_shell(script, told):
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    said = last_words.of(done.stdout + done.stderr)
+    assert done.returncode != 0
+    assert told in said
+    assert words._PYTHONS_OWN.search(said)
+
+
+def test_the_last_line_is_what_a_program_said():
+    assert last_words.of("one\n  two  \n\n") == "two"
+    assert last_words.of("\n") == ""
+    # Another program's text that only looks alike.
+    assert last_words.of("x: line 2: other\ny: line 2: `text'\n") == "y: line 2: `text'"
+
+
+def test_what_the_c_library_says_before_it_aborts():
+    libc = "import ctypes, faulthandler\nfaulthandler.enable()\nlibc = ctypes.CDLL(None)\n"
+    twice = "libc.malloc.restype = ctypes.c_void_p\np = ctypes.c_void_p(libc.malloc(100))\nlibc.free(p)\nlibc.free(p)\n"
+    done = subprocess.run([sys.executable, "-c", libc + twice], capture_output=True, text=True, check=False)
+    assert "Fatal Python error: Aborted" in done.stderr
+    assert last_words.of_abort(done.stderr).startswith("free(): double free")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "step 1\nterminate called after throwing an instance of 'c10::DistBackendError'\n  what():  NCCL error 5\n"
+            "more of it\nFatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n",
+            "c10::DistBackendError: NCCL error 5",
+        ),
+        ("terminate called after throwing an instance of 'int'\n", "int"),
+        ("terminate called without an active exception\n", "terminate called without an active exception"),
+        (
+            "python: t.cpp:5: f: Assertion `x == 3' failed.\n",
+            "python: t.cpp:5: f: Assertion `x == 3' failed.",
+        ),
+        ("F1122 7 a.cc:3] Check failed: n > 0 (0 vs. 0)\n", "F1122 7 a.cc:3] Check failed: n > 0 (0 vs. 0)"),
+        ("*** stack smashing detected ***: terminated\n", "*** stack smashing detected ***: terminated"),
+        ("step 1\nFatal Python error: Aborted\n", ""),
+        ("", ""),
+    ],
+)
+def test_what_native_code_says_before_it_aborts(text, told):
+    assert last_words.of_abort(text) == told

@@ -7,7 +7,9 @@ The credentials that scripts make are here, take what they take there, and hold 
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
+
+from drumline.contract.record import NamedTuple
 
 __all__ = [
     "AzureCliCredential",

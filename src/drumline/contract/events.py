@@ -8,7 +8,9 @@ Events are the truth; status, reason and timeline are one fold over them (``outc
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Optional, Union, get_args
+from typing import Any, Optional, Union, get_args
+
+from drumline.contract.record import NamedTuple
 
 # Named tuples: a tenth of what dataclasses cost to import, and a command line imports these.
 

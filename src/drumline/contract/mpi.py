@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from typing import Optional
+
+from drumline.contract.record import NamedTuple
 
 OPEN_MPI = "Open MPI"
 MPICH = "MPICH"

@@ -10,9 +10,9 @@ https://huggingface.co/docs/huggingface_hub/guides/hf_file_system.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from drumline.contract.errors import SpecError
+from drumline.contract.record import NamedTuple
 
 AZURE, S3, GS, HF, HTTP = "azure", "s3", "gs", "hf", "http"
 SERVICES = {

@@ -9,10 +9,11 @@ the record.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import base_home, home
+from drumline.contract.record import NamedTuple
 from drumline.control.readable import readable
 from drumline.store.assets import Records, check_name
 

@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import base_home
 from drumline.contract.plan import Build
+from drumline.contract.record import NamedTuple
 from drumline.control.recipes import Recipe, fits, recipe_of
 from drumline.spec.nodes import wrap
 from drumline.spec.paths import resolve

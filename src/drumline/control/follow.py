@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract import identity
 from drumline.contract.plan import Plan
+from drumline.contract.record import NamedTuple
 from drumline.control.growth import LONGEST_PAUSE_S, Growth
 from drumline.control.rank_log import CHUNK, LINE_LIMIT, RankLog, is_log, open_log
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from drumline.control.rank_log import RankLog

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status, uris
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home, private_folder
 from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
 from drumline.control import jobs
 from drumline.spec.paths import is_remote
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import fnmatch
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
 from drumline.tracking import metrics, runs
 from drumline.tracking.series import Series
 

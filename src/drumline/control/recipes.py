@@ -9,9 +9,10 @@ https://pip.pypa.io/en/stable/reference/requirements-file-format/
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError
+from drumline.contract.record import NamedTuple
 from drumline.control.requirements import Requirements, has_password, leads_away
 from drumline.spec.nodes import Mapping, Scalar, Sequence, find, plain
 from drumline.spec.source import problem_at

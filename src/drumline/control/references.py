@@ -10,11 +10,12 @@ import os
 import sys
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
+from drumline.contract.record import NamedTuple
 from drumline.control import interpreters, job_outputs
 from drumline.control.asset_records import is_program
 from drumline.plan import values

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import base_home, home
+from drumline.contract.record import NamedTuple
 from drumline.control import asset_records
 from drumline.store.assets import LATEST, Records, check_name, check_version
 

@@ -9,12 +9,13 @@ import sys
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem, UsageError
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home, private_folder
+from drumline.contract.record import NamedTuple
 from drumline.contract.user import user
 from drumline.control import tracking
 from drumline.engines.table import engine

@@ -8,9 +8,10 @@ job's version did not write yet are phases that are not there.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

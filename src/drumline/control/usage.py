@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import samples, status
 from drumline.contract.folder import RunFolder
+from drumline.contract.record import NamedTuple
 from drumline.control import jobs
 from drumline.control.description import utc
 

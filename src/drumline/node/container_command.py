@@ -9,7 +9,9 @@ https://apptainer.org/docs/user/main/cli/apptainer_exec.html
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,9 @@ import contextlib
 import os
 import select
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.node import failures
 from drumline.node.inotify import Inotify
 

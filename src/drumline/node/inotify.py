@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import NamedTuple
+
+from drumline.contract.record import NamedTuple
 
 _MODIFY = 0x2
 _MOVED_FROM = 0x40

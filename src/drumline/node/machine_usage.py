@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Optional
+
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

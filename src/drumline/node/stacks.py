@@ -14,8 +14,9 @@ import os
 import re
 import signal
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from drumline.contract.record import NamedTuple
 from drumline.node import collectives, descendants, failures, kernel
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ know better, the kernel would have to walk their page tables (``smaps_rollup``),
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Optional
 
+from drumline.contract.record import NamedTuple
 from drumline.contract.samples import NO_RANK, RankUse
 
 if TYPE_CHECKING:

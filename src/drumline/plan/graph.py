@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError
+from drumline.contract.record import NamedTuple
 from drumline.plan import ports
 from drumline.spec.bindings import texts_of
 from drumline.spec.steps import filled_in

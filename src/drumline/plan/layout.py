@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.plan import address_of
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

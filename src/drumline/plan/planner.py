@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
+from drumline.contract.record import NamedTuple
 from drumline.plan import (
     activation,
     container,

@@ -7,10 +7,11 @@ References such as ``azureml:digits:1`` are paths already (``control/references.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, SpecError
 from drumline.contract.plan import Fetch, InputCopy, Upload
+from drumline.contract.record import NamedTuple
 from drumline.plan.request import settings_of
 from drumline.spec import paths
 from drumline.spec.io import PRIMITIVES

@@ -24,10 +24,11 @@ import json
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.staging import locks
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.folder import write_whole
+from drumline.contract.record import NamedTuple
 from drumline.staging import cache_trees, leases, locks, sizes
 from drumline.staging.cache import is_digest, listed, read_json
 

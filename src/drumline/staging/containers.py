@@ -13,10 +13,11 @@ import functools
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.plan import Build
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,10 @@ import contextlib
 import os
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
+from drumline.contract.record import NamedTuple
 from drumline.staging import cache_room, sizes
 from drumline.staging.cache import Item, key_of
 from drumline.staging.chunks import CHUNK, Chunks, Digests

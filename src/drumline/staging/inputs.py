@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import NamedTuple
 
 from drumline.contract.folder import private_folder
+from drumline.contract.record import NamedTuple
 from drumline.staging import copying
 
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
 from drumline.staging.cache import is_digest, key_of, listed, read_json
 
 if TYPE_CHECKING:

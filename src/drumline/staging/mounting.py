@@ -11,12 +11,13 @@ import json
 import os
 import stat
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract import extras
 from drumline.contract.errors import NodeError
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.contract.uris import HF
 from drumline.node import mounts
 from drumline.staging import cache_room

@@ -20,10 +20,11 @@ import hashlib
 import os
 import stat
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import private_folder
+from drumline.contract.record import NamedTuple
 from drumline.staging import copying
 from drumline.staging.code import known
 from drumline.staging.code.known import Held

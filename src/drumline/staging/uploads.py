@@ -8,10 +8,11 @@ import stat
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
 from drumline.contract.plan import Upload
+from drumline.contract.record import NamedTuple
 from drumline.contract.uris import shown
 from drumline.staging import reporting
 

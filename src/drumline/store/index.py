@@ -13,11 +13,12 @@ import hashlib
 import os
 import sqlite3
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

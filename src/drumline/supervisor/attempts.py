@@ -9,9 +9,10 @@ A preemption is no failure: the job is started again however often that happens,
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,9 @@ moment: one may end well while others still wait for it, another still clean up 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from drumline.contract.record import NamedTuple
 from drumline.supervisor import cut_off, words
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ several, spent it in one and the same place. One rank that goes on is enough for
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from drumline.contract.record import NamedTuple
 from drumline.node.failures import OF_LIBRARIES
 from drumline.supervisor import words
 

@@ -7,12 +7,13 @@ import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity, samples
 from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
+from drumline.contract.record import NamedTuple
 from drumline.supervisor import cause, hang, telling, words
 from drumline.supervisor import policy as p
 from drumline.supervisor.agents import Agents

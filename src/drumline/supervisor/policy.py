@@ -10,10 +10,11 @@ While all failures are of ranks that were cut off, ``running`` goes on for a mom
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from drumline.contract import status
 from drumline.contract.events import RankExited
+from drumline.contract.record import NamedTuple
 from drumline.supervisor import cause, verdict, words
 
 JOIN_TIMEOUT_S = 60.0

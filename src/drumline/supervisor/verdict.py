@@ -7,8 +7,9 @@ was raised, of anything else the time when the process ended. Whoever failed bec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from drumline.contract.record import NamedTuple
 from drumline.supervisor import cause, cut_off, words
 from drumline.supervisor.cause import time_of
 

@@ -12,10 +12,11 @@ import os
 import re
 import stat
 import time
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import private_folder
+from drumline.contract.record import NamedTuple
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:

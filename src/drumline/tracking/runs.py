@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.mlflow import is_server, run_id_of, variables_of
+from drumline.contract.record import NamedTuple
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:

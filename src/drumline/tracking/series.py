@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.tracking.metrics import Point
 
 if TYPE_CHECKING:

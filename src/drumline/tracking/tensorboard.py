@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.tracking import metrics, tensorboard_records
 from drumline.tracking.tensorboard_records import masked_crc
 

@@ -8,13 +8,14 @@ import json
 import os
 import select
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, fold
+from drumline.contract.record import NamedTuple
 from drumline.control import cancel, jobs
 from drumline.control.driver import cut_off
 from drumline.control.driver.outputs import link_output, output_path

@@ -9,9 +9,10 @@ import json
 import os
 import stat
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from drumline.contract.folder import home, private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.staging import copying, stamps
 
 _WORTH_BYTES = 1 << 20

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, PlanError, Problem
+from drumline.contract.record import NamedTuple
 from drumline.control.driver import code, registration
 from drumline.control.driver.inputs import looked_at
 from drumline.plan import unhonoured

@@ -15,10 +15,11 @@ import os
 import signal
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, private_folder, write_whole
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

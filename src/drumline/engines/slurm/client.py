@@ -11,9 +11,10 @@ import os
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError, NotSubmittedError
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.node.warm import shell
 from drumline.node.warm.shell import NotWarm
 

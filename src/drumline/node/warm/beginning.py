@@ -10,8 +10,9 @@ import signal
 import socket
 import sys
 import time
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from drumline.contract.record import NamedTuple
 from drumline.node import kernel
 from drumline.node.failures import HOOK
 from drumline.node.warm import place

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.node import shims
 from drumline.node.warm import surroundings
 from drumline.node.warm.bash import Bash, which

@@ -12,8 +12,9 @@ import ast
 import os
 import re
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
 from drumline.node.warm import pure
 from drumline.node.warm.command import NotWarm
 

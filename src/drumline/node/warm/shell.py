@@ -8,7 +8,8 @@ Source: https://www.gnu.org/software/bash/manual/bash.html#Shell-Syntax and #She
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from drumline.contract.record import NamedTuple
 
 
 class NotWarm(Exception):  # noqa: N818 - nobody's error

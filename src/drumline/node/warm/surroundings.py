@@ -8,7 +8,9 @@ imports, and notes it when something looks for one (``hook/warm.py``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 from array import array
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

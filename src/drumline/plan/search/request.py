@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import extras
 from drumline.contract.errors import PlanError, Problem
+from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
 from drumline.plan.search.trials import refused
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import extras
 from drumline.contract.errors import PlanError
+from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import contextlib
 import hashlib
 import os
 import struct
-from typing import NamedTuple
 
 from drumline.contract.folder import private_folder
+from drumline.contract.record import NamedTuple
 
 _MAGIC = b"drumline snapshot index 1\n"
 _STAMP_BYTES = 40

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import base_home, home_of
+from drumline.contract.record import NamedTuple
 from drumline.staging.code.ignoring import rules_of
 from drumline.staging.stamps import ChangedError, stamp_of
 

@@ -12,9 +12,10 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.staging.environments import CONTAINERS, MARKER, clear_beside, is_ready
 from drumline.staging.environments.tool import BuildError, Tool
 

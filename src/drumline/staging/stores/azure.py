@@ -10,8 +10,9 @@ https://learn.microsoft.com/cli/azure/authenticate-azure-cli-storage-account.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from drumline.contract.record import NamedTuple
 from drumline.staging.stores.objects import Access, ObjectStore, library, options
 
 if TYPE_CHECKING:

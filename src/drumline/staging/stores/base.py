@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from drumline.contract.errors import NodeError
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

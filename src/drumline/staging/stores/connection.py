@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import http.client
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from drumline.contract import uris
 from drumline.contract.errors import NodeError
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
+from drumline.contract.record import NamedTuple
 from drumline.staging.stores import names, retry, said
 from drumline.staging.stores.base import Changed, Object
 

@@ -6,9 +6,10 @@ import contextlib
 import http.client
 import select
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
+from drumline.contract.record import NamedTuple
 from drumline.staging.stores import digests, retry
 from drumline.staging.stores.base import Changed, Object
 from drumline.staging.stores.connection import Answer, ask, head

@@ -52,8 +52,9 @@ def _fork_away() -> bool:
 
 
 def _await_job(reader: int) -> int:
-    from drumline.supervisor.main import supervise
+    from drumline.supervisor.main import be_ready, supervise
 
+    be_ready()
     path = b""
     while data := os.read(reader, 4096):
         path += data

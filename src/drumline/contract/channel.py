@@ -63,6 +63,15 @@ def send(peer: socket.socket, kind: str, **content: Any) -> None:
     peer.sendall(json.dumps({"type": kind, **content}).encode() + b"\n")
 
 
+def connection(address: tuple[str, int], timeout_s: float) -> socket.socket:
+    """A connection to that host and port. Raises OSError."""
+    import socket as s
+
+    # As bytes: a name is encoded by a codec that takes 4 ms and a megabyte to load, and ours are numbers.
+    host: Any = address[0].encode() if address[0].isascii() else address[0]
+    return s.create_connection((host, address[1]), timeout_s)
+
+
 def notice_power_cut(peer: socket.socket) -> None:
     """A peer whose machine is gone says nothing, not even that. After 40 s of silence the connection is an error."""
     import socket as s

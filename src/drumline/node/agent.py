@@ -37,10 +37,11 @@ import signal
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import channel
 from drumline.contract.folder import write_whole
+from drumline.contract.record import NamedTuple
 from drumline.node import (
     cgroups,
     containers,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumline.node.feeds import Feeds
+    from drumline.node.inotify import Inotify
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
@@ -92,11 +94,21 @@ _NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
 """What shells on the way change."""
 
 
+class Starter(NamedTuple):
+    """
+    It removes the agent's control group when the agent has ended, and holds ``inotify`` open until then, if there is
+    one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
+    """
+
+    inotify: Optional[Inotify]
+
+
 class Agent:
     """
     ``scratch``: this node's own folder for temporary files, removed at the end; empty for none. ``cgroup``: the control
     group to be in, which whoever starts the agent removes; empty for none. ``hello``: more to say at first.
     ``ended_by``: the program whose SIGTERM to this process reaches all that is below it too; empty: there is none.
+    ``starter``: who waits for the agent's end; None: nobody does.
     """
 
     def __init__(
@@ -109,6 +121,7 @@ class Agent:
         *,
         hello: Mapping[str, Any] | None = None,
         ended_by: str = "",
+        starter: Starter | None = None,
     ) -> None:
         self._peer = peer
         self._node = node
@@ -117,6 +130,10 @@ class Agent:
         self._cgroup = cgroup
         self._hello = dict(hello or {})
         self._ended_by = ended_by
+        self._starter = starter
+        self._may_leave = False
+        """Whether the supervisor has said so."""
+
         self._all_are_told = False
         """Whether the ranks may have had their SIGTERM, from whoever sent it to this process."""
 
@@ -145,7 +162,7 @@ class Agent:
         self._helpers: dict[int, _Helper] = {}
         self._door: Door | None = None
         self._memory = Memory()
-        self._first = FirstOutput(self._poller, self._tell)
+        self._first = FirstOutput(self._poller, self._tell, starter.inotify if starter else None)
         self._start: dict[str, Any] = {}
         self._tasks: dict[int, dict[str, Any]] = {}
         self._standins: dict[int, int] = {}
@@ -193,7 +210,7 @@ class Agent:
             self._end_sampling()
             self._remove_scratch()
             # Nobody may be left who would: a supervisor that was killed while this agent was still coming.
-            if containment == "cgroup":
+            if containment == "cgroup" and not (self._starter and self._may_leave):
                 cgroups.leave(self._cgroup)
 
     def _tell(self, kind: str, **content: Any) -> None:
@@ -219,7 +236,8 @@ class Agent:
             if not data:
                 raise ConnectionError("end of file")
             for message in self._lines.feed(data):
-                if message["type"] == "leave" or not self._obey(message):
+                self._may_leave = message["type"] == "leave"
+                if self._may_leave or not self._obey(message):
                     return False
         if self._sampler:
             self._sampler.work(self._ranks)
@@ -338,7 +356,7 @@ class Agent:
     def _do_reach(self, message: dict[str, Any]) -> None:
         error = ""
         try:
-            socket.create_connection((message["address"], message["port"]), _REACH_TIMEOUT_S).close()
+            channel.connection((message["address"], message["port"]), _REACH_TIMEOUT_S).close()
         except OSError as failure:
             error = str(failure)
         channel.send(self._peer, "reached", error=error)
@@ -757,7 +775,7 @@ def serve(
     Connect to the supervisor and serve it; ``more`` is as of Agent. Raises OSError when it cannot be reached. Blocks
     until the job's end.
     """
-    with socket.create_connection(address, timeout=30.0) as peer:
+    with channel.connection(address, 30.0) as peer:
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel.notice_power_cut(peer)

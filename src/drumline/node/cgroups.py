@@ -12,7 +12,7 @@ import contextlib
 import os
 import time
 
-from drumline.node import scratch
+from drumline.node import group_fork, scratch
 
 _LIMIT_S = 5.0
 _LOOK_S = 0.005
@@ -42,11 +42,30 @@ def place_for(name: str) -> str:
     return ""
 
 
+def fork(path: str) -> int:
+    """As ``os.fork``. Where that is allowed, the group is made and the child begins in it; ``join`` says so there."""
+    if path:
+        try:
+            os.mkdir(path, 0o700)
+            pid = group_fork.fork_into(path) if is_one(path) else None
+            if pid is not None:
+                return pid
+            os.rmdir(path)
+        except OSError:
+            pass
+    return os.fork()
+
+
 def join(path: str) -> bool:
-    """Make the group and put this process into it, with all that it will start; False where that is not allowed."""
+    """
+    Make the group and put this process into it, with all that it will start; False where that is not allowed. True too
+    where it is in it already.
+    """
     if not path:
         return False
     try:
+        if any(line.rstrip("\n").endswith("/" + os.path.basename(path)) for line in _groups("self")):
+            return True
         os.mkdir(path, 0o700)
         if is_one(path) and _write(path, "cgroup.procs", "0"):
             return True

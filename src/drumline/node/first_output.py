@@ -37,11 +37,17 @@ class _Awaited(NamedTuple):
 
 
 class FirstOutput:
-    """``tell`` is called with the words that the supervisor is sent: a type, and what belongs to it."""
+    """
+    ``tell`` is called with the words that the supervisor is sent: a type, and what belongs to it. ``given``: what to
+    watch with, which is somebody else's to close; None: one of our own, while there is something to watch.
+    """
 
-    def __init__(self, poller: select.epoll, tell: Callable[..., object]) -> None:
+    def __init__(
+        self, poller: select.epoll, tell: Callable[..., object], given: Inotify | None = None
+    ) -> None:
         self._poller = poller
         self._tell = tell
+        self._given = given
         self._inotify: _Watched | None = None
         self._logs: dict[int, _Awaited] = {}
         self._notes: dict[int, _Awaited] = {}
@@ -112,7 +118,7 @@ class FirstOutput:
     def _watch(self, file: str, *, once: bool) -> None:
         if self._inotify is None:
             with contextlib.suppress(OSError):
-                self._inotify = _Watched()
+                self._inotify = _Watched(self._given or Inotify())
                 self._poller.register(self._inotify.descriptor, select.EPOLLIN)
         if self._inotify is not None:
             self._inotify.watch(file, once=once)
@@ -120,15 +126,16 @@ class FirstOutput:
     def _close_when_done(self) -> None:
         if self._inotify is not None and not self._logs and not self._notes:
             self._poller.unregister(self._inotify.descriptor)
-            self._inotify.close()
+            if self._given is None:
+                self._inotify.close()
             self._inotify = None
 
 
 class _Watched:
-    """The files that the kernel tells of. Raises OSError where there is no inotify."""
+    """The files that the kernel tells of."""
 
-    def __init__(self) -> None:
-        self._inotify = Inotify()
+    def __init__(self, inotify: Inotify) -> None:
+        self._inotify = inotify
         self.descriptor = self._inotify.descriptor
         self.close = self._inotify.close
         self._files: dict[int, str] = {}

@@ -157,13 +157,14 @@ def stand_alone(log: str) -> None:
     close_inherited()
 
 
-def close_inherited() -> None:
-    """Every descriptor but standard input, output and error."""
+def close_inherited(kept: int = 2) -> None:
+    """Every descriptor but standard input, output and error, and ``kept``."""
     try:
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     except (OSError, ValueError):
         highest = 1023
-    os.closerange(3, highest + 1)
+    os.closerange(3, max(3, kept))
+    os.closerange(max(3, kept + 1), highest + 1)
 
 
 def _prctl(option: int, value: int) -> bool:

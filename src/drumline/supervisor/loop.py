@@ -145,7 +145,7 @@ class Loop:
                 self._hear(descriptor)
             self._fire_timers()
             self._looks.look_when_due()
-            if self._clocks.is_due():
+            if not self._nodes.shares_machine and self._clocks.is_due():
                 for node in self._agents.connected():
                     self._ask_clock(node)
         self._dismiss()
@@ -289,7 +289,8 @@ class Loop:
         self._facts[f"node_{node}"] = message["address"]
         self._nodes.joined(node, message)
         self._facts[f"gpus_{node}"] = self._nodes.gpus(node)
-        self._ask_clock(node)
+        if not self._nodes.shares_machine:
+            self._ask_clock(node)
         who = identity.of(message["pid"]) if self._nodes.shares_machine else None
         self._hosts[node] = str(message.get("host", ""))
         self._record(

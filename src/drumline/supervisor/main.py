@@ -46,6 +46,16 @@ _LEFT = p.Finish("", 0, "")
 _NOT_OURS_CODE = 3
 
 
+def be_ready() -> None:
+    """Import what a job on this machine will need, while there is no job yet."""
+    import ctypes  # noqa: F401
+    import pwd  # noqa: F401
+    import resource  # noqa: F401
+
+    import drumline.engines.local.engine
+    import drumline.engines.local.nodes  # noqa: F401
+
+
 def supervise(path: str, *, batch: bool = False) -> int:
     """
     Run the job of that run folder to its end; the exit code of this process. Never raises.

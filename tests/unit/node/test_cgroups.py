@@ -82,3 +82,48 @@ def test_who_is_not_the_last_leaves_it_to_others(place):
     with in_group(place, program) as process:
         assert process.stdout.readline() == "left\n"
     assert cgroups.end(place) == 1
+
+
+FORKS = """
+import os, sys, threading
+from drumline.node import cgroups, group_fork
+place = sys.argv[1]
+asked = []
+fork_into = group_fork.fork_into
+group_fork.fork_into = lambda path: asked.append(fork_into(path)) or asked[-1]
+pid = cgroups.fork(place)
+if pid == 0:
+    threading.Thread(target=print, args=("thread",), kwargs={"flush": True}).start()
+    assert cgroups.join(place) and os.getpid() == threading.get_native_id() != os.getppid()
+    child = os.fork()
+    if child == 0:
+        os.execv("/bin/cat", ["cat", "/proc/self/cgroup"])
+    os.waitpid(child, 0)
+    os._exit(7)
+assert os.waitpid(pid, 0) == (pid, 7 << 8)
+print("not forked" if asked == [None] else "forked")
+"""
+
+
+@pytest.mark.parametrize("other_thread", [False, True])
+def test_a_fork_begins_in_its_group(place, other_thread):
+    """There it can fork, start programs and threads as any other; beside other threads it is moved."""
+    thread = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    program = thread + FORKS if other_thread else FORKS
+    done = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f"/{os.path.basename(place)}\n" in done.stdout
+    assert "thread\n" in done.stdout
+    assert done.stdout.endswith("not forked\n") == other_thread
+    assert cgroups.end(place) == 0
+    assert not os.path.exists(place)
+
+
+def test_a_fork_that_cannot_begin_in_a_group_is_one_all_the_same(tmp_path):
+    program = (
+        f"import os; from drumline.node import cgroups; print(cgroups.fork({str(tmp_path / 'n0')!r}) == 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == ["False", "True"]
+    assert not list(tmp_path.iterdir())

@@ -17,6 +17,7 @@ from drumline.engines.base import Network, Taken
 from drumline.engines.local import machine
 from drumline.engines.local.line import Entry, Line
 from drumline.node import agent, cgroups, kernel, leftovers, scratch
+from drumline.node.inotify import Inotify
 from drumline.node.warm import place, worth
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ class LocalNodes:
         self._granted: tuple[str, ...] = ()
         self._pids: dict[int, int] = {}
         self._pidfds: dict[int, int] = {}
+        self._inotify: dict[int, Inotify] = {}
+        """
+        By node, what its agent watches files with. This process has them too: the last one to close one waits for the
+        kernel, and here, at its end, nobody waits for this process.
+        """
+
         self._scratch: dict[int, str] = {}
         self._memory: list[str] = []
         self._cgroups: dict[int, str] = {}
@@ -113,15 +120,26 @@ class LocalNodes:
         self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in known))
         for path in folders:
             _make_scratch(path)
+        self._make_inotify()
         # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         for task in self._plan.nodes:
-            pid = os.fork()
+            pid = cgroups.fork(self._cgroups[task.node])
             if pid == 0:
                 self._be_agent(task.node, port, secret)
             self._pids[task.node] = pid
             self._pidfds[task.node] = os.pidfd_open(pid)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _make_inotify(self) -> None:
+        """Anew for each attempt: an agent that was killed has left something to watch in its own."""
+        for before in self._inotify.values():
+            before.close()
+        self._inotify.clear()
+        for task in self._plan.nodes:
+            # Where there is none, the agent looks.
+            with contextlib.suppress(OSError):
+                self._inotify[task.node] = Inotify()
 
     def _have_keeper(self) -> None:
         """Of warm interpreters, where this job may want one. It is no orphan of ours: it stays when we end."""
@@ -154,10 +172,11 @@ class LocalNodes:
             os.dup2(output, 1)
             os.dup2(output, 2)
             # The supervisor's own descriptors, its listening socket above all.
-            kernel.close_inherited()
+            inotify = self._inotify.get(node)
+            kernel.close_inherited(kept=inotify.descriptor if inotify else 2)
             kernel.set_name(f"drumline-node-{node}")
             own = (self.address(node), self._scratch[node], self._cgroups[node])
-            agent.serve((self.listen_address, port), secret, node, *own)
+            agent.serve((self.listen_address, port), secret, node, *own, starter=agent.Starter(inotify))
             code = 0
         except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
             import traceback

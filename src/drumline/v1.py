@@ -33,6 +33,27 @@ if TYPE_CHECKING:
         SKLearn,
         TensorFlow,
     )
+    from drumline.compat.hyperdrive import (
+        BanditPolicy,
+        BayesianParameterSampling,
+        GridParameterSampling,
+        HyperDriveConfig,
+        MedianStoppingPolicy,
+        NoTerminationPolicy,
+        PrimaryMetricGoal,
+        RandomParameterSampling,
+        TruncationSelectionPolicy,
+        choice,
+        lognormal,
+        loguniform,
+        normal,
+        qlognormal,
+        qloguniform,
+        qnormal,
+        quniform,
+        randint,
+        uniform,
+    )
     from drumline.compat.pipeline_data import PipelineData, PipelineParameter
     from drumline.compat.pipeline_steps import (
         CommandStep,
@@ -70,6 +91,7 @@ if TYPE_CHECKING:
     )
     from drumline.sdk.v1.datastore import Datastore
     from drumline.sdk.v1.experiment import Experiment
+    from drumline.sdk.v1.hyperdrive import HyperDriveRun
     from drumline.sdk.v1.model import Model
     from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
     from drumline.sdk.v1.run import Run
@@ -88,11 +110,14 @@ _STEPS = "drumline.compat.pipeline_steps"
 _STEP_DATA = "drumline.compat.pipeline_data"
 _ESTIMATOR = "drumline.compat.estimator"
 _RUN_DATA = "drumline.compat.run_configuration_data"
+_HYPERDRIVE = "drumline.compat.hyperdrive"
 _HOMES = {
     "ActivityFailedException": (_ERRORS, "JobFailedError"),
     "AmlCompute": (_COMPUTE, ""),
     "AzureCliAuthentication": (_AUTHENTICATION, ""),
     "AzureMLException": (_ERRORS, "DrumlineError"),
+    "BanditPolicy": (_HYPERDRIVE, ""),
+    "BayesianParameterSampling": (_HYPERDRIVE, ""),
     "Chainer": (_ESTIMATOR, ""),
     "CommandStep": (_STEPS, ""),
     "ComputeTarget": (_COMPUTE, ""),
@@ -115,13 +140,18 @@ _HOMES = {
     "Experiment": ("drumline.sdk.v1.experiment", ""),
     "FileDataset": (_DATA, ""),
     "Gloo": (_ESTIMATOR, ""),
+    "GridParameterSampling": (_HYPERDRIVE, ""),
+    "HyperDriveConfig": (_HYPERDRIVE, ""),
+    "HyperDriveRun": ("drumline.sdk.v1.hyperdrive", ""),
     "InteractiveLoginAuthentication": (_AUTHENTICATION, ""),
+    "MedianStoppingPolicy": (_HYPERDRIVE, ""),
     "Model": ("drumline.sdk.v1.model", ""),
     "Mpi": (_ESTIMATOR, ""),
     "MpiConfiguration": (_CONFIGURATION, ""),
     "MpiStep": (_STEPS, ""),
     "MsiAuthentication": (_AUTHENTICATION, ""),
     "Nccl": (_ESTIMATOR, ""),
+    "NoTerminationPolicy": (_HYPERDRIVE, ""),
     "OutputFileDatasetConfig": (_DATA, ""),
     "ParallelTaskConfiguration": (_CONFIGURATION, ""),
     "ParameterServer": (_ESTIMATOR, ""),
@@ -129,10 +159,12 @@ _HOMES = {
     "PipelineData": (_STEP_DATA, ""),
     "PipelineParameter": (_STEP_DATA, ""),
     "PipelineRun": (_PIPELINE, ""),
+    "PrimaryMetricGoal": (_HYPERDRIVE, ""),
     "PyTorch": (_ESTIMATOR, ""),
     "PyTorchConfiguration": (_CONFIGURATION, ""),
     "PythonScriptStep": (_STEPS, ""),
     "PythonSection": (_ENVIRONMENT, ""),
+    "RandomParameterSampling": (_HYPERDRIVE, ""),
     "Run": ("drumline.sdk.v1.run", ""),
     "RunConfiguration": (_CONFIGURATION, ""),
     "RunDetails": ("drumline.sdk.v1.widgets", ""),
@@ -142,11 +174,22 @@ _HOMES = {
     "StepSequence": (_STEPS, ""),
     "TensorFlow": (_ESTIMATOR, ""),
     "TensorflowConfiguration": (_CONFIGURATION, ""),
+    "TruncationSelectionPolicy": (_HYPERDRIVE, ""),
     "UserErrorException": (_ERRORS, "SpecError"),
     "VERSION": ("drumline", "__version__"),
     "Workspace": ("drumline.sdk.v1.workspace", ""),
     "_OfflineRun": ("drumline.sdk.v1.context", "OfflineRun"),
+    "choice": (_HYPERDRIVE, ""),
+    "lognormal": (_HYPERDRIVE, ""),
+    "loguniform": (_HYPERDRIVE, ""),
+    "normal": (_HYPERDRIVE, ""),
+    "qlognormal": (_HYPERDRIVE, ""),
+    "qloguniform": (_HYPERDRIVE, ""),
+    "qnormal": (_HYPERDRIVE, ""),
+    "quniform": (_HYPERDRIVE, ""),
+    "randint": (_HYPERDRIVE, ""),
     "set_diagnostics_collection": ("drumline.sdk.v1.telemetry", ""),
+    "uniform": (_HYPERDRIVE, ""),
 }
 """Where each name is, and what it is called there where that differs."""
 
@@ -158,6 +201,8 @@ __all__ = [
     "AmlCompute",
     "AzureCliAuthentication",
     "AzureMLException",
+    "BanditPolicy",
+    "BayesianParameterSampling",
     "Chainer",
     "CommandStep",
     "ComputeTarget",
@@ -178,13 +223,18 @@ __all__ = [
     "Experiment",
     "FileDataset",
     "Gloo",
+    "GridParameterSampling",
+    "HyperDriveConfig",
+    "HyperDriveRun",
     "InteractiveLoginAuthentication",
+    "MedianStoppingPolicy",
     "Model",
     "Mpi",
     "MpiConfiguration",
     "MpiStep",
     "MsiAuthentication",
     "Nccl",
+    "NoTerminationPolicy",
     "OutputFileDatasetConfig",
     "ParallelTaskConfiguration",
     "ParameterServer",
@@ -192,10 +242,12 @@ __all__ = [
     "PipelineData",
     "PipelineParameter",
     "PipelineRun",
+    "PrimaryMetricGoal",
     "PyTorch",
     "PyTorchConfiguration",
     "PythonScriptStep",
     "PythonSection",
+    "RandomParameterSampling",
     "Run",
     "RunConfiguration",
     "RunDetails",
@@ -205,9 +257,20 @@ __all__ = [
     "StepSequence",
     "TensorFlow",
     "TensorflowConfiguration",
+    "TruncationSelectionPolicy",
     "UserErrorException",
     "Workspace",
+    "choice",
+    "lognormal",
+    "loguniform",
+    "normal",
+    "qlognormal",
+    "qloguniform",
+    "qnormal",
+    "quniform",
+    "randint",
     "set_diagnostics_collection",
+    "uniform",
 ]
 _PARTS = frozenset(
     [

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.compat.hyperdrive import HyperDriveConfig, to_sweep
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
+from drumline.sdk.v1.hyperdrive import HyperDriveRun
 from drumline.sdk.v1.run import Run
 
 if TYPE_CHECKING:
@@ -41,16 +43,18 @@ class Experiment:
         if hasattr(config, "submit"):
             run: Run = config.submit(self.name, tags=tags, **kwargs)
             return run
+        search = config if isinstance(config, HyperDriveConfig) else None
+        config = config.run_config if search else config
         if not isinstance(config, ScriptRunConfig):
             raise SpecError(f"{type(config).__name__} cannot be submitted", "ScriptRunConfig(...) can")
         if not isinstance(tags or {}, dict):
             raise SpecError(f"tags must be a dict, got {type(tags).__name__}", "tags={'name': 'value'}")
-        job = to_command(config)
+        job: Any = to_sweep(search) if search else to_command(config)
         _check_script(config)
         job.experiment_name = self.name
         job.tags = {str(key): str(value) for key, value in (tags or {}).items()}
         returned = self.workspace._client.jobs.create_or_update(job)
-        return Run(self, str(returned.name))
+        return (HyperDriveRun if search else Run)(self, str(returned.name))
 
     def get_runs(
         self, type: str | None = None, tags: Any = None, include_children: bool = False, **kwargs: Any

@@ -9,7 +9,8 @@ start    ranks, cwd, ...        started   rank, pid, at   then  exited  rank, co
                                                                   evidence
                                 first_output  rank, at   grouped  rank, at, backend
 clock                           clock     at
-look     id, stacks             looked    id, ranks: rank, log_bytes, cpu_s, io_bytes, processes (``stacks.of``)
+look     id, stacks             looked    id, others, ranks: rank, log_bytes, cpu_s, io_bytes, look (what it took),
+                                          processes (``stacks.of``)
                                 asked  at, then  warmed  began, at, reused, ...  or  declined  reason, rank
 seek                            sought    ranks: rank, processes (``stacks.of``), in_flight (``in_flight.answer``)
 run      id, command, ...       ran       id, code, signal, error
@@ -315,20 +316,30 @@ class Agent:
     def _do_look(self, message: dict[str, Any]) -> None:
         """What each rank has done so far, and where it is, if that is wanted."""
         pids = {rank: containers.inner(self._scratch, pid) for pid, rank in self._ranks.items()}
-        found = {}
+        used = {rank: stacks.used(pid) for rank, pid in pids.items()}
+        after, found = used, {}
         if message["stacks"] and pids:
             notes = {rank: self._notes_of(rank) for rank in pids}
             found = stacks.of(pids, self._start["cwd"], self._path(), notes)
+            after = {rank: stacks.used(pid) for rank, pid in pids.items()}
         ranks = [
             {
                 "rank": rank,
                 "log_bytes": _size_of(self._log_of(rank)),
-                **stacks.used(pid)._asdict(),
+                **used[rank]._asdict(),
+                "look": after[rank].since(used[rank])._asdict(),
                 "processes": found.get(rank, []),
             }
-            for rank, pid in sorted(pids.items())
+            for rank in sorted(pids)
         ]
-        channel.send(self._peer, "looked", id=message["id"], ranks=ranks)
+        others = stacks.used(*self._other_children())._asdict()
+        channel.send(self._peer, "looked", id=message["id"], ranks=ranks, others=others)
+
+    def _other_children(self) -> list[int]:
+        """Return what ranks have left to this process, such as daemons, and commands of other nodes."""
+        sampler = self._sampler.helper_pid if self._sampler else 0
+        below = descendants.own_children(self._warm.nursery)
+        return [pid for pid in below if pid not in self._ranks and pid != sampler]
 
     def _do_seek(self, _message: dict[str, Any]) -> None:
         """Where each rank is, and what it is failing of: others have failed for want of one of them."""

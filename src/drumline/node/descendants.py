@@ -50,11 +50,11 @@ def of(pid: int) -> list[int]:
 
 def all_below(other: Reaper | None = None) -> list[int]:
     """Of this process, and of the other."""
-    found = _children(other)
+    found = own_children(other)
     return found + [pid for child in found for pid in of(child)]
 
 
-def _children(other: Reaper | None) -> list[int]:
+def own_children(other: Reaper | None) -> list[int]:
     """Of this process and of the other, ended ones too."""
     own = children(os.getpid())
     return [*(pid for pid in own if pid != other.aside), *children(other.pid)] if other else own
@@ -83,7 +83,7 @@ def ask_to_end(spared: Collection[int] = (), other: Reaper | None = None) -> set
     ended.
     """
     told: list[int] = []
-    waiting = _children(other)
+    waiting = own_children(other)
     while waiting:
         pid = waiting.pop()
         if pid in spared:
@@ -148,7 +148,7 @@ def reap(other: Reaper | None = None) -> list[Ended]:
 def has_any(other: Reaper | None = None) -> bool:
     """Whether this process has a child, ended or not."""
     if other:
-        return bool(_children(other))
+        return bool(own_children(other))
     try:
         # WNOWAIT leaves an ended child to be reaped by whoever wants its status.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

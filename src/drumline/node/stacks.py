@@ -17,14 +17,18 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
-from drumline.node import collectives, descendants, failures, kernel
+from drumline.node import collectives, descendants, failures, kernel, spins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SIGNAL = int(signal.SIGRTMAX) - 4
 MEMORY_NAME = "drumline-stacks"
-"""The hook has both too: it cannot import this."""
+WENT_ON = b"went on\n"
+"""
+Written by the main thread when it next runs Python after a stack: a native call that has not returned writes none.
+The hook has all three too: it cannot import this.
+"""
 
 _ANSWER_S = 0.5
 _SPY_S = 3.0
@@ -57,9 +61,12 @@ class Used(NamedTuple):
     cpu_s: float
     io_bytes: int
 
+    def since(self, before: Used) -> Used:
+        return Used(self.cpu_s - before.cpu_s, self.io_bytes - before.io_bytes)
 
-def used(pid: int) -> Used:
-    tree = (pid, *descendants.of(pid))
+
+def used(*pids: int) -> Used:
+    tree = [one for pid in pids for one in (pid, *descendants.of(pid))]
     return Used(sum(map(_cpu_s, tree)), sum(map(_io_bytes, tree)))
 
 
@@ -69,7 +76,8 @@ def of(
     """
     For each rank the processes that tell where it is, as pid, name, state, waits_in, frames (file, line, function; the
     innermost first; empty when there is no Python or it did not answer), threads, collective (``collectives.of``; None
-    where that is not known).
+    where that is not known), went_on (whether its main thread has run Python since the stack before; None where that is
+    not known), spin (``spins.Spin``, as a dictionary).
 
     ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. ``notes``: the file of each
     rank's. Blocks, for some seconds at most.
@@ -81,25 +89,31 @@ def of(
     below = {
         rank: pids[1 : 1 + _MOST_BELOW]
         for rank, pids in answering.items()
-        if len(pids) > 1 and _is_launching(dumps.get(pids[0], ""))
+        if len(pids) > 1 and _is_launching(dumps.get(pids[0], _SILENT).text)
     }
     dumps.update(_ask([pid for pids in below.values() for pid in pids]))
     first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
-    silent = [pid for pid in first.values() if not dumps.get(pid)]
+    silent = [pid for pid in first.values() if pid not in dumps]
     spied = _spy(silent, path)
     shown = {rank: below.get(rank) or [first[rank]] for rank in trees}
     asked = collectives.of((notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids)
     return {
         rank: [
-            {**_process(pid, dumps.get(pid, ""), spied.get(pid), cwd), "collective": asked.get(pid)}
+            {**_answered(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd), "collective": asked.get(pid)}
             for pid in pids
         ]
         for rank, pids in shown.items()
     }
 
 
+def _answered(pid: int, said: _Said, spied: list[list[Any]] | None, cwd: str) -> dict[str, Any]:
+    frames, joins = _shown_thread(said.text)[:2] if said.text else (spied or [], False)
+    spin = spins.of(pid, frames[0] if frames else None, cwd, joins=joins)
+    return {**_process(pid, said.text, spied, cwd), "went_on": said.went_on, "spin": spin._asdict()}
+
+
 def _process(pid: int, dump: str, spied: list[list[Any]] | None, cwd: str) -> dict[str, Any]:
-    frames, threads = _main_thread(dump) if dump else (spied or [], 1)
+    frames, _, threads = _shown_thread(dump) if dump else (spied or [], False, 1)
     state, name = _status(pid)
     return {
         "pid": pid,
@@ -120,16 +134,28 @@ def state_of(pid: int) -> dict[str, Any]:
     return {name: process[name] for name in ("pid", "name", "state", "waits_in")}
 
 
-def _ask(pids: Iterable[int]) -> dict[int, str]:
+class _Said(NamedTuple):
+    """What a process wrote when it was asked. ``went_on``: as of ``of``."""
+
+    text: str
+    went_on: bool | None
+
+
+_SILENT = _Said("", None)
+
+
+def _ask(pids: Iterable[int]) -> dict[int, _Said]:
     """What each writes when it is asked; one that does not in time is left out."""
     memories: dict[int, int] = {}
     begins: dict[int, int] = {}
+    went_on: dict[int, bool | None] = {}
     for pid in pids:
         memory = _memory_of(pid)
         if memory is None:
             continue
         memories[pid] = memory
         with contextlib.suppress(OSError):
+            went_on[pid] = _has_gone_on(memory)
             begins[pid] = _begin(memory)
             thread = _thread_to_ask(pid)
             # It may have become another program meanwhile, which the signal would end.
@@ -146,10 +172,17 @@ def _ask(pids: Iterable[int]) -> dict[int, str]:
             sizes[pid] = size
     for pid, begin in begins.items():
         if sizes[pid] > begin:
-            said[pid] = os.pread(memories[pid], _MOST_BYTES, begin).decode(errors="replace")
+            text = os.pread(memories[pid], _MOST_BYTES, begin).decode(errors="replace")
+            said[pid] = _Said(text, went_on[pid])
     for memory in memories.values():
         os.close(memory)
     return said
+
+
+def _has_gone_on(memory: int) -> bool | None:
+    """Whether the main thread has run Python since the last stack; None when there was none."""
+    size = os.fstat(memory).st_size
+    return os.pread(memory, len(WENT_ON), max(0, size - len(WENT_ON))) == WENT_ON if size else None
 
 
 def _begin(memory: int) -> int:
@@ -219,15 +252,19 @@ def _memory_of(pid: int) -> int | None:
     return None
 
 
-def _main_thread(dump: str) -> tuple[list[list[Any]], int]:
-    """The frames of the main thread, or of the one that it has joined; and how many threads there are."""
-    if dump.rstrip().endswith("\n..."):
-        return [], _MOST_THREADS  # The main thread comes last, and is not among those that were written.
+def _shown_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
+    """The frames of the main thread, or of the one that it has joined; whether it has; how many threads there are."""
+    if dump.removesuffix(WENT_ON.decode()).rstrip().endswith("\n..."):
+        return (
+            [],
+            False,
+            _MOST_THREADS,
+        )  # The main thread comes last, and is not among those that were written.
     starts = [match.end() for match in _THREAD.finditer(dump)]
     ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
     threads: list[list[Any]] = [failures.FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
     if not threads:
-        return [], 0
+        return [], False, 0
     main = threads[-1]
     joins = any(frame[0].endswith("/threading.py") and frame[2] == "join" for frame in main[:3])
     own = [
@@ -235,11 +272,12 @@ def _main_thread(dump: str) -> tuple[list[list[Any]], int]:
         for thread in threads[:-1]
         if any(not failures.OF_LIBRARIES.search(frame[0]) for frame in thread)
     ]
-    return (max(own, key=len) if joins and own else main), len(threads)
+    is_joined = joins and bool(own)
+    return (max(own, key=len) if is_joined else main), is_joined, len(threads)
 
 
 def _is_launching(dump: str) -> bool:
-    frames, _ = _main_thread(dump)
+    frames, _, _ = _shown_thread(dump)
     return any(part in str(frame[0]) for frame in frames[:6] for part in _LAUNCHING)
 
 

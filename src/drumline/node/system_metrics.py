@@ -162,6 +162,11 @@ class Sampler:
             self._machine.close()
         self.is_broken = True
 
+    @property
+    def helper_pid(self) -> int:
+        """The process that asks the GPUs; 0: there is none."""
+        return self._looker.pid if self._looker else 0
+
     @_harmless
     def forget_gpus(self) -> None:
         """Nothing that this has started is left after it. To be called before ``finish``."""

@@ -1,8 +1,8 @@
 """
 Whether a job hangs, and what its ranks wait for.
 
-A job hangs when for a set time no rank has printed, and each either used next to no CPU time or, where there are
-several, spent it in one and the same place. One rank that goes on is enough for a job that does.
+A job hangs when for a set time each rank has done next to nothing but wait. One rank that goes on is enough for a job
+that does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from drumline.supervisor import words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-IDLE_SHARE = 0.02
-"""Of a core; a process that waits wakes up now and then."""
-
-IDLE_BYTES = 1 << 20
-"""Read and written between two looks; to be looked at takes some too."""
-
 SAMPLES_PER_PERIOD = 10
+
+_MOVING_SHARE = 0.02
+"""Of a core: a rank whose stack changes goes on with so little; one that waits wakes up now and then."""
+
+_NOISE_S = 0.03
+"""CPU times are told in hundredths of a second, and rounded for the process and for its threads."""
 
 _COLLECTIVES = re.compile(
     r"^(all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|reduce|scatter|gather|send|recv"
@@ -33,12 +33,56 @@ _COLLECTIVES = re.compile(
 _DISTRIBUTED = re.compile(r"torch/distributed/|horovod/|mpi4py|tensorflow/python/distribute|jax/.*multihost")
 
 
+class Evidence(NamedTuple):
+    """
+    How little a rank has to do to count as one that waits.
+
+    ``idle_share``: of a core, outside a wait. ``idle_bytes``: read and written between two looks.
+    ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned.
+    """
+
+    idle_share: float
+    idle_bytes: int
+    is_strict: bool
+
+
+REPORT = Evidence(0.1, 1 << 20, False)
+"""A report may be wrong now and then. A busy program of MPI or of a GPU that stays at one place may spin there."""
+
+END = Evidence(0.02, 1 << 16, True)
+"""For a job that is to be ended."""
+
+
+class Where(NamedTuple):
+    """
+    Where a rank is. ``stack``: of all its processes, to be compared; empty: it may be anywhere.
+
+    ``spin_s``: CPU time so far of the threads that may spin there. ``library``: one that spins is in use.
+    ``is_collective``: that is where it is. ``went_on``: it has run Python since it was last asked; None: not known.
+    ``recorded``: what PyTorch's flight recorder says of its collectives; empty where that is not known.
+    """
+
+    stack: str = ""
+    spin_s: float = 0.0
+    library: str = ""
+    is_collective: bool = False
+    went_on: bool | None = None
+    recorded: str = ""
+
+
 class Seen(NamedTuple):
-    """One look at a rank: how long its log is, the CPU time that it has used, and what it has read and written."""
+    """
+    One look at a rank: how long its log is, the CPU time that it has used, and what it has read and written.
+
+    ``look_cpu_s``, ``look_bytes``: what it took to be looked at, which the next look has to leave out.
+    """
 
     log_bytes: int
     cpu_s: float
     io_bytes: int = 0
+    look_cpu_s: float = 0.0
+    look_bytes: int = 0
+    where: Where = Where()
 
 
 _UNSEEN = Seen(0, 0.0)
@@ -48,14 +92,14 @@ class Watch:
     """
     ``hang_after_s``: 0 for never. Times are monotonic seconds.
 
-    Each look is ``saw`` with all ranks that run; in the second half of the silence it wants their places too, which are
-    whole stacks: who works moves somewhere in them.
+    Each look is ``saw`` with all ranks that run, and with negative numbers for what is no rank's; in the second half of
+    the silence it wants their stacks too: who works moves somewhere in them.
     """
 
-    def __init__(self, hang_after_s: float) -> None:
+    def __init__(self, hang_after_s: float, evidence: Evidence = REPORT) -> None:
         self._hang_after_s = hang_after_s
+        self._evidence = evidence
         self._seen: dict[int, Seen] = {}
-        self._places: dict[int, str] = {}
         self._moved: dict[int, float] = {}
         """When each rank did last do something, as far as is known."""
 
@@ -84,35 +128,86 @@ class Watch:
         """For how long a rank has done nothing."""
         return now - self._moved.get(rank, now)
 
-    def saw(self, ranks: Mapping[int, Seen], places: Mapping[int, str], now: float) -> bool:
+    def saw(self, ranks: Mapping[int, Seen], now: float) -> bool:
         """True when the job hangs, once for each time that it does."""
         went_on = self._printed is None or ranks.keys() != self._seen.keys()
         passed = max(now - self._last, 1e-3)
+        is_alone = sum(rank >= 0 for rank in ranks) == 1
         for rank, seen in ranks.items():
             before = self._seen.get(rank, _UNSEEN)
-            printed = seen.log_bytes != before.log_bytes or seen.io_bytes - before.io_bytes > IDLE_BYTES
-            is_busy = (seen.cpu_s - before.cpu_s) / passed > IDLE_SHARE
-            place = places.get(rank, "")
-            # Alone it waits for nobody, and a place may be a long call of native code.
-            is_elsewhere = is_busy and (
-                not place or place != self._places.get(rank, place) or len(ranks) == 1
-            )
-            if printed or is_elsewhere or rank not in self._moved:
+            printed = self._has_printed(before, seen)
+            works = self._works(before, seen, passed, is_alone=is_alone)
+            if printed or works or rank not in self._moved:
                 self._moved[rank] = now
-            # Before places are asked for, CPU time alone says nothing: who waits may spin.
-            went_on = went_on or printed or (is_elsewhere and self.wants_places(self._last))
-            if place:
-                self._places[rank] = place
+            # Before stacks are asked for, CPU time alone says nothing: who waits may spin.
+            went_on = went_on or printed or (works and self.wants_places(self._last))
         self._last, self._seen = now, dict(ranks)
         if went_on or not ranks:
             self._printed, self.is_hung = now, False
-            self._places.clear()
+            self._seen = {rank: seen._replace(where=Where()) for rank, seen in ranks.items()}
             return False
         assert self._printed is not None
         if self.is_hung or now - self._printed < self._hang_after_s:
             return False
         self.is_hung = True
         return True
+
+    def _has_printed(self, before: Seen, seen: Seen) -> bool:
+        moved_bytes = seen.io_bytes - before.io_bytes - before.look_bytes
+        return seen.log_bytes != before.log_bytes or moved_bytes > self._evidence.idle_bytes
+
+    def _works(self, before: Seen, seen: Seen, passed_s: float, *, is_alone: bool) -> bool:
+        """Whether it has computed since, as far as CPU time and stacks tell."""
+        used_s = seen.cpu_s - before.cpu_s - before.look_cpu_s
+        least_s = max(self._evidence.idle_share * passed_s, _NOISE_S)
+        where, was = seen.where, before.where
+        if not where.stack or is_alone:
+            # Alone it waits for nobody.
+            return used_s > least_s
+        if not was.stack:
+            return False
+        if where.recorded != was.recorded and where.recorded and was.recorded:
+            return True
+        if where.stack != was.stack:
+            return used_s > _MOVING_SHARE * passed_s
+        spun_s = where.spin_s - was.spin_s
+        if used_s - spun_s > least_s:
+            # Other threads and processes than those that may wait there.
+            return True
+        if self._evidence.is_strict and where.is_collective and where.went_on:
+            # Another one, at the same line: gloo uses little CPU time on a slow network.
+            return True
+        return spun_s > least_s and not self._may_spin(where)
+
+    def _may_spin(self, where: Where) -> bool:
+        if self._evidence.is_strict:
+            return where.is_collective and where.went_on is False
+        return where.is_collective or (bool(where.library) and not where.went_on)
+
+
+def where_of(processes: list[Mapping[str, Any]]) -> Where:
+    """From what the agent says of a rank's processes; nowhere when one has no stack, for it may be anywhere."""
+    frames = [process["frames"] for process in processes]
+    if not frames or not all(frames):
+        return Where()
+    collectives = [process.get("collective") for process in processes]
+    known = [process.get("spin") or {} for process in processes]
+    went_on = {process.get("went_on") for process in processes}
+    return Where(
+        repr(frames),
+        sum(spin.get("cpu_s", 0.0) for spin in known),
+        next((spin["library"] for spin in known if spin.get("library")), ""),
+        all(_is_collective(process) for process in processes),
+        True if True in went_on else None if None in went_on else False,
+        repr(collectives) if any(collectives) else "",
+    )
+
+
+def _is_collective(process: Mapping[str, Any]) -> bool:
+    """Whether it waits for other ranks, by its stack, by PyTorch's flight recorder, or by its line of the program."""
+    recorded = process.get("collective") or {}
+    called = (process.get("spin") or {}).get("call")
+    return bool(called or recorded.get("is_waiting") or _collective_of(process["frames"]))
 
 
 def places_of(processes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -140,13 +235,20 @@ def _place(frames: list[list[Any]]) -> str:
     if own is None:
         return f"be in {frames[0][2]} ({frames[0][0]}:{frames[0][1]})" if frames else ""
     inner = frames[: frames.index(own)]
-    # From the program inwards: the first name that it called.
-    for file, _, function in reversed(inner):
-        if _DISTRIBUTED.search(file) and _COLLECTIVES.match(function):
-            return f"wait in {function} ({own[0]}:{own[1]}, in {own[2]})"
+    function = _collective_of(inner)
+    if function:
+        return f"wait in {function} ({own[0]}:{own[1]}, in {own[2]})"
     if inner:
         return f"be in {inner[-1][2]} ({own[0]}:{own[1]}, in {own[2]})"
     return f"be in {own[2]} ({own[0]}:{own[1]})"
+
+
+def _collective_of(frames: list[list[Any]]) -> str:
+    """From the program inwards the first that a library for several ranks has; empty: there is none."""
+    for file, _, function in reversed(frames):
+        if _DISTRIBUTED.search(file) and _COLLECTIVES.match(function):
+            return str(function)
+    return ""
 
 
 def _doing(processes: list[Mapping[str, Any]], quiet_s: float) -> list[str]:

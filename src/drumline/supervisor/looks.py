@@ -33,6 +33,9 @@ class _Look:
         self.stacks = stacks
         self.asked = asked
         self.ranks: dict[int, dict[str, Any]] = {}
+        self.others: dict[int, dict[str, Any]] = {}
+        """By node, what is no rank's."""
+
         self.began = time.time()
         self.deadline = time.monotonic() + _TIMEOUT_S
 
@@ -64,6 +67,7 @@ class Looks:
         self._record = record
         self._happen = happen
         self._watch = hang.Watch(hang_after_s)
+        self._sure = hang.Watch(hang_after_s, hang.END)
         self._next: float | None = None
         self._count = 0
         self._looks: dict[int, _Look] = {}
@@ -81,6 +85,7 @@ class Looks:
     def leave_out(self, passed_s: float) -> None:
         """As of hang.Watch."""
         self._watch.leave_out(passed_s)
+        self._sure.leave_out(passed_s)
         for look in self._looks.values():
             look.deadline += passed_s
         if self._next is not None:
@@ -103,7 +108,7 @@ class Looks:
             self._next = now + self._watch.pause_s
             # One that is late is not followed by another.
             if all(look.asked for look in self._looks.values()):
-                self._look(stacks=self._watch.wants_places(now))
+                self._look(stacks=self._watch.wants_places(now) or self._sure.wants_places(now))
         for number in [number for number, look in self._looks.items() if look.deadline <= now]:
             self._seen(self._looks.pop(number))
 
@@ -119,6 +124,7 @@ class Looks:
         if look is None:
             return
         look.ranks.update({one["rank"]: one for one in message["ranks"]})
+        look.others[node] = message["others"]
         look.waiting.discard(node)
         if not look.waiting:
             del self._looks[message["id"]]
@@ -133,21 +139,21 @@ class Looks:
 
     def _judge(self, look: _Look) -> None:
         now = time.monotonic()
-        ranks = {
-            rank: hang.Seen(one["log_bytes"], one["cpu_s"], one["io_bytes"])
-            for rank, one in look.ranks.items()
-        }
-        places = {rank: _stack_of(found) for rank, found in look.processes.items()} if look.stacks else {}
+        seen = {rank: _seen_of(one) for rank, one in look.ranks.items()}
+        seen |= {-1 - node: hang.Seen(0, one["cpu_s"], one["io_bytes"]) for node, one in look.others.items()}
         hung_before = self._watch.is_hung
-        if self._watch.saw(ranks, places, now):
-            where = hang.explain(look.processes, self._labels, self._watch, now)
-            reason = f"{hang.silence(self._hang_after_s)}: {where}"
+        hangs, surely = self._watch.saw(seen, now), self._sure.saw(seen, now)
+        if not hangs and not surely:
+            if hung_before and not self._watch.is_hung:
+                self._record(e.JobWentOn(wall_time()))
+                self._happen(p.WentOn())
+            return
+        where = hang.explain(look.processes, self._labels, self._watch, now)
+        reason = f"{hang.silence(self._hang_after_s)}: {where}"
+        if hangs:
             self._write(self._folder.hang, "", reason, look)
             self._record(e.JobHung(wall_time(), reason))
-            self._happen(p.Hung(reason))
-        elif hung_before and not self._watch.is_hung:
-            self._record(e.JobWentOn(wall_time()))
-            self._happen(p.WentOn())
+        self._happen(p.Hung(reason, is_sure=self._sure.is_hung))
 
     def _write(self, path: str, number: str, reason: str, look: _Look) -> None:
         ranks = {str(rank): processes for rank, processes in look.processes.items()}
@@ -157,7 +163,9 @@ class Looks:
             )
 
 
-def _stack_of(processes: list[Mapping[str, Any]]) -> str:
-    """As one text, to be compared; empty when a process has none, for it may be anywhere."""
-    stacks = [process["frames"] for process in processes]
-    return repr(stacks) if stacks and all(stacks) else ""
+def _seen_of(rank: Mapping[str, Any]) -> hang.Seen:
+    look = rank["look"]
+    where = hang.where_of(rank["processes"])
+    return hang.Seen(
+        rank["log_bytes"], rank["cpu_s"], rank["io_bytes"], look["cpu_s"], look["io_bytes"], where
+    )

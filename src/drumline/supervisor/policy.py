@@ -134,9 +134,10 @@ class Preempted(NamedTuple):
 
 
 class Hung(NamedTuple):
-    """No rank goes on; ``reason`` says where they are."""
+    """No rank goes on; ``reason`` says where they are. ``is_sure``: enough is known to end the job for it."""
 
     reason: str
+    is_sure: bool = True
 
 
 class WentOn(NamedTuple):
@@ -510,7 +511,7 @@ class Policy:
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
-        if not self._ends_when_hung or not self._is_running or self._end is not None:
+        if not event.is_sure or not self._ends_when_hung or not self._is_running or self._end is not None:
             return []
         return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
 

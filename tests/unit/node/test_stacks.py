@@ -332,3 +332,42 @@ def test_a_program_that_becomes_another_has_a_recorder_of_its_own(rank, tmp_path
     )
     process = rank("import os, sys\nos.execv(sys.executable, [sys.executable, 'recorder.py'])")
     assert where(process, tmp_path)[0]["collective"]["name"] == "barrier"
+
+
+@pytest.mark.parametrize(("rounds", "went_on"), [(10**9, False), (10**3, True)])
+def test_a_native_call_that_has_not_returned_is_told_from_one_that_is_made_again(
+    rank, tmp_path, rounds, went_on
+):
+    call = f"hashlib.pbkdf2_hmac('sha256', b'word', b'salt', {rounds})"
+    process = rank(f"import hashlib\nprint('there', flush=True)\nwhile True:\n    {call}\n")
+    there = ["train.py", 4, "<module>"]
+    wait_for(process, tmp_path, there)
+    wait_until(
+        lambda: wait_for(process, tmp_path, there)["went_on"] is went_on,
+        20.0,
+        "the second stack and the mark",
+    )
+
+
+def test_a_rank_whose_interpreter_has_ended_is_not_sent_the_signal(rank, tmp_path):
+    """What C libraries do at the end of a process comes after the handlers of Python are gone."""
+    text = (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "libc.__cxa_atexit(ctypes.cast(libc.pause, ctypes.c_void_p), None, None)\nprint('there', flush=True)\n"
+    )
+    process = rank(text)
+    caught = lambda: stacks._answers(process.pid)  # noqa: E731
+    wait_until(lambda: not caught(), 20.0, "the end of the interpreter")
+    os.kill(process.pid, stacks.SIGNAL)
+    assert where(process, tmp_path)[0]["frames"] == []
+    assert process.poll() is None
+
+
+def test_cpu_time_of_other_threads_than_those_that_may_spin_is_told_apart(rank, tmp_path):
+    compute = "def compute():\n    while True:\n        pass\n"
+    start = "import threading\nthread = threading.Thread(target=compute, daemon=True)\nthread.start()\n"
+    process = rank(compute + start + "print('there', flush=True)\nthreading.Event().wait()\n")
+    wait_until(lambda: stacks.used(process.pid).cpu_s > 1.0, 20.0, "some CPU time")
+    (found,) = where(process, tmp_path)
+    assert found["spin"]["cpu_s"] < 0.5
+    assert (found["spin"]["library"], found["spin"]["call"]) == ("", "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.supervisor.hang import IDLE_BYTES, Seen, Watch, explain, places_of
+from drumline.supervisor.hang import END, Seen, Watch, Where, explain, places_of, where_of
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/"
 ALL_REDUCE = [
@@ -19,72 +19,151 @@ def at(frames, state="S", waits_in="0", collective=None):
     return [{**known, "collective": collective}]
 
 
-def hangs_at(watch, looks, ranks=2):
-    """The first look at which it hangs, None for never; ``looks``: of second and rank, what is seen and where it is."""
+def hangs_at(watch, looks, ranks=(0, 1)):
+    """The first look at which it hangs, None for never; ``looks``: of second and rank, what is seen."""
     for second in range(100):
-        seen = {rank: looks(second, rank) for rank in range(ranks)}
-        places = {rank: place for rank, (_, place) in seen.items()} if watch.wants_places(second) else {}
-        if watch.saw({rank: one for rank, (one, _) in seen.items()}, places, float(second)):
+        seen = {rank: looks(second, rank) for rank in ranks}
+        if not watch.wants_places(second):
+            seen = {rank: one._replace(where=Where()) for rank, one in seen.items()}
+        if watch.saw(seen, float(second)):
             return second
     return None
 
 
+def both(looks, ranks=(0, 1)):
+    """When the job is reported, and when it may be ended."""
+    return hangs_at(Watch(10), looks, ranks), hangs_at(Watch(10, END), looks, ranks)
+
+
+def idle(stack="idle"):
+    return Seen(0, 1.0, where=Where(stack))
+
+
+def spinning(second, share=1.0, elsewhere=0.0, **where):
+    """One that has used that share of a core at one place, and another share in other threads."""
+    return Seen(0, second * (share + elsewhere), where=Where("here", second * share, **where))
+
+
 def test_a_job_that_neither_prints_nor_computes_hangs():
-    assert hangs_at(Watch(10), lambda _, __: (Seen(0, 1.0), "")) == 10
+    assert both(lambda _, __: Seen(0, 1.0)) == (10, 10)
+    assert both(lambda _, __: idle()) == (10, 10)
 
 
 def test_one_rank_that_prints_is_enough():
-    assert hangs_at(Watch(10), lambda second, rank: (Seen(second * rank, 1.0), "")) is None
+    assert both(lambda second, rank: Seen(second * rank, 1.0)) == (None, None)
 
 
 def test_one_rank_that_computes_here_and_there_is_enough():
-    assert hangs_at(Watch(10), lambda second, rank: (Seen(0, second * 0.9 * rank), f"line {second}")) is None
+    looks = lambda second, rank: Seen(0, second * 0.9 * rank, where=Where(f"line {second}"))  # noqa: E731
+    assert both(looks) == (None, None)
 
 
-def test_a_rank_that_spins_at_one_place_does_not_go_on():
-    assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 1.0), "wait in all_reduce")) == 10
+def test_a_rank_that_spins_in_a_collective_does_not_go_on():
+    waits = {"is_collective": True, "went_on": False}
+    assert both(lambda second, _: spinning(second, **waits)) == (10, 10)
+
+
+def test_a_rank_that_computes_at_one_place_goes_on_though_the_others_wait():
+    """Evaluation on rank 0 alone, or a step a second nearly all of which is one native call."""
+    looks = lambda second, rank: spinning(second) if rank == 0 else idle()  # noqa: E731
+    assert both(looks) == (None, None)
+
+
+@pytest.mark.parametrize("library", ["MPI", "GPU"])
+def test_a_rank_that_may_spin_is_reported_but_ends_no_job(library):
+    assert both(lambda second, _: spinning(second, library=library, went_on=False)) == (10, None)
+    assert both(lambda second, _: spinning(second, library=library, went_on=True)) == (None, None)
+
+
+def test_a_collective_that_returns_is_another_one_each_time():
+    steps = lambda _, __: Seen(0, 1.0, where=Where("all_reduce", 1.0, is_collective=True, went_on=True))  # noqa: E731
+    assert both(steps) == (10, None), "a report may be wrong"
+
+
+def test_a_rank_whose_other_threads_or_children_compute_goes_on():
+    waits = {"is_collective": True, "went_on": False}
+    assert both(lambda second, rank: spinning(second, 0.0, 0.8 * rank)) == (None, None)
+    assert both(lambda second, rank: spinning(second, 1.0, 0.8 * rank, **waits)) == (None, None)
+
+
+def test_a_background_thread_is_no_progress_but_keeps_a_job_from_being_ended():
+    assert both(lambda second, _: spinning(second, 0.0, 0.06)) == (10, None)
+    assert both(lambda second, _: spinning(second, 0.0, 0.01)) == (10, 10)
+
+
+def test_what_the_flight_recorder_counts_on_is_progress():
+    recorded = lambda second, _: Seen(0, 1.0, where=Where("here", recorded=f"seq {second}"))  # noqa: E731
+    assert both(recorded) == (None, None)
 
 
 def test_a_rank_that_computes_at_a_place_that_nobody_knows_goes_on():
-    assert hangs_at(Watch(10), lambda second, rank: (Seen(0, second * 0.9 * rank), "")) is None
+    assert both(lambda second, rank: Seen(0, second * 0.9 * rank)) == (None, None)
+
+
+def test_what_ranks_have_left_to_the_agent_goes_on_for_them():
+    daemon = lambda second, rank: Seen(0, second * 0.9) if rank < 0 else idle()  # noqa: E731
+    assert both(daemon, ranks=(0, 1, -1)) == (None, None)
+    assert both(lambda _, __: idle(""), ranks=(0, 1, -1)) == (10, 10)
 
 
 def test_a_single_rank_waits_for_nobody():
-    spins = hangs_at(Watch(10), lambda second, _: (Seen(0, second * 1.0), "be in fit (train.py:3)"), ranks=1)
-    idles = hangs_at(Watch(10), lambda _, __: (Seen(0, 1.0), "be in get (train.py:3)"), ranks=1)
-    assert (spins, idles) == (None, 10)
+    spins = {"is_collective": True, "went_on": False}
+    assert both(lambda second, _: spinning(second, **spins), ranks=(0,)) == (None, None)
+    assert both(lambda _, __: idle(), ranks=(0,)) == (10, 10)
 
 
 def test_a_rank_that_reads_or_writes_goes_on():
-    reads = lambda second, rank: (Seen(0, 1.0, second * 2 * IDLE_BYTES * rank), "wait in read")  # noqa: E731
-    assert hangs_at(Watch(10), reads) is None
+    def reads(bytes_):
+        return lambda second, rank: Seen(0, 1.0, second * bytes_ * rank, where=Where("read"))
+
+    assert both(reads(2 << 20)) == (None, None)
+    assert both(reads(1 << 17)) == (10, None), "who reads a little may work"
+    assert both(reads(100)) == (10, 10)
+
+
+def test_what_a_look_takes_is_not_the_ranks():
+    looks = lambda second, _: Seen(0, second * 0.3, second << 21, 0.3, 2 << 20, Where(f"line {second}"))  # noqa: E731
+    assert both(looks) == (10, 10)
 
 
 def test_waking_up_now_and_then_is_not_going_on():
-    assert hangs_at(Watch(10), lambda second, _: (Seen(0, second * 0.01), f"line {second}")) == 10
+    looks = lambda second, _: Seen(0, second * 0.01, where=Where(f"line {second}"))  # noqa: E731
+    assert both(looks) == (10, 10)
 
 
 def test_it_hangs_once_and_again_after_it_went_on():
     watch = Watch(5)
-    assert hangs_at(watch, lambda _, __: (Seen(0, 1.0), "")) == 5
+    assert hangs_at(watch, lambda _, __: Seen(0, 1.0)) == 5
     assert watch.is_hung
-    assert not watch.saw({0: Seen(0, 1.0), 1: Seen(0, 1.0)}, {}, 200.0), "it is known already"
-    assert not watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, {}, 201.0)
+    assert not watch.saw({0: Seen(0, 1.0), 1: Seen(0, 1.0)}, 200.0), "it is known already"
+    assert not watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, 201.0)
     assert not watch.is_hung
-    assert watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, {}, 206.0)
+    assert watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, 206.0)
 
 
 def test_a_rank_that_ends_is_a_sign_of_life():
     watch = Watch(5)
     two = {0: Seen(0, 1.0), 1: Seen(0, 1.0)}
-    assert not watch.saw(two, {}, 0.0)
-    assert not watch.saw(two, {}, 4.0)
-    assert not watch.saw({0: Seen(0, 1.0)}, {}, 6.0)
-    assert watch.saw({0: Seen(0, 1.0)}, {}, 11.0)
+    assert not watch.saw(two, 0.0)
+    assert not watch.saw(two, 4.0)
+    assert not watch.saw({0: Seen(0, 1.0)}, 6.0)
+    assert watch.saw({0: Seen(0, 1.0)}, 11.0)
 
 
 def test_without_ranks_nothing_hangs():
-    assert hangs_at(Watch(5), lambda _, __: (Seen(0, 0.0), ""), ranks=0) is None
+    assert hangs_at(Watch(5), lambda _, __: Seen(0, 0.0), ranks=()) is None
+
+
+def test_where_a_rank_is_comes_from_all_its_processes():
+    spin = {"cpu_s": 2.0, "library": "MPI", "call": ""}
+    reduces = {**at(ALL_REDUCE)[0], "spin": spin, "went_on": False}
+    barrier = {**at([["train.py", 7, "step"]])[0], "spin": {**spin, "call": "Barrier"}, "went_on": True}
+    assert where_of([reduces]) == Where(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
+    assert where_of([reduces, barrier])[1:] == (4.0, "MPI", True, True, "")
+    assert not where_of([reduces, at(LOAD)[0]]).is_collective
+    assert where_of([reduces, at([])[0]]) == where_of([]) == Where()
+    recorded = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}
+    assert where_of(at(LOAD, collective=recorded)).is_collective
 
 
 @pytest.mark.parametrize(
@@ -106,7 +185,7 @@ def test_a_place_is_the_programs_own_line_and_what_it_called(frames, place):
 
 def said(stacks, quiet_s=118.0):
     watch = Watch(300)
-    watch.saw({rank: Seen(0, 0.0) for rank in stacks}, {}, 1000.0)
+    watch.saw({rank: Seen(0, 0.0) for rank in stacks}, 1000.0)
     return explain(stacks, {rank: str(rank) for rank in stacks}, watch, 1000.0 + quiet_s)
 
 

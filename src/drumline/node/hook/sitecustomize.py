@@ -30,6 +30,7 @@ _MOST_BYTES = 1 << 16
 _MEMORY_NAME = "drumline-stacks"
 _SIGNAL_BELOW_MAX = 4
 _IN_FLIGHT_BELOW_MAX = 5
+_WENT_ON = b"went on\n"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
 _HIGH_DESCRIPTOR = 900
@@ -230,17 +231,48 @@ class _Stacks:
 
     def __init__(self) -> None:
         self._memory = -1
+        self._is_chained = False
+        try:
+            import _signal  # signal itself takes milliseconds
+            import atexit
+
+            _signal.signal(_signal.SIGRTMAX - _SIGNAL_BELOW_MAX, self._went_on)
+            # faulthandler passes the signal on to it.
+            self._is_chained = True
+            atexit.register(self.at_end)
+        except (ImportError, OSError, ValueError):
+            pass
+
+    def _went_on(self, *_: Any) -> None:
+        """Note that the main thread runs Python: a native call that does not return shows by the absence of this."""
+        try:
+            os.write(self._memory, _WENT_ON)
+        except OSError:
+            pass
+
+    def at_end(self) -> None:
+        """Let no handler in Python be left for a signal that comes when the interpreter is gone: that would crash."""
+        try:
+            import _signal
+            import faulthandler
+
+            number = _signal.SIGRTMAX - _SIGNAL_BELOW_MAX
+            faulthandler.unregister(number)
+            _signal.signal(number, _signal.SIG_IGN)
+            faulthandler.register(number, file=self._memory, all_threads=True, chain=False)
+        except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
+            pass
 
     def answer(self) -> None:
         try:
-            before, self._memory = self._memory, _answer_with_stacks()
+            before, self._memory = self._memory, _answer_with_stacks(self._is_chained)
             if before >= 0:
                 os.close(before)
         except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
             pass
 
 
-def _answer_with_stacks() -> int:
+def _answer_with_stacks(is_chained: bool) -> int:
     import faulthandler
     from _signal import SIGRTMAX  # signal itself takes milliseconds
     from fcntl import F_DUPFD_CLOEXEC, F_SETFL, fcntl
@@ -254,7 +286,7 @@ def _answer_with_stacks() -> int:
         except OSError:  # fewer are allowed
             continue
     fcntl(memory, F_SETFL, os.O_APPEND)
-    faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=False)
+    faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=is_chained)
     return memory
 
 

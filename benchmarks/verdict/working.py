@@ -1,0 +1,339 @@
+"""
+One rank of a job that works for SECONDS and prints nothing meanwhile, though it looks as if it hung.
+
+    SECONDS=20 python working.py CASE
+
+Nothing in here knows what launched it; RANK and WORLD_SIZE are all that it reads (or MPI's own).
+"""
+
+import asyncio
+import concurrent.futures
+import hashlib
+import itertools
+import math
+import multiprocessing
+import os
+import queue
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SECONDS = float(os.environ.get("SECONDS", "20"))
+RANK = int(os.environ.get("RANK", "0"))
+BUSY = ["timeout", str(SECONDS), "sh", "-c", "while :; do :; done"]
+END = time.monotonic() + SECONDS
+
+
+def goes_on():
+    return time.monotonic() < END
+
+
+def native(seconds=0.9):
+    """One call of native code, for about so long as busy as the machine is now. It lets other threads run."""
+    began = time.monotonic()
+    hashlib.pbkdf2_hmac("sha256", b"word", b"salt", 300_000)
+    rounds = int(300_000 * seconds / (time.monotonic() - began))
+    hashlib.pbkdf2_hmac("sha256", b"word", b"salt", max(rounds, 1))
+
+
+def gloo():
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    return dist
+
+
+def child():
+    subprocess.run(BUSY, check=False)
+
+
+def pipeline():
+    subprocess.run(" ".join([*BUSY[:2], "awk", "'BEGIN{while(1);}'", "|", "cat"]), shell=True, check=False)
+
+
+def child_in_its_own_session():
+    subprocess.Popen(BUSY, start_new_session=True).wait()
+
+
+def daemon():
+    """It is nobody's child, and only a file tells when it is done."""
+    done = tempfile.mktemp()
+    text = f"({' '.join(BUSY[:3])} -c 'while :; do :; done'; touch {done}) </dev/null >/dev/null 2>&1 &"
+    subprocess.run(["sh", "-c", text], check=False)
+    while not os.path.exists(done):
+        time.sleep(0.5)
+    os.unlink(done)
+
+
+def many_short_children():
+    while goes_on():
+        subprocess.run(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"], check=False)
+
+
+def child_of_rank_0():
+    dist = gloo()
+    if RANK == 0:
+        child()
+    dist.barrier()
+
+
+def a_step_a_second():
+    while goes_on():
+        native()
+
+
+def one_native_call():
+    native(SECONDS)
+
+
+def calls_that_hold_the_lock():
+    while goes_on():
+        math.factorial(100_000)
+
+
+def a_backtracking_pattern():
+    while goes_on():
+        re.match(r"(a+)+$", "a" * 23 + "b")
+
+
+def a_query():
+    base = sqlite3.connect(":memory:")
+    numbers = "WITH RECURSIVE n(i) AS (VALUES(0) UNION ALL SELECT i+1 FROM n WHERE i < 20000000) SELECT max(i) FROM n"
+    while goes_on():
+        base.execute(numbers).fetchall()
+
+
+def a_tenth_of_each_second():
+    while goes_on():
+        native(0.12)
+        time.sleep(0.9)
+
+
+def steps_in_step():
+    import torch
+
+    dist = gloo()
+    while going_on(dist):
+        native(0.8)
+        dist.all_reduce(torch.ones(4))
+
+
+def evaluation_on_rank_0():
+    dist = gloo()
+    if RANK == 0:
+        while goes_on():
+            native()
+    dist.barrier()
+
+
+def evaluation_in_python():
+    dist = gloo()
+    if RANK == 0:
+        while goes_on():
+            sum(itertools.repeat(1, 1000))
+    dist.barrier()
+
+
+def rank_0_waits_to_receive():
+    import torch
+
+    dist = gloo()
+    if RANK == 1:
+        native(SECONDS)
+        dist.send(torch.ones(4), 0)
+    elif RANK == 0:
+        dist.recv(torch.ones(4), 1)
+
+
+def large_collectives():
+    import torch
+
+    dist = gloo()
+    tensor = torch.ones(8_000_000)
+    while going_on(dist):
+        dist.all_reduce(tensor)
+
+
+def small_collectives():
+    import torch
+
+    dist = gloo()
+    while going_on(dist):
+        for _ in range(500):
+            dist.all_reduce(torch.ones(4))
+
+
+def going_on(dist):
+    """All ranks have to agree."""
+    import torch
+
+    flag = torch.tensor([float(goes_on())])
+    dist.all_reduce(flag, op=dist.ReduceOp.MIN)
+    return bool(flag.item())
+
+
+def multiplications():
+    import torch
+
+    dist = gloo()
+    matrix = torch.rand(1500, 1500)
+    while going_on(dist):
+        for _ in range(4):
+            torch.linalg.svdvals(matrix[:400, :400])
+
+
+def joined_thread():
+    thread = threading.Thread(target=one_native_call)
+    thread.start()
+    thread.join()
+
+
+def thread_behind_a_queue():
+    done = queue.Queue()
+    threading.Thread(target=lambda: (a_step_a_second(), done.put(1))).start()
+    done.get()
+
+
+def thread_behind_an_event():
+    done = threading.Event()
+    threading.Thread(target=lambda: (one_native_call(), done.set())).start()
+    done.wait()
+
+
+def executor():
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        pool.submit(one_native_call).result()
+
+
+def thread_behind_a_loop():
+    async def main():
+        await asyncio.to_thread(one_native_call)
+
+    asyncio.run(main())
+
+
+def pool_of_processes():
+    with multiprocessing.Pool(2) as pool:
+        pool.map(native, [SECONDS / 2, SECONDS / 2])
+
+
+def executor_of_processes():
+    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        list(pool.map(native, [SECONDS / 2, SECONDS / 2]))
+
+
+class Slow:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        native(SECONDS / 2)
+        return index
+
+
+def workers_that_decode():
+    from torch.utils.data import DataLoader
+
+    for _ in DataLoader(Slow(), num_workers=2):
+        pass
+
+
+def slow_writer():
+    with tempfile.NamedTemporaryFile() as file:
+        while goes_on():
+            file.write(os.urandom(50_000))
+            file.flush()
+            time.sleep(0.2)
+
+
+def slow_reader():
+    with open("/dev/zero", "rb", buffering=0) as file:
+        while goes_on():
+            file.read(50_000)
+            time.sleep(0.2)
+
+
+def one_rank_is_done():
+    if RANK:
+        native(SECONDS)
+
+
+def no_python():
+    os.execvp("sh", ["sh", "-c", f"timeout {SECONDS} sh -c 'while :; do :; done'; exit 0"])
+
+
+def launcher():
+    """Start torchrun within the rank: what it starts works."""
+    if RANK:
+        return
+    path = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--standalone"]
+    names = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    }
+    subprocess.run([*path, __file__, "one_native_call"], env=names, check=True)
+
+
+def mpi_evaluation():
+    from mpi4py import MPI
+
+    if MPI.COMM_WORLD.rank == 0:
+        native(SECONDS)
+    MPI.COMM_WORLD.Barrier()
+
+
+def mpi_collectives():
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    while world.allreduce(goes_on(), op=MPI.LAND):
+        for _ in range(100):
+            world.allreduce(1)
+
+
+MPI_CASES = {"mpi_evaluation": mpi_evaluation, "mpi_collectives": mpi_collectives}
+CASES = {
+    function.__name__: function
+    for function in (
+        child,
+        pipeline,
+        child_in_its_own_session,
+        daemon,
+        many_short_children,
+        child_of_rank_0,
+        a_step_a_second,
+        one_native_call,
+        calls_that_hold_the_lock,
+        a_backtracking_pattern,
+        a_query,
+        a_tenth_of_each_second,
+        steps_in_step,
+        evaluation_on_rank_0,
+        evaluation_in_python,
+        rank_0_waits_to_receive,
+        large_collectives,
+        small_collectives,
+        multiplications,
+        joined_thread,
+        thread_behind_a_queue,
+        thread_behind_an_event,
+        executor,
+        thread_behind_a_loop,
+        pool_of_processes,
+        executor_of_processes,
+        workers_that_decode,
+        slow_writer,
+        slow_reader,
+        one_rank_is_done,
+        no_python,
+        launcher,
+    )
+} | MPI_CASES
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    CASES[sys.argv[1]]()

@@ -135,7 +135,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
     elif isinstance(event, e.NetworkChosen):
         outcome.network = event
     elif isinstance(event, e.RankStarted):
-        outcome.started = outcome.started or event.time
+        outcome.started = _earliest(outcome.started, event.time)
         outcome.ranks[event.rank] = RankOutcome(event.rank, event.node, event.pid, event.time)
     elif isinstance(event, e.RankExited):
         _end_rank(outcome, event)
@@ -150,11 +150,16 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         _apply_users(outcome, event)
 
 
+def _earliest(known: float | None, time: float) -> float:
+    """Events are in the order in which they were heard of, which of many ranks is not that of their times."""
+    return time if known is None else min(known, time)
+
+
 def _apply_around(outcome: Outcome, event: e.Event) -> None:
     """What surrounds the ranks."""
     if isinstance(event, e.WarmAsked):
         # What each rank would begin with is done for all of them.
-        outcome.started = outcome.started or event.time
+        outcome.started = _earliest(outcome.started, event.time)
     if isinstance(event, (e.TransferProgress, e.Transferred)):
         outcome.transfers[event.name] = event
     elif isinstance(event, (e.EnvironmentBuilding, e.EnvironmentReady)):
@@ -176,7 +181,7 @@ def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
 
 def _apply_to_step(outcome: Outcome, event: e.Event) -> None:
     if isinstance(event, e.StepStarted):
-        outcome.started = outcome.started or event.time
+        outcome.started = _earliest(outcome.started, event.time)
         outcome.steps[event.step] = StepOutcome(event.step, event.job, event.time, event.detail)
     if not isinstance(event, e.StepEnded):
         return

@@ -55,6 +55,16 @@ def test_times_and_ranks():
     assert outcome.agents == {0: 11}
 
 
+def test_a_job_started_with_the_rank_that_was_first_not_with_the_one_heard_of_first():
+    events = [
+        *START[:5],
+        e.RankStarted(66.0, 1, 0, 13),
+        e.RankStarted(24.9, 0, 0, 12),
+        e.RankStarted(30.0, 2, 0, 14),
+    ]
+    assert fold(events).started == 24.9
+
+
 @pytest.mark.parametrize(
     "late",
     [

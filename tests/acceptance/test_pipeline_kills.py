@@ -76,7 +76,7 @@ def drive(folder, place, after, call):
         ("drumline.control.driver.children.Children.note", False, 1),  # a is about to be started
         ("drumline.control.driver.children.Children.note", True, 1),  # it was said so, and nothing is done
         ("drumline.control.submit.create_folder", True, 1),  # an empty folder
-        ("drumline.contract.folder.RunFolder.write", True, 2),  # with a job's file
+        ("drumline.contract.folder.RunFolder.write", True, 3),  # with a job's file
         ("drumline.contract.folder.RunFolder.begin", False, 1),  # all but the first event
         ("drumline.contract.folder.RunFolder.begin", True, 1),  # a job that nobody supervises
         ("drumline.control.driver.fork.fork_supervisor", True, 1),  # its supervisor is on its way

@@ -6,6 +6,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
 
 ``<home>/jobs/<name>/``::
 
+    maker.json       which process makes the folder, until the job has begun
     job.yml          the job as submitted, defaults filled in
     plan.json        what runs
     graph.json       of a pipeline or a sweep, in the place of a plan: its steps
@@ -39,11 +40,13 @@ import errno
 import json
 import os
 import stat
+import time
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import events as e
+from drumline.contract import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,6 +181,8 @@ class RunFolder:
         self.named_outputs = os.path.join(path, "named-outputs")
         self.user_logs = os.path.join(path, "user_logs")
         self.system_logs = os.path.join(path, "system_logs")
+        self.maker = os.path.join(path, "maker.json")
+        self._made_by: Optional[dict[str, Any]] = None
 
     @classmethod
     def of(cls, name: str, root: str | None = None) -> RunFolder:
@@ -205,6 +210,8 @@ class RunFolder:
         """Raises FileExistsError when the name is taken: exactly one of many at once wins."""
         private_folder(os.path.dirname(self.path))
         os.mkdir(self.path, 0o700)
+        self._made_by = identity.of(os.getpid())
+        self.write(self.maker, json.dumps(self._made_by))
         for folder in (self.outputs, self.user_logs, self.system_logs):
             os.mkdir(folder, 0o700)
 
@@ -215,9 +222,32 @@ class RunFolder:
         """As ``write_whole``."""
         write_whole(path, text)
 
+    def is_abandoned(self, after_s: float) -> bool:
+        """
+        Whether its maker ended before the job had begun. Of a maker on another machine nothing is known: it is taken
+        to have ended ``after_s`` after it made the folder.
+        """
+        try:
+            made = os.stat(self.path).st_mtime
+        except OSError:
+            return False
+        maker = self.read_json(self.maker)
+        if self.exists():
+            return False
+        if maker and identity.is_ours_to_judge(maker):
+            return not identity.is_alive(maker)
+        return time.time() - made > after_s
+
+    def was_taken_over(self) -> bool:
+        """Whether another process has taken the name since ``create``, because this one took too long to ``begin``."""
+        return self._made_by is not None and self.read_json(self.maker) != self._made_by
+
     def begin(self, event: e.Event) -> None:
         """The first event, with which the job is there; all of it at once. Raises OSError."""
         self.write(self.events, e.to_line(event).decode())
+        self._made_by = None
+        with suppress(OSError):
+            os.unlink(self.maker)
 
     def append(self, event: e.Event) -> None:
         """

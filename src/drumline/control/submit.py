@@ -227,8 +227,10 @@ def submit(
         raise
     planned = planned._replace(snapshot=digest)
     try:
+        check_is_ours(folder)
         folder.write(folder.job, text)
         folder.write(folder.plan, planned.to_json())
+        check_is_ours(folder)
         folder.begin(e.JobSubmitted(time.time(), user(), planned.engine))
     except BaseException:
         remove_folder(folder)
@@ -270,9 +272,19 @@ def uninterrupted(*, forks: bool) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def check_is_ours(folder: RunFolder) -> None:
+    """Raise PlanError when another submission has taken the name, because this one did nothing for too long."""
+    if folder.was_taken_over():
+        hint = "submit it again, under another name or without one"
+        raise PlanError(f"name: another submission took the name {folder.name!r} meanwhile", hint)
+
+
 def remove_folder(folder: RunFolder) -> None:
+    """Remove a run folder that is no job yet, unless another submission has taken its name."""
     import shutil
 
+    if folder.was_taken_over():
+        return
     shutil.rmtree(folder.path, ignore_errors=True)
     link = _link_of(folder)
     if os.path.islink(link):
@@ -427,20 +439,12 @@ def create_folder(job: Any, root: str) -> RunFolder:
             raise
     except FileExistsError as error:
         _raise_unless_taken(folder, error)
-        if _is_half_made(folder):
+        if folder.is_abandoned(_HALF_MADE_S):
             remove_folder(folder)
             return create_folder(job, root)
         hint = f"drumline job show -n {job.name}, or leave the name out for a new one"
         raise PlanError(f"name: there is a job {job.name!r} already", hint) from error
     return folder
-
-
-def _is_half_made(folder: RunFolder) -> bool:
-    """Whether whoever made it was killed before the job was one."""
-    try:
-        return not folder.exists() and time.time() - os.stat(folder.path).st_mtime > _HALF_MADE_S
-    except OSError:
-        return False
 
 
 def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:

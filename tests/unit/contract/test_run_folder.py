@@ -1,7 +1,9 @@
 """Files of a run: whole or not there, private, and appended to by several at once."""
 
 import errno
+import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -131,3 +133,40 @@ def test_of_a_file_that_could_not_be_written_nothing_is_left(tmp_path, monkeypat
     with pytest.raises(OSError, match="full"):
         write_whole(str(tmp_path / "f"), "text")
     assert os.listdir(tmp_path) == []
+
+
+def make_long_ago(folder):
+    os.utime(folder.path, (0, 0))
+
+
+def test_a_folder_whose_maker_lives_is_not_abandoned_however_long_it_sleeps(folder):
+    make_long_ago(folder)
+    assert not RunFolder.of("calm_drum").is_abandoned(60.0)
+    folder.begin(e.JobSubmitted(1.0, "ann"))
+    assert not os.path.exists(folder.maker)
+    make_long_ago(folder)
+    assert not RunFolder.of("calm_drum").is_abandoned(60.0), "it is a job"
+
+
+def test_a_folder_whose_maker_was_killed_is_abandoned_at_once(folder):
+    dead = {**identity.of(os.getpid()), "started": 1}
+    folder.write(folder.maker, json.dumps(dead))
+    assert RunFolder.of("calm_drum").is_abandoned(60.0)
+
+
+def test_a_maker_of_another_machine_has_some_time(folder):
+    folder.write(folder.maker, json.dumps({**identity.of(os.getpid()), "space": "elsewhere"}))
+    assert not RunFolder.of("calm_drum").is_abandoned(60.0)
+    make_long_ago(folder)
+    assert RunFolder.of("calm_drum").is_abandoned(60.0)
+
+
+def test_whoever_comes_back_too_late_sees_that_its_name_was_taken(folder):
+    assert not folder.was_taken_over()
+    shutil.rmtree(folder.path)
+    assert folder.was_taken_over()
+    RunFolder.of("calm_drum").create()
+    other = {**identity.of(os.getpid()), "pid": 1}
+    folder.write(folder.maker, json.dumps(other))
+    assert folder.was_taken_over()
+    assert not RunFolder.of("calm_drum").was_taken_over(), "it has made none"

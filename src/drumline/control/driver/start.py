@@ -95,6 +95,7 @@ def submit(job: Job, *, check: bool = True) -> tuple[RunFolder, list[str]]:
     try:
         folder.write(folder.job, text)
         folder.write(folder.graph, json.dumps(graph, indent=1))
+        single.check_is_ours(folder)
         folder.begin(e.JobSubmitted(time.time(), user(), "local", job.type))
         with single.uninterrupted(forks=True):
             _spawn(folder, sys.executable, {})

@@ -17,7 +17,7 @@ from chaos import carrying
 from waiting import wait_until
 
 from drumline.contract import identity
-from drumline.node import cgroups
+from drumline.node import cgroups, descendants
 
 NASTY = Path(__file__).parent.parent / "jobs" / "nasty.py"
 PROCESSES_OF_A_RANK = 5
@@ -122,6 +122,23 @@ def test_a_killed_agent_ends_the_job(cli, tmp_path, node):
     ended = job.ended()
     assert ended["status"] == "Failed"
     assert ended["reason"] == f"the agent of node {node} was killed by SIGKILL"
+
+
+@with_both
+def test_what_a_killed_agent_leaves_ends_before_the_grace_of_the_other_nodes(cli, tmp_path, containment):
+    job = Job(cli, tmp_path, then="ignore", grace="60")
+    processes = job.show()["processes"]
+    agent = processes["agents"][1]
+    of_node_1 = {pid: identity.of(pid) for pid in descendants.of(agent)}
+    of_node_0 = [identity.of(rank["pid"]) for rank in processes["ranks"] if rank["node"] == 0]
+    os.kill(agent, signal.SIGKILL)
+    # A daemon without an environment shows by its control group alone: one a rank.
+    most = 2 if containment == "subreaper" else 0
+    wait_until(lambda: sum(map(identity.is_alive, of_node_1.values())) <= most, 10, "all of node 1 gone")
+    assert all(map(identity.is_alive, of_node_0)), "the ranks of node 0 have their grace"
+    for who in of_node_0:
+        os.kill(who["pid"], signal.SIGKILL)
+    assert job.ended()["reason"] == "the agent of node 1 was killed by SIGKILL"
 
 
 def test_an_agent_that_is_told_to_end_twice_does_so_at_once(cli, tmp_path):

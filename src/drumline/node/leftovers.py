@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from drumline.contract import identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
-from drumline.node import cgroups, mounts, scratch
+from drumline.node import cgroups, descendants, mounts, scratch
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
 
 _LIMIT_S = 5.0
+_ORPHANS_S = 1.0
 _AGENT_S = 4.0
 """For an agent to end by itself: it gives its ranks a second."""
 
@@ -36,6 +37,27 @@ def clear(folder: RunFolder) -> int:
         else:
             scratch.remove(path)
     return count
+
+
+def end_orphans(path: str) -> None:
+    """
+    End what the ranks of a dead agent had started, which this process has adopted: it has the node's scratch folder in
+    its variables. A process without them stays until the job ends, or its control group does. Blocks, for a second at
+    most.
+    """
+    marker = path.encode("utf-8", "surrogateescape") + b"/"
+    deadline = time.monotonic() + _ORPHANS_S
+    while time.monotonic() < deadline:
+        found = [pid for pid in descendants.children(os.getpid()) if _has(pid, marker)]
+        if not found:
+            return
+        for pid in found:
+            # What is below it may have dropped its variables.
+            for below in descendants.of(pid):
+                with contextlib.suppress(OSError):
+                    os.kill(below, signal.SIGKILL)
+            _kill(pid, marker)
+        time.sleep(0.005)
 
 
 def _end_agents(folder: RunFolder) -> int:

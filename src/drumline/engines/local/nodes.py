@@ -196,6 +196,10 @@ class LocalNodes:
         except ChildProcessError:
             return "is gone"
         code = os.waitstatus_to_exitcode(wait_status)
+        if code != 0:
+            # Nobody is there who would end them; ranks of other nodes may take their grace.
+            cgroups.end(self._cgroups.get(node, ""))
+            leftovers.end_orphans(self._scratch[node])
         if code < 0:
             return f"was killed by {_name_of(-code)}"
         return "ended" if code == 0 else f"crashed; see {self._folder.system_logs}/node-{node}.log"

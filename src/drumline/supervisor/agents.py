@@ -11,7 +11,7 @@ from drumline.contract import channel
 _MOST_STRANGERS = 64
 """Connections beyond the agents' that may wait to show a secret; any process of the machine can open one."""
 
-_SEND_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S = 5.0
 
 
 class Agents:
@@ -26,6 +26,7 @@ class Agents:
         self._peers: dict[int, socket.socket] = {}
         self._lines: dict[int, channel.Lines] = {}
         self._nodes: dict[int, int] = {}
+        self._stuck: list[int] = []
 
     def accept(self) -> int | None:
         """The descriptor of a new peer."""
@@ -40,7 +41,7 @@ class Agents:
             with contextlib.suppress(OSError):
                 self._peers[strangers[0]].shutdown(socket.SHUT_RDWR)
         # An agent that takes nothing in is as good as gone; without this it would stop us too.
-        peer.settimeout(_SEND_TIMEOUT_S)
+        peer.settimeout(SEND_TIMEOUT_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel.notice_power_cut(peer)
         self._peers[peer.fileno()] = peer
@@ -93,14 +94,28 @@ class Agents:
         return self._nodes.pop(descriptor, None)
 
     def send(self, node: int, kind: str, **content: Any) -> bool:
-        """False when that node has no connection, or it is broken; its loss is heard of by end of file."""
+        """
+        Return False when that node has no connection, or it is broken; its loss is heard of by end of file.
+
+        A message that does not arrive whole is the last one: what comes after half a line could not be understood.
+        """
         for descriptor in self.descriptors_of(node):
+            peer = self._peers[descriptor]
             try:
-                channel.send(self._peers[descriptor], kind, **content)
-            except OSError:
+                channel.send(peer, kind, **content)
+            except OSError as error:
+                if isinstance(error, TimeoutError):
+                    self._stuck.append(node)
+                with contextlib.suppress(OSError):
+                    peer.shutdown(socket.SHUT_RDWR)
                 return False
             return True
         return False
+
+    def take_stuck(self) -> list[int]:
+        """Return the nodes that took in too little for ``SEND_TIMEOUT_S``, each once. They are told nothing more."""
+        stuck, self._stuck = self._stuck, []
+        return stuck
 
     def close(self) -> None:
         for peer in [self.server, *self._peers.values()]:

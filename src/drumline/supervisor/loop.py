@@ -16,7 +16,7 @@ from drumline.contract.plan import bind
 from drumline.contract.record import NamedTuple
 from drumline.supervisor import cause, hang, telling, words
 from drumline.supervisor import policy as p
-from drumline.supervisor.agents import Agents
+from drumline.supervisor.agents import SEND_TIMEOUT_S, Agents
 from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.looks import Looks
 
@@ -145,6 +145,7 @@ class Loop:
                 self._hear(descriptor)
             self._fire_timers()
             self._looks.look_when_due()
+            self._lose_stuck()
             if not self._nodes.shares_machine and self._clocks.is_due():
                 for node in self._agents.connected():
                     self._ask_clock(node)
@@ -276,6 +277,11 @@ class Loop:
     def _hear_peer_to_the_end(self, descriptor: int) -> None:
         while self._agents.node_at(descriptor) is not None:
             self._hear_peer(descriptor)
+
+    def _lose_stuck(self) -> None:
+        """A stopped agent of this machine would neither end nor close its connection."""
+        for node in self._agents.take_stuck():
+            self._lose(node, f"took in nothing for {SEND_TIMEOUT_S:g} s")
 
     def _lose(self, node: int, reason: str) -> None:
         if self._end is None and node not in self._lost:

@@ -41,6 +41,9 @@ Source: pmix_common.h, PMIX_ERR_LOST_CONNECTION.
 LAUNCHER_TIMEOUT_S = 60.0
 """For a launcher to ask for all its ranks."""
 
+START_TIMEOUT_S = 600.0
+"""For the agents to start another rank: imports for a warm start can take minutes on a slow file system."""
+
 LAUNCHER_END_S = 5.0
 """For a launcher to end after its ranks."""
 
@@ -274,6 +277,9 @@ class Policy:
         self._nodes = set(range(node_count))
         self._answered: set[int] = set()
         self._started: set[int] = set()
+        self._started_before = 0
+        """How many had been when this was last looked at."""
+
         self._exited: dict[int, RankExited] = {}
         self._start_time: float | None = None
         self._lost_ranks: set[int] = set()
@@ -341,6 +347,8 @@ class Policy:
             timers.append(SetTimer("limit", self._timeout_s))
         if self._launcher:
             timers.append(SetTimer("launcher", LAUNCHER_TIMEOUT_S))
+        else:
+            timers.append(SetTimer("start", START_TIMEOUT_S))
         return [StartRanks(), *timers]
 
     def _on_started(self, event: Started) -> list[Instruction]:
@@ -534,6 +542,7 @@ class Policy:
             "settled": self._expire_settled,
             "broken": self._expire_broken,
             "launcher": self._expire_launcher,
+            "start": self._expire_start,
             "launcher end": self._expire_launcher_end,
         }[event.timer]
         return expire()
@@ -581,6 +590,19 @@ class Policy:
         labels = ", ".join(self._members[rank].label for rank in late)
         reason = f"{self._launcher} did not start rank {labels} within {LAUNCHER_TIMEOUT_S:.0f} s"
         return self._fail(Finish(status.FAILED, 1, reason, node=0))
+
+    def _expire_start(self) -> list[Instruction]:
+        if self._phase != "starting":
+            return []
+        if len(self._started) > self._started_before:
+            self._started_before = len(self._started)
+            return [SetTimer("start", START_TIMEOUT_S)]
+        late = sorted(self._members.keys() - self._started)
+        nodes = sorted({self._members[rank].node for rank in late})
+        who = words.ranks([self._members[rank].label for rank in late])
+        where = ", ".join(f"node {node}" for node in nodes)
+        reason = f"{where} did not start {who} within {START_TIMEOUT_S:.0f} s"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0]))
 
     def _expire_launcher_end(self) -> list[Instruction]:
         return self._empty(0.0) if self._is_running else []

@@ -8,6 +8,9 @@ from drumline.supervisor import policy as p
 FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
 
 
+START = p.SetTimer("start", p.START_TIMEOUT_S)
+
+
 def said(instructions):
     """By type and content: two named tuples of different types but equal content compare equal."""
     return [repr(instruction) for instruction in instructions]
@@ -55,13 +58,13 @@ def test_ranks_start_once_every_node_has_joined_and_reached_the_first():
     assert said(job.handle(p.Joined(0))) == said([p.Prepare()])
     assert job.handle(p.Prepared(0)) == []
     assert said(job.handle(p.Prepared(1))) == said([p.Reach()])
-    assert said(job.handle(p.Reached(1, ""))) == said([p.StartRanks()])
+    assert said(job.handle(p.Reached(1, ""))) == said([p.StartRanks(), START])
 
 
 def test_a_single_node_has_nobody_to_reach():
     job = policy({0: p.Member(0, "0")}, nodes=1)
     job.handle(p.Joined(0))
-    assert said(job.handle(p.Prepared(0))) == said([p.StartRanks()])
+    assert said(job.handle(p.Prepared(0))) == said([p.StartRanks(), START])
 
 
 def test_all_ranks_ending_with_zero_complete_the_job():
@@ -409,3 +412,35 @@ def test_a_cancel_before_the_ranks_run_leaves_nothing_to_wait_for():
     assert empty == p.Empty((0, 1), 0.0)
     end = emptied(job, 0, 1)
     assert (end.status, end.reason) == ("Canceled", "canceled by scancel")
+
+
+def starting():
+    """A policy that has told both agents to start their ranks."""
+    job = policy()
+    for node in range(2):
+        job.handle(p.Joined(node))
+    for node in range(2):
+        job.handle(p.Prepared(node))
+    assert p.SetTimer("start", p.START_TIMEOUT_S) in job.handle(p.Reached(1, ""))
+    return job
+
+
+def test_a_node_that_does_not_start_its_ranks_fails_the_job():
+    job = starting()
+    for rank in (0, 1, 2):
+        job.handle(p.Started(rank))
+    again = job.handle(p.Elapsed("start"))
+    assert said(again) == said([p.SetTimer("start", p.START_TIMEOUT_S)]), "some have been started since"
+    last = job.handle(p.Elapsed("start"))
+    assert [type(item) for item in last] == [p.Terminate, p.SetTimer]
+    for rank in (0, 1, 2):
+        job.handle(exit_(rank, signal=15))
+    job.handle(p.Elapsed("grace"))
+    job.handle(p.Elapsed("kill"))
+    end = emptied(job, 0, 1)
+    assert (end.reason, end.node) == ("node 1 did not start rank 3 within 600 s", 1)
+
+
+def test_ranks_that_run_have_no_limit_to_start():
+    job = running()
+    assert job.handle(p.Elapsed("start")) == []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import WORKSPACE, RunFolder, private_folder
+from drumline.contract.folder import WORKSPACE, private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
@@ -29,6 +29,7 @@ from drumline.supervisor import policy as p
 from drumline.supervisor.attempts import Attempts, left_in
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.loop import Loop
+from drumline.supervisor.own_folder import OwnFolder
 from drumline.supervisor.services import Services
 from drumline.tracking import mlflow_files, runs
 
@@ -62,7 +63,10 @@ def supervise(path: str, *, batch: bool = False) -> int:
 
     ``batch``: this process is the batch step of an engine, ends with the job's exit code, and may be started again.
     """
-    folder = RunFolder(path)
+    try:
+        folder = OwnFolder(path)
+    except OSError:
+        return 1  # It was removed before it was begun.
     try:
         _stand_alone(folder, batch=batch)
         kernel.set_name("drumline-job")
@@ -95,7 +99,7 @@ def supervise(path: str, *, batch: bool = False) -> int:
     return end.exit_code if batch else 0
 
 
-def _take(folder: RunFolder, *, batch: bool) -> bool:
+def _take(folder: OwnFolder, *, batch: bool) -> bool:
     """Write down who looks after the job; False where another does. In a batch job the next one takes its place."""
     me = json.dumps(identity.of(os.getpid()))
     whole = f"{folder.supervisor}.{os.urandom(4).hex()}"
@@ -115,7 +119,7 @@ def _take(folder: RunFolder, *, batch: bool) -> bool:
     return True
 
 
-def _write_end(folder: RunFolder, end: p.Finish) -> None:
+def _write_end(folder: OwnFolder, end: p.Finish) -> None:
     """The one event that must find room: what was reserved for it is given up first."""
     with contextlib.suppress(OSError):
         os.unlink(folder.reserve)
@@ -138,7 +142,7 @@ def _say_traceback() -> None:
     _say(traceback.format_exc())
 
 
-def _run(folder: RunFolder, wake: int) -> p.Finish:
+def _run(folder: OwnFolder, wake: int) -> p.Finish:
     plan = Plan.read(folder.plan)
     # What the ranks start finds the job's own workspace, whatever that of our surroundings was.
     os.environ.pop(WORKSPACE, None)
@@ -153,14 +157,14 @@ def _run(folder: RunFolder, wake: int) -> p.Finish:
         _quietly(nodes.release)
 
 
-def _end_all(folder: RunFolder) -> None:
+def _end_all(folder: OwnFolder) -> None:
     """What is below this process. What is mounted goes first, since who would unmount it is ended as well."""
     mounts.clear(folder.path)
     descendants.end_all(0.0)
     mounts.clear(folder.path)
 
 
-def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | None:
+def _wait(nodes: Nodes, folder: OwnFolder, wake: int, when: str) -> p.Finish | None:
     """Until the nodes are there: None. Else how the job ended."""
     granted = nodes.wait(
         lambda reason: folder.append(e.JobWaiting(wall_time(), reason)),
@@ -175,7 +179,7 @@ def _wait(nodes: Nodes, folder: RunFolder, wake: int, when: str) -> p.Finish | N
     return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} {when}")
 
 
-def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
+def _run_on(nodes: Nodes, folder: OwnFolder, plan: Plan, wake: int) -> p.Finish:
     past = Past(folder)
     over = _kept_end(folder) if plan.uploads else None
     if over:
@@ -199,7 +203,7 @@ def _run_on(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int) -> p.Finish:
     return _conclude(folder, plan, wake, end)
 
 
-def _kept_end(folder: RunFolder) -> p.Finish | None:
+def _kept_end(folder: OwnFolder) -> p.Finish | None:
     """How the last attempt ended, where there is to be no other."""
     try:
         end = p.Finish(**(folder.read_json(folder.ended) or {}))
@@ -208,7 +212,7 @@ def _kept_end(folder: RunFolder) -> p.Finish | None:
     return end if end.status in status.TERMINAL else None
 
 
-def _conclude(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
+def _conclude(folder: OwnFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
     """After the last attempt; how the job ended with that."""
     if plan.uploads:
         end = _upload(folder, plan, wake, end)
@@ -220,7 +224,7 @@ def _conclude(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Fini
     return end
 
 
-def _tracked(folder: RunFolder, plan: Plan) -> Plan:
+def _tracked(folder: OwnFolder, plan: Plan) -> Plan:
     """With the variables of its run, which is there from here on."""
     tracked = [plan]
     _quietly(
@@ -229,11 +233,11 @@ def _tracked(folder: RunFolder, plan: Plan) -> Plan:
     return tracked[-1]
 
 
-def _warn_of_tracking(folder: RunFolder, why: str) -> None:
+def _warn_of_tracking(folder: OwnFolder, why: str) -> None:
     folder.append(e.ServiceStarted(wall_time(), runs.NAME, runs.NAME, error=why))
 
 
-def _prepare(folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish | None:
+def _prepare(folder: OwnFolder, plan: Plan, wake: int, past: Past) -> p.Finish | None:
     """Code, data and environment in place; how the job ended where it was canceled meanwhile. Raises NodeError."""
     in_place = plan.cwd == folder.code or plan.copies or plan.folders
     helped = bool(plan.fetches) or plan.build is not None
@@ -268,7 +272,7 @@ def _prepare(folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish |
     return p.Finish(status.CANCELED, p.CANCELED_CODE, f"canceled by {by} before it started")
 
 
-def _upload(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
+def _upload(folder: OwnFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish:
     """Its outputs where they are to be; how the job ended with that."""
     from drumline.supervisor import preparation
 
@@ -299,7 +303,7 @@ def _upload(folder: RunFolder, plan: Plan, wake: int, end: p.Finish) -> p.Finish
     return end._replace(reason=f"{end.reason}; {what}")
 
 
-def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past) -> p.Finish:
+def _attempt(nodes: Nodes, folder: OwnFolder, plan: Plan, wake: int, past: Past) -> p.Finish:
     """One attempt after the other, while that can help."""
     attempts = Attempts(plan.max_restarts, plan.restart_on)
     attempts.go_on_after(past.attempts)
@@ -356,7 +360,7 @@ def _attempt(nodes: Nodes, folder: RunFolder, plan: Plan, wake: int, past: Past)
             return canceled
 
 
-def _mount(folder: RunFolder, plan: Plan) -> p.Finish | None:
+def _mount(folder: OwnFolder, plan: Plan) -> p.Finish | None:
     """Inputs that are read as they are needed; how the job ended where one could not be mounted."""
     if not plan.fetches:
         return None
@@ -371,7 +375,7 @@ def _mount(folder: RunFolder, plan: Plan) -> p.Finish | None:
 
 def _prepare_next(
     nodes: Nodes,
-    folder: RunFolder,
+    folder: OwnFolder,
     plan: Plan,
     number: int,
     end: p.Finish,
@@ -399,7 +403,7 @@ def _prepare_next(
 
 
 def _note_attempt(
-    folder: RunFolder,
+    folder: OwnFolder,
     plan: Plan,
     number: int,
     end: p.Finish,
@@ -417,7 +421,7 @@ def _note_attempt(
 class Past:
     """What a supervisor before this one has done, by its events."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: OwnFolder) -> None:
         self.attempts: list[e.AttemptEnded] = []
         self.has_prepared = self.has_started = False
         self.was_cut_off = False
@@ -451,7 +455,7 @@ class Past:
         return max(times)
 
 
-def _put_logs_aside(folder: RunFolder, plan: Plan, attempt: int) -> None:
+def _put_logs_aside(folder: OwnFolder, plan: Plan, attempt: int) -> None:
     """The next attempt has logs of its own, at the same places."""
     for task in plan.ranks:
         log = os.path.join(folder.path, task.log)
@@ -485,8 +489,13 @@ _notices: list[str] = []
 """In a batch step: what came, for its engine to say what it means."""
 
 
-def _cancel_request(folder: RunFolder) -> p.Canceled | None:
-    """By the file that ``drumline job cancel`` writes, or by a plain SIGTERM to this process."""
+def _cancel_request(folder: OwnFolder) -> p.Canceled | None:
+    """
+    By the file that ``drumline job cancel`` writes, by a plain SIGTERM to this process, or by removing the run folder:
+    then nobody can see or end the job any more.
+    """
+    if folder.is_gone():
+        return p.Canceled("whoever removed its run folder", at_once=True)
     if os.path.exists(folder.cancel):
         request = folder.read_json(folder.cancel) or {}
         return p.Canceled(str(request.get("by", "its user")), bool(request.get("at_once")))
@@ -515,7 +524,7 @@ def _readable_on_signal(*, batch: bool = False) -> int:
     return reader
 
 
-def _stand_alone(folder: RunFolder, *, batch: bool = False) -> None:
+def _stand_alone(folder: OwnFolder, *, batch: bool = False) -> None:
     """A session of its own, and output to its log."""
     if not batch:  # What ends a batch step may know it by its session.
         os.setsid()

@@ -19,6 +19,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control import cancel, jobs
 from drumline.control.driver import cut_off
 from drumline.control.driver.outputs import link_output, output_path
+from drumline.supervisor.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +50,16 @@ class End(NamedTuple):
     reason: str
 
 
+class RemovedError(DrumlineError):
+    """The run folder of the whole was removed: there is nothing left to write to, and nobody to tell."""
+
+
 class Children:
     """Steps under way, as the events of the driver's folder have it."""
 
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self.folder = folder
+        self._own = OwnFolder(folder.path)
         self._wake = wake
         self._outcome = fold(folder.read_events())
         self._top = str((folder.read_json(folder.graph) or {}).get("top") or folder.name)
@@ -86,7 +92,8 @@ class Children:
         return len(self.under_way) < MOST_AT_ONCE
 
     def note(self, event: e.StepStarted | e.StepEnded) -> None:
-        """Append the event, and count it. Raises OSError."""
+        """Append the event, and count it. Raises OSError, RemovedError."""
+        self._end_if_removed()
         self.folder.append(event)
         fold([event], self._outcome)
 
@@ -224,7 +231,8 @@ class Children:
             cancel.cancel(self.steps[step].job, at_once=at_once, by=by)
 
     def pass_on_cancel(self) -> None:
-        """Where somebody wants the whole to end: ask all that are under way to."""
+        """Where somebody wants the whole to end: ask all that are under way to. Raises RemovedError."""
+        self._end_if_removed()
         request = self.cancel_request()
         if request is None:
             return
@@ -234,6 +242,13 @@ class Children:
                 self.folder.append(e.CancelRequested(time.time(), self.canceled_by))
         for name in self.under_way:
             self.cancel(name, self.canceled_by, at_once=bool(request.get("at_once")))
+
+    def _end_if_removed(self) -> None:
+        """Nobody could see or end the steps any more: they are not listed by themselves."""
+        if self._own.is_gone():
+            for name in self.under_way:
+                self.cancel(name, f"whoever removed the run folder of job {self.folder.name}", at_once=True)
+            raise RemovedError("the run folder was removed")
 
     def cancel_request(self) -> dict[str, Any] | None:
         """What somebody left who wants the whole to end."""

@@ -16,6 +16,7 @@ from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.control.driver.children import RemovedError
 from drumline.node import kernel
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _drive(folder: RunFolder) -> int:
         return 0
     try:
         end = _run(folder, outcome.kind, wake)
+    except RemovedError:
+        return 0
     except DrumlineError as error:
         _give_up(folder, error.message)
         return 0

@@ -1,10 +1,15 @@
 """Every verb of ``drumline job``, as scripts of ``az ml job`` use them."""
 
+import contextlib
 import json
+import os
 import re
+import signal
 
 import pytest
-from cli_jobs import WAIT_FOR_SIGNAL, job_names, one_rank, two_by_two, wait_for_status, write_job
+from cli_jobs import WAIT_FOR_SIGNAL, background, job_names, one_rank, two_by_two, wait_for_status, write_job
+
+from drumline.contract.folder import RunFolder
 
 
 @pytest.fixture
@@ -173,6 +178,25 @@ def test_cancel_ends_a_running_job_with_130(cli, tmp_path):
     assert canceled.rc == 0
     assert "job long is Canceled" in canceled.err
     assert json.loads(cli("job", "show", "long").out)["exit_code"] == 130
+
+
+def test_a_stopped_supervisor_is_named_by_cancel_and_show(cli, tmp_path):
+    """Nothing can end the job meanwhile: cancel waited without a word."""
+    cli("job", "create", "-f", write_job(tmp_path, "sleep 600", **one_rank()), "-n", "held")
+    wait_for_status("held", "Running")
+    folder = RunFolder.of("held")
+    pid = folder.read_json(folder.supervisor)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert f"kill -CONT {pid} lets it go on" in json.loads(cli("job", "show", "held").out)["reason"]
+        with background("job", "cancel", "-n", "held", cwd=tmp_path) as command:
+            command.wait_for_error(f"job held cannot end: process {pid}, which looks after it, was stopped")
+            os.kill(pid, signal.SIGCONT)
+            assert command.end() == 0
+            assert "job held is Canceled" in command.err
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_cancel_of_an_ended_job_changes_nothing(cli, ended):

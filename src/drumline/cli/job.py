@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _LIST_COLUMNS = ("name", "status", "display_name", "experiment_name", "created")
 _LISTED = 50
 _INTERRUPTED = 130
+_SILENT_S = 2.0
+"""How long a job may take to end before it is looked whether anything can end it."""
 
 
 def main(argv: list[str]) -> int:
@@ -224,6 +226,8 @@ def _cancel_arguments(parser: Parser) -> None:
 
 
 def _cancel(arguments: Namespace) -> int:
+    import time
+
     from drumline.control import jobs
     from drumline.control.cancel import cancel
     from drumline.control.follow import wait_for_end
@@ -231,7 +235,12 @@ def _cancel(arguments: Namespace) -> int:
     name = _name_of(arguments)
     asked = cancel(name, at_once=arguments.at_once)
     if asked and not arguments.no_wait:
-        wait_for_end(jobs.folder_of(name))
+        folder = jobs.folder_of(name)
+        if not wait_for_end(folder, time.monotonic() + _SILENT_S):
+            why = jobs.held_up(folder)
+            if why:
+                print(f"job {name} cannot end: {why}", file=sys.stderr)
+            wait_for_end(folder)
     return _say_status(name)
 
 

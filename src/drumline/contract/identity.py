@@ -28,6 +28,13 @@ def is_alive(identity: dict[str, Any] | None) -> bool:
     return _started(int(identity["pid"])) == identity.get("started")
 
 
+def is_stopped(identity: dict[str, Any] | None) -> bool:
+    """Whether that very process lives and was stopped, as by SIGSTOP or a debugger, so that it does nothing."""
+    if not identity or not is_ours_to_judge(identity) or not is_alive(identity):
+        return False
+    return _fields(int(identity["pid"]))[:1] in ([b"T"], [b"t"])
+
+
 def open_pidfd(identity: dict[str, Any] | None) -> int | None:
     """A descriptor that becomes readable when that process ends; None when it is gone already. The caller closes it."""
     if not identity:
@@ -47,13 +54,18 @@ def open_pidfd(identity: dict[str, Any] | None) -> int | None:
 
 def _started(pid: int) -> int | None:
     """Clock ticks from boot to the start of a process; None for none, or a zombie."""
+    fields = _fields(pid)
+    return None if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Of ``/proc/PID/stat``, those behind the name; empty where there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name stands in brackets and may itself contain brackets and blanks.
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        return []
 
 
 def host() -> str:

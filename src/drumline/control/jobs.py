@@ -116,6 +116,7 @@ def outcome_of(folder: RunFolder) -> Outcome:
     if is_elsewhere(outcome.engine):
         return _as_its_engine_says(folder, outcome)
     if _is_supervised(folder, outcome):
+        outcome.reason = held_up(folder) or outcome.reason
         return outcome
     # Its last event may have been written between our look at the file and our look at the process.
     outcome = fold(folder.read_events())
@@ -142,6 +143,7 @@ def _driven(folder: RunFolder, outcome: Outcome) -> Outcome:
     who = folder.read_json(folder.supervisor)
     if who is None and time.time() - (outcome.created or 0.0) < _DRIVER_START_S:
         return outcome
+    outcome.reason = held_up(folder) or outcome.reason
     if not identity.is_alive(who):
         from drumline.control.driver import start
 
@@ -177,6 +179,15 @@ def _as_its_engine_says(folder: RunFolder, outcome: Outcome) -> Outcome:
         outcome.status = status.CANCEL_REQUESTED if is_canceled else waiting
         outcome.reason = look.reason
     return outcome
+
+
+def held_up(folder: RunFolder) -> str:
+    """Why a job that has a supervisor on this machine, or a driver, does nothing; empty where that is not so."""
+    who = folder.read_json(folder.supervisor)
+    if not who or not identity.is_stopped(who):
+        return ""
+    pid = who["pid"]
+    return f"process {pid}, which looks after it, was stopped (SIGSTOP); kill -CONT {pid} lets it go on"
 
 
 def _is_supervised(folder: RunFolder, outcome: Outcome) -> bool:

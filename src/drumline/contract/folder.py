@@ -326,3 +326,24 @@ def write_whole(path: str, text: str) -> None:
         with suppress(OSError):
             os.unlink(partial)
         raise
+
+
+def write_once(path: str, text: str) -> None:
+    """
+    As ``write_whole``, by one of many at once. Raises FileExistsError for the others, whose text is not written.
+
+    On a file system without hard links a reader may find the file empty for a moment.
+    """
+    whole = f"{path}.{os.urandom(4).hex()}"
+    write_whole(whole, text)
+    try:
+        try:
+            os.link(whole, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+    finally:
+        os.unlink(whole)

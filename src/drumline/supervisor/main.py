@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import WORKSPACE, private_folder
+from drumline.contract.folder import WORKSPACE, private_folder, write_once
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
@@ -102,20 +102,13 @@ def supervise(path: str, *, batch: bool = False) -> int:
 def _take(folder: OwnFolder, *, batch: bool) -> bool:
     """Write down who looks after the job; False where another does. In a batch job the next one takes its place."""
     me = json.dumps(identity.of(os.getpid()))
-    whole = f"{folder.supervisor}.{os.urandom(4).hex()}"
-    if not batch:
-        folder.write(whole, me)
-        try:
-            os.link(whole, folder.supervisor)
-        except FileExistsError:
-            return False
-        except OSError:
-            pass  # A file system without links.
-        else:
-            return True
-        finally:
-            os.unlink(whole)
-    folder.write(folder.supervisor, me)
+    if batch:
+        folder.write(folder.supervisor, me)
+        return True
+    try:
+        write_once(folder.supervisor, me)
+    except FileExistsError:
+        return False
     return True
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.filesystems import is_network
-from drumline.contract.folder import home
+from drumline.contract.folder import home, write_once
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import Look
 from drumline.engines.slurm import options, script, states
@@ -48,6 +48,10 @@ _ON_ITS_WAY_S = PATIENCE_S + 2 * SUBMIT_TIMEOUT_S
 _WITHDRAW_S = 10.0
 """Between two tries to take a canceled job out of the queue."""
 
+_WRITTEN_S = 5.0
+"""For whoever was first to write down the number, where the file comes before its content."""
+
+_LOOK_AGAIN_S = 0.02
 _ANSWER_S = 1.0
 _SETTLED_S = 1.0
 _SETTLED_ON_NETWORK_S = 30.0
@@ -323,17 +327,16 @@ def claim(folder: RunFolder, number: str) -> None:
     """
     Write down which job of Slurm's this run folder is of; exactly one can. Raises FileExistsError when it is another's.
     """
-    # With its content from the first moment: whoever submits and the job itself may come here at once.
-    whole = f"{folder.engine}.{os.urandom(4).hex()}"
-    folder.write(whole, json.dumps({"slurm_job_id": number}))
     try:
-        os.link(whole, folder.engine)
+        # Whoever submits and the job itself may come here at once.
+        write_once(folder.engine, json.dumps({"slurm_job_id": number}))
     except FileExistsError:
-        os.listdir(folder.path)  # A network file system then shows what others have just made.
-        if number_of(folder) != number:
+        deadline = time.monotonic() + _WRITTEN_S
+        while not (known := number_of(folder)) and time.monotonic() < deadline:
+            os.listdir(folder.path)  # A network file system then shows what others have just made.
+            time.sleep(_LOOK_AGAIN_S)
+        if known != number:
             raise
-    finally:
-        os.unlink(whole)
 
 
 def _is_of(job: InQueue, folder: RunFolder) -> bool:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
 
 STAGING_S = 300.0
-"""For code and inputs, on top of the ranks' time limit."""
+"""For code and local inputs, on top of the ranks' time limit."""
+
+TRANSFER_S = 7200.0
+"""As that, for a job that builds its environment, downloads inputs or uploads outputs."""
 
 WARNING_S = 30.0
 """On top of the grace period: how long before Slurm's own time limit the ranks are told to save."""
@@ -120,10 +123,21 @@ def _priority(plan: Plan) -> dict[str, str]:
 
 
 def _time_limit(plan: Plan) -> str | None:
-    """Minutes: the ranks', with what is around them. Their own limit is kept by the supervisor, to the second."""
+    """
+    Minutes: the ranks', with what is around them. Their own limit is kept by the supervisor, to the second.
+
+    The time for transfers is long, because a job that Slurm ends during them has done nothing; where the compute has a
+    ``time_limit``, it is shortened to stay within that.
+    """
+    limit = plan.compute.get("time_limit")
     if plan.timeout_s is None:
-        return plan.compute.get("time_limit")
-    return str(math.ceil((plan.timeout_s + plan.grace_s + STAGING_S) / 60))
+        return limit
+    least_s = plan.timeout_s + plan.grace_s + STAGING_S
+    if plan.build is None and not plan.fetches and not plan.uploads:
+        return str(math.ceil(least_s / 60))
+    wanted_s = plan.timeout_s + plan.grace_s + TRANSFER_S
+    most_s = _seconds(limit)
+    return str(math.ceil(max(least_s, wanted_s if most_s is None else min(wanted_s, most_s)) / 60))
 
 
 def _own(plan: Plan) -> dict[str, str | None]:

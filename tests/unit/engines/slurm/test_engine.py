@@ -331,7 +331,18 @@ def test_the_place_in_line_is_shown(slurm, folder):
 # Claims.
 
 
-def test_exactly_one_job_of_slurm_can_have_a_run_folder(folder):
+@pytest.fixture(params=["links", "no links"])
+def file_system(request, monkeypatch):
+    """Some, such as those of mounted object stores, have no hard links."""
+    if request.param == "no links":
+
+        def refuse(*_):
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+
+
+def test_exactly_one_job_of_slurm_can_have_a_run_folder(folder, file_system):
     os.unlink(folder.engine)
     start = threading.Barrier(16)
 
@@ -349,7 +360,7 @@ def test_exactly_one_job_of_slurm_can_have_a_run_folder(folder):
     assert [name for name in os.listdir(folder.path) if name.startswith("engine")] == ["engine.json"]
 
 
-def test_processes_too(folder):
+def test_processes_too(folder, file_system):
     os.unlink(folder.engine)
     reader, writer = os.pipe()
     children = []
@@ -370,7 +381,7 @@ def test_processes_too(folder):
     assert [str(code) for code in codes if code] == [number_of(folder)]
 
 
-def test_whoever_submits_and_the_job_itself_both_win(folder):
+def test_whoever_submits_and_the_job_itself_both_win(folder, file_system):
     """They come at once, with the same number; the one that is second must never find half a file."""
     for _ in range(50):
         os.unlink(folder.engine)

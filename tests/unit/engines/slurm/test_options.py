@@ -4,7 +4,7 @@ import pytest
 from planning import plan
 
 from drumline.contract.errors import PlanError
-from drumline.contract.plan import Asked
+from drumline.contract.plan import Asked, Build, Fetch, Upload
 from drumline.engines.slurm import options
 
 LOG = "/home/ann/jobs/calm_drum/system_logs/slurm.log"
@@ -209,6 +209,30 @@ def test_requeue_is_what_the_job_says_else_the_compute_else_whether_it_can_help(
 def test_the_time_limit_leaves_room_for_what_is_around_the_ranks(timeout_s, grace_s, minutes):
     found = of({"time_limit": "7-0"}, timeout_s=timeout_s, grace_s=grace_s)
     assert found["time"] == minutes
+
+
+@pytest.mark.parametrize(
+    ("time_limit", "minutes"),
+    [(None, "181"), ("7-0", "181"), ("2:00:00", "120"), ("1:00:00", "66"), ("UNLIMITED", "181")],
+)
+@pytest.mark.parametrize("what", ["build", "fetches", "uploads"])
+def test_builds_and_downloads_have_time_of_their_own(what, time_limit, minutes):
+    """The supervisor keeps the ranks' limit; Slurm's would end a job that has not even begun."""
+    compute = {"time_limit": time_limit} if time_limit else {}
+    more = {what: plan_parts()[what]}
+    assert of(compute, timeout_s=3600.0, grace_s=30.0, **more)["time"] == minutes
+
+
+def plan_parts():
+    fetch = Fetch(
+        "inputs.data", "https://example.org/data", "folder", "/home/ann/data", writable=False, mode="ro_mount"
+    )
+    upload = Upload("outputs.model", "/home/ann/model", "s3://bucket/model", "folder", always=False)
+    return {
+        "build": Build("uv", "0123", "/home/ann/envs/0123", {}),
+        "fetches": (fetch,),
+        "uploads": (upload,),
+    }
 
 
 def test_the_ranks_are_told_early_enough_and_not_earlier_than_slurm_can():

@@ -211,6 +211,7 @@ def test_data_goes_through_a_datastore_to_the_script_and_back(ws, tmp_path, monk
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x.txt").write_text("digits")
     store = ws.get_default_datastore()
+    assert (store.datastore_type, store.account_name, store.container_name) == ("local", None, None)
     store.upload("data", target_path="my digits")
     data = Dataset.File.from_files((store, "my digits/**")).register(ws, "digits")
     assert (data.version, list(ws.datasets)) == ("1", ["digits"])

@@ -208,14 +208,15 @@ def to_environment(given: Environment) -> tuple[Today | str | None, list[str]]:
     if given.python.user_managed_dependencies:
         packages = None
         interpreter = _interpreter(given.python.interpreter_path, warnings)
-    if not given.name and not interpreter:
+    content = None if packages is None else packages.for_here()
+    if not given.name and not interpreter and content is None:
         return None, warnings
     if given.docker.base_dockerfile:
         warnings.append("environment.docker.base_dockerfile: not built")
     made = Today(
         name=given.name or None,
         image=given.docker.base_image or DEFAULT_CPU_IMAGE,
-        conda_file=None if packages is None else packages.for_here(),
+        conda_file=content,
         python=interpreter or None,
     )
     return made, warnings

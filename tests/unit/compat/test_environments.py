@@ -106,3 +106,13 @@ def test_a_registry_may_be_set_and_says_nothing():
     made.docker.base_image_registry.address = "example.azurecr.io"
     made.docker.base_image_registry.password = "secret"
     assert "secret" not in str(to_environment(made.clone("other"))[0]._values())
+
+
+def test_the_packages_of_a_run_configuration_without_a_named_environment_are_not_lost():
+    config = RunConfiguration()
+    assert to_environment(config.environment)[0] is None
+    config.environment.python.conda_dependencies = CondaDependencies.create(pip_packages=["numpy"])
+    made, warnings = to_environment(config.environment)
+    assert (made.name, made.conda_file["dependencies"], warnings) == (None, [{"pip": ["numpy"]}], [])
+    config.environment.python.user_managed_dependencies = True
+    assert to_environment(config.environment)[0] is None

@@ -22,6 +22,21 @@ class Datastore:
         self.workspace = workspace
         self.name = name
 
+    @property
+    def datastore_type(self) -> str:
+        """``local`` for a folder, else Azure's word."""
+        return str(self._kept("type"))
+
+    account_name = property(lambda self: self._kept("account_name"))
+    container_name = property(lambda self: self._kept("container_name"))
+
+    def _kept(self, key: str) -> Any:
+        """What is known of it; None for what its type does not have. Raises NotFoundError."""
+        from drumline.control import datastores
+
+        with self.workspace._here():
+            return getattr(datastores.get(self.name), key, None)
+
     @staticmethod
     def get(workspace: Workspace, datastore_name: str) -> Datastore:
         """Raises NotFoundError."""

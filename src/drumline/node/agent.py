@@ -12,7 +12,7 @@ clock                           clock     at
 look     id, stacks             looked    id, others, ranks: rank, log_bytes, cpu_s, io_bytes, look (what it took),
                                           processes (``stacks.of``)
                                 asked  at, then  warmed  began, at, reused, ...  or  declined  reason, rank
-seek                            sought    ranks: rank, processes (``stacks.of``), in_flight (``in_flight.answer``)
+seek                            sought    ranks: rank, processes (``stacks.of``), in_flight (``in_flight.of``)
 run      id, command, ...       ran       id, code, signal, error
 hang_up  id                     (ran, as it happens)
 terminate  grace_s, all_told    (exited, as it happens)
@@ -345,15 +345,11 @@ class Agent:
         """Where each rank is, and what it is failing of: others have failed for want of one of them."""
         pids = {rank: containers.inner(self._scratch, pid) for pid, rank in sorted(self._ranks.items())}
         notes, cwd = {rank: self._notes_of(rank) for rank in pids}, self._start["cwd"]
-        asked = {rank: in_flight.ask(pid, notes[rank]) for rank, pid in pids.items()}
         found = stacks.of(pids, cwd, self._path(), notes) if pids else {}
+        # Only now: the handler of this question would show in the stacks.
+        told = in_flight.of(pids, notes, cwd)
         ranks = [
-            {
-                "rank": rank,
-                "processes": found.get(rank, []),
-                "in_flight": in_flight.answer(asked[rank], notes[rank], cwd),
-            }
-            for rank in pids
+            {"rank": rank, "processes": found.get(rank, []), "in_flight": told.get(rank)} for rank in pids
         ]
         channel.send(self._peer, "sought", ranks=ranks)
 

@@ -13,21 +13,41 @@ import json
 import os
 import re
 import signal
+import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.node import descendants, failures, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SIGNAL = int(signal.SIGRTMAX) - 5
 FILE = "%s.%d.in-flight"
 """Of the file of the notes and the process id. The hook has both too: it cannot import this."""
 
+_ANSWER_S = 0.1
+_LOOK_S = 0.002
 _MOST_BYTES = 1 << 16
 _MOST_PROCESSES = 8
 _MOST_CHAINED = 8
 _KINDS = {"type": str, "message": str, "file": str, "line": int, "function": str}
+
+
+def of(ranks: Mapping[int, int], notes: Mapping[int, str], cwd: str) -> dict[int, list[dict[str, Any]]]:
+    """
+    As of ``answer``, by rank, of those that answer. ``ranks``: to the pid of each one's first process. ``notes``: the
+    file of each rank's. Blocks, for a tenth of a second at most.
+    """
+    asked = {rank: ask(pid, notes[rank]) for rank, pid in ranks.items()}
+    told: dict[int, list[dict[str, Any]]] = {}
+    deadline = time.monotonic() + _ANSWER_S
+    while any(pids and rank not in told for rank, pids in asked.items()) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        for rank, pids in asked.items():
+            one = answer(pids, notes[rank], cwd) if rank not in told else None
+            if one is not None:
+                told[rank] = one
+    return told
 
 
 def ask(pid: int, notes: str) -> list[int]:

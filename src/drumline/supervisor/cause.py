@@ -45,7 +45,7 @@ _SAME_S = 0.5
 class Where(NamedTuple):
     """
     A rank that has not failed while others were cut off. ``places``: as of ``hang.places_of``. ``in_flight``: as of
-    ``node.in_flight.answer``.
+    ``node.in_flight.of``.
     """
 
     places: tuple[str, ...]
@@ -133,8 +133,10 @@ def late(
         if one.places and not one.is_at(gave_up) and _was_there(exits.get(rank), gave_up)
     }
     ranks = named or elsewhere or _odd(own)
-    if not ranks or gave_up.rank in ranks:
+    others = [one for one in waited if one.rank not in ranks]
+    if not ranks or not others:
         return None
+    gave_up = gave_up if gave_up in others else min(others, key=time_of)
     return Late(gave_up, {rank: _place(where.get(rank), exits[rank]) for rank in sorted(ranks)})
 
 

@@ -240,6 +240,7 @@ def test_where_all_gave_up_the_one_that_waited_elsewhere_is_named():
         "rank 3 on node 1 kept the others waiting: it waited (train.py:60, in step) when rank 0 gave up, "
     )
     assert verdict(*others[:2], heard=102.4).rank == 0
+    assert verdict(*others, gave_up(3, 101.99, line=60), heard=102.4).rank == 3
 
 
 def test_a_rank_is_late_only_where_others_gave_up():

@@ -222,13 +222,13 @@ class Agent:
         ready = [descriptor for descriptor, _ in self._poller.poll(idle_s)]
         self._memory.look()
         self._first.look(ready)
-        if self._door and not self._answer_the_door(set(ready)):
+        if self._door and not self._answer_the_door(ready):
             return False
         if self._ended_by and not self._is_preempted and self._is_told_too(ready) and not self._give_notice():
             return False
         if self._warm.has_answer(ready):
             self._go_on()
-        # A rank that failed is told before anything that was asked for since, but after a launcher's letting go of it.
+        # A rank that failed is told before anything that was asked for since.
         self._tell_exits(ready)
         if self._sigterm in ready and not self._give_notice():
             return False
@@ -272,13 +272,15 @@ class Agent:
         channel.send(self._peer, "preempted", by=f"a SIGTERM{sender} to its agent")
         return True
 
-    def _answer_the_door(self, ready: set[int]) -> bool:
+    def _answer_the_door(self, ready: Sequence[int]) -> bool:
         """False when what was asked for failed for want of something on this node, which the supervisor is told."""
         assert self._door is not None
         if self._feeds:
-            self._feeds.hear(ready)
+            self._feeds.hear(set(ready))
+        # A launcher lets go of ranks because one has failed, or one fails because it was let go of: the order tells.
+        self._tell_exits(ready, self._door.first(ready))
         try:
-            self._door.hear(ready)
+            self._door.hear(set(ready))
         except ConnectionError:
             raise
         except OSError as error:
@@ -588,13 +590,22 @@ class Agent:
             return any(one.pid == pid and one.status != 0 for one in self._early)
         return ended is not None and ended.si_status != 0
 
-    def _tell_exits(self, ready: Sequence[int] = ()) -> None:
-        """``ready``: descriptors in the order in which things happened to them."""
+    def _tell_exits(self, ready: Sequence[int] = (), until: int | None = None) -> None:
+        """
+        ``ready``: descriptors in the order in which things happened to them; what happened from the place ``until`` on
+        is told later.
+        """
+        if until is not None and not set(ready[:until]) & set(self._pidfds.values()):
+            return
         at = time.monotonic()
         order = {descriptor: index for index, descriptor in enumerate(ready)}
         ended = [*self._early, *descendants.reap(self._warm.nursery)]
         self._early = []
-        ended.sort(key=lambda one: order.get(self._pidfds.get(one.pid, -1), len(order)))
+        places = {one.pid: order.get(self._pidfds.get(one.pid, -1), len(order)) for one in ended}
+        ended.sort(key=lambda one: places[one.pid])
+        if until is not None:
+            self._early = [one for one in ended if places[one.pid] >= until]
+            ended = [one for one in ended if places[one.pid] < until]
         for index, one in enumerate(ended):
             self._tell_exit(one, at + index * _TICK_S)
 

@@ -23,7 +23,7 @@ from drumline.node import standin
 
 if TYPE_CHECKING:
     import select
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _HEADER = 10
 _LONGEST = 16 * 1024 * 1024
@@ -66,6 +66,11 @@ class Door:
     def register(self, poller: select.epoll) -> None:
         self._poller = poller
         poller.register(self._server, 1)  # EPOLLIN
+
+    def first(self, ready: Sequence[int]) -> int:
+        """The place of the first of our descriptors; of none: how many there are."""
+        ours = {self._server.fileno(), *self._callers}
+        return next((place for place, descriptor in enumerate(ready) if descriptor in ours), len(ready))
 
     def hear(self, ready: set[int]) -> None:
         """Serve those of the descriptors that are ours."""

@@ -239,7 +239,18 @@ def _gist(message: str, kind: str) -> str:
     first = lines[0]
     if first.endswith(":") and len(lines) > 1:
         first += " " + lines[1]
-    return printable(first, LINE)
+    return printable(_once(first), LINE)
+
+
+def _once(text: str) -> str:
+    """
+    Without repeated words before colons, of which XLA's errors have one for each computation that was on its way.
+
+    >>> _once("INTERNAL: Error dispatching: Error dispatching: Error dispatching: Connection reset by peer")
+    'INTERNAL: Error dispatching: Connection reset by peer'
+    """
+    parts = text.split(": ")
+    return ": ".join(part for place, part in enumerate(parts) if place == 0 or part != parts[place - 1])
 
 
 def printable(text: str, most: int) -> str:

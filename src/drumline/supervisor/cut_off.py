@@ -36,6 +36,18 @@ _TYPES = (
 )
 
 
+_OPEN_MPI_CODE = 14
+"""
+With which Open MPI ends a rank whose connection to a peer was closed; what it says of that goes to its launcher.
+Source: mpi.h, MPI_ERR_UNKNOWN; pml_ob1.c, mca_pml_ob1_error_handler.
+"""
+
+
+def by_mpi(code: int | None) -> str:
+    """What the exit code of a rank that an MPI's launcher started says of a peer; empty for nothing."""
+    return "MPI lost a peer" if code == _OPEN_MPI_CODE else ""
+
+
 def by(exit_: RankExited) -> str:
     """What says that a peer was gone or late: ``Connection closed by peer``; empty when nothing does."""
     failure = (exit_.evidence or {}).get("failure")
@@ -44,6 +56,8 @@ def by(exit_: RankExited) -> str:
     if exit_.signal in (9, 15):
         return ""
     evidence = exit_.evidence or {}
+    if evidence.get("lost_peer"):
+        return str(evidence["lost_peer"])
     found = _CUT_OFF.search(f"{evidence.get('said', '')} {evidence.get('gave_up', '')}")
     return found[0] if found else ""
 

@@ -14,7 +14,7 @@ from drumline.contract import identity, samples
 from drumline.contract.filesystems import is_network
 from drumline.contract.plan import bind
 from drumline.contract.record import NamedTuple
-from drumline.supervisor import cause, hang, telling, words
+from drumline.supervisor import cause, cut_off, hang, telling, words
 from drumline.supervisor import policy as p
 from drumline.supervisor.agents import SEND_TIMEOUT_S, Agents
 from drumline.supervisor.clocks import Clocks, wall_time
@@ -373,6 +373,8 @@ class Loop:
             if f"{name}_at" in evidence:
                 at = evidence.pop(f"{name}_at")
                 evidence[name] = None if at is None else self._clocks.wall(node, at)
+        if self._plan.launcher is not None and cut_off.by_mpi(message["code"]):
+            evidence["lost_peer"] = cut_off.by_mpi(message["code"])
         exited = e.RankExited(
             self._clocks.wall(node, message["at"]),
             message["rank"],

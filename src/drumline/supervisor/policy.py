@@ -10,6 +10,7 @@ While all failures are of ranks that were cut off, ``running`` goes on for a mom
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 from drumline.contract import status
@@ -421,6 +422,8 @@ class Policy:
         """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
         if not self._launcher or event.code == 0 or not self._is_running:
             return False
+        if event.signal == signal.SIGKILL:
+            return False  # No MPI sends it to a rank, whose process it does not know.
         # A rank that calls MPI_Abort ends with a code; those that are cut off by it may crash.
         is_crash = self._broken is not None and event.signal is not None
         return self._settled or is_crash or event.code == LOST_DAEMON_CODE
@@ -453,7 +456,7 @@ class Policy:
         if not self._is_running:
             return []
         if self._seeks:
-            return self._stop_after_failure()
+            return []  # It ended for want of the rank that is waited for, as the others did.
         if self._end is not None:
             return self._empty(LEFTOVER_GRACE_S)
         reason = event.reason or f"{self._launcher} ended before its ranks"

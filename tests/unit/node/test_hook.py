@@ -222,3 +222,11 @@ def test_notes_that_are_none_are_passed_over(tmp_path):
     assert failures.of(str(notes), 99, 7, "", 0.0, 9.0) == {}, (
         "a grandchild's, of which the rank may know nothing"
     )
+
+
+def test_words_that_an_error_repeats_do_not_hide_why(rank):
+    """XLA says them once for each computation that was on its way; the end is what tells that a peer was gone."""
+    done = rank(
+        "raise RuntimeError('INTERNAL: ' + 'Error dispatching computation: ' * 30 + 'Connection reset by peer')"
+    )
+    assert done.failure["message"] == "INTERNAL: Error dispatching computation: Connection reset by peer"

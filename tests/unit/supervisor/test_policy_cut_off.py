@@ -97,10 +97,7 @@ def test_a_node_that_is_lost_meanwhile_is_what_the_job_failed_of():
     assert emptied(job, 0).reason == "the agent of node 1 was killed by SIGKILL"
 
 
-@pytest.mark.parametrize(
-    "happening",
-    [p.Canceled("ann", at_once=False), p.Preempted("Slurm", None, 5.0), p.LauncherEnded(0, "", 1)],
-)
+@pytest.mark.parametrize("happening", [p.Canceled("ann", at_once=False), p.Preempted("Slurm", None, 5.0)])
 def test_whoever_ends_the_job_meanwhile_does_not_wait(happening):
     job = seeking()
     assert isinstance(job.handle(happening)[0], p.Terminate)

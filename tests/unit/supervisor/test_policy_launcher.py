@@ -3,6 +3,7 @@
 import pytest
 
 from drumline.contract.events import RankExited
+from drumline.supervisor import cut_off
 from drumline.supervisor import policy as p
 
 FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
@@ -116,6 +117,39 @@ def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
     job.handle(p.LauncherEnded(0, "mpirun exited with code 9 (Abort(9) on rank 2)", 9))
     end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 2, 3))
     assert (end.reason, end.exit_code) == ("mpirun exited with code 9 (Abort(9) on rank 2)", 9)
+
+
+@pytest.mark.parametrize("event", ["", "settled"])
+def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(event):
+    """A launcher learns by a closed connection of it, which may come before the rank's end is seen."""
+    job = running()
+    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    job.handle(p.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
+    job.handle(p.LauncherEnded(0, "mpirun exited with code 255", 255))
+    if event:
+        job.handle(p.Elapsed(event))
+    end = end_after(job, job.handle(exit_(2, signal=9)), left=(0, 1, 3))
+    assert (end.exit_code, end.rank) == (137, 2)
+
+
+def test_ranks_that_lost_a_peer_and_their_launcher_wait_for_the_one_that_is_gone():
+    """Its connections close before its end is seen; Open MPI then ends its neighbours, and itself."""
+    job = running()
+    lost = exit_(3, code=14)._replace(evidence={"lost_peer": cut_off.by_mpi(14)})
+    assert kinds(job.handle(lost)) == ["Seek", "SetTimer"]
+    assert job.handle(p.Broken(1, "mpirun ended rank 2", 1, p.ABANDONED_DELAY_S)) == []
+    assert job.handle(p.LauncherEnded(0, "mpirun exited with code 14", 14)) == []
+    end = end_after(job, job.handle(exit_(2, signal=9, time=1.01)), left=(0, 1))
+    assert (end.rank, end.verdict["cut_off"]) == (2, [3])
+    assert "rank 3 was then cut off (MPI lost a peer)" in end.reason
+
+
+def test_a_rank_of_that_code_is_named_when_nothing_explains_it():
+    job = running()
+    job.handle(exit_(3, code=14)._replace(evidence={"lost_peer": cut_off.by_mpi(14)}))
+    job.handle(p.LauncherEnded(0, "mpirun exited with code 14", 14))
+    end = end_after(job, job.handle(p.Elapsed("cause")), left=(0, 1, 2))
+    assert (end.rank, end.exit_code) == (3, 14)
 
 
 def test_a_rank_that_lost_its_daemon_is_a_consequence():

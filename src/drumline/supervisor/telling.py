@@ -73,6 +73,8 @@ def _of_launcher(
 ) -> dict[str, Any]:
     """``launcher``: its own exception. ``reported``: the failures that it lists, that which it saw first in front."""
     ranks = {one["pid"]: one["rank"] for one in reported}
+    # Not those of processes before a restart, nor what a process of one of them failed of.
+    inner = [one for one in inner if one["pid"] in ranks] or inner
     noted = {one["pid"] for one in inner}
     silent = [one for one in reported if one["pid"] not in noted and one["signal"] != _SIGTERM]
     began = [one for one in inner if not cut_off.of(one)]

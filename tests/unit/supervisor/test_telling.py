@@ -145,6 +145,16 @@ def victim(at=5.0, pid=22600):
             "ValueError: bad batch (train.py:1, in step), in rank 1 of its launcher",
             4.5,
         ),
+        # One that the launcher has started anew since, and one that a rank only tried.
+        (
+            1,
+            [
+                failure("KeyError: 'x'", at=1.0, pid=22000),
+                failure("ValueError: bad batch", at=4.5, pid=22599),
+            ],
+            "ValueError: bad batch (train.py:1, in step), in rank 1 of its launcher",
+            4.5,
+        ),
         # The launcher saw the end of another process first.
         (
             -6,

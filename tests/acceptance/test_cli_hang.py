@@ -46,6 +46,26 @@ SILENT = """
 """
 
 
+WORKS_SILENTLY = """
+    import hashlib, os, subprocess, threading, time
+
+    BUSY = "while :; do :; done"
+    END = time.monotonic() + 15
+
+    def compute():
+        while time.monotonic() < END:
+            hashlib.pbkdf2_hmac("sha256", b"word", b"salt", 1_000_000)
+
+    if os.environ["RANK"] == "0":
+        subprocess.run(["timeout", "7", "sh", "-c", BUSY])
+        thread = threading.Thread(target=compute)
+        thread.start()
+        thread.join()
+    else:
+        time.sleep(END - time.monotonic())
+"""
+
+
 @pytest.fixture
 def script(tmp_path):
     return functools.partial(write_script, tmp_path)
@@ -66,6 +86,12 @@ def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wishe
     )
     assert jobs.describe("job")["reason"] == f"it hung: {where}"
     assert f": it hung: {where}\n" in done.out
+
+
+def test_a_silent_job_that_waits_for_a_child_and_a_thread_that_compute_is_not_ended(cli, script):
+    path = script(WORKS_SILENTLY, drumline={"hang_after": 5, "hang_action": "end", "grace": 1})
+    done = cli("job", "create", "-f", path, "--stream")
+    assert (done.rc, " hangs: " in done.err) == (0, False)
 
 
 def test_a_job_that_hangs_is_left_alone_unless_told_otherwise(cli, script, tmp_path):

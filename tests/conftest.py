@@ -49,6 +49,12 @@ _LAUNCHER_PREFIXES = (
 _LEFTOVER_GRACE_S = 5.0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-counts", action="store_true", help="write what a launch costs to launch_counts.json"
+    )
+
+
 @pytest.fixture(autouse=True)
 def drumline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """

@@ -25,6 +25,7 @@ CREATE = HELP | {
     "drumline.contract.mlflow",
     "drumline.contract.outcome",
     "drumline.contract.plan",
+    "drumline.contract.record",
     "drumline.contract.samples",
     "drumline.contract.status",
     "drumline.contract.user",

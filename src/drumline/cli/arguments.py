@@ -54,8 +54,22 @@ _OTHER_VERBS = {
 class Parser(argparse.ArgumentParser):
     """Errors are ours, with the word that was probably meant. No abbreviations: they break when options are added."""
 
+    _is_help = False
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, **kwargs)
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        # One is made for each argument, to see that it can be shown; only help need know how wide the terminal is.
+        return super()._get_formatter() if self._is_help else argparse.HelpFormatter(self.prog, width=1000)
+
+    def format_help(self) -> str:
+        self._is_help = True
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        self._is_help = True
+        return super().format_usage()
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, _alike(message, self) or f"{self.prog} --help")

@@ -47,14 +47,13 @@ def _run(arguments: Namespace, program: list[str]) -> int:
     folder = _current_folder()
     _check_program(program[0])
     standby = Standby() if arguments.compute is None else None
-    from drumline.control import stream
-    from drumline.control.cancel import cancel
     from drumline.control.submit import Run, plan, submit
-    from drumline.control.terminal import clean
 
     job = _job(arguments, program)
     run = Run(in_place=folder, argv=tuple(program))
     if arguments.ranks:
+        from drumline.control import stream
+
         stream.labels_of(arguments.ranks, plan(job, run))
     # A Ctrl-C while the job is being submitted waits until there is something to pass it on to.
     # An engine that has to be asked for minutes may be interrupted.
@@ -63,6 +62,11 @@ def _run(arguments: Namespace, program: list[str]) -> int:
     try:
         # Not checked as a whole: it was made here, of options that were.
         submitted = submit(job, run, start=standby, check=False)
+        # The supervisor has work to do meanwhile.
+        from drumline.control import stream
+        from drumline.control.cancel import cancel
+        from drumline.control.terminal import clean
+
         if not arguments.detach:
             _cancel_on_signals(lambda at_once: cancel(submitted.name, at_once=at_once))
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from typing import Optional
 
 NAME = "drumline"
@@ -42,6 +40,8 @@ def clear(folder: str) -> int:
 
 def program() -> str:
     """Empty for none."""
+    import shutil
+
     return next((path for name in PROGRAMS if (path := shutil.which(name))), "")
 
 
@@ -58,6 +58,8 @@ def _unmount(place: str) -> None:
         return
     found = program()
     if found:
+        import subprocess
+
         try:
             subprocess.run(  # noqa: S603 - what the machine has for it
                 [found, "-u", "-z", "-q", "--", place],

@@ -52,6 +52,7 @@ def be_ready() -> None:
     import ctypes  # noqa: F401
     import pwd  # noqa: F401
     import resource  # noqa: F401
+    import shutil  # noqa: F401
 
     import drumline.engines.local.engine
     import drumline.engines.local.nodes  # noqa: F401

@@ -17,6 +17,7 @@ from drumline.spec.schema import (
     compute,
     environment,
     io,
+    parallel,
     pipeline,
     sweep,
     workspace,
@@ -114,11 +115,16 @@ _PARTS: list[tuple[str, list[Kind]]] = [
     ("early_termination.", [sweep.EARLY_TERMINATION]),
     ("limits.", [sweep.LIMITS]),
 ]
-_LOOSE_RESOURCES = [one.fields["resources"] for one in (component.COMPONENT, component.NAMED_COMPONENT)]
+_PARALLEL_COMPONENTS = [parallel.UNNAMED_COMPONENT, parallel.NAMED_COMPONENT]
+_LOOSE_RESOURCES = [
+    one.fields["resources"] for one in (component.COMPONENT, component.NAMED_COMPONENT, *_PARALLEL_COMPONENTS)
+]
 _PIPELINES = [kind for kind in vars(pipeline).values() if isinstance(kind, Record)]
 _PIPELINE_COMPONENTS: list[Kind] = [kind for kind in _PIPELINES if kind.noun == "a pipeline component"]
 _NODES: list[Kind] = [
-    kind for name, kind in vars(pipeline).items() if name.endswith("_NODE") and kind in _PIPELINES
+    kind
+    for name, kind in vars(pipeline).items()
+    if name.endswith("_NODE") and kind in _PIPELINES and kind is not pipeline._PARALLEL_NODE
 ]
 _AML = compute.AMLCOMPUTE.fields
 _ENVIRONMENT = environment.INLINE.fields
@@ -141,6 +147,14 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     "Sweep job": [("", [sweep.SWEEP_JOB]), ("trial.", [sweep.TRIAL]), *_PARTS],
     "Pipeline job": [("", [pipeline.PIPELINE_JOB]), ("settings.", [pipeline.SETTINGS])],
     "Pipeline nodes": [("", _NODES)],
+    "Parallel job": [
+        ("", [pipeline.PARALLEL_JOB, pipeline._PARALLEL_NODE]),
+        ("task.", [parallel.TASK]),
+        ("retry_settings.", [parallel.RETRY_SETTINGS]),
+    ],
+    "Parallel component": [
+        ("", [*_PARALLEL_COMPONENTS]),
+    ],
     "Command component": [
         ("", [component.COMPONENT, component.NAMED_COMPONENT]),
         ("inputs.*.", [component.DECLARED_INPUT]),

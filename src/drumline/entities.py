@@ -43,6 +43,8 @@ from drumline.spec.identity import (
 )
 from drumline.spec.io import Input, Output
 from drumline.spec.job import Job
+from drumline.spec.parallel import Parallel, RetrySettings
+from drumline.spec.parallel_component import ParallelComponent
 from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
 from drumline.spec.resources import (
     CommandJobLimits,
@@ -99,6 +101,8 @@ __all__ = [
     "NoneCredentialConfiguration",
     "OneLakeDatastore",
     "Output",
+    "Parallel",
+    "ParallelComponent",
     "ParameterizedCommand",
     "PipelineComponent",
     "PipelineJob",
@@ -107,6 +111,7 @@ __all__ = [
     "QueueSettings",
     "RayDistribution",
     "ResourceConfiguration",
+    "RetrySettings",
     "SasTokenConfiguration",
     "ServicePrincipalConfiguration",
     "SlurmCompute",

@@ -1,4 +1,4 @@
-"""docs/from-azure-ml.md, docs/pipelines.md and docs/sweeps.md, block by block, each in a folder of its own."""
+"""docs/from-azure-ml.md, parallel.md, pipelines.md and sweeps.md, block by block, each in a folder of its own."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def shell(block, folder):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["from-azure-ml", "pipelines", "sweeps"])
+@pytest.mark.parametrize("page", ["from-azure-ml", "parallel", "pipelines", "sweeps"])
 def test_every_block_of_the_page_runs(tmp_path, page):
     kinds = set()
     for kind, text in BLOCK.findall((DOCS / f"{page}.md").read_text()):

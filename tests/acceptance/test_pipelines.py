@@ -786,3 +786,62 @@ def a_driver_at(needs, *events):
     for event in events:
         folder.append(event)
     return folder
+
+
+def test_a_parallel_step_runs_over_files_on_its_nodes_and_again_where_it_failed(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    for number in range(6):
+        (tmp_path / "data" / str(number)).write_text(str(number))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "score.py").write_text(
+        "import os\n"
+        "def run(mini_batch):\n"
+        "    rows = [open(path).read() + os.environ['WORD'] for path in mini_batch]\n"
+        f"    if '3!' in rows and not os.path.exists('{tmp_path}/fixed'):\n"
+        f"        open('{tmp_path}/fixed', 'w')\n"
+        "        raise ValueError('bad')\n"
+        "    return rows\n"
+    )
+    score = {
+        "type": "parallel",
+        "inputs": {"x": {"type": "uri_folder", "path": "data"}},
+        "outputs": {"o": {"type": "uri_file"}},
+        "input_data": "${{inputs.x}}",
+        "mini_batch_size": 2,
+        "max_concurrency_per_instance": 1,
+        "mini_batch_error_threshold": 0,
+        "retry_settings": {"max_retries": 0},
+        "resources": {"instance_count": 2},
+        "environment_variables": {"WORD": "!"},
+        "drumline": {"max_restarts": 1},
+        "task": {"type": "run_function", "code": "src", "entry_script": "score.py"},
+    }
+    score["task"]["append_row_to"] = "${{outputs.o}}"
+    show = {"command": "cat ${{inputs.o}}", "inputs": {"o": "${{parent.jobs.score.outputs.o}}"}}
+    shown = run({"score": score, "show": show})
+    assert shown["reason"] == "2 steps completed"
+    assert log_of("p-show").split() == ["0!", "1!", "2!", "3!", "4!", "5!"]
+    assert jobs.describe("p-score")["attempt"] == 1
+
+
+def test_a_parallel_job_by_itself_is_looked_at_and_run(cli, tmp_path):
+    (tmp_path / "score.py").write_text("def run(mini_batch):\n    return mini_batch\n")
+    fields = {
+        "type": "parallel",
+        "name": "alone",
+        "inputs": {"x": {"type": "uri_file", "path": "score.py"}},
+        "outputs": {"o": None},
+        "input_data": "${{inputs.x}}",
+        "max_concurrency_per_instance": 1,
+        "task": {"code": ".", "entry_script": "score.py", "append_row_to": "${{outputs.o}}/rows"},
+    }
+    file = tmp_path / "alone.yml"
+    file.write_text(json.dumps(fields))
+    assert json.loads(cli("job", "validate", "-f", file).out) == {"result": "Succeeded", "warnings": []}
+    assert "parallel: 1 rank on 1 node" in cli("plan", "-f", file).out
+    assert cli("job", "create", "-f", file, "--stream").rc == 0
+    assert cli("job", "download", "-n", "alone", "--output-name", "o", "-p", tmp_path / "got").rc == 0
+    assert (tmp_path / "got/named-outputs/o/rows").read_text() == f"{tmp_path}/score.py\n"
+    file.write_text(json.dumps({**fields, "name": "other", "partition_keys": ["a"]}))
+    refused = cli("job", "create", "-f", file)
+    assert (refused.rc, "partition_keys: tables are not split here" in refused.err) == (2, True)

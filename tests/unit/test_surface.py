@@ -136,6 +136,7 @@ MODULES = {
     "`azure.ai.ml`": "drumline",
     "`azure.ai.ml.entities`": "drumline.entities",
     "`azure.ai.ml.sweep`": "drumline.sweep",
+    "`azure.ai.ml.parallel`": "drumline.parallel",
     "`azure.ai.ml.constants`": "drumline.constants",
 }
 

@@ -26,6 +26,12 @@ SEARCH = {
     "objective": {"goal": "maximize", "primary_metric": "accuracy"},
     "limits": {"max_total_trials": 2},
 }
+PARALLEL = {
+    "type": "parallel",
+    "inputs": {"one": {"type": "uri_folder", "path": "data"}},
+    "input_data": "${{inputs.one}}",
+    "task": {"type": "run_function", "entry_script": "score.py"},
+}
 VALUES = {
     "services": {"one": {"type": "ssh"}},
     "services.*.nodes": "all",
@@ -61,7 +67,7 @@ def _said(job_file):
 
     Path("job.yml").write_text(yaml.safe_dump(job_file))
     job = load_job("job.yml")
-    if job.type == "command":
+    if job.type in ("command", "parallel"):
         return [*job._warnings, *submit.plan(job).warnings]
     return [*job._warnings, *start.prepared(job)[1]]
 
@@ -126,6 +132,7 @@ SAID_BY = {
     "Sweep job": _of_job(SEARCH),
     "Pipeline job": _of_job({"type": "pipeline", "jobs": {"a": COMMAND}}),
     "Pipeline nodes": _of_node,
+    "Parallel job": _of_job(PARALLEL),
     "Pipeline component": _of_pipeline_component,
     "`amlcompute`": _of_compute,
     "Environment": _of_environment,
@@ -222,7 +229,13 @@ def test_a_field_that_is_refused():
         for key, verdict in verdicts(heading).items()
         if verdict == REFUSED
     ]
-    assert refused == [("Command job", "distribution.address")]
+    assert refused == [
+        ("Command job", "distribution.address"),
+        ("Parallel job", "partition_keys"),
+        ("Parallel component", "partition_keys"),
+    ]
+    with pytest.raises(DrumlineError, match="partition_keys: tables are not split here"):
+        _said({**PARALLEL, "partition_keys": ["store"]})
     with pytest.raises(DrumlineError, match=r"distribution\.address"):
         _said({**COMMAND, "distribution": {"type": "ray", "address": "text"}})
 

@@ -328,7 +328,7 @@ def _validate(arguments: Namespace) -> int:
         raise SpecError(list(result.problems))
     warnings = list(result.warnings)
     try:
-        if job.type == "command":
+        if job.type in ("command", "parallel"):
             warnings += submit.plan(job, check=False).warnings
         else:
             warnings += start.warnings_of(job)

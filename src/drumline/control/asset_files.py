@@ -103,7 +103,7 @@ def _lay_out(values: dict[str, Any], folder: str, inside: str) -> None:
         values["code"] = os.path.join(".", inside, "code")
         os.makedirs(os.path.join(folder, inside), exist_ok=True)
         snapshot.lay_out(*_snapshot(code), os.path.join(folder, inside, "code"))
-    for key in ("component", "trial"):
+    for key in ("component", "trial", "task"):
         if isinstance(values.get(key), dict):
             _lay_out(values[key], folder, inside)
     for node, job in (values.get("jobs") or {}).items():

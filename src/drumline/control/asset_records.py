@@ -91,10 +91,9 @@ def entity_of(kind: str, name: str, version: str, values: dict[str, Any]) -> Any
 
 
 def _component(**values: Any) -> Any:
-    from drumline.spec.component import CommandComponent, PipelineComponent
+    from drumline.spec.steps import class_of
 
-    kind = PipelineComponent if "jobs" in values else CommandComponent
-    return kind(**{key: value for key, value in values.items() if key != "type"})
+    return class_of(values)(**{key: value for key, value in values.items() if key != "type"})
 
 
 def shown(entity: Any) -> dict[str, Any]:
@@ -234,13 +233,14 @@ def problems_of(component: Component) -> list[Problem]:
     """Those of a component that was built or changed in Python, as of its file."""
     from drumline.spec.component import to_dict
     from drumline.spec.nodes import wrap
-    from drumline.spec.schema.component import NAMED_COMPONENT
-    from drumline.spec.schema.pipeline import PIPELINE_COMPONENT
+    from drumline.spec.schema import component as commands
+    from drumline.spec.schema import parallel, pipeline
     from drumline.spec.schema.report import Report
 
     values = to_dict(component)
     report = Report(component.base_path)
-    (PIPELINE_COMPONENT if "jobs" in values else NAMED_COMPONENT).check(wrap(values), "", report)
+    named = {"pipeline": pipeline.PIPELINE_COMPONENT, "parallel": parallel.NAMED_COMPONENT}
+    named.get(component.type, commands.NAMED_COMPONENT).check(wrap(values), "", report)
     return report.problems
 
 
@@ -251,7 +251,7 @@ def _freeze(values: dict[str, Any], home: str, warnings: list[str]) -> None:
         values["code"] = _taken(code, includes, home, warnings)
     if isinstance(values.get("environment"), dict):
         take_in(values["environment"])
-    for key in ("component", "trial"):
+    for key in ("component", "trial", "task"):
         if isinstance(values.get(key), dict):
             _freeze(values[key], home, warnings)
     for node in (values.get("jobs") or {}).values():

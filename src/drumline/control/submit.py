@@ -62,6 +62,8 @@ class Submitted(NamedTuple):
 
 def plan(job: Command, run: Run = AS_WRITTEN, *, check: bool = True) -> Plan:
     """What ``submit`` would run; nothing is created. Raises SpecError, PlanError."""
+    if job.type == "parallel":
+        job, check = whole(job), False
     with _located(job):
         _check_type(job)
         if check:
@@ -139,8 +141,10 @@ def _interpreter_of(compute: Mapping[str, Any]) -> str:
 
 def whole(job: Command) -> Command:
     """The job with what its component says, where it is the call of one. Raises SpecError, PlanError, NotFoundError."""
-    if getattr(job, "component", None) is None:
+    if getattr(job, "component", None) is None and job.type != "parallel":
         return job
+    if job.type == "parallel":
+        _validate(job)
     from drumline.control.driver.prepare import registered
     from drumline.plan import ports
     from drumline.spec.steps import filled_in
@@ -208,7 +212,7 @@ def submit(
     ``start``: starts the supervisor of a run folder as a fork of this process; None: it is started afresh.
     Raises SpecError, PlanError (nothing was created), EngineError.
     """
-    if job.type != "command":
+    if job.type not in ("command", "parallel"):
         from drumline.control.driver import start as driver
 
         driven, warned = driver.submit(job, check=check)
@@ -217,8 +221,8 @@ def submit(
     job.name = job.name or names.random_name()
     try:
         job = whole(job)
-        planned = plan(job, run, check=check)
-        text = text_of(job, run)
+        planned = plan(job, run, check=check and given.type == job.type)
+        text = text_of(job if given.type == job.type else given, run)
         root = _root_of(planned.compute)
         digest, code_warnings = _take_code(job, run, root)
         folder = create_folder(job, root)

@@ -14,6 +14,7 @@ from drumline.plan import (
     container,
     environment,
     oversubscription,
+    parallel,
     services,
     shell,
     unhonoured,
@@ -104,6 +105,10 @@ def plan_job(job: Command, site: Site) -> Plan:
     check_name(name)
     request = request_of(job)
     distribution = distribution_of(job)
+    if distribution == "parallel":
+        shapes = site.shapes[: request.node_count]
+        count = parallel.workers(job, shapes, share_machine=site.shares_machine)
+        request = request._replace(process_count_per_node=count)
     layout = table.lay_out(distribution, _at(site, request))
     given = values.of(job, site.folder, site.kept)
     user_env, user_warnings = _user_env(job, layout)
@@ -132,6 +137,7 @@ def plan_job(job: Command, site: Site) -> Plan:
             **activation.variables(site.build, kept),
             **hosts,
             **user_env,
+            **parallel.variables(job, site.folder, request),
         },
         unset=(*environment.UNSET, *activation.unset(site.build)),
         nodes=nodes,
@@ -171,7 +177,8 @@ def plan_job(job: Command, site: Site) -> Plan:
             *kept_warnings,
         ),
     )
-    return container.within(planned, job, [place for _, place, _ in given.checks])
+    places = [place for _, place, _ in given.checks]
+    return container.within(planned, job, [*places, *parallel.places(job)])
 
 
 def _at(site: Site, request: Request) -> Request:

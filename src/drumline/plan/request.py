@@ -43,6 +43,8 @@ def check_name(name: str) -> None:
 
 
 def distribution_of(job: Command) -> str:
+    if settings_of(job).get("parallel"):
+        return "parallel"
     return str(job.distribution.type).lower() if job.distribution else "plain"
 
 

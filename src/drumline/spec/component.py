@@ -200,6 +200,10 @@ def to_dict(component: Component, *, absolute: bool = True) -> dict[str, Any]:
         from drumline.spec.dump import nodes_to_dict
 
         kept["jobs"] = nodes_to_dict(component.jobs, component.base_path, absolute=absolute)
+    if isinstance(kept.get("task"), dict):
+        from drumline.spec.dump import settle_task
+
+        settle_task(kept["task"], component, absolute=absolute)
     if not isinstance(component, CommandComponent):
         return kept
     if isinstance(component.environment, Environment):

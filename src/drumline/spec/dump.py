@@ -38,6 +38,8 @@ def to_dict(job: Job, *, absolute: bool = False) -> dict[str, Any]:
     if jobs:
         values["jobs"] = nodes_to_dict(jobs, job.base_path, absolute=absolute)
     settle(values, job, absolute=absolute)
+    if isinstance(values.get("task"), dict):
+        settle_task(values["task"], job, absolute=absolute)
     if job.type == "sweep":
         from drumline.spec.trial import settled
 
@@ -55,6 +57,19 @@ def settle(values: dict[str, Any], owner: Any, *, absolute: bool) -> None:
         values["environment"] = _reference(environment)
     if absolute:
         _pin_paths(values, owner)
+
+
+def settle_task(values: dict[str, Any], owner: Any, *, absolute: bool) -> None:
+    """Environment and code of the task of a parallel job, or component."""
+    environment = owner.task.environment
+    if isinstance(environment, Environment):
+        whose = environment if environment._base_path else owner
+        is_elsewhere = bool(environment._base_path) and environment._base_path != owner._base_path
+        pin_environment(values["environment"], whose, always=absolute or is_elsewhere)
+    elif isinstance(environment, str):
+        values["environment"] = _reference(environment)
+    if absolute and isinstance(values.get("code"), str) and not is_remote(values["code"]):
+        values["code"] = resolve(owner, values["code"])
 
 
 def nodes_to_dict(jobs: dict[str, Any], base_path: str, *, absolute: bool) -> dict[str, Any]:

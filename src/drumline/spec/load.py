@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
     from drumline.spec.assets import Asset, Data, Model
+    from drumline.spec.component import Component
     from drumline.spec.compute import Compute
     from drumline.spec.datastores import Datastore
     from drumline.spec.environment import Environment
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from drumline.spec.nodes import Node
     from drumline.spec.schema.kinds import Kind
 
-_TYPES = ("command", "sweep", "pipeline")
+_TYPES = ("command", "parallel", "sweep", "pipeline")
 _OTHER_TYPES = (
     "automl",
     "spark",
-    "parallel",
     "import",
     "data_transfer",
     "finetuning",
@@ -48,7 +48,7 @@ def load_job(
     **kwargs: Any,
 ) -> Job:
     """
-    A ``Command``, ``SweepJob`` or ``PipelineJob``.
+    A ``Command``, ``Parallel``, ``SweepJob`` or ``PipelineJob``.
 
     relative_origin: what relative paths resolve against, instead of the folder of the file.
     params_override: ``[{"resources.instance_count": 2}]``, applied before anything is checked.
@@ -92,15 +92,12 @@ def load_component(
     **kwargs: Any,
 ) -> Any:
     """
-    A ``CommandComponent`` or ``PipelineComponent``, from a file or from a function under mldesigner's
-    ``@command_component`` or azure-ai-ml's ``@pipeline``. Raises SpecError with every problem of the file.
+    A ``CommandComponent``, ``ParallelComponent`` or ``PipelineComponent``, from a file or from a function under
+    mldesigner's ``@command_component`` or azure-ai-ml's ``@pipeline``. Raises SpecError with every problem of the file.
 
     named: it must have a name, as whatever is registered; a job may refer to a file without one.
     """
-    from drumline.spec.component import CommandComponent, PipelineComponent
     from drumline.spec.foreign.components import component_of, is_function
-    from drumline.spec.schema.component import COMPONENT, NAMED_COMPONENT
-    from drumline.spec.schema.pipeline import PIPELINE_COMPONENT, UNNAMED_PIPELINE
 
     if is_function(source):
         return component_of(source)
@@ -110,18 +107,24 @@ def load_component(
     name, root = _read(source)
     base_path = _base_path(source, relative_origin)
     _override(root, params_override)
-    given = root.get("type")
-    is_pipeline = (isinstance(given, Scalar) and given.value == "pipeline") or (
-        given is None and "jobs" in root
-    )
-    if is_pipeline:
-        kind: Kind = PIPELINE_COMPONENT if named else UNNAMED_PIPELINE
-    else:
-        kind = NAMED_COMPONENT if named else COMPONENT
-    values = _arguments(_check(kind, root, Report(base_path)))
-    component = (PipelineComponent if is_pipeline else CommandComponent)(**values, base_path=base_path)
+    made, kind = _component_kind(root, named=named)
+    component = made(**_arguments(_check(kind, root, Report(base_path))), base_path=base_path)
     component._source = name
     return component
+
+
+def _component_kind(root: Mapping, *, named: bool) -> tuple[type[Component], Kind]:
+    """Its class, and its table."""
+    from drumline.spec.component import CommandComponent, PipelineComponent
+    from drumline.spec.parallel_component import ParallelComponent
+    from drumline.spec.schema import component, parallel, pipeline
+
+    kind = pipeline.type_of(root)
+    if kind == "pipeline":
+        return PipelineComponent, pipeline.PIPELINE_COMPONENT if named else pipeline.UNNAMED_PIPELINE
+    if kind == "parallel":
+        return ParallelComponent, parallel.NAMED_COMPONENT if named else parallel.UNNAMED_COMPONENT
+    return CommandComponent, component.NAMED_COMPONENT if named else component.COMPONENT
 
 
 def load_compute(
@@ -266,8 +269,13 @@ def _make(kind: str, root: Mapping, report: Report) -> Job:
         from drumline.spec.sweep import SweepJob
 
         return SweepJob(**_arguments(_check(SWEEP_JOB, root, report)))
+    from drumline.spec.schema.pipeline import PARALLEL_JOB, PIPELINE_JOB
+
+    if kind == "parallel":
+        from drumline.spec.parallel import Parallel
+
+        return Parallel(**_arguments(_check(PARALLEL_JOB, root, report)))
     from drumline.spec.pipeline import PipelineJob
-    from drumline.spec.schema.pipeline import PIPELINE_JOB
 
     return PipelineJob(**_arguments(_check(PIPELINE_JOB, root, report)), base_path=report.base_path)
 

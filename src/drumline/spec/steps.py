@@ -11,6 +11,8 @@ from drumline.spec import builder
 from drumline.spec.bindings import PATTERN
 from drumline.spec.component import CommandComponent, Component, PipelineComponent
 from drumline.spec.io import PRIMITIVES, Input, Output
+from drumline.spec.parallel import SETTINGS, Parallel
+from drumline.spec.parallel_component import ParallelComponent
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
@@ -68,7 +70,8 @@ def _from_mapping(name: str, node: dict[str, Any], base_path: str) -> Job:
 
 
 def _kind_of(name: str, node: dict[str, Any], base_path: str) -> type[Any]:
-    kind = str(node.get("type") or ("pipeline" if _has_jobs(node, base_path) else "command")).lower()
+    given = node.get("type") or _type_by_content(node, base_path)
+    kind = str(given).lower()
     if kind == "sweep":
         from drumline.spec.sweep import SweepJob
 
@@ -81,21 +84,25 @@ def _kind_of(name: str, node: dict[str, Any], base_path: str) -> type[Any]:
         from drumline.spec.command import Command
 
         return Command
+    if kind == "parallel":
+        return Parallel
     problem = f"jobs.{name}: nodes of type {kind!r} are not supported"
-    raise SpecError(problem, "command, sweep and pipeline are")
+    raise SpecError(problem, "command, parallel, sweep and pipeline are")
 
 
-def _has_jobs(node: dict[str, Any], base_path: str) -> bool:
-    """Whether a node that does not say its type is a pipeline, or its component."""
+def _type_by_content(node: dict[str, Any], base_path: str) -> str:
+    """Of a node that does not say its type: a pipeline's or parallel, or its component's."""
     component = node.get("component")
     if isinstance(component, str) and not component.startswith("azureml:"):
         from drumline.spec.files import read
 
         try:
-            return "jobs" in read(os.path.join(base_path, component.removeprefix("file:")))
+            held: Any = read(os.path.join(base_path, component.removeprefix("file:")))
         except SpecError:
-            return False  # To be told when it is needed.
-    return "jobs" in (component if isinstance(component, dict) else node)
+            return "command"  # To be told when it is needed.
+    else:
+        held = component if isinstance(component, dict) else node
+    return "pipeline" if "jobs" in held else "parallel" if "task" in held else "command"
 
 
 def component_of(node: Job, lookup: Lookup) -> Component | None:
@@ -104,8 +111,7 @@ def component_of(node: Job, lookup: Lookup) -> Component | None:
     if component is None or isinstance(component, Component):
         return component
     if isinstance(component, dict):
-        kind = PipelineComponent if "jobs" in component else CommandComponent
-        return kind(
+        return class_of(component)(
             **{key: value for key, value in component.items() if key != "type"}, base_path=node.base_path
         )
     text = str(component)
@@ -115,6 +121,13 @@ def component_of(node: Job, lookup: Lookup) -> Component | None:
 
     found: Component = load_component(os.path.join(node.base_path, text.removeprefix("file:")), named=False)
     return found
+
+
+def class_of(component: Mapping[str, Any]) -> type[Component]:
+    """Of a component that is written out, by what it holds."""
+    if "jobs" in component:
+        return PipelineComponent
+    return ParallelComponent if "task" in component else CommandComponent
 
 
 def filled_in(node: Job, lookup: Lookup) -> Job:
@@ -132,6 +145,12 @@ def filled_in(node: Job, lookup: Lookup) -> Job:
         if job.type != "command":
             raise SpecError(f"{component._label} is a command, and this a {job.type}")
         return _command(job, component)
+    if isinstance(component, ParallelComponent):
+        job = _parallel(job if job.type == "parallel" else _as_parallel(job), component)
+    if job.type == "parallel":
+        from drumline.spec.parallel_command import to_command
+
+        return to_command(job)  # type: ignore[arg-type]
     return job
 
 
@@ -139,12 +158,37 @@ def _as_pipeline(job: Any) -> Any:
     """A node that did not say of which type its component is."""
     from drumline.spec.pipeline import PipelineJob
 
+    return _as(PipelineJob, job, without=("jobs", "settings"))
+
+
+def _as_parallel(job: Any) -> Any:
+    return _as(Parallel, job)
+
+
+def _as(kind: type[Any], job: Any, without: tuple[str, ...] = ()) -> Any:
     with builder.building(None):
-        made = PipelineJob()
-    for name in (*PipelineJob._fields, "_base_path", "_node_name", "_comment", "_root"):
-        if hasattr(job, name) and name not in ("type", "jobs", "settings"):
+        made = kind()
+    for name in (*kind._fields, "_base_path", "_node_name", "_comment", "_root"):
+        if hasattr(job, name) and name not in ("type", *without):
             object.__setattr__(made, name, getattr(job, name))
     return made
+
+
+def _parallel(job: Any, component: ParallelComponent) -> Job:
+    pin(job)
+    if job.task is None and component.task is not None:
+        job.task = deepcopy(component.task)
+        if job.task.code and not is_remote(job.task.code):
+            job.task.code = resolve(component, job.task.code)
+        if hasattr(job.task.environment, "_base_path"):
+            job.task.environment._base_path = job.task.environment._base_path or component.base_path
+    for name in (*SETTINGS, "resources"):
+        if getattr(job, name) is None:
+            setattr(job, name, deepcopy(getattr(component, name)))
+    job._is_deterministic = component.is_deterministic
+    job.component = None
+    _declare(job, component)
+    return job  # type: ignore[no-any-return]
 
 
 def _pipeline(job: Any, component: PipelineComponent) -> Job:

@@ -64,6 +64,10 @@ def validate(job: Job) -> ValidationResult:
 
         SWEEP_JOB.check(tree, "", report)
         check_sweep(tree, report)
+    elif job.type == "parallel":
+        from drumline.spec.schema.pipeline import PARALLEL_JOB
+
+        PARALLEL_JOB.check(tree, "", report)
     else:
         from drumline.spec.pipeline_checks import check_pipeline
         from drumline.spec.schema.pipeline import PIPELINE_JOB

@@ -247,7 +247,7 @@ def test_what_azure_ai_ml_accepts_is_accepted(folder, line):
 
 @pytest.mark.parametrize(
     ("kind", "hint"),
-    [("Command", "did you mean 'command'?"), ("cmd", "one of 'command', 'sweep', 'pipeline'")],
+    [("Command", "did you mean 'command'?"), ("cmd", "one of 'command', 'parallel', 'sweep', 'pipeline'")],
 )
 def test_an_unknown_type_of_job_is_refused(folder, kind, hint):
     assert only_problem(folder, f"type: {kind}").hint == hint

@@ -15,6 +15,7 @@ LAUNCHED_BY_COMMAND = ("mpi", "plain", "pytorch")
 
 LAYOUTS = {
     "mpi": "drumline.plan.distributions.mpi",
+    "parallel": "drumline.plan.distributions.parallel",
     "once": "drumline.plan.distributions.once",
     "plain": "drumline.plan.distributions.plain",
     "pytorch": "drumline.plan.distributions.pytorch",

@@ -9,6 +9,7 @@ from drumline.spec.schema.command import (
     BASE,
     COMMAND_JOB,
     DISTRIBUTION,
+    DRUMLINE,
     IDENTITY,
     LIMITS,
     PROGRAM,
@@ -16,7 +17,8 @@ from drumline.spec.schema.command import (
 )
 from drumline.spec.schema.component import COMPONENT, DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
 from drumline.spec.schema.io import INPUTS, OUTPUTS, PRIMITIVES, SERVICES, JobOutput
-from drumline.spec.schema.kinds import Choice, Flag, Kind, MapOf, Text, VersionText, join, shown
+from drumline.spec.schema.kinds import Anything, Choice, Flag, Kind, MapOf, Text, VersionText, join, shown
+from drumline.spec.schema.parallel import PARALLEL, UNNAMED_COMPONENT
 from drumline.spec.schema.records import Record
 from drumline.spec.schema.sweep import SEARCH, TRIAL
 
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 BINDING = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
 _TEXT = Text()
-NODE_TYPES = ("command", "sweep", "pipeline")
-_OTHER_NODES = ("import", "parallel", "automl", "spark", "data_transfer")
+NODE_TYPES = ("command", "parallel", "sweep", "pipeline")
+_OTHER_NODES = ("import", "automl", "spark", "data_transfer")
 """Of Azure's, and not run here."""
 
 
@@ -89,8 +91,18 @@ class _InFile(Kind):
     """A component of either type in a file of its own, by what it holds."""
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        is_pipeline = isinstance(node, Mapping) and _is_pipeline(node)
-        return (UNNAMED_PIPELINE if is_pipeline else COMPONENT).check(node, path, report)
+        if isinstance(node, Mapping) and _is_pipeline(node):
+            return UNNAMED_PIPELINE.check(node, path, report)
+        is_parallel = isinstance(node, Mapping) and type_of(node) == "parallel"
+        return (UNNAMED_COMPONENT if is_parallel else COMPONENT).check(node, path, report)
+
+
+def type_of(component: Mapping) -> str:
+    """As it says, else by what it holds."""
+    given = component.get("type")
+    if isinstance(given, Scalar) and isinstance(given.value, str):
+        return given.value.lower()
+    return "pipeline" if "jobs" in component else "parallel" if "task" in component else "command"
 
 
 def _is_pipeline(node: Mapping) -> bool:
@@ -147,6 +159,38 @@ _COMMAND_NODE = Record(
     required=("command",),
     ignored=(*READ_ONLY, "parameters"),
 )
+_PARALLEL_NODE = Record(
+    "a parallel node",
+    {
+        **_NODE,
+        **PARALLEL,
+        "type": Choice("parallel"),
+        "component": ComponentReference(),
+        "environment_variables": MapOf(Anything()),
+        "drumline": DRUMLINE,
+        "name": _TEXT,
+        "display_name": _TEXT,
+        "experiment_name": _TEXT,
+        "description": _TEXT,
+        "tags": MapOf(Text(nullable=True)),
+    },
+    ignored=READ_ONLY,
+)
+PARALLEL_JOB = Record(
+    "a parallel job",
+    {
+        **BASE,
+        **PARALLEL,
+        "type": Choice("parallel"),
+        "component": ComponentReference(),
+        "inputs": INPUTS,
+        "outputs": OUTPUTS,
+        "environment_variables": MapOf(Anything()),
+        "parent_job_name": _TEXT,
+        "drumline": DRUMLINE,
+    },
+    ignored=READ_ONLY,
+)
 _SWEEP_NODE = Record(
     "a sweep node",
     {**_NODE, **SEARCH, "type": Choice("sweep"), "trial": _Trial()},
@@ -166,8 +210,8 @@ class Node(Kind):
             return None
         given = node.get("type")
         kind = str(given.value).lower() if isinstance(given, Scalar) else "command"
-        if given is None and "component" not in node and "jobs" in node:
-            kind = "pipeline"
+        if given is None and "component" not in node:
+            kind = type_of(node)
         if kind not in NODE_TYPES:
             known = ", ".join(map(repr, NODE_TYPES))
             is_azures = kind in _OTHER_NODES
@@ -183,6 +227,8 @@ class Node(Kind):
     def _record(self, kind: str, node: Mapping) -> Record:
         if kind == "command":
             return _COMPONENT_NODE if "component" in node else _COMMAND_NODE
+        if kind == "parallel":
+            return _PARALLEL_NODE
         return _SWEEP_NODE if kind == "sweep" else _PIPELINE_NODE
 
 

@@ -1,0 +1,119 @@
+"""
+One process that runs mini-batches: ``worker.py DESCRIPTOR ENTRY_SCRIPT ARGUMENT...``.
+
+It loads the user's script, calls ``init()`` once, ``run(mini_batch)`` for each mini-batch that comes through the
+descriptor as a line of JSON, and ``shutdown()`` at the end. A program for the user's own Python: it imports the
+standard library alone, and keeps to the syntax of Python 3.9.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import socket
+import sys
+import traceback
+from types import ModuleType, SimpleNamespace
+from typing import Any, Callable
+
+LEVEL = "DRUMLINE_PARALLEL_LEVEL"
+
+
+def main(descriptor: int, script: str, arguments: list[str]) -> None:
+    os.set_inheritable(descriptor, False)
+    channel = socket.socket(fileno=descriptor)
+    logging.basicConfig(level=os.environ.pop(LEVEL, "INFO"))
+    sys.argv = [script, *arguments]
+    # Of the script, as where it is run by itself; our own folder has nothing for it.
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    module = load(script)
+    if not callable(getattr(module, "run", None)):
+        sys.exit(f"{script} has no function run(mini_batch)")
+    if callable(getattr(module, "init", None)):
+        module.init()
+    call = caller_of(module.run)
+    send(channel, {"kind": "ready"})
+    for line in channel.makefile("rb"):
+        told = json.loads(line)
+        if told["kind"] == "end":
+            break
+        send(channel, answer(call, told["batch"], told["items"], told["keeps"]))
+    if callable(getattr(module, "shutdown", None)):
+        module.shutdown()
+
+
+def load(script: str) -> ModuleType:
+    """The user's script as a module under its own name, so that its objects can be pickled."""
+    name = os.path.splitext(os.path.basename(script))[0]
+    spec = importlib.util.spec_from_file_location(name, script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def caller_of(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
+    """``run`` may take a second argument, which tells of the mini-batch."""
+    try:
+        count = len(inspect.signature(run).parameters)
+    except (TypeError, ValueError):
+        count = 1
+    if count < 2:
+        return lambda batch, items: run(items)
+    return lambda batch, items: run(items, SimpleNamespace(minibatch_index=batch, partition_key_value={}))
+
+
+def answer(
+    call: Callable[[int, list[str]], Any], batch: int, items: list[str], keeps: bool
+) -> dict[str, Any]:
+    """What became of a mini-batch; ``keeps``: whether what was returned is wanted, and not its length alone."""
+    try:
+        count, rows = rows_of(call(batch, items))
+    except Exception as error:  # noqa: BLE001 - whatever a script raises fails its mini-batch
+        show(error)
+        return {"kind": "failed", "error": told(error)}
+    return {"kind": "done", "count": count, "rows": rows if keeps else []}
+
+
+def rows_of(result: Any) -> tuple[int, list[str]]:
+    """How many items it has, and its lines. Raises TypeError for what is no list, tuple, array or data frame."""
+    if hasattr(result, "to_csv") and hasattr(result, "columns"):
+        # As Azure appends a data frame.
+        text = result.to_csv(sep=" ", header=False, index=False)
+        return len(result), text.splitlines()
+    if result is None or isinstance(result, (str, bytes, dict)) or not hasattr(result, "__len__"):
+        what = f"run() returned {type(result).__name__}; it must return a list, a tuple or a data frame"
+        raise TypeError(what + ", with an item for each item that it has processed")
+    return len(result), [str(item) for item in result]
+
+
+def show(error: Exception) -> None:
+    """Its traceback, without our own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def told(error: BaseException) -> str:
+    """``ValueError: bad image (score.py:12, in run)``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__]
+    where = ""
+    if own:
+        frame = own[-1]
+        where = f" ({os.path.basename(frame.filename)}:{frame.lineno}, in {frame.name})"
+    return "".join(traceback.format_exception_only(type(error), error)).strip() + where
+
+
+def send(channel: socket.socket, message: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

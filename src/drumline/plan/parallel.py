@@ -1,0 +1,57 @@
+"""What the managers of a parallel job are told: the settings that ``spec.parallel_command`` gave the job."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.plan.request import settings_of
+from drumline.spec.parallel_command import PROGRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import NodeShape
+    from drumline.plan.layout import Request
+    from drumline.spec.command import Command
+
+SETTINGS = "DRUMLINE_PARALLEL"
+_MANAGER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "node", "parallel", "manager.py"
+)
+
+
+def settings(job: Command) -> Mapping[str, Any]:
+    """Empty for a job that is not parallel."""
+    return settings_of(job).get("parallel") or {}
+
+
+def workers(job: Command, shapes: Sequence[NodeShape], *, share_machine: bool) -> int:
+    """On each node: as many as the job says, else one for a node with GPUs, else one for each core."""
+    said = settings(job).get("workers")
+    if said is not None:
+        return int(said)
+    if any(shape.gpu_count for shape in shapes):
+        return 1
+    cores = min((shape.core_count for shape in shapes), default=1)
+    return max(1, cores // (len(shapes) if share_machine else 1))
+
+
+def variables(job: Command, folder: RunFolder, request: Request) -> dict[str, str]:
+    """``request``: with its number of workers."""
+    if not settings(job):
+        return {}
+    told = {
+        **settings(job),
+        "folder": os.path.join(folder.path, "parallel"),
+        "nodes": request.node_count,
+        "workers": request.process_count_per_node,
+    }
+    return {SETTINGS: json.dumps(told), PROGRAM: _MANAGER}
+
+
+def places(job: Command) -> list[str]:
+    """What a container must have besides the job's data."""
+    return [os.path.dirname(_MANAGER)] if settings(job) else []

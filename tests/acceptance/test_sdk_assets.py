@@ -2,8 +2,18 @@
 
 import pytest
 
-from drumline import MLClient, load_component, load_data, load_datastore, load_environment, load_model
+from drumline import (
+    MLClient,
+    Output,
+    command,
+    load_component,
+    load_data,
+    load_datastore,
+    load_environment,
+    load_model,
+)
 from drumline.constants import AssetTypes, ListViewType
+from drumline.dsl import pipeline
 from drumline.entities import (
     AccountKeyConfiguration,
     AzureBlobDatastore,
@@ -189,3 +199,29 @@ def test_a_datastore_that_was_fetched_and_changed_keeps_its_secret(client):
     again.credentials = None
     client.datastores.create_or_update(again)
     assert client.datastores.get("b", include_secrets=True).credentials is None
+
+
+def test_a_pipeline_function_and_a_command_are_registered_and_used(tmp_path):
+    echo = command(name="echo", command="echo ${{inputs.word}} > ${{outputs.o}}", inputs={"word": "w"})
+    echo.outputs["o"] = Output(type="uri_file")
+    ml_client = MLClient()
+    made = ml_client.create_or_update(echo.component)
+    assert (made.name, made.version) == ("echo", "1")
+
+    @pipeline
+    def twice(word: str):
+        once = made(word=word)
+        shown = command(command="cat ${{inputs.o}}", inputs={"o": once.outputs.o})
+        shown.name = "shown"
+
+    registered = ml_client.components.create_or_update(twice)
+    assert (registered.name, registered.version) == ("twice", "1")
+
+    @pipeline
+    def outer():
+        inner = ml_client.components.get("twice", version="1")(word="hi")
+        inner.name = "inner"
+
+    job = ml_client.jobs.create_or_update(outer())
+    ml_client.jobs.stream(job.name)
+    assert [step["status"] for step in ml_client.jobs.get(job.name).steps] == ["Completed"]

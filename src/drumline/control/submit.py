@@ -141,7 +141,7 @@ def _interpreter_of(compute: Mapping[str, Any]) -> str:
 
 def whole(job: Command) -> Command:
     """The job with what its component says, where it is the call of one. Raises SpecError, PlanError, NotFoundError."""
-    if getattr(job, "component", None) is None and job.type != "parallel":
+    if job.__dict__.get("component") is None and job.type != "parallel":
         return job
     if job.type == "parallel":
         _validate(job)

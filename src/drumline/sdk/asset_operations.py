@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
@@ -163,7 +164,7 @@ class ComponentOperations(_Versioned[Component]):
 
     def create_or_update(
         self,
-        component: Component,
+        component: Any,
         version: str | None = None,
         *,
         skip_validation: bool = False,
@@ -172,8 +173,13 @@ class ComponentOperations(_Versioned[Component]):
         """
         Register it, as the next version when it has none, with its code as it is now.
 
+        component: also a function under ``@pipeline`` or mldesigner's ``@command_component``.
         Raises SpecError, PlanError; UsageError for a version that is there and is another component.
         """
+        if isinstance(component, FunctionType):
+            from drumline.spec.load import load_component
+
+            component = load_component(component)
         return self._create(component, version=version, check=not skip_validation)
 
     def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Component]:

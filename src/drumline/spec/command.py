@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
+from drumline.spec.calling import Calling
 from drumline.spec.distribution import to_distribution
 from drumline.spec.entity import text_path
 from drumline.spec.environment import to_environment
 from drumline.spec.identity import to_identity
 from drumline.spec.io import Inputs, Outputs, fill
-from drumline.spec.job import Job, to_services
+from drumline.spec.job import to_services
 from drumline.spec.resources import (
     CommandJobLimits,
     JobResourceConfiguration,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from drumline.spec.sweep import SweepJob
 
 
-class Command(Job):
+class Command(Calling):
     """
     A job as YAML or ``command()`` describes it; azure-ai-ml's ``Command`` and ``CommandJob`` in
     one.
@@ -82,8 +83,7 @@ class Command(Job):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.component: Any = component
-        """A CommandComponent, or what refers to one; what the job itself says goes before it."""
+        self.component = component
         self._is_deterministic = bool(kwargs.get("is_deterministic", True))
         self.command = command
         self.code = code
@@ -110,6 +110,8 @@ class Command(Job):
         """
         self._is_pattern = component is None
         """Whether, within a pipeline, it is a node only as long as it is not called."""
+        self._replaced: dict[str, Any] = {}
+        """Inputs as they were before the call that it comes from gave others."""
         if hasattr(component, "outputs"):
             self._take_after(component)
         builder.register(self)
@@ -216,7 +218,7 @@ class Command(Job):
 
         if args:
             raise SpecError("a job takes inputs by name", "write job(lr=0.1)")
-        takes = {**self.inputs, **getattr(self.component, "inputs", {})}
+        takes = {**self.inputs, **getattr(self.called, "inputs", {})}
         unknown = next((name for name in kwargs if name not in takes), None)
         if unknown is not None:
             known = ", ".join(map(repr, takes)) or "none"
@@ -226,6 +228,7 @@ class Command(Job):
         copied: Command = deepcopy(self)
         copied._is_pattern = False
         copied.name = None
+        copied._replaced = {name: self.inputs[name] for name in kwargs if name in self.inputs}
         fill(copied.inputs, kwargs)
         builder.register(copied)
         return copied

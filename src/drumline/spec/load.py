@@ -17,7 +17,7 @@ from drumline.spec.source import parse, problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import IO, Any
 
     from drumline.spec.assets import Asset, Data, Model
@@ -84,7 +84,7 @@ def load_environment(
 
 
 def load_component(
-    source: str | os.PathLike[str] | IO[Any],
+    source: str | os.PathLike[str] | IO[Any] | Callable[..., Any],
     *,
     relative_origin: str | os.PathLike[str] | None = None,
     params_override: list[dict[str, Any]] | None = None,
@@ -93,7 +93,9 @@ def load_component(
 ) -> Any:
     """
     A ``CommandComponent``, ``ParallelComponent`` or ``PipelineComponent``, from a file or from a function under
-    mldesigner's ``@command_component`` or azure-ai-ml's ``@pipeline``. Raises SpecError with every problem of the file.
+    mldesigner's ``@command_component`` or a ``@pipeline``, ours or azure-ai-ml's.
+
+    Raises SpecError with every problem of the file.
 
     named: it must have a name, as whatever is registered; a job may refer to a file without one.
     """
@@ -101,6 +103,13 @@ def load_component(
 
     if is_function(source):
         return component_of(source)
+    if hasattr(source, "_pipeline_function"):
+        from drumline.spec.implied_component import of_function
+
+        return of_function(source._pipeline_function)
+    if callable(source):
+        what = f"{getattr(source, '__name__', source)} is no function under @pipeline or @command_component"
+        raise SpecError(what, "decorate it")
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".py"):
         what = f"{os.fspath(source)!r} is Python, which is not run to read a component"
         raise SpecError(what, "import its function under @command_component: load_component(function)")

@@ -6,11 +6,12 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
+from drumline.spec.calling import Calling
 from drumline.spec.entity import Entity, text_path
 from drumline.spec.environment import to_environment
 from drumline.spec.identity import to_identity
 from drumline.spec.io import Inputs, Outputs, fill
-from drumline.spec.job import Job, to_services
+from drumline.spec.job import to_services
 from drumline.spec.keywords import refuse_unknown
 from drumline.spec.resources import JobResourceConfiguration, to_resources
 
@@ -78,7 +79,7 @@ class RetrySettings(Entity):
         self.timeout = timeout
 
 
-class Parallel(Job):
+class Parallel(Calling):
     """
     A step of a pipeline, or a job by itself; azure-ai-ml's ``Parallel`` and ``ParallelJob`` in one.
 
@@ -150,6 +151,8 @@ class Parallel(Job):
         self._is_deterministic = bool(kwargs.get("is_deterministic", True))
         self._is_pattern = component is None
         """Whether, within a pipeline, it is a node only as long as it is not called."""
+        self._replaced: dict[str, Any] = {}
+        """Inputs as they were before the call that it comes from gave others."""
         if hasattr(component, "outputs"):
             self._take_after(component)
         builder.register(self)
@@ -180,7 +183,7 @@ class Parallel(Job):
         """A copy with some inputs replaced. Raises SpecError for an input that it does not have."""
         if args:
             raise SpecError("a job takes inputs by name", "write job(data=...)")
-        takes = {**self.inputs, **getattr(self.component, "inputs", {})}
+        takes = {**self.inputs, **getattr(self.called, "inputs", {})}
         unknown = next((name for name in kwargs if name not in takes), None)
         if unknown is not None:
             known = ", ".join(map(repr, takes)) or "none"
@@ -190,6 +193,7 @@ class Parallel(Job):
         copied: Parallel = deepcopy(self)
         copied._is_pattern = False
         copied.name = None
+        copied._replaced = {name: self.inputs[name] for name in kwargs if name in self.inputs}
         fill(copied.inputs, kwargs)
         builder.register(copied)
         return copied

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import sys
+from types import MappingProxyType
 
 from drumline.contract.errors import SpecError
 from drumline.spec.bindings import Binding, NodeOutput, PipelineInput
@@ -17,7 +18,7 @@ from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 _SETTINGS = ("default_datastore", "default_compute", "continue_on_step_failure", "force_rerun")
@@ -72,6 +73,12 @@ def pipeline(
             return _build(function, args, named, {**fields, "settings": PipelineJobSettings(**settings)})
 
         call._pipeline_function = function  # type: ignore[attr-defined]
+        # As a component: azure-ai-ml's is called as the function, where no name is given.
+        function._pipeline_fields = {  # type: ignore[attr-defined]
+            **{key: value for key, value in fields.items() if key != "experiment_name"},
+            "name": name or function.__name__,
+            "version": version,
+        }
         return call
 
     return decorate(func) if func is not None else decorate
@@ -81,6 +88,16 @@ def _build(
     function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], fields: dict[str, Any]
 ) -> PipelineJob:
     given, types = _arguments(function, args, named)
+    return build(function, given, fields, types)
+
+
+def build(
+    function: Callable[..., Any],
+    given: dict[str, Any],
+    fields: dict[str, Any],
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> PipelineJob:
+    """``given``: by parameter its value, None for none. ``types``: those that are known. Raises SpecError."""
     parameters = {name: PipelineInput(name, types.get(name, "")) for name in given}
     # Within another pipeline, what is given may be another node's: found out before this one's own nodes are made.
     with building(None):
@@ -104,7 +121,7 @@ def _arguments(
     function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By parameter its value, with the defaults, and its type where the function says one."""
-    signature = _signature(function)
+    signature = signature_of(function)
     for parameter in signature.parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             what = f"{function.__name__}: a pipeline cannot have the parameter {str(parameter).partition(':')[0]}"
@@ -115,7 +132,7 @@ def _arguments(
         known = ", ".join(signature.parameters) or "none"
         raise SpecError(f"{function.__name__}: {error}", f"its parameters: {known}") from None
     bound.apply_defaults()
-    types = {name: _type_of(parameter) for name, parameter in signature.parameters.items()}
+    types = {name: type_of(parameter) for name, parameter in signature.parameters.items()}
     for name, value in bound.arguments.items():
         if isinstance(value, Input) and value.path is None:
             # The declaration itself, as a default.
@@ -125,7 +142,7 @@ def _arguments(
     return dict(bound.arguments), types
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """What an annotation ``Input(...)`` says is the default is one."""
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -148,7 +165,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return signature  # A parameter without a default after one with: Python's own rule.
 
 
-def _type_of(parameter: inspect.Parameter) -> str:
+def type_of(parameter: inspect.Parameter) -> str:
     note = parameter.annotation
     if isinstance(note, Input):
         return str(note.type or "")
@@ -199,7 +216,7 @@ def _name_nodes(builder: Builder, variables: dict[str, Any]) -> None:
     taken: set[str] = set()
     # A name that the script gave goes before that of a variable, and both before those that are made up.
     for node in sorted(builder.nodes, key=lambda node: (not node.name, id(node) not in named)):
-        component = getattr(node, "component", None)
+        component = node.__dict__.get("component")
         own = getattr(component, "name", None) or getattr(node, "display_name", None) or node.type
         word = node.name or named.get(id(node)) or own
         word = re.sub(r"[^a-z0-9_]", "_", str(word).lower()).lstrip("0123456789") or "node"

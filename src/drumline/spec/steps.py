@@ -107,7 +107,7 @@ def _type_by_content(node: dict[str, Any], base_path: str) -> str:
 
 def component_of(node: Job, lookup: Lookup) -> Component | None:
     """The node's component, read or looked up; None for one that is written out. Raises SpecError, NotFoundError."""
-    component: Any = getattr(node, "component", None)
+    component: Any = node.__dict__.get("component")
     if component is None or isinstance(component, Component):
         return component
     if isinstance(component, dict):

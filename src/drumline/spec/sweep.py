@@ -259,7 +259,7 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
         properties=dict(job.properties),
         base_path=job._base_path,
     )
-    made.trial = job.component if isinstance(job.component, str) else program_of(job, made)
+    made.trial = job.called if isinstance(job.called, str) else program_of(job, made)
     made.set_limits(
         max_concurrent_trials=max_concurrent_trials,
         max_total_trials=max_total_trials,
@@ -271,7 +271,7 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
 
 def _inputs_of(job: Command) -> dict[str, Any]:
     """With what the job's component declares a default for."""
-    if job.component is None or isinstance(job.component, str):
+    if job.called is None or isinstance(job.called, str):
         return dict(job.inputs)
     from drumline.spec.steps import filled_in
 

@@ -176,7 +176,7 @@ def _component(text: str, base_path: str, lookup: Lookup) -> CommandComponent:
 
 def program_of(source: Command | CommandComponent, sweep: SweepJob | None = None) -> ParameterizedCommand:
     """A copy of what a job or component runs, in which ``${{inputs.x}}`` is a hyperparameter where the sweep has it."""
-    if getattr(source, "component", None) is not None:
+    if getattr(source, "called", None) is not None:
         from drumline.spec.steps import filled_in
 
         source = filled_in(source, no_lookup)  # type: ignore[arg-type, assignment]

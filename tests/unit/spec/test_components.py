@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drumline import Input, Output, load_component
+from drumline import Input, Output, command, load_component
 from drumline.contract.errors import NotFoundError, SpecError
+from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineComponent, PyTorchDistribution
 from drumline.spec.command import Command
 from drumline.spec.component import to_dict
@@ -195,7 +196,7 @@ def test_a_call_of_a_pipeline_component_gives_a_pipeline(folder):
 
 def test_a_node_takes_the_rest_from_its_component(train, folder):
     job = filled(train(data=Input(path="/d"), epochs=3))
-    assert job.component is None
+    assert job.called is None
     assert (job.command, job.queue_settings.job_tier) == (train.command, "spot")
     assert job.code == str(folder / "src")
     assert job._includes == [str(folder.parent / "lib")]
@@ -335,3 +336,93 @@ def test_a_pipeline_with_nodes_of_other_folders_is_written_with_whole_paths(fold
     text = str(job)
     assert str(folder / "src") in text
     assert str(folder / "conda.yml") in text
+
+
+# without a file
+
+
+def test_a_command_is_a_component_too():
+    made = command(
+        name="prep",
+        display_name="Prepare",
+        code="src",
+        command="echo ${{inputs.rate}} ${{inputs.data}}",
+        environment="e@latest",
+        inputs={
+            "data": Input(type="uri_file", path="d"),
+            "rate": Input(type="number", min=0),
+            "epochs": 3,
+            "word": "x",
+            "flag": True,
+        },
+        outputs={"o": {"type": "uri_folder", "path": "azureml://datastores/x/paths/y"}},
+        distribution={"type": "pytorch", "process_count_per_instance": 2},
+    )
+    found = made.component
+    assert isinstance(found, CommandComponent)
+    assert (found.name, found.code, found.command, found.environment) == (
+        "prep",
+        "src",
+        made.command,
+        "e@latest",
+    )
+    assert found.distribution.process_count_per_instance == 2
+    declared = {name: (port.type, port.default) for name, port in found.inputs.items()}
+    assert declared == {
+        "data": ("uri_file", None),
+        "rate": ("number", None),
+        "epochs": ("integer", 3),
+        "word": ("string", "x"),
+        "flag": ("boolean", True),
+    }
+    assert (found.inputs["rate"].min, found.outputs["o"].path) == (0, None)
+    assert "component:" not in str(made)
+    node = found(data=Input(type="uri_file", path="e"), rate=1)
+    assert filled_in(node, None).inputs["epochs"] == 3
+
+
+def test_a_function_under_pipeline_is_a_component_by_its_annotations_and_its_nodes():
+    prep = command(
+        command="echo ${{inputs.data}}", inputs={"data": Input(type="uri_file")}, outputs={"o": None}
+    )
+    train = CommandComponent(
+        name="train", command="true", inputs={"rate": {"type": "number"}, "data": {"type": "uri_folder"}}
+    )
+
+    @pipeline(name="whole", version="3", description="both")
+    def both(
+        raw, rate, more: Input(type="mltable"), steps: int = 5, note: Input(type="string") = None, *, word="w"
+    ):
+        prepared = prep(data=raw)
+        train(rate=rate, data=prepared.outputs.o)
+        return {"ready": prepared.outputs.o}
+
+    found = load_component(both)
+    assert isinstance(found, PipelineComponent)
+    assert (found.name, found.version, found.description) == ("whole", "3", "both")
+    declared = {name: (port.type, port.default, bool(port.optional)) for name, port in found.inputs.items()}
+    assert declared == {
+        "raw": ("uri_file", None, False),
+        "rate": ("number", None, False),
+        "more": ("mltable", None, False),
+        "steps": ("integer", 5, False),
+        "note": ("string", None, True),
+        "word": ("string", "w", False),
+    }
+    assert (list(found.jobs), list(found.outputs)) == (["prepared", "train"], ["ready"])
+    called = found(raw=Input(type="uri_file", path="r"), rate=1, more=Input(type="mltable", path="t"))
+    assert filled_in(called, None).inputs["steps"] == 5
+
+
+def test_a_parameter_of_which_nothing_says_a_type_is_refused():
+    @pipeline
+    def unused(data):
+        command(command="true")
+
+    with pytest.raises(SpecError, match="unused: nothing says of which type its parameter 'data' is"):
+        load_component(unused)
+
+
+def test_a_plain_function_is_no_component():
+    with pytest.raises(SpecError, match="no_component is no function under @pipeline or @command_component"):
+        load_component(test_a_plain_function_is_no_component)

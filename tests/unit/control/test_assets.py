@@ -469,3 +469,18 @@ def test_a_model_that_is_elsewhere_is_not_one_of_the_same_name(here, path, said)
     with pytest.raises(UsageError, match=said):
         asset_files.download_model("other", target="out")
     assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize("which", ["versions/2", "labels/latest"])
+def test_a_component_of_ours_stands_in_for_a_registrys(which):
+    from drumline.control.driver.prepare import registered
+
+    reference = f"azureml://registries/azureml/components/scorer/{which}"
+    with pytest.raises(NotFoundError, match="in a registry of Azure's, which is not asked") as caught:
+        registered(reference)
+    assert caught.value.hint.startswith(
+        "to have one of your own stand in for it: drumline component create -f FILE"
+    )
+    for version in ("1", "2"):
+        assets.create(CommandComponent(name="scorer", version=version, command=f"echo {version}"))
+    assert registered(reference).command == "echo 2"

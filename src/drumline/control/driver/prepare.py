@@ -5,9 +5,10 @@ from __future__ import annotations
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DrumlineError, PlanError, Problem
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem
 from drumline.contract.record import NamedTuple
 from drumline.control.driver import code, registration
+from drumline.control.driver.grouping import grouped
 from drumline.control.driver.inputs import looked_at
 from drumline.plan import unhonoured
 from drumline.plan.graph import graph_of, within
@@ -39,18 +40,30 @@ class Looked(NamedTuple):
 
 
 def registered(reference: str) -> Any:
-    """The component that ``azureml:name:version`` names. Raises NotFoundError, PlanError."""
+    """
+    The component that ``azureml:name:version`` names; one of ours of the same name and version stands in for a
+    registry's, which is not asked. Raises NotFoundError, PlanError.
+    """
     from drumline.control import assets
     from drumline.spec.references import Asset, parse
 
     asset = parse(reference)
-    if not isinstance(asset, Asset) or asset.registry:
+    if not isinstance(asset, Asset):
         raise PlanError(
             f"{reference!r} is not a component that is registered here",
             "azureml:NAME:VERSION, after drumline component create -f FILE",
         )
     label = asset.label or (None if asset.version else "latest")
-    return assets.get("component", asset.name, version=asset.version or None, label=label)
+    try:
+        return assets.get("component", asset.name, version=asset.version or None, label=label)
+    except NotFoundError as error:
+        if not asset.registry:
+            raise
+        version = f" --version {asset.version}" if asset.version else ""
+        line = f"drumline component create -f FILE --name {asset.name}{version}"
+        hint = f"to have one of your own stand in for it: {line}"
+        what = f"{reference!r} is in a registry of Azure's, which is not asked, and there is no component {asset} here"
+        raise NotFoundError(what, hint) from error
 
 
 def look_through(job: PipelineJob) -> tuple[PipelineJob, tuple[Looked, ...], tuple[str, ...]]:
@@ -119,7 +132,7 @@ def checked(job: PipelineJob) -> tuple[tuple[Looked, ...], list[str]]:
 
     start.check(job)
     _, looked, doubts = look_through(job)
-    return looked, list(dict.fromkeys((*unhonoured.of_whole(job), *doubts, *_warnings(looked))))
+    return looked, grouped((*unhonoured.of_whole(job), *doubts, *_warnings(looked)))
 
 
 def _warnings(steps: tuple[Looked, ...]) -> Iterator[str]:

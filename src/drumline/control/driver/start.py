@@ -12,6 +12,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError, PlanError, SpecError
 from drumline.contract.folder import RunFolder, base_home, home
 from drumline.contract.user import user
+from drumline.control.driver.grouping import grouped
 from drumline.plan import unhonoured
 from drumline.plan.request import check_name
 from drumline.spec import names
@@ -37,8 +38,8 @@ def prepared(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[s
     """
     check(job, fields=validate)
     graph, warnings = _prepared(job)
-    # A sweep and its trials may say the same.
-    return graph, list(dict.fromkeys((*unhonoured.of_whole(job), *warnings)))
+    # A sweep and its trials may say the same, and so may the steps of a pipeline.
+    return graph, grouped((*unhonoured.of_whole(job), *warnings))
 
 
 def warnings_of(job: Job) -> list[str]:

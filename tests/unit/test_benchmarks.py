@@ -1,0 +1,101 @@
+"""benchmarks/all: what it writes into the documents, and what it waits for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import everything  # noqa: E402
+import marked  # noqa: E402
+import quiet  # noqa: E402
+
+sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def test_a_part_is_replaced_and_nothing_else():
+    text = "a\n<!-- begin: x -->\nold\n<!-- end: x -->\nb\n<!-- begin: y -->\n<!-- end: y -->\n"
+    once = marked.replaced(text, "x", "new\n\n")
+    assert once == text.replace("old", "new")
+    assert marked.replaced(once, "x", "new") == once
+    assert marked.replaced(once, "y", "more").endswith("<!-- begin: y -->\nmore\n<!-- end: y -->\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<!-- begin: x -->\n",
+        "<!-- end: x -->\n<!-- begin: x -->\n",
+        2 * "<!-- begin: x -->\n<!-- end: x -->\n",
+    ],
+)
+def test_a_part_that_is_not_marked_is_refused(text):
+    with pytest.raises(marked.NotMarkedError, match="<!-- begin: x -->"):
+        marked.replaced(text, "x", "new")
+
+
+@pytest.mark.parametrize("name", everything.BENCHES)
+def test_every_benchmark_has_its_script_and_its_place(name):
+    bench = everything.BENCHES[name]
+    assert (ROOT / "benchmarks" / bench.script).exists()
+    page = (ROOT / bench.page).read_text()
+    assert marked.replaced(page, name, "x") != page
+
+
+def test_every_table_of_the_page_is_in_such_a_place():
+    page = (ROOT / everything.PERFORMANCE).read_text()
+    for name, bench in everything.BENCHES.items():
+        if bench.page == everything.PERFORMANCE:
+            page = marked.replaced(page, name, "")
+    assert [line for line in page.splitlines() if line.startswith("|")] == []
+
+
+def test_it_waits_until_the_load_has_fallen_and_others_use_nothing():
+    readings = [
+        quiet.Reading(0, 3.0, 0, 0),
+        quiet.Reading(5, 2.0, 10, 0),  # two cores, by others
+        quiet.Reading(10, 0.5, 15, 0),  # one, though the load is low
+        quiet.Reading(15, 0.9, 15, 0),  # none, but the load is not low yet
+        quiet.Reading(40, 0.5, 40, 25),  # all of it ours
+    ]
+    left, said, slept = list(readings), [], []
+    quiet.wait(0.6, said.append, look=lambda: left.pop(0), sleep=slept.append)
+    assert (left, len(slept)) == ([], 4)
+    assert said == ["waiting: load 2.00, must be below 0.6; others use 2.00 cores, may use 0.15"]
+
+
+def test_what_we_start_is_not_the_work_of_others():
+    """Half a second of a core, of a process that is reaped before the second look."""
+    before = quiet.read()
+    busy = "import time\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    after = quiet.read()
+    assert after.own_s - before.own_s >= 0.5
+    assert after.busy_s - before.busy_s >= 0.4
+
+
+def test_a_reader_is_told_of_a_machine_that_was_busy():
+    watch = quiet.Watch()
+    watch.loads, watch.others = [0.4, 1.2], 0.5
+    said = everything.notes(watch, 3)
+    assert "- load average meanwhile: 0.4, 1.2\n- cores used by others: 0.50\n" in said
+    assert "- the machine was busy with other work in each of 3 attempts\n" in said
+    table = "- CPU: x\n- rounds: 5\n\n### a\n\n| b |\n"
+    assert everything.with_notes(table, said) == table.replace("- rounds: 5\n", "- rounds: 5\n" + said)
+    watch.others = 0.1
+    assert "- repeated 1 times, because the machine got busy\n" in everything.notes(watch, 2)
+
+
+def test_headings_go_deeper_with_the_page():
+    assert marked.deeper("- a\n### b\n\n| # |\n", 1) == "- a\n#### b\n\n| # |\n"
+
+
+def test_a_benchmark_of_no_name_is_refused(capsys):
+    with pytest.raises(SystemExit) as left:
+        everything.parse(["--only", "clii"])
+    assert left.value.code == 2
+    assert "there is no benchmark 'clii'; there are launch, warm" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Which of a rank's exceptions tells why it failed, from what its node knows of them."""
 
+from typing import Any
+
 import pytest
 
 from drumline.contract.events import RankExited
@@ -123,7 +125,11 @@ def test_what_torchrun_reports_of_its_processes():
 def of_launcher(reported, *inner):
     """Its sentence, where those of its processes left an exception."""
     launcher = {**failure(CHILD_FAILED, at=9.0, pid=7), "chain": []}
-    evidence = {"failure": inner[0] if inner else launcher, "launcher": launcher, "inner": list(inner)}
+    evidence: dict[str, Any] = {
+        "failure": inner[0] if inner else launcher,
+        "launcher": launcher,
+        "inner": list(inner),
+    }
     evidence["reported"] = reported
     telling.settle(evidence, 9.5)
     return words.cause(RankExited(9.5, 0, 0, 1, None, "", evidence)), evidence["failure"]["at"]

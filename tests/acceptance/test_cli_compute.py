@@ -1,8 +1,12 @@
 """``drumline compute``: names for the machines that jobs run on."""
 
 import json
+import os
 
 import pytest
+from cli_jobs import background
+from fake_slurm import FakeSlurm
+from waiting import wait_until
 
 CLUSTER = """
 name: gpu-cluster
@@ -175,3 +179,26 @@ def test_one_that_does_not_answer_is_shown_with_the_reason(cli, tmp_path):
     done = cli("compute", "show", "gpu", env={"PATH": str(tmp_path)})
     assert done.rc == 0
     assert json.loads(done.out)["reason"]
+
+
+@pytest.mark.parametrize("silence", ["hangs", "silent"])
+def test_two_signals_end_a_run_whose_controller_is_silent(
+    compute, tmp_path, drumline_home, monkeypatch, silence
+):
+    """It asked the controller in its signal handler, and followed the job for ever."""
+    slurm = FakeSlurm(tmp_path / "slurm")
+    slurm.says("sbatch", "7\n")
+    for program in ("squeue", "scontrol", "scancel", "sacct"):
+        getattr(slurm, silence)(program)
+    monkeypatch.setenv("PATH", f"{slurm.bin}{os.pathsep}{os.environ['PATH']}")
+    compute("attach --type slurm --name cluster --no-check")
+    engine = drumline_home / "jobs" / "job" / "engine.json"
+    with background("run", "--compute", "cluster", "--name", "job", "--", "true", cwd=tmp_path) as command:
+        wait_until(engine.exists, 20, "the job to be with Slurm")
+        wait_until(lambda: slurm.calls("squeue"), 20, "the command to follow it")
+        command.process.terminate()
+        command.wait_for_error("ending the job; again to end it at once")
+        command.process.terminate()
+        assert command.end() == 130
+        assert "job job was asked to end and has not ended yet; see drumline job show -n job" in command.err
+    assert json.loads((drumline_home / "jobs" / "job" / "cancel").read_text())["at_once"] is True

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from drumline.contract.folder import RunFolder
+    from drumline.control.submit import Submitted
     from drumline.spec.command import Command
 
 _CLOSED_PIPE = 141
+_INTERRUPTED = 130
+_PATIENCE_S = 5.0
+"""For an engine elsewhere to end a job at once, before the command leaves it to that."""
+
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 _SETTINGS = ("grace", "hang_after", "hang_action", "max_restarts", "once", "warm", "chief", "evaluator")
 """Options that are keys of ``drumline:``."""
@@ -64,11 +69,10 @@ def _run(arguments: Namespace, program: list[str]) -> int:
         submitted = submit(job, run, start=standby, check=False)
         # The supervisor has work to do meanwhile.
         from drumline.control import stream
-        from drumline.control.cancel import cancel
         from drumline.control.terminal import clean
 
         if not arguments.detach:
-            _cancel_on_signals(lambda at_once: cancel(submitted.name, at_once=at_once))
+            _cancel_on_signals(_canceler(submitted))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     for warning in submitted.warnings:
@@ -76,7 +80,16 @@ def _run(arguments: Namespace, program: list[str]) -> int:
     if arguments.detach:
         print(submitted.name)
         return 0
-    return _attend(submitted.folder, stream.Show(arguments.ranks, arguments.prefix))
+    try:
+        return _attend(submitted.folder, stream.Show(arguments.ranks, arguments.prefix))
+    except _NotEndedError:
+        from drumline.control import jobs
+
+        show = f"drumline job show {jobs.as_arguments(submitted.name)}"
+        print(f"job {submitted.name} was asked to end and has not ended yet; see {show}", file=sys.stderr)
+        return _INTERRUPTED
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _current_folder() -> str:
@@ -271,6 +284,32 @@ def _variables(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--env: {name!r} has no value here", f"export {name}, or write NAME=VALUE")
         variables[name] = value if equals else os.environ[name]
     return variables
+
+
+class _NotEndedError(BaseException):
+    """A job of an engine elsewhere was asked to end at once, and has not ended for a while. Nothing else catches it."""
+
+
+def _canceler(submitted: Submitted) -> Callable[[bool], object]:
+    """What a signal does to that job. It must not block, so an engine that may be silent is not asked here."""
+    from drumline.control import cancel
+    from drumline.engines.table import is_elsewhere
+
+    if submitted.plan is None or not is_elsewhere(submitted.plan.engine):
+        return lambda at_once: cancel.cancel(submitted.name, at_once=at_once)
+
+    def leave(_number: int, _frame: object) -> None:
+        raise _NotEndedError
+
+    def ask(at_once: bool) -> None:
+        # Whoever follows the job sees the request, and takes it out of the queue.
+        cancel.request(submitted.folder, at_once=at_once)
+        cancel.wake(submitted.folder)
+        if at_once:
+            signal.signal(signal.SIGALRM, leave)
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+
+    return ask
 
 
 def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:

@@ -45,6 +45,9 @@ _FORGOTTEN_S = 30.0
 _ON_ITS_WAY_S = PATIENCE_S + 2 * SUBMIT_TIMEOUT_S
 """As that, while whoever submits it may still be asking."""
 
+_UNDECIDED_S = 10.0
+"""After its last event, before a job that can never start is ended: a scheduler that has just begun may be wrong."""
+
 _WITHDRAW_S = 10.0
 """Between two tries to take a canceled job out of the queue."""
 
@@ -172,11 +175,28 @@ class SlurmEngine:
                 # Whoever canceled it may have found nobody who answered.
                 with contextlib.suppress(EngineError):
                     slurm.withdraw(job.id)
+            if self._can_never_start(job, folder, slurm):
+                # Only one that waits is taken out: where it has just begun after all, it runs.
+                slurm.withdraw(job.id)
+                self._queues.clear()
+                return Look("gone", f"it can never start: {reason}", status.FAILED, 1)
             return Look("waits", f"{reason}{f', to start about {job.start}' if job.start else ''}")
         if phase == states.STARTS:
             return Look("starts", f"Slurm makes its nodes ready ({job.state})")
         # One that has ended is in the queue for a moment; its supervisor may yet write.
         return Look("runs", states.of_running(job.state) if phase == states.RUNS else "")
+
+    def _can_never_start(self, job: InQueue, folder: RunFolder, slurm: Slurm) -> bool:
+        """Raises EngineError."""
+        if not states.may_never_start(job.reason):
+            return False
+        if time.time() - os.stat(folder.events).st_mtime < _UNDECIDED_S:
+            return False
+        known = slurm.job(job.id)
+        if known is None or known["JobState"] != "PENDING":
+            return False
+        partition = None if "," in job.partition else slurm.partition(job.partition)
+        return states.never_starts(known.get("Reason", ""), known, partition)
 
     def _look_back(self, slurm: Slurm, number: str, folder: RunFolder) -> Look:
         """At one that neither waits nor runs."""

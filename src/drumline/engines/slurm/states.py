@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 WAITS, STARTS, RUNS, ENDED = "waits", "starts", "runs", "ended"
 
@@ -113,6 +117,12 @@ _REASONS = {
     "QOSUsageThreshold": "its QOS has used what it may use",
 }
 
+_NEVER = frozenset({
+    "AccountNotAllowed", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS",
+    "MaxMemPerLimit", "QOSNotAllowed",
+})  # fmt: skip
+"""Of a job that cannot start as it is: no other job's end changes that. ReqNodeNotAvail and full quotas pass."""
+
 _UNITS = {
     "billing": "billing units", "cpu": "cores", "gres": "GPUs or the like", "job": "jobs", "jobs": "jobs",
     "mem": "memory", "memory": "memory", "node": "nodes", "wall": "time", "wallduration": "time",
@@ -162,6 +172,44 @@ def _signal(number: str) -> str:
         return signal.Signals(int(number)).name
     except ValueError:
         return f"signal {number}"
+
+
+def may_never_start(reason: str) -> bool:
+    """Whether it is worth asking for what ``never_starts`` needs."""
+    word = re.split(r"[ ,(]", reason.strip(" ()"), maxsplit=1)[0]
+    return word in ("PartitionTimeLimit", "PartitionNodeLimit") or never_starts(word, {}, None)
+
+
+def never_starts(reason: str, job: Mapping[str, str], partition: Mapping[str, str] | None) -> bool:
+    """
+    Whether Slurm's reason means that the job cannot start as it is. ``job``, ``partition``: as scontrol shows them.
+
+    Slurm gives a partition's limits as the reason also while nodes are down, so those are compared.
+    """
+    word = re.split(r"[ ,(]", reason.strip(" ()"), maxsplit=1)[0]
+    if word == "PartitionTimeLimit":
+        asked, most = minutes(job.get("TimeLimit", "")), minutes((partition or {}).get("MaxTime", ""))
+        return asked is not None and most is not None and asked > most
+    if word == "PartitionNodeLimit":
+        asked_nodes = re.match(r"\d+", job.get("NumNodes", ""))
+        limits = [(partition or {}).get(name, "") for name in ("MaxNodes", "TotalNodes")]
+        most_nodes = [int(limit) for limit in limits if limit.isdecimal()]
+        return asked_nodes is not None and bool(most_nodes) and int(asked_nodes.group()) > min(most_nodes)
+    return word in _NEVER or re.fullmatch(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?", word) is not None
+
+
+def minutes(text: str) -> float | None:
+    """
+    Of ``[DAYS-]HOURS:MINUTES:SECONDS``, as scontrol has a time limit; None for none, such as ``UNLIMITED``.
+
+    >>> minutes("1-02:03:30"), minutes("UNLIMITED")
+    (1563.5, None)
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
+    if not found:
+        return None
+    days, hours, mins, seconds = (int(part or 0) for part in found.groups())
+    return days * 1440 + hours * 60 + mins + seconds / 60
 
 
 def why_waits(reason: str) -> str:

@@ -116,6 +116,47 @@ def test_one_that_is_in_the_queue(slurm, folder, state, reason, start, expected)
     assert slurm.calls("scontrol") == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "job", "partition", "never"),
+    [
+        ("PartitionTimeLimit", {"TimeLimit": "02:00:00"}, {"MaxTime": "01:00:00"}, True),
+        ("PartitionTimeLimit", {"TimeLimit": "02:00:00"}, {"MaxTime": "1-00:00:00"}, False),
+        ("PartitionNodeLimit", {"NumNodes": "2-2"}, {"MaxNodes": "1", "TotalNodes": "4"}, True),
+        # Slurm says so while nodes are down, too.
+        ("PartitionNodeLimit", {"NumNodes": "2-2"}, {"MaxNodes": "UNLIMITED", "TotalNodes": "4"}, False),
+        ("BadConstraints", {}, {}, True),
+        ("QOSMaxCpuPerJobLimit", {}, {}, True),
+        ("AssocGrpCpuLimit", {}, {}, False),
+        ("ReqNodeNotAvail,_UnavailableNodes:e1", {}, {}, False),
+        ("Resources", {}, {}, False),
+    ],
+)
+def test_one_that_can_never_start_is_ended_with_the_reason(slurm, folder, reason, job, partition, never):
+    in_queue(slurm, folder, "PENDING", reason)
+    fields = {
+        "JobId": "7",
+        "JobState": "PENDING",
+        "Reason": reason,
+        **job,
+        "PartitionName": "main",
+        **partition,
+    }
+    slurm.says("scontrol", " ".join(f"{name}={value}" for name, value in fields.items()) + "\n")
+    seen = look(folder)
+    assert (seen.state, seen.status) == (("gone", status.FAILED) if never else ("waits", ""))
+    assert slurm.calls("scancel") == (["--state=PENDING 7"] if never else [])
+    if never:
+        assert seen.reason.startswith("it can never start: ")
+        assert f"({reason})" in seen.reason
+
+
+def test_what_slurm_says_at_first_ends_nothing(slurm, folder, clock):
+    in_queue(slurm, folder, "PENDING", "BadConstraints")
+    clock.now = os.stat(folder.events).st_mtime + 5
+    assert look(folder).state == "waits"
+    assert slurm.calls("scancel") == []
+
+
 def test_one_that_came_to_the_queue_since_that_was_asked_for(slurm, folder):
     remembered(slurm, "PENDING", Reason="Nodes_required_for_job_are_DOWN,_DRAINED", StartTime="Unknown")
     assert look(folder) == Look(

@@ -35,9 +35,15 @@ def _rules(path: str) -> Callable[[str], bool]:
 
     from pathspec import GitIgnoreSpec
 
+    from drumline.staging.code.straight import straight
+
     lines = _read(path).splitlines()
     try:
         rules = GitIgnoreSpec.from_lines(lines)
+        for pattern in rules.patterns:
+            regex = getattr(pattern, "regex", None)
+            if regex is not None:
+                pattern.regex = re.compile(straight(regex.pattern), regex.flags)
     except (ValueError, re.error) as error:
         raise PlanError(f"{path}:{_line_of(lines)}: this is no pattern of an ignore file") from error
     if not any(line.startswith("!") for line in lines):

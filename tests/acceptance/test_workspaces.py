@@ -124,7 +124,7 @@ def test_mlflow_can_read_where_a_workspace_says(vision, monkeypatch):
 
 def test_computes_are_those_of_all_workspaces(vision, speech):
     vision.compute.begin_create_or_update(LocalCompute(name="here"))
-    assert [found.name for found in speech.compute.list()] == ["here"]
+    assert [found.name for found in speech.compute.list()] == ["local", "here"]
     assert finished(speech, one("job", compute="azureml:here")).status == "Completed"
 
 

@@ -223,11 +223,11 @@ def table(cases: list[Case], answers: dict[str, list[Answer]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(text: str) -> None:
+def write_table(name: str, text: str) -> None:
     page = ROOT / "docs" / "reliability.md"
-    before, _, rest = page.read_text().partition("<!-- begin: cascades -->\n")
-    after = rest.partition("<!-- end: cascades -->")[2]
-    page.write_text(f"{before}<!-- begin: cascades -->\n{text}<!-- end: cascades -->{after}")
+    before, _, rest = page.read_text().partition(f"<!-- begin: {name} -->\n")
+    after = rest.partition(f"<!-- end: {name} -->")[2]
+    page.write_text(f"{before}<!-- begin: {name} -->\n{text}<!-- end: {name} -->{after}")
 
 
 def main() -> int:
@@ -245,7 +245,7 @@ def main() -> int:
     text = table(cases, answers)
     print(text)
     if arguments.write:
-        write(text)
+        write_table("cascades", text)
     ours = answers.get("Drumline", [])
     return 0 if all(answer.cause for answer in ours) else 1
 

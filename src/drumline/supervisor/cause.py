@@ -144,7 +144,9 @@ def _was_there(exit_: RankExited | None, gave_up: RankExited) -> bool:
     """Whether it had not failed when others had; its own failure may be to come."""
     if exit_ is None:
         return False
-    return time_of(exit_) > time_of(gave_up) + _SAME_S if cut_off.by(exit_) else _was_told(exit_)
+    if not cut_off.by(exit_):
+        return _was_told(exit_)
+    return not cut_off.gave_up(exit_) and time_of(exit_) > time_of(gave_up) + _SAME_S
 
 
 def _odd(own: Sequence[RankExited]) -> set[int]:

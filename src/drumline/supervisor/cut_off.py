@@ -21,7 +21,8 @@ _CUT_OFF = re.compile(
     r"|[Ss]ocket closed|closed the connection|Connection was likely closed|remote process exited|ncclRemoteError"
     r"|failed to connect to all addresses|failed to recv|Failed to recv"
     r"|Lost connection|peer (?:is )?gone|The client socket has failed|MPI_ERR_PROC_FAILED"
-    r"|heartbeat timeout|[Pp]eer .{1,40}disconnected|" + _TIMED_OUT
+    # PyTorch's store says so where a signal comes while it waits: ours, to ranks that are left.
+    r"|^Interrupted system call|heartbeat timeout|[Pp]eer .{1,40}disconnected|" + _TIMED_OUT
 )
 _GAVE_UP = re.compile(_TIMED_OUT)
 _NAMED = re.compile(r"Ranks? (\d[\d, ]*) ?failed to pass monitoredBarrier")

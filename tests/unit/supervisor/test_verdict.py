@@ -221,6 +221,7 @@ def test_one_that_came_when_the_others_had_given_up_was_late_all_the_same():
     assert found.rank == 3
     # But one that had given up as well, and was ending when it was looked at, was not.
     assert verdict(gave_up(0, 102.0), gave_up(3, 102.1), where={3: LOADING}).rank == 0
+    assert verdict(gave_up(0, 102.0), gave_up(3, 103.0), where={3: LOADING}).rank == 0
 
 
 def test_the_ranks_that_a_barrier_names_were_late_wherever_they_are():
@@ -363,6 +364,7 @@ def test_what_ended_it_is_said_with_what_was_seen(exit_, words):
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "BrokenPipeError: [Errno 32] Broken pipe",
         "horovod.common.exceptions.HorovodInternalError: Broken",
+        "torch.distributed.DistNetworkError: Interrupted system call",
         "tensorflow.python.framework.errors_impl.UnavailableError: Socket closed",
     ],
 )

@@ -65,12 +65,28 @@ _chosen: ContextVar[Optional[str]] = ContextVar("drumline_workspace", default=No
 
 
 def base_home() -> str:
-    """``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet."""
+    """
+    ``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet.
+
+    Raises UsageError for a path that is not UTF-8: plans, job files and URIs hold it as text.
+    """
     named = os.environ.get("DRUMLINE_HOME")
     if named:
-        return os.path.realpath(os.path.expanduser(named))
-    data = os.environ.get("XDG_DATA_HOME") or os.path.join(_users_home(), ".local", "share")
-    return os.path.realpath(os.path.join(data, "drumline"))
+        path = os.path.realpath(os.path.expanduser(named))
+    else:
+        data = os.environ.get("XDG_DATA_HOME") or os.path.join(_users_home(), ".local", "share")
+        path = os.path.realpath(os.path.join(data, "drumline"))
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        from drumline.contract.errors import UsageError
+
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise UsageError(
+            f"the home {shown!r} has bytes in its path that are not UTF-8",
+            "set DRUMLINE_HOME to another folder",
+        ) from error
+    return path
 
 
 def home(base: str = "") -> str:

@@ -1,5 +1,7 @@
 """``MLClient.data`` and its like, in scripts shaped like those for azure-ai-ml."""
 
+from typing import Any
+
 import pytest
 
 from drumline import (
@@ -224,4 +226,5 @@ def test_a_pipeline_function_and_a_command_are_registered_and_used(tmp_path):
 
     job = ml_client.jobs.create_or_update(outer())
     ml_client.jobs.stream(job.name)
-    assert [step["status"] for step in ml_client.jobs.get(job.name).steps] == ["Completed"]
+    got: Any = ml_client.jobs.get(job.name)
+    assert [step["status"] for step in got.steps] == ["Completed"]

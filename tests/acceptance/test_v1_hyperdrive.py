@@ -1,6 +1,7 @@
 """Searches of v1, with nothing but their import lines changed."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_search_finds_its_best_trial(tmp_path, monkeypatch):
         max_total_runs=2,
         max_concurrent_runs=2,
     )
-    run = Experiment(Workspace.get("lab"), "search").submit(config, tags={"a": "1"})
+    run: Any = Experiment(Workspace.get("lab"), "search").submit(config, tags={"a": "1"})
     run.wait_for_completion(show_output=True)
     best = run.get_best_run_by_primary_metric()
     assert best.get_metrics() == {"accuracy": 5.0}

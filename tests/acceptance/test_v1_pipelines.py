@@ -1,5 +1,7 @@
 """Pipelines of v1, with nothing but their import lines changed."""
 
+from typing import Any
+
 import pytest
 
 from drumline.exceptions import UsageError, ValidationException
@@ -81,7 +83,7 @@ def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
     assert [one.display_name for one in run.get_steps()] == ["Prepare data", "Train", "Report"]
     (step,) = run.find_step_run("Report")
     assert text_of(step) == "wrote 777\n"
-    again = Experiment(ws, "numbers").submit(pipeline, pipeline_parameters={"times": 3})
+    again: Any = Experiment(ws, "numbers").submit(pipeline, pipeline_parameters={"times": 3})
     again.wait_for_completion()
     # What the third step reads has not changed.
     assert [one.display_name for one in again.get_steps()] == ["Train"]

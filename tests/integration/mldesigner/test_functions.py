@@ -8,6 +8,7 @@ import importlib.util
 import logging
 import sys
 import warnings
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,8 @@ def test_what_a_function_returns_is_a_value_for_the_next(tmp_path, steps):
     ml_client = MLClient()
     job = ml_client.jobs.create_or_update(choosing())
     ml_client.jobs.stream(job.name)
-    assert [step["status"] for step in ml_client.jobs.get(job.name).steps] == ["Completed", "Completed"]
+    got: Any = ml_client.jobs.get(job.name)
+    assert [step["status"] for step in got.steps] == ["Completed", "Completed"]
     ml_client.jobs.download(f"{job.name}-say", download_path=tmp_path / "got")
     assert "said rate 0.5" in (tmp_path / "got" / "artifacts" / "user_logs" / "std_log.txt").read_text()
 

@@ -172,13 +172,14 @@ def test_what_only_a_cluster_has_is_a_warning_on_this_machine():
     computes.attach(LocalCompute(name="cpu", size="A"))
     said = computes.update("cpu", {"max_instances": "8", "description": "here"})
     assert said == ["max_instances: not used; compute 'cpu' is this machine"]
-    found = computes.get("cpu")
+    found: Any = computes.get("cpu")
     assert (found.description, found.size, found.max_instances) == ("here", "A", None)
 
 
 def test_a_size_is_that_of_the_amlcompute_on_a_cluster_too(slurm):
     computes.attach(AmlCompute(name="gpu", size="A"))
-    assert computes.get("gpu").size == "A"
+    found: Any = computes.get("gpu")
+    assert found.size == "A"
     assert SlurmCompute(name="x").size is None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from drumline import Input, Output, command, load_component
@@ -378,7 +380,8 @@ def test_a_command_is_a_component_too():
     assert (found.inputs["rate"].min, found.outputs["o"].path) == (0, None)
     assert "component:" not in str(made)
     node = found(data=Input(type="uri_file", path="e"), rate=1)
-    assert filled_in(node, None).inputs["epochs"] == 3
+    filled: Any = filled_in(node, None)
+    assert filled.inputs["epochs"] == 3
 
 
 def test_a_function_under_pipeline_is_a_component_by_its_annotations_and_its_nodes():
@@ -411,7 +414,8 @@ def test_a_function_under_pipeline_is_a_component_by_its_annotations_and_its_nod
     }
     assert (list(found.jobs), list(found.outputs)) == (["prepared", "train"], ["ready"])
     called = found(raw=Input(type="uri_file", path="r"), rate=1, more=Input(type="mltable", path="t"))
-    assert filled_in(called, None).inputs["steps"] == 5
+    filled: Any = filled_in(called, None)
+    assert filled.inputs["steps"] == 5
 
 
 def test_a_parameter_of_which_nothing_says_a_type_is_refused():

@@ -1,6 +1,7 @@
 """Parallel jobs and components: what they become, and what is refused."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def job(**fields):
 
 
 def settings(**fields):
-    made = filled_in(job(**fields), None)
+    made: Any = filled_in(job(**fields), None)
     assert made.type == "command"
     return made.drumline["parallel"]
 
@@ -149,7 +150,7 @@ def test_a_component_declares_and_what_the_node_says_goes_first(component, tmp_p
     node = made(x=Input(path="data"))
     node.mini_batch_size = 3
     node.resources.instance_count = 4
-    command = filled_in(node, None)
+    command: Any = filled_in(node, None)
     found = command.drumline["parallel"]
     assert (found["batch_size"], found["max_retries"]) == (3, 1)
     assert (command.resources.instance_count, made.resources.instance_count) == (4, 2)
@@ -163,6 +164,7 @@ def test_a_step_of_a_file_is_parallel_by_its_type_or_its_component(component, tm
     step = {**type_, "component": "./score.yml", "inputs": {"x": {"type": "uri_folder", "path": "."}}}
     path = tmp_path / "p.yml"
     path.write_text(json.dumps({"type": "pipeline", "jobs": {"a": step}}))
+    found: Any
     (found,) = graph_of(load_job(path), None).steps
     assert found.job.drumline["parallel"]["batch_size"] == 7
 
@@ -183,6 +185,7 @@ def test_a_function_of_the_sdk_is_a_node_by_its_call():
 
     made = scoring(Input(path="data"))
     assert list(made.jobs) == ["first"]
+    step: Any
     (step,) = graph_of(made, None).steps
     assert (step.job.resources.instance_count, step.job.drumline["parallel"]["input"]) == (2, "x")
 
@@ -192,7 +195,9 @@ def test_a_job_is_written_and_read_again(tmp_path):
     made.dump(tmp_path / "job.yml")
     again = load_job(tmp_path / "job.yml")
     assert isinstance(again, Parallel)
-    assert filled_in(again, None).drumline == filled_in(made, None).drumline
+    read: Any = filled_in(again, None)
+    written: Any = filled_in(made, None)
+    assert read.drumline == written.drumline
 
 
 def test_a_mistake_in_a_file_is_told_with_its_place(tmp_path):

@@ -37,6 +37,11 @@ class Bench(NamedTuple):
     writes_itself: bool = False
 
 
+def _into_reliability(script: str) -> Bench:
+    """A count of cases, which the script puts into its page itself."""
+    return Bench(script, ("--write",), page="docs/reliability.md", writes_itself=True)
+
+
 BENCHES = {
     "launch": Bench("launch/run.py", ("--cases", "2x2,2x4,2x16,allreduce,stop")),
     "warm": Bench("launch/run.py", ("--cases", "torch,restart"), levels=1),
@@ -46,7 +51,9 @@ BENCHES = {
     "cli": Bench("cli/run.py", ("--rounds", "15")),
     "system-metrics": Bench("system_metrics/run.py"),
     "logs": Bench("logs/run.py"),
-    "cascades": Bench("verdict/run.py", ("--write",), page="docs/reliability.md", writes_itself=True),
+    "cascades": _into_reliability("verdict/run.py"),
+    "endings": _into_reliability("verdict/run_endings.py"),
+    "hangs": _into_reliability("verdict/hangs.py"),
 }
 
 

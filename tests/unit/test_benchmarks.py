@@ -1,5 +1,6 @@
 """benchmarks/all: what it writes into the documents, and what it waits for."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,12 @@ def test_every_table_of_the_page_is_in_such_a_place():
         if bench.page == everything.PERFORMANCE:
             page = marked.replaced(page, name, "")
     assert [line for line in page.splitlines() if line.startswith("|")] == []
+
+
+def test_every_marked_table_of_reliability_is_one_of_them():
+    """But that of chaos, which scripts/chaos writes."""
+    found = re.findall(r"<!-- begin: ([\w-]+) -->", (ROOT / "docs" / "reliability.md").read_text())
+    assert set(found) - {"chaos"} == {name for name, one in everything.BENCHES.items() if one.writes_itself}
 
 
 def test_it_waits_until_the_load_has_fallen_and_others_use_nothing():

@@ -127,7 +127,12 @@ def in_workspace(name: str | None) -> AbstractContextManager[None]:
 
     from drumline.contract import folder
 
-    configured = os.path.join(folder.base_home(), "defaults.json")
+    base = folder.base_home()
+    if os.geteuid() == 0:
+        from drumline.contract import ownership
+
+        ownership.check_owner(base)
+    configured = os.path.join(base, "defaults.json")
     if name is None and not os.environ.get(folder.WORKSPACE) and os.path.exists(configured):
         from drumline.control import defaults
 

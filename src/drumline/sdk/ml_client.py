@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from drumline.compat.azure_ai_ml import adopted
 from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
+from drumline.contract.ownership import check_owner
 from drumline.sdk import asset_operations
 from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
@@ -38,7 +39,7 @@ class MLClient:
     ``$DRUMLINE_HOME/workspaces/<workspace_name>``; without a name it is ``DRUMLINE_WORKSPACE``'s, else the base home.
 
     Credential, subscription and resource group are accepted and kept, not used: there is nobody to sign in to.
-    Raises UsageError for what cannot be a workspace's name.
+    Raises UsageError for what cannot be a workspace's name, and as ``ownership.check_owner``.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class MLClient:
         self.subscription_id = subscription_id
         self.resource_group_name = resource_group_name
         self.workspace_name = workspace_name
+        check_owner(folder.base_home())
         with folder.workspace(_chosen(workspace_name)):
             # Each keeps to the workspace in which it is made: ``sdk/operations.py``.
             self.jobs = JobOperations()

@@ -24,6 +24,7 @@ CREATE = HELP | {
     "drumline.contract.identity",
     "drumline.contract.mlflow",
     "drumline.contract.outcome",
+    "drumline.contract.ownership",  # for root alone
     "drumline.contract.plan",
     "drumline.contract.record",
     "drumline.contract.samples",

@@ -63,6 +63,8 @@ def drumline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name in _LAUNCHER_NAMES or name.startswith(_LAUNCHER_PREFIXES):
             monkeypatch.delenv(name)
+    # A user's shell has no such setting, which would hide what waits in a buffer.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     home = tmp_path / "drumline home"
     monkeypatch.setenv("DRUMLINE_HOME", str(home))
     # A job with an image runs without it here, whatever this machine has; tests of containers choose for themselves.

@@ -223,13 +223,22 @@ class RunFolder:
         return name if above == os.path.join(base_home(), _WORKSPACES) else ""
 
     def create(self) -> None:
-        """Raises FileExistsError when the name is taken: exactly one of many at once wins."""
+        """
+        Raises FileExistsError when the name is taken: exactly one of many at once wins. Raises OSError, for a full disk
+        for one; nothing is left then.
+        """
         private_folder(os.path.dirname(self.path))
         os.mkdir(self.path, 0o700)
-        self._made_by = identity.of(os.getpid())
-        self.write(self.maker, json.dumps(self._made_by))
-        for folder in (self.outputs, self.user_logs, self.system_logs):
-            os.mkdir(folder, 0o700)
+        try:
+            self._made_by = identity.of(os.getpid())
+            self.write(self.maker, json.dumps(self._made_by))
+            for folder in (self.outputs, self.user_logs, self.system_logs):
+                os.mkdir(folder, 0o700)
+        except BaseException:
+            import shutil
+
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def exists(self) -> bool:
         return os.path.exists(self.events)

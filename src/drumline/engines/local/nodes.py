@@ -183,7 +183,9 @@ class LocalNodes:
 
             traceback.print_exc()
         finally:
-            sys.stderr.flush()
+            # On a full disk what could not be logged is still in the buffer, and a flush fails; the agent must end.
+            with contextlib.suppress(BaseException):
+                sys.stderr.flush()
             os._exit(code)
 
     def agents(self) -> dict[int, int]:

@@ -38,7 +38,7 @@ SUPERVISOR_POINTS = (
     "JobFinalizing",
     "JobEnded",
 )
-AGENT_POINTS = ("clock", "prepare", "reach", "start", "terminate", "kill", "empty")
+AGENT_POINTS = ("prepare", "reach", "start", "terminate", "kill", "empty")
 POINTS = [
     *[f"{moment} {name}" for name in SUPERVISOR_POINTS for moment in ("before", "after")],
     *[f"{moment} {name} of node 1" for name in AGENT_POINTS for moment in ("before", "after")],

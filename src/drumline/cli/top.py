@@ -180,8 +180,7 @@ class _Screen:
         attributes = termios.tcgetattr(sys.stdin.fileno())
         attributes[6][termios.VMIN] = attributes[6][termios.VTIME] = 0
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, attributes)
-        sys.stdout.write(_ENTER)
-        sys.stdout.flush()
+        _write_past_buffer(_ENTER)
 
     def _give_back(self) -> None:
         import contextlib
@@ -191,8 +190,7 @@ class _Screen:
             return
         # A terminal that is gone needs nothing.
         with contextlib.suppress(OSError):
-            sys.stdout.write(_LEAVE)
-            sys.stdout.flush()
+            _write_past_buffer(_LEAVE)
         with contextlib.suppress(termios.error):
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
         self._before = None
@@ -202,6 +200,11 @@ class _Screen:
         self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
+
+
+def _write_past_buffer(text: str) -> None:
+    """Ctrl-Z may come in the middle of a write, and Python refuses another one to the same buffer."""
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 def _is_gone(terminal: int) -> bool:

@@ -1,6 +1,7 @@
 """What a process fails of while it still cleans up: real interpreters, with the hook on their path."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -99,7 +100,9 @@ def test_a_program_that_fails_of_nothing_says_so(ask):
 
 def test_a_python_below_a_shell_is_asked(ask):
     text = textwrap.dedent(CLEANING) + "try:\n    step()\nfinally:\n    clean()\n"
-    assert ask(text, ["bash", "-c", f"{sys.executable} train.py; true"])[0]["type"] == "ValueError"
+    assert (
+        ask(text, ["bash", "-c", f"{shlex.quote(sys.executable)} train.py; true"])[0]["type"] == "ValueError"
+    )
 
 
 def test_one_without_the_hook_is_left_alone(tmp_path):

@@ -381,6 +381,8 @@ class Agent:
         if message["by_launcher"]:
             self._warm.begin(message, [])
             self._tasks = tasks
+            if self._door:
+                self._door.expect(tasks)
             if message["launcher"]:
                 self._launch(message["launcher"])
             return

@@ -2,8 +2,8 @@
 Where programs of this node ask the agent for something: a socket in the node's scratch folder, for its owner alone.
 
 Beside it lies what asks there (``standin``): ``bin/ssh``, ``bin/rsh`` and ``bin/pdsh``, which reach the other nodes of
-the job; for an MPI ``bin/drumline-daemon``, by which its launcher does so, and ``bin/drumline-rank``, which its daemons
-start in the place of a rank. ``bin`` comes first on the PATH of the job.
+the job, and for an MPI ``bin/drumline-daemon``, by which its launcher does so. What an MPI's daemons start in the place
+of a rank, ``bin/drumline-rank``, asks over pipes (``standins``). ``bin`` comes first on the PATH of the job.
 
 A request is ten digits, the length of what follows, and words separated by zero bytes. The answer is one line:
 ``exited CODE``, ``signal NUMBER``, ``not ours`` or ``refused``. Whoever hangs up before has been killed.
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
+import marshal
 import os
 import socket
 import struct
@@ -23,7 +25,9 @@ from drumline.node import standin
 
 if TYPE_CHECKING:
     import select
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from drumline.node.standins import StandIns
 
 _HEADER = 10
 _LONGEST = 16 * 1024 * 1024
@@ -31,7 +35,8 @@ _LONGEST = 16 * 1024 * 1024
 
 class Door:
     """
-    ``on_request(caller, words)`` for a whole request, ``on_gone(caller)`` for a caller that hung up unanswered.
+    ``on_request(caller, words)`` for a whole request, of a rank's stand-in ``rank`` and its variables;
+    ``on_gone(caller)`` for a caller that hung up unanswered.
 
     A caller is a number that is never used again; one request each.
     """
@@ -45,6 +50,9 @@ class Door:
     ) -> None:
         self.bin = os.path.join(scratch, "bin")
         path = os.path.join(scratch, "door")
+        self._numbers = itertools.count(1)
+        self._standins: StandIns | None = None
+        self._scratch = scratch
         _write_programs(self.bin, path, address)
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -59,7 +67,6 @@ class Door:
         self._callers: dict[int, _Caller] = {}
         """By descriptor."""
 
-        self._count = 0
         self._on_request = on_request
         self._on_gone = on_gone
 
@@ -67,9 +74,25 @@ class Door:
         self._poller = poller
         poller.register(self._server, 1)  # EPOLLIN
 
+    def expect(self, ranks: Iterable[int]) -> None:
+        """Let a launcher's daemons start stand-ins of these ranks. Raises OSError."""
+        from drumline.node.standins import StandIns
+
+        self._standins = StandIns(
+            os.path.join(self._scratch, "ranks"),
+            ranks,
+            self._poller,
+            self._numbers,
+            lambda caller, variables: self._on_request(caller, [b"rank", *variables]),
+            self._on_gone,
+        )
+        _write_program(self.bin, "drumline-rank", self._standins.program())
+
     def first(self, ready: Sequence[int]) -> int:
         """The place of the first of our descriptors; of none: how many there are."""
         ours = {self._server.fileno(), *self._callers}
+        if self._standins:
+            ours |= self._standins.descriptors()
         return next((place for place, descriptor in enumerate(ready) if descriptor in ours), len(ready))
 
     def hear(self, ready: set[int]) -> None:
@@ -77,6 +100,8 @@ class Door:
         # Those first: a caller that is let in now may get a descriptor that was ready as something else.
         for descriptor in ready & self._callers.keys():
             self._hear_caller(descriptor)
+        if self._standins:
+            self._standins.hear(ready)
         if self._server.fileno() in ready:
             self._accept()
 
@@ -91,8 +116,7 @@ class Door:
             peer.close()
             return
         peer.setblocking(False)
-        self._count += 1
-        self._callers[peer.fileno()] = _Caller(self._count, peer)
+        self._callers[peer.fileno()] = _Caller(next(self._numbers), peer)
         self._poller.register(peer, 1)
 
     def _hear_caller(self, descriptor: int) -> None:
@@ -118,6 +142,8 @@ class Door:
 
     def answer(self, number: int, text: str) -> None:
         """Nothing happens when the caller is gone."""
+        if self._standins:
+            self._standins.answer(number, standin.code_of(text))
         for caller in [caller for caller in self._callers.values() if caller.number == number]:
             with contextlib.suppress(OSError):
                 caller.peer.sendall(text.encode() + b"\n")
@@ -138,23 +164,29 @@ class _Caller:
 
 def _write_programs(folder: str, door: str, address: str) -> None:
     os.mkdir(folder, 0o700)
-    source = os.path.join(folder, "standin.py")
-    with open(source, "wb") as file:
-        file.write(_source())
-    modes = {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon", "drumline-rank": "rank"}
-    for name, mode in modes.items():
-        words = [sys.executable, "-I", "-S", source, door, address, mode]
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write("#!/bin/sh\nexec " + " ".join(map(_quoted, words)) + ' "$@"\n')
-        os.chmod(path, 0o700)
+    program = os.path.join(folder, "standin.pyc")
+    with open(program, "wb") as file:
+        file.write(_compiled())
+    for name, mode in {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon"}.items():
+        words = [sys.executable, "-I", "-S", program, door, address, mode]
+        _write_program(folder, name, "#!/bin/sh\nexec " + " ".join(map(_quoted, words)) + ' "$@"\n')
 
 
-def _source() -> bytes:
-    """By the loader, since the package may be a zip file."""
+def _write_program(folder: str, name: str, text: str) -> None:
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(path, 0o700)
+
+
+def _compiled() -> bytes:
+    """For the Python that we are, which takes longer to compile it than to run it; the package may be a zip file."""
+    from importlib.util import MAGIC_NUMBER
+
     loader = standin.__spec__.loader if standin.__spec__ else None
-    data: bytes = loader.get_data(standin.__file__)  # type: ignore[union-attr]
-    return data
+    code = loader.get_code(standin.__name__)  # type: ignore[union-attr]
+    # Neither a time nor a size of the source: as a program it is not compared with one.
+    return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
 def _quoted(word: str) -> str:

@@ -1,14 +1,13 @@
 """
-What runs in the place of a rank, of ssh and of pdsh, and has the agent of its node do the work.
+What runs in the place of ssh and of pdsh, and has the agent of its node do the work.
 
-    rank                   started by an MPI's daemon: the agent starts the rank, with the variables that MPI gave us
     ssh  [options] HOST [WORD...]    a command on another node of the job; ``rsh`` is the same
     daemon HOST WORD...              the same for an MPI's launcher, whose ranks end with it
     pdsh [options] -w HOSTS WORD...  a command on several nodes
 
 A host that is no node of the job is left to the real program. Run as a file by the agent's own Python, without the
-package (``python -I -S standin.py DOOR ADDRESS MODE ...``): it imports what starts in a few milliseconds, since one
-of it starts for every rank. ``door`` has the other end, and says what the two exchange.
+package (``python -I -S standin.py DOOR ADDRESS MODE ...``): it imports what starts in a few milliseconds.
+``door`` has the other end, and says what the two exchange.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class Command:
         self.reply += data
         if data and not self.reply.endswith("\n"):
             return True
-        self.code = _code_of(self.reply)
+        self.code = code_of(self.reply)
         return False
 
     def forward(self, descriptor: int, label: str) -> bool:
@@ -180,25 +179,12 @@ def _call(door: str, *words: str | bytes) -> int:
     return peer.detach()
 
 
-def _code_of(reply: str) -> int:
+def code_of(reply: str) -> int:
     """The exit code for what the agent said: ``exited 3``, ``signal 9``, ``refused``."""
     kind, _, number = reply.strip().partition(" ")
     if kind == "exited":
         return int(number)
     return 128 + int(number) if kind == "signal" else 255
-
-
-def stand_for_rank(door: str) -> int:
-    """Until the rank has ended well. One that failed is not told here: the agent ends us with all the rest."""
-    environment = [name + b"=" + value for name, value in os.environb.items()]
-    peer = _call(door, "rank", *environment)
-    reply = b""
-    while not reply.endswith(b"\n"):
-        data = os.read(peer, _CHUNK)
-        if not data:
-            return 255
-        reply += data
-    return _code_of(reply.decode())
 
 
 class Pump:
@@ -414,8 +400,6 @@ def main() -> int:
     _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     door, address, mode, *words = sys.argv[1:]
-    if mode == "rank":
-        return stand_for_rank(door)
     if mode == "pdsh":
         return pdsh(door, address, words)
     return ssh(door, address, words, "daemon" if mode == "daemon" else "shell")

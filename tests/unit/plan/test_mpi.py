@@ -53,7 +53,7 @@ def test_a_launcher_starts_stand_ins_on_every_node_in_order(mpi, words):
     assert launcher.name == mpi.program
     assert launcher.argv[:2] == ("/bin/sh", "-c")
     assert " drumline-daemon " in launcher.argv[2]
-    assert launcher.argv[2].endswith("""/bin/sh -c 'exec "$DRUMLINE_BIN/drumline-rank"'""")
+    assert launcher.argv[2].endswith("""/bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'""")
     assert launcher.argv[3] == mpi.program
     given = list(launcher.argv[4:])
     places = [given.index(word) for word in words]

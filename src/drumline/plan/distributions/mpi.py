@@ -153,7 +153,7 @@ def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
         # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
         words.append("-genvnone")
     # Each node's agent knows where its own stand-ins are.
-    text = f"""exec "$0" {agent} drumline-daemon "$@" /bin/sh -c 'exec "$DRUMLINE_BIN/drumline-rank"'"""
+    text = f"""exec "$0" {agent} drumline-daemon "$@" /bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'"""
     return Launcher(
         name=found.program,
         argv=("/bin/sh", "-c", text, found.program, *words),

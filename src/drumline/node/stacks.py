@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SIGNAL = int(signal.SIGRTMAX) - 4
+MARK_SIGNAL = int(signal.SIGRTMAX) - 6
 MEMORY_NAME = "drumline-stacks"
 WENT_ON = b"went on\n"
 """
-Written by the main thread when it next runs Python after a stack: a native call that has not returned writes none.
-The hook has all three too: it cannot import this.
+Written by the main thread when it next runs Python after ``MARK_SIGNAL``, which follows each stack: a native call that
+has not returned writes none. The hook has all four too: it cannot import this.
 """
 
 _ANSWER_S = 0.5
@@ -148,6 +149,7 @@ def _ask(pids: Iterable[int]) -> dict[int, _Said]:
     """What each writes when it is asked; one that does not in time is left out."""
     memories: dict[int, int] = {}
     begins: dict[int, int] = {}
+    asked: dict[int, int] = {}
     went_on: dict[int, bool | None] = {}
     for pid in pids:
         memory = _memory_of(pid)
@@ -161,6 +163,7 @@ def _ask(pids: Iterable[int]) -> dict[int, _Said]:
             # It may have become another program meanwhile, which the signal would end.
             if thread and _is_settled(memory) and _answers(pid):
                 kernel.send_to_thread(pid, thread, SIGNAL)
+                asked[pid] = thread
     sizes, still, said = dict(begins), dict.fromkeys(begins, 0), {}
     deadline = time.monotonic() + _ANSWER_S
     while time.monotonic() < deadline and any(count < _STILL_LOOKS for count in still.values()):
@@ -174,6 +177,10 @@ def _ask(pids: Iterable[int]) -> dict[int, _Said]:
         if sizes[pid] > begin:
             text = os.pread(memories[pid], _MOST_BYTES, begin).decode(errors="replace")
             said[pid] = _Said(text, went_on[pid])
+            # Only now, so that the mark does not come into the middle of the stack.
+            if pid in asked and _answers(pid, MARK_SIGNAL):
+                with contextlib.suppress(OSError):
+                    kernel.send_to_thread(pid, asked[pid], MARK_SIGNAL)
     for memory in memories.values():
         os.close(memory)
     return said
@@ -203,15 +210,15 @@ def _is_settled(memory: int) -> bool:
     return known.st_size > 0 or time.time() - known.st_ctime >= _SETTLED_S
 
 
-def _answers(pid: int) -> bool:
+def _answers(pid: int, number: int = SIGNAL) -> bool:
     """Whether it catches the signal: the default is to be ended by it."""
-    return _has(f"/proc/{pid}/status", "SigCgt")
+    return _has(f"/proc/{pid}/status", "SigCgt", number)
 
 
-def _has(status: str, field: str) -> bool:
+def _has(status: str, field: str, number: int = SIGNAL) -> bool:
     """Whether the signal is in that set of signals."""
     found = re.search(rf"^{field}:\s*([0-9a-f]+)", _read(status), re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) >> (SIGNAL - 1) & 1)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
 
 
 def _thread_to_ask(pid: int) -> int:

@@ -349,6 +349,19 @@ def test_a_native_call_that_has_not_returned_is_told_from_one_that_is_made_again
     )
 
 
+def test_a_native_call_that_waits_for_data_goes_on_waiting(rank, tmp_path):
+    """Few libraries expect that a read fails with "Interrupted system call" because somebody looked."""
+    text = (
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\nreader, _ = os.pipe()\n"
+        "print('there', flush=True)\nlibc.read(reader, ctypes.create_string_buffer(1), 1)\n"
+    )
+    process = rank(text)
+    for _ in range(3):
+        wait_for(process, tmp_path, ["train.py", 5, "<module>"])
+    wait_until(lambda: where(process, tmp_path)[0]["went_on"] is False, 20.0, "a look that finds it there")
+    assert process.poll() is None
+
+
 def test_a_rank_whose_interpreter_has_ended_is_not_sent_the_signal(rank, tmp_path):
     """What C libraries do at the end of a process comes after the handlers of Python are gone."""
     text = (

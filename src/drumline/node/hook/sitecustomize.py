@@ -30,6 +30,7 @@ _MOST_BYTES = 1 << 16
 _MEMORY_NAME = "drumline-stacks"
 _SIGNAL_BELOW_MAX = 4
 _IN_FLIGHT_BELOW_MAX = 5
+_MARK_BELOW_MAX = 6
 _WENT_ON = b"went on\n"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
@@ -231,15 +232,16 @@ class _Stacks:
 
     def __init__(self) -> None:
         self._memory = -1
-        self._is_chained = False
         try:
-            import _signal  # signal itself takes milliseconds
             import atexit
+            from _signal import SIG_IGN, SIGRTMAX, siginterrupt, signal  # signal itself takes milliseconds
 
-            _signal.signal(_signal.SIGRTMAX - _SIGNAL_BELOW_MAX, self._went_on)
-            # faulthandler passes the signal on to it.
-            self._is_chained = True
-            atexit.register(self.at_end)
+            number = SIGRTMAX - _MARK_BELOW_MAX
+            signal(number, self._went_on)
+            # Native code seldom expects that a read fails because a signal came.
+            siginterrupt(number, False)
+            # One that comes when the interpreter is gone must find nothing in Python.
+            atexit.register(signal, number, SIG_IGN)
         except (ImportError, OSError, ValueError):
             pass
 
@@ -250,31 +252,18 @@ class _Stacks:
         except OSError:
             pass
 
-    def at_end(self) -> None:
-        """Let no handler in Python be left for a signal that comes when the interpreter is gone: that would crash."""
-        try:
-            import _signal
-            import faulthandler
-
-            number = _signal.SIGRTMAX - _SIGNAL_BELOW_MAX
-            faulthandler.unregister(number)
-            _signal.signal(number, _signal.SIG_IGN)
-            faulthandler.register(number, file=self._memory, all_threads=True, chain=False)
-        except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
-            pass
-
     def answer(self) -> None:
         try:
-            before, self._memory = self._memory, _answer_with_stacks(self._is_chained)
+            before, self._memory = self._memory, _answer_with_stacks(is_first=self._memory < 0)
             if before >= 0:
                 os.close(before)
         except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
             pass
 
 
-def _answer_with_stacks(is_chained: bool) -> int:
+def _answer_with_stacks(*, is_first: bool) -> int:
     import faulthandler
-    from _signal import SIGRTMAX  # signal itself takes milliseconds
+    from _signal import SIG_IGN, SIGRTMAX, signal  # signal itself takes milliseconds
     from fcntl import F_DUPFD_CLOEXEC, F_SETFL, fcntl
 
     memory = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)
@@ -286,7 +275,12 @@ def _answer_with_stacks(is_chained: bool) -> int:
         except OSError:  # fewer are allowed
             continue
     fcntl(memory, F_SETFL, os.O_APPEND)
-    faulthandler.register(SIGRTMAX - _SIGNAL_BELOW_MAX, file=memory, all_threads=True, chain=is_chained)
+    number = SIGRTMAX - _SIGNAL_BELOW_MAX
+    if is_first:
+        # What faulthandler leaves behind at the interpreter's end.
+        signal(number, SIG_IGN)
+    # With ``chain`` a system call that the signal comes in would fail.
+    faulthandler.register(number, file=memory, all_threads=True, chain=False)
     return memory
 
 

@@ -202,6 +202,42 @@ def test_an_init_that_fails_fails_the_job_with_its_traceback(run):
     assert said.splitlines()[-1] == "a worker ended with exit code 1 before its first mini-batch"
 
 
+def test_a_worker_that_ends_is_seen_while_what_it_forked_lives(run):
+    code, said, _ = run(
+        """
+        import os, signal
+
+        def init():
+            if os.fork() == 0:
+                signal.pause()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def run(mini_batch):
+            return mini_batch
+        """
+    )
+    assert (code, "was killed by SIGKILL before its first mini-batch" in said) == (1, True)
+
+
+def test_names_that_are_not_utf8_are_items_and_rows(parallel, tmp_path):
+    odd = os.fsencode(tmp_path / "data") + b"/\xff"
+    with open(odd, "w") as file:
+        file.write("odd")
+    script = """
+        def run(mini_batch):
+            print(ascii(mini_batch), flush=True)
+            if len(mini_batch) > 1:
+                raise ValueError("too many")
+            return mini_batch
+    """
+    failed = parallel(script, batch_size=20, max_retries=0)
+    assert "its items" in failed.communicate(timeout=60)[0]
+    assert failed.returncode == 0
+    done = parallel(script, batch_size=1, folder=str(tmp_path / "again"))
+    done.communicate(timeout=60)
+    assert odd in (tmp_path / "rows").read_bytes().splitlines()
+
+
 def test_a_script_without_run_is_told(run):
     code, said, _ = run("def init():\n    pass\n")
     assert (code, "score.py has no function run(mini_batch)" in said) == (1, True)

@@ -12,6 +12,7 @@ alone, and keeps to the syntax of Python 3.9.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -76,6 +77,8 @@ class Settings(NamedTuple):
 
 
 def main() -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Names of files need not be UTF-8.
     settings = Settings(**json.loads(os.environ.pop(SETTINGS)))
     node = int(os.environ.get("NODE_RANK") or 0)
     items = items_of(os.environ[INPUT + settings.input])
@@ -421,7 +424,12 @@ def conclude(settings: Settings, notes: Notes, batches: list[list[str]]) -> None
     place = place_of(settings)
     failed = items = 0
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open(f"{place}.partial", "w", encoding="utf-8")) if place else None
+        # Rows may be names of files, and those need not be UTF-8.
+        file = (
+            stack.enter_context(open(f"{place}.partial", "w", encoding="utf-8", errors="surrogateescape"))
+            if place
+            else None
+        )
         for note in notes.all():
             failed, items = failed + bool(note["error"]), items + note["failed"]
             if file is not None:

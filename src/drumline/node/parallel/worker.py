@@ -25,6 +25,8 @@ LEVEL = "DRUMLINE_PARALLEL_LEVEL"
 def main(descriptor: int, script: str, arguments: list[str]) -> None:
     os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
+    # What a script forks may outlive this process, whose end the manager sees by the end of the channel.
+    os.register_at_fork(after_in_child=lambda: let_go(channel))
     logging.basicConfig(level=os.environ.pop(LEVEL, "INFO"))
     sys.argv = [script, *arguments]
     # Of the script, as where it is run by itself; our own folder has nothing for it.
@@ -43,6 +45,13 @@ def main(descriptor: int, script: str, arguments: list[str]) -> None:
         send(channel, answer(call, told["batch"], told["items"], told["keeps"]))
     if callable(getattr(module, "shutdown", None)):
         module.shutdown()
+
+
+def let_go(channel: socket.socket) -> None:
+    """Close the channel in this process, whoever else still refers to it."""
+    descriptor = channel.detach()
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def load(script: str) -> ModuleType:

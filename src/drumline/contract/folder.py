@@ -339,9 +339,13 @@ def private_folder(path: str) -> None:
                 raise
 
 
+PARTIAL = ".partial"
+"""The end of the name of a file that is being written."""
+
+
 def write_whole(path: str, text: str) -> None:
     """All of it or nothing: a reader never sees half a file. For its owner alone. Raises OSError."""
-    partial = f"{path}.{os.urandom(4).hex()}.partial"
+    partial = f"{path}.{os.urandom(4).hex()}{PARTIAL}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:

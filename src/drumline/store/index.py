@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.filesystems import is_network
-from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.folder import PARTIAL, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -110,11 +110,13 @@ class Index:
         for name, stamp in _stamps(self._marks):
             path = os.path.join(self._marks, name)
             with contextlib.suppress(OSError):
+                if name.endswith(PARTIAL):
+                    continue  # Another machine is about to put it in its place.
                 if name not in there:
                     os.unlink(path)
                 elif known.get(name) != stamp:
-                    with open(path) as file:
-                        archived = file.read(1) == "1"
+                    with open(path, "rb") as file:
+                        archived = file.read(1) == b"1"
                     database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
                     database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
 

@@ -242,6 +242,27 @@ def test_a_job_that_one_machine_archives_is_archived_on_another(machines):
     assert [archived(machine) for machine in ("one", "two", "three")] == [["b"], ["b"], ["b"]]
 
 
+def test_a_mark_that_another_machine_is_writing_is_left_to_it(machines, tmp_path):
+    rows = {"a": Row("a", 1.0, "e", "")}
+    index = machines("one")
+    index.heal(rows, rows.get)
+    index.set_archived("a", archived=True)
+    half = tmp_path / "home" / "archive-marks" / "a.0badcafe.partial"
+    half.write_text("")
+    index.heal(rows, rows.get)
+    assert half.exists()
+
+
+def test_a_damaged_mark_says_nothing(machines, tmp_path):
+    rows = {"a": Row("a", 1.0, "e", "")}
+    index = machines("one")
+    index.heal(rows, rows.get)
+    index.set_archived("a", archived=True)
+    (tmp_path / "home" / "archive-marks" / "a").write_bytes(b"\xff\xfe")
+    index.heal(rows, rows.get)
+    assert every(index, archived=False) == ["a"]
+
+
 def test_a_mark_goes_with_its_job(machines, tmp_path):
     rows = {"a": Row("a", 1.0, "e", "")}
     index = machines("one")

@@ -7,6 +7,7 @@ moment: one may end well while others still wait for it, another still clean up 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
@@ -37,6 +38,8 @@ _CONTROL_FLOW = (
     "Empty",
 )
 """Exceptions that programs handle while they go on."""
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 _SAME_S = 0.5
 """Between an end and a lost connection that it explains, where that connection may have been to somebody else."""
@@ -102,7 +105,9 @@ def failing(
             return exit_._replace(code=exit_.code or 1, signal=None, evidence=evidence)
         evidence.pop("failure", None)
         left = {**evidence, "left": time_of(first)}
-        code = int(failure["message"]) if failure["message"].isdigit() else 1
+        said = str(failure["message"])
+        # What the kernel keeps of it.
+        code = int(said) & 0xFF if _NUMBER.fullmatch(said) else 1
         return exit_._replace(code=code, signal=None, evidence=left)
     return None
 

@@ -16,7 +16,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
-from drumline.node import descendants, failures, kernel
+from drumline.node import descendants, failures, kernel, stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -80,7 +80,7 @@ def _answers(pid: int) -> bool:
             caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", file.read(), re.MULTILINE)
     except OSError:
         return False
-    return caught is not None and bool(int(caught[1], 16) >> (SIGNAL - 1) & 1)
+    return caught is not None and bool(int(caught[1], 16) >> (SIGNAL - 1) & 1) and stacks.has_hook(pid)
 
 
 def _read(path: str, cwd: str) -> Optional[list[dict[str, Any]]]:

@@ -248,6 +248,14 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+def has_hook(pid: int) -> bool:
+    """Whether that process has memory of the hook's: any other may mean something else by a signal that it catches."""
+    memory = _memory_of(pid)
+    if memory is not None:
+        os.close(memory)
+    return memory is not None
+
+
 def _memory_of(pid: int) -> int | None:
     """A descriptor of the memory into which it writes."""
     folder = f"/proc/{pid}/fd"

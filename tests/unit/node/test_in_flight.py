@@ -112,6 +112,18 @@ def test_one_without_the_hook_is_left_alone(tmp_path):
     assert process.returncode == 0
 
 
+def test_another_program_that_has_a_use_for_the_signal_is_left_alone(tmp_path):
+    handler = f"signal.signal({in_flight.SIGNAL}, lambda *_: sys.exit(7))"
+    text = f"import signal, sys\n{handler}\nprint('there', flush=True)\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", text + "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"there\n"
+    assert in_flight.ask(process.pid, str(tmp_path / "notes")) == []
+    process.communicate(b"\n")
+    assert process.returncode == 0
+
+
 def test_an_interpreter_that_is_ending_ignores_the_question(tmp_path):
     """Its handlers are gone before its objects are, and the default is to be killed."""
     text = """

@@ -21,14 +21,32 @@ _CLONE_INTO_CGROUP = 0x200000000
 _PR_GET_TID_ADDRESS = 40
 
 
+_OLDEST = (2, 25)
+"""Before that, glibc kept a copy of the process's number, which its own fork alone sets anew."""
+
+
+def _c_library() -> str:
+    """``glibc 2.36``; empty for another, such as musl, which keeps something else at that address than a number."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+
+
+def _is_known(library: str) -> bool:
+    name, _, version = library.partition(" ")
+    numbers = [int(part) for part in version.split(".") if part.isdecimal()]
+    return name == "glibc" and tuple(numbers[:2]) >= _OLDEST
+
+
 def fork_into(folder: str) -> Optional[int]:
     """
-    As ``os.fork``: 0 in the child. None where this machine cannot, and nothing was forked: Linux 5.7 is needed, and a
-    container may forbid it. None too where there are other threads: only the C library's own fork mends the locks
-    that they hold.
+    As ``os.fork``: 0 in the child. None where this machine cannot, and nothing was forked: Linux 5.7 and glibc are
+    needed, and a container may forbid it. None too where there are other threads: only the C library's own fork mends
+    the locks that they hold.
     """
     try:
-        if len(os.listdir("/proc/self/task")) != 1:
+        if len(os.listdir("/proc/self/task")) != 1 or not _is_known(_c_library()):
             return None
         import ctypes
 

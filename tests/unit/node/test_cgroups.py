@@ -8,7 +8,7 @@ import uuid
 import pytest
 from waiting import wait_until
 
-from drumline.node import cgroups
+from drumline.node import cgroups, group_fork
 
 
 @pytest.fixture
@@ -127,3 +127,11 @@ def test_a_fork_that_cannot_begin_in_a_group_is_one_all_the_same(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == ["False", "True"]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("library", "known"),
+    [("glibc 2.36", True), ("glibc 2.25", True), ("glibc 2.17", False), ("glibc 3.0", True), ("", False)],
+)
+def test_only_of_a_c_library_that_is_known_a_fork_is_made_without_it(library, known):
+    assert group_fork._is_known(library) is known

@@ -25,7 +25,10 @@ def is_alive(identity: dict[str, Any] | None) -> bool:
         return True
     if identity.get("boot") != boot():
         return False
-    return _started(int(identity["pid"])) == identity.get("started")
+    pid = identity.get("pid")
+    started = _started(pid) if isinstance(pid, int) else None
+    # Of one that a damaged file tells of, without a start, nobody knows that it lives.
+    return started is not None and started == identity.get("started")
 
 
 def is_stopped(identity: dict[str, Any] | None) -> bool:
@@ -43,7 +46,7 @@ def open_pidfd(identity: dict[str, Any] | None) -> int | None:
         return None
     try:
         pidfd = os.pidfd_open(int(identity["pid"]))
-    except OSError:
+    except (OSError, OverflowError):
         return None
     # Looked at after the descriptor was opened: from here on the number cannot pass to another process unseen.
     if is_alive(identity):

@@ -562,8 +562,8 @@ class Loop:
             self._agents.send(node, "terminate", grace_s=instruction.grace_s, all_told=told)
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
-    def _do_seek(self, _: p.Seek) -> None:
-        for node in self._agents.connected():
+    def _do_seek(self, instruction: p.Seek) -> None:
+        for node in instruction.nodes:
             self._agents.send(node, "seek")
 
     def _do_kill(self, instruction: p.Kill) -> None:

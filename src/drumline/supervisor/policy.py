@@ -206,7 +206,9 @@ class Terminate(NamedTuple):
 
 
 class Seek(NamedTuple):
-    """Ask the ranks that are left where they are, and what they are failing of."""
+    """Ask the ranks that are left on those nodes where they are, and what they are failing of."""
+
+    nodes: tuple[int, ...]
 
 
 class Kill(NamedTuple):
@@ -291,6 +293,9 @@ class Policy:
 
         self._seeks = False
         """Whether ranks have failed for want of another, and that one is waited for."""
+
+        self._asked: set[int] = set()
+        """Nodes that have still to answer what they were asked."""
 
         self._where: dict[int, cause.Where] = {}
         self._waited_s = 0.0
@@ -384,7 +389,13 @@ class Policy:
             return []
         self._seeks = True
         self._waited_s = min(cause.SETTLE_S, self._grace_s)
-        return [Seek(), SetTimer("cause", self._waited_s)]
+        return [*self._seek(), SetTimer("cause", self._waited_s)]
+
+    def _seek(self) -> list[Instruction]:
+        """A node that is slow to answer must not hear of the end behind a queue of questions."""
+        nodes = tuple(sorted(self._nodes - self._asked))
+        self._asked |= self._nodes
+        return [Seek(nodes)] if nodes else []
 
     @property
     def _first_is_cut_off(self) -> bool:
@@ -399,12 +410,13 @@ class Policy:
         return self._stop(self._end.reason)
 
     def _on_found(self, event: Found) -> list[Instruction]:
+        self._asked.discard(event.node)
         for rank, where in event.where.items():
             self._where[rank] = cause.merged(self._where.get(rank), where)
         return [SetTimer("ask", cause.ASK_AGAIN_S)] if self._seeks else []
 
     def _expire_ask(self) -> list[Instruction]:
-        return [Seek()] if self._seeks else []
+        return self._seek() if self._seeks else []
 
     def _expire_cause(self) -> list[Instruction]:
         if not self._seeks:

@@ -43,7 +43,7 @@ def cut_off(rank, time):
 def seeking():
     """A policy of four ranks, the first of which was cut off."""
     job = running()
-    assert said(job.handle(cut_off(0, 5.0))) == said([p.Seek(), p.SetTimer("cause", cause.SETTLE_S)])
+    assert said(job.handle(cut_off(0, 5.0))) == said([p.Seek((0, 1)), p.SetTimer("cause", cause.SETTLE_S)])
     return job
 
 
@@ -124,7 +124,7 @@ def test_a_rank_that_cleans_up_after_an_exception_has_time_for_that_and_began_al
     job = seeking()
     asked = found(job, r2=WAITS, r3=cause.Where(("be in close (train.py:99)",), [BAD_BATCH]))
     assert said(asked) == said([p.SetTimer("ask", cause.ASK_AGAIN_S)])
-    assert said(job.handle(p.Elapsed("ask"))) == said([p.Seek()])
+    assert said(job.handle(p.Elapsed("ask"))) == said([p.Seek((1,))])
     # It is in native code now.
     found(job, r2=WAITS, r3=cause.Where(("be in close (train.py:99)",), None))
     more = job.handle(p.Elapsed("cause"))
@@ -165,4 +165,13 @@ def test_a_rank_elsewhere_may_be_about_to_end():
 
 def test_a_grace_that_is_shorter_is_the_limit():
     job = running(grace_s=0.3)
-    assert job.handle(cut_off(0, 5.0)) == [p.Seek(), p.SetTimer("cause", 0.3)]
+    assert job.handle(cut_off(0, 5.0)) == [p.Seek((0, 1)), p.SetTimer("cause", 0.3)]
+
+
+def test_a_node_that_has_not_answered_is_not_asked_again():
+    """It would hear of the end behind all those questions."""
+    job = seeking()
+    for _ in range(3):
+        found(job, r2=WAITS)
+        assert said(job.handle(p.Elapsed("ask"))) == said([p.Seek((1,))])
+    assert job.handle(p.Elapsed("ask")) == []

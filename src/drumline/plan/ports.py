@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import Problem
 from drumline.spec.bindings import PATTERN, RESERVED_OUTPUTS, Binding, texts_of
 from drumline.spec.io import PRIMITIVES, is_of
+from drumline.spec.parallel_command import FOLDER, TABLES
 from drumline.spec.schema.hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -117,11 +118,20 @@ def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given:
         bound = [_source(pipeline, steps, given, text, path) for text in texts_of(value)]
         problems += [found for found in bound if isinstance(found, Problem)]
         sources = [found for found in bound if not isinstance(found, Problem)]
+        if name == _split_input(step.job) and any(kind == "mltable" for kind, _ in sources):
+            what = f"jobs.{step.name}.input_data: {TABLES}"
+            problems.append(Problem(what, path=f"jobs.{step.name}.input_data", hint=FOLDER))
         if len(sources) == 1 and wanted and _is_whole(value):
             problems += _mismatch(path, wanted, *sources[0], declared)
         elif not bound and wanted and not isinstance(value, Binding):
             problems += _of_value(path, wanted, value, declared)
     return problems
+
+
+def _split_input(job: Any) -> str | None:
+    """The input whose files are the items of a parallel job; None for a job of another type."""
+    settings = (getattr(job, "drumline", None) or {}).get("parallel") or {}
+    return settings.get("input")
 
 
 def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:

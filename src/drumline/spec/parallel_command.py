@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from copy import deepcopy
 
 from drumline.contract.errors import Problem, SpecError
 from drumline.spec import builder
+from drumline.spec.entity import whole
+from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ _PRIVATE = (
 _BOUND = re.compile(r"\$\{\{\s*(inputs|outputs)\.([\w-]+)(?:\.path)?\s*\}\}")
 _PREDEFINED = ("error_threshold", "allowed_failed_percent")
 """Arguments of the script that are settings of the job. Source: Azure's predefined arguments for parallel jobs."""
+
+TABLES, FOLDER = "tables (mltable) are not split here", "a uri_folder, whose files are the items"
+"""What is wrong with a table as ``input_data``, and what to give instead."""
 
 _LEVELS = ("DEBUG", "INFO", "WARNING")
 _MAX_RETRIES, _TIMEOUT_S, _BATCH_SIZE = 2, 60, 1
@@ -114,6 +120,15 @@ class _Settings:
     def _script(self, task: RunFunction) -> str:
         if not task.entry_script:
             self._wrong("task.entry_script", "a parallel job needs a script with run(mini_batch)")
+        elif task.code and not is_remote(task.code):
+            code = resolve(self._job, task.code)
+            # Code that is not there is told elsewhere; a file is the only one in its folder.
+            script = os.path.join(code, task.entry_script)
+            is_there = os.path.isfile(script) or (
+                os.path.isfile(code) and os.path.basename(code) == os.path.normpath(task.entry_script)
+            )
+            if os.path.exists(code) and not is_there:
+                self._wrong("task.entry_script", f"there is no {task.entry_script} in {code}")
         return str(task.entry_script)
 
     def _input(self) -> str:
@@ -126,11 +141,10 @@ class _Settings:
             self._wrong("input_data", f"there is no input {found[2]!r}", self._hint("inputs"))
         given = self._job.inputs.get(found[2])
         declared = self._job._declared.get(found[2])
-        kinds = {str(getattr(one, "type", None) or "").lower() for one in (given, declared)}
+        replaced = self._job._replaced.get(found[2])
+        kinds = {str(getattr(one, "type", None) or "").lower() for one in (given, declared, replaced)}
         if "mltable" in kinds:
-            self._wrong(
-                "input_data", "tables (mltable) are not split here", "a uri_folder, whose files are the items"
-            )
+            self._wrong("input_data", TABLES, FOLDER)
         return found[2]
 
     def _output(self, task: RunFunction) -> tuple[str | None, str]:
@@ -142,6 +156,8 @@ class _Settings:
             return None, ""
         if found[2] not in self._known("outputs"):
             self._wrong("task.append_row_to", f"there is no output {found[2]!r}", self._hint("outputs"))
+        if ".." in found[3].split("/"):
+            self._wrong("task.append_row_to", f"'..' leads out of the output in {task.append_row_to!r}")
         return found[2], found[3]
 
     def _check_names(self, arguments: str) -> None:
@@ -177,12 +193,11 @@ class _Settings:
         return self._count("mini_batch_size", size, _BATCH_SIZE, least=1)
 
     def _count(self, path: str, value: Any, default: int, *, least: int = 0) -> int:
-        """Text of one is one too."""
+        """Text of one is one too, and a number with a fraction is cut, as in fields of the schema."""
         if value is None:
             return default
-        try:
-            count = int(str(value))
-        except ValueError:
+        count = whole(value)
+        if not isinstance(count, int) or isinstance(count, bool):
             self._wrong(path, f"{value!r} is not a whole number")
             return default
         if count < least:

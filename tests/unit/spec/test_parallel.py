@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drumline import Input, load_component, load_job
-from drumline.contract.errors import SpecError
+from drumline.contract.errors import PlanError, SpecError
 from drumline.dsl import pipeline
 from drumline.entities import Parallel, ParallelComponent
 from drumline.parallel import RunFunction, parallel_run_function
@@ -86,6 +86,7 @@ def test_the_field_goes_before_the_argument():
         ({"mini_batch_size": "10kb"}, "mini_batch_size: '10kb' is a size of a table"),
         ({"mini_batch_size": 0}, "mini_batch_size: 0 is below 1"),
         ({"mini_batch_size": "many"}, "mini_batch_size: 'many' is not a whole number"),
+        ({"mini_batch_size": "1.5"}, "mini_batch_size: '1.5' is not a whole number"),
         ({"partition_keys": ["a"]}, "partition_keys: tables are not split here"),
         ({"logging_level": "loud"}, "logging_level: 'loud' is not one of DEBUG, INFO, WARNING"),
         ({"error_threshold": -2}, "error_threshold: -2 is below -1"),
@@ -96,6 +97,10 @@ def test_the_field_goes_before_the_argument():
         ),
         ({"of_task": {"append_row_to": "a.txt"}}, "task.append_row_to: 'a.txt' names no output"),
         ({"of_task": {"append_row_to": "${{outputs.p}}"}}, "task.append_row_to: there is no output 'p'"),
+        (
+            {"of_task": {"append_row_to": "${{outputs.o}}/a/../../x.csv"}},
+            "task.append_row_to: '..' leads out of the output in '${{outputs.o}}/a/../../x.csv'",
+        ),
         (
             {"of_task": {"program_arguments": "--m ${{inputs.m}}"}},
             "task.program_arguments: ${{inputs.m}} refers to nothing that the job has",
@@ -111,6 +116,56 @@ def test_an_optional_argument_may_name_what_is_not_there():
     assert settings(of_task={"program_arguments": "$[[--m ${{inputs.m}}]]"})["arguments"]
 
 
+def test_a_script_that_is_not_in_the_code_is_refused(tmp_path):
+    (tmp_path / "score.py").touch()
+    assert settings(of_task={"code": str(tmp_path)})["script"] == "score.py"
+    assert settings(of_task={"code": str(tmp_path / "score.py")})["script"] == "score.py"
+    of_task = {"code": str(tmp_path), "entry_script": "nope.py"}
+    assert problems(of_task=of_task) == [f"task.entry_script: there is no nope.py in {tmp_path}"]
+    of_task["code"] = "git+https://example.com/a"
+    assert settings(of_task=of_task)["script"] == "nope.py"
+
+
+def test_a_fraction_of_a_mini_batch_is_cut_as_of_other_whole_numbers(component):
+    assert settings(mini_batch_size=1.5, error_threshold=2.0)["batch_size"] == 1
+    for written, size in ((1.5, "1"), (4.0, "4"), ("1.5", "1.5")):
+        values = {**json.loads(component.read_text()), "mini_batch_size": written}
+        component.write_text(json.dumps(values))
+        assert load_component(component).mini_batch_size == size
+
+
+@pytest.mark.parametrize("place", ["node", "function", "pipeline", "step"])
+def test_a_table_is_refused_wherever_it_comes_from(component, tmp_path, place):
+    table = {"type": "mltable", "path": "."}
+    step = {"component": "./score.yml", "inputs": {"x": "${{parent.inputs.data}}"}}
+    whole = {"type": "pipeline", "inputs": {"data": table}, "jobs": {"score": step}}
+    made: Any
+    if place == "function":
+        score = parallel_run_function(
+            name="score",
+            inputs={"x": Input(type="mltable"), "n": 1},
+            input_data="${{inputs.x}}",
+            task=RunFunction(entry_script="score.py", environment="e@latest"),
+        )
+
+        @pipeline
+        def scoring(data):
+            score(x=data)
+
+        made = scoring(Input(type="uri_folder", path="data"))
+    else:
+        if place == "node":
+            step["inputs"] = {"x": table}
+        if place == "step":
+            maker = {"command": "true", "outputs": {"t": {"type": "mltable"}}}
+            step["inputs"] = {"x": "${{parent.jobs.make.outputs.t}}"}
+            whole["jobs"] = {"make": maker, "score": step}
+        (tmp_path / "p.yml").write_text(json.dumps(whole))
+        made = load_job(tmp_path / "p.yml")
+    with pytest.raises((PlanError, SpecError), match=r"input_data: tables \(mltable\) are not split here"):
+        graph_of(made, None)
+
+
 def test_several_mistakes_are_told_at_once():
     assert len(problems(mini_batch_size=0, logging_level="loud", partition_keys=["a"])) == 3
 
@@ -123,6 +178,7 @@ def test_a_task_of_another_type_is_refused():
 @pytest.fixture
 def component(tmp_path):
     (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "score.py").touch()
     values = {
         "type": "parallel",
         "name": "score",

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from drumline.spec.entity import whole
+from drumline.spec.nodes import Scalar
 from drumline.spec.schema.command import RESOURCES
 from drumline.spec.schema.component import DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
 from drumline.spec.schema.environment import Environment
 from drumline.spec.schema.kinds import Choice, Flag, Integer, Kind, ListOf, MapOf, Text, VersionText
 from drumline.spec.schema.locations import Code
 from drumline.spec.schema.records import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.nodes import Node
+    from drumline.spec.schema.report import Report
+
+
+class SizeText(VersionText):
+    """A whole number or text; a number with a fraction is cut, as an ``Integer`` is."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, float):
+            return str(whole(node.value))
+        return super().take(node, path, report)
+
 
 _TEXT = Text()
 TASK = Record(
@@ -25,7 +44,7 @@ TASK = Record(
 RETRY_SETTINGS = Record("retry_settings", {"max_retries": Integer(), "timeout": Integer()})
 PARALLEL: dict[str, Kind] = {
     "task": TASK,
-    "mini_batch_size": VersionText(),
+    "mini_batch_size": SizeText(),
     "input_data": _TEXT,
     "retry_settings": RETRY_SETTINGS,
     "logging_level": Choice("DEBUG", "INFO", "WARNING", "WARN", fold=str.upper),

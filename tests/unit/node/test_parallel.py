@@ -33,7 +33,7 @@ def parallel(tmp_path):
     (tmp_path / "src").mkdir()
     started = []
 
-    def start(script=SCRIPT, node=0, env=None, **settings):
+    def start(script=SCRIPT, node=0, env=None, stdout=subprocess.PIPE, **settings):
         (tmp_path / "src" / "score.py").write_text(textwrap.dedent(script))
         told = {
             "script": "score.py", "arguments": "", "input": "x", "folder": str(tmp_path / "parallel"), "nodes": 1,
@@ -52,7 +52,7 @@ def parallel(tmp_path):
             [sys.executable, manager.__file__],
             cwd=tmp_path / "src",
             env=variables,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
         )
@@ -63,7 +63,8 @@ def parallel(tmp_path):
     for process in started:
         process.kill()
         process.wait()
-        process.stdout.close()
+        if process.stdout:
+            process.stdout.close()
 
 
 @pytest.fixture
@@ -172,15 +173,15 @@ def test_other_ways_to_fail(run, what, told, settings):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"most_batches": 0}, "mini_batch_error_threshold: 1 failed, more than 0"),
-        ({"most_items": 2}, "error_threshold: 3 items failed, more than 2"),
-        ({"most_percent": 20}, "allowed_failed_percent: 1 of 4 failed, more than 20 %"),
+        ({"most_batches": 0}, "mini_batch_error_threshold 0 exceeded: 1 of 4 mini-batches failed"),
+        ({"most_items": 2}, "error_threshold 2 exceeded: 3 of 10 items failed"),
+        ({"most_percent": 20}, "allowed_failed_percent 20 exceeded: 1 of 4 mini-batches failed"),
     ],
 )
 def test_more_failures_than_may_be_fail_the_job(run, settings, told):
     code, said, _ = run(FAILS.format("raise ValueError('bad')"), **settings)
     assert code == 1
-    assert said.splitlines()[-1] == told
+    assert said.splitlines()[-1] == f"{told}; first: ValueError: bad (score.py:5, in run)"
 
 
 @pytest.mark.parametrize("settings", [{"most_batches": 1}, {"most_items": 3}, {"most_percent": 25}])
@@ -188,18 +189,47 @@ def test_as_many_failures_as_may_be_do_not(run, settings):
     assert run(FAILS.format("raise ValueError('bad')"), **settings)[0] == 0
 
 
+LAST = (
+    "mini_batch_error_threshold 1 exceeded: 2 of 4 mini-batches failed; "
+    "first: ValueError: bad (score.py:5, in run)"
+)
+
+
 def test_failures_of_other_nodes_count(run, tmp_path):
     (tmp_path / "parallel").mkdir()
-    (tmp_path / "parallel" / "node-1.failed-0").write_text("[1, 3]")
+    (tmp_path / "parallel" / "node-1.failed-0").write_text('[1, 3, 1, "it broke"]')
     code, said, _ = run(FAILS.format("raise ValueError('bad')"), nodes=2, most_batches=1)
-    assert (code, said.splitlines()[-1]) == (1, "mini_batch_error_threshold: 2 failed, more than 1")
+    assert (code, said.splitlines()[-1]) == (1, LAST)
 
 
-def test_an_init_that_fails_fails_the_job_with_its_traceback(run):
-    code, said, _ = run("def init():\n    raise OSError('no model')\n\ndef run(batch):\n    return batch\n")
+BROKEN = "def init():\n    raise OSError('no\\nmodel')\n\ndef run(batch):\n    return batch\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "first", "last"),
+    [
+        (BROKEN, "Traceback", "init() failed: OSError: no model (score.py:2, in init)"),
+        (
+            "import no_such",
+            "Traceback",
+            "score.py cannot be loaded: ModuleNotFoundError: No module named 'no_such' (score.py:1, in <module>)",
+        ),
+        ("def run(:", "", "score.py cannot be loaded: SyntaxError: "),
+        ("def init():\n    pass\n", "score.py has", "score.py has no function run(mini_batch)"),
+    ],
+)
+def test_a_script_that_cannot_begin_fails_the_job_with_its_own_frames_alone(run, script, first, last):
+    code, said, _ = run(script, workers=1)
     assert code == 1
-    assert "OSError: no model" in said
-    assert said.splitlines()[-1] == "a worker ended with exit code 1 before its first mini-batch"
+    begun, *lines = said.splitlines()
+    assert begun == "parallel: 10 items in 4 mini-batches"
+    assert lines[0].startswith(first)
+    assert lines[-1].startswith(last)
+    assert "worker.py" not in said
+    assert "importlib" not in said
+    assert {line.split('"')[1].rpartition("/")[2] for line in lines if line.startswith("  File")} <= {
+        "score.py"
+    }
 
 
 def test_a_worker_that_ends_is_seen_while_what_it_forked_lives(run):
@@ -238,9 +268,36 @@ def test_names_that_are_not_utf8_are_items_and_rows(parallel, tmp_path):
     assert odd in (tmp_path / "rows").read_bytes().splitlines()
 
 
-def test_a_script_without_run_is_told(run):
-    code, said, _ = run("def init():\n    pass\n")
-    assert (code, "score.py has no function run(mini_batch)" in said) == (1, True)
+def test_total_failure_and_no_work_are_warned_of(run, tmp_path):
+    code, said, _ = run("def run(batch):\n    raise ValueError('bad')\n", max_retries=0)
+    assert code == 0
+    last = "warning: 4 of 4 mini-batches failed; first: ValueError: bad (score.py:2, in run)"
+    assert said.splitlines()[-1] == last
+    for file in (tmp_path / "data").iterdir():
+        file.unlink()
+    code, said, _ = run(folder=str(tmp_path / "other"))
+    assert (code, said.splitlines()[-1]) == (0, "warning: input_data holds no files")
+
+
+def test_a_line_is_written_with_its_end(parallel):
+    # A pipe of packets: what is read is what was written at once.
+    reader, writer = os.pipe2(os.O_DIRECT)
+    script = """
+        import sys
+        def run(mini_batch):
+            print("line")
+            print("error", file=sys.stderr)
+            raise ValueError("bad")
+    """
+    process = parallel(script, env={"PYTHONUNBUFFERED": "1"}, stdout=writer, most_batches=0)
+    os.close(writer)
+    packets = []
+    while packet := os.read(reader, 1 << 16):
+        packets.append(packet)
+    os.close(reader)
+    assert process.wait(60) == 1
+    assert b"line\n" in packets
+    assert [packet for packet in packets if not packet.endswith(b"\n")] == []
 
 
 def test_a_data_frame_is_appended_as_azure_does(run):

@@ -27,7 +27,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SETTINGS = "DRUMLINE_PARALLEL"
 LEVEL = "DRUMLINE_PARALLEL_LEVEL"
@@ -49,6 +49,21 @@ class FailedError(Exception):
     def __init__(self, told: str, code: int = 1) -> None:
         super().__init__(told)
         self.code = code
+
+
+class Failed(NamedTuple):
+    """What has failed so far."""
+
+    batches: int = 0
+    items: int = 0
+    first: int = sys.maxsize
+    """The lowest mini-batch of them, and why it has."""
+
+    cause: str = ""
+
+    def and_(self, other: Failed) -> Failed:
+        first = min(self, other, key=lambda failed: failed.first)
+        return Failed(self.batches + other.batches, self.items + other.items, first.first, first.cause)
 
 
 class Settings(NamedTuple):
@@ -77,8 +92,10 @@ class Settings(NamedTuple):
 
 
 def main() -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # Names of files need not be UTF-8.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names of files need not be UTF-8. A line and its end are written at once, so that no other is glued to it.
+            stream.reconfigure(errors="backslashreplace", line_buffering=True, write_through=False)
     settings = Settings(**json.loads(os.environ.pop(SETTINGS)))
     node = int(os.environ.get("NODE_RANK") or 0)
     items = items_of(os.environ[INPUT + settings.input])
@@ -155,6 +172,8 @@ class Notes:
         self._attempt = os.environ.get("DRUMLINE_ATTEMPT", "0")
         # What failed is tried again by a job that is started again.
         self.known = {note["batch"]: note for note in self._read(node) if not note["error"]}
+        self.failed = Failed()
+        """Those of this node, in this attempt."""
         self._file = open(self._path(node), "a", encoding="utf-8")  # noqa: SIM115 - open for as long as this lives
         self._file.write("\n")  # A line that was cut off by a kill is none.
 
@@ -180,22 +199,17 @@ class Notes:
         self._file.write(json.dumps(note) + "\n")
         self._file.flush()
         if note["error"]:
-            self._write(f"failed-{self._attempt}", list(self.failed()))
+            self.failed = self.failed.and_(failed_of(note))
+            self._write(f"failed-{self._attempt}", self.failed)
 
-    def failed(self) -> tuple[int, int]:
-        """Mini-batches and items of this node."""
-        mine = [note for note in self.known.values() if note["error"]]
-        return len(mine), sum(note["failed"] for note in mine)
-
-    def failed_everywhere(self) -> tuple[int, int]:
-        batches, items = self.failed()
+    def failed_everywhere(self) -> Failed:
+        failed = self.failed
         for node in range(self._nodes):
             with contextlib.suppress(OSError, ValueError):
                 if node != self._node:
                     with open(self._path(node, f"failed-{self._attempt}"), encoding="utf-8") as file:
-                        others = json.load(file)
-                    batches, items = batches + others[0], items + others[1]
-        return batches, items
+                        failed = failed.and_(Failed(*json.load(file)))
+        return failed
 
     def finish(self) -> None:
         os.fsync(self._file.fileno())
@@ -231,6 +245,10 @@ class Notes:
         os.replace(partial, self._path(self._node, end))
 
 
+def failed_of(note: dict[str, Any]) -> Failed:
+    return Failed(1, note["failed"], note["batch"], note["error"]) if note["error"] else Failed()
+
+
 class Worker:
     """A process that runs one mini-batch at a time."""
 
@@ -248,6 +266,8 @@ class Worker:
         self.batch: Optional[int] = None
         self.deadline = float("inf")
         self.is_ready = False
+        self.cause = ""
+        """Why it ends before its first mini-batch, where it knows."""
         self._read = b""
 
     def fileno(self) -> int:
@@ -325,6 +345,9 @@ class Manager:
     def _listen(self, worker: Worker) -> None:
         try:
             for message in worker.messages():
+                if message["kind"] == "broken":
+                    worker.cause = message["error"]
+                    continue
                 if message["kind"] == "ready":
                     worker.is_ready = True
                 elif message["kind"] == "done":
@@ -358,7 +381,7 @@ class Manager:
         self._notes.add({"batch": batch, "failed": 0, "error": "", "rows": message["rows"]})
         if time.monotonic() - self._said > SAY_EVERY_S:
             self._said = time.monotonic()
-            done, failed = len(self._notes.known), self._notes.failed()[0]
+            done, failed = len(self._notes.known), self._notes.failed.batches
             say(f"{plural(done, 'mini-batch')} done on this node, {failed} of them failed")
 
     def _failed(
@@ -375,7 +398,7 @@ class Manager:
             return
         missing = len(items) if missing is None else missing
         self._notes.add({"batch": batch, "failed": missing, "error": error, "rows": rows or []})
-        check(self._settings, *self._notes.failed_everywhere())
+        check(self._settings, self._batches, self._notes.failed_everywhere())
 
     def _gone(self, worker: Worker) -> None:
         """It has ended: after its last mini-batch, or in the middle of one."""
@@ -384,9 +407,8 @@ class Manager:
             worker.process.wait(END_S)
         code = worker.end()
         if not worker.is_ready:
-            raise FailedError(
-                f"a worker {ending(code)} before its first mini-batch", code if 0 < code < 128 else 1
-            )
+            told = worker.cause or f"a worker {ending(code)} before its first mini-batch"
+            raise FailedError(told, code if 0 < code < 128 else 1)
         if worker.batch is not None:
             self._failed(worker, f"its worker {ending(code)}")
         elif code:
@@ -411,18 +433,25 @@ class Manager:
         self._workers.discard(worker)
 
 
-def check(settings: Settings, batches: int, items: int) -> None:
+def check(settings: Settings, batches: Sequence[list[str]], failed: Failed) -> None:
     """Raises FailedError where more have failed than may."""
-    if 0 <= settings.most_batches < batches:
-        raise FailedError(f"mini_batch_error_threshold: {batches} failed, more than {settings.most_batches}")
-    if 0 <= settings.most_items < items:
-        raise FailedError(f"error_threshold: {plural(items, 'item')} failed, more than {settings.most_items}")
+    if 0 <= settings.most_batches < failed.batches:
+        what = f"mini_batch_error_threshold {settings.most_batches} exceeded"
+        raise FailedError(f"{what}: {summary(batches, failed)}")
+    if 0 <= settings.most_items < failed.items:
+        of = plural(sum(map(len, batches)), "item")
+        what = f"error_threshold {settings.most_items} exceeded: {failed.items} of {of} failed"
+        raise FailedError(f"{what}; first: {failed.cause}")
+
+
+def summary(batches: Sequence[list[str]], failed: Failed) -> str:
+    return f"{failed.batches} of {plural(len(batches), 'mini-batch')} failed; first: {failed.cause}"
 
 
 def conclude(settings: Settings, notes: Notes, batches: list[list[str]]) -> None:
     """On node 0, when all have done: what was returned, and what failed. Raises FailedError."""
     place = place_of(settings)
-    failed = items = 0
+    failed = Failed()
     with contextlib.ExitStack() as stack:
         # Rows may be names of files, and those need not be UTF-8.
         file = (
@@ -431,17 +460,21 @@ def conclude(settings: Settings, notes: Notes, batches: list[list[str]]) -> None
             else None
         )
         for note in notes.all():
-            failed, items = failed + bool(note["error"]), items + note["failed"]
+            failed = failed.and_(failed_of(note))
             if file is not None:
                 file.writelines(f"{row}\n" for row in note["rows"])
     if place:
         os.replace(f"{place}.partial", place)
-    say(f"{plural(len(batches), 'mini-batch')} done, {failed} of them failed, with {plural(items, 'item')}")
-    check(settings, failed, items)
-    if failed * 100 > settings.most_percent * len(batches):
-        raise FailedError(
-            f"allowed_failed_percent: {failed} of {len(batches)} failed, more than {settings.most_percent:g} %"
-        )
+    done = plural(len(batches), "mini-batch")
+    say(f"{done} done, {failed.batches} of them failed, with {plural(failed.items, 'item')}")
+    check(settings, batches, failed)
+    if failed.batches * 100 > settings.most_percent * len(batches):
+        what = f"allowed_failed_percent {settings.most_percent:g} exceeded"
+        raise FailedError(f"{what}: {summary(batches, failed)}")
+    if not batches:
+        warn("input_data holds no files")
+    elif failed.batches == len(batches):
+        warn(summary(batches, failed))
 
 
 def place_of(settings: Settings) -> str:
@@ -472,6 +505,10 @@ def shown(items: list[str]) -> str:
 def plural(count: int, word: str) -> str:
     many = f"{word}es" if word.endswith("ch") else f"{word}s"
     return f"{count} {word if count == 1 else many}"
+
+
+def warn(text: str) -> None:
+    print(f"warning: {text}", flush=True)
 
 
 def say(text: str) -> None:

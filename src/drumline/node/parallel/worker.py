@@ -8,8 +8,10 @@ standard library alone, and keeps to the syntax of Python 3.9.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
+import io
 import json
 import logging
 import os
@@ -17,7 +19,7 @@ import socket
 import sys
 import traceback
 from types import ModuleType, SimpleNamespace
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 LEVEL = "DRUMLINE_PARALLEL_LEVEL"
 
@@ -27,15 +29,23 @@ def main(descriptor: int, script: str, arguments: list[str]) -> None:
     channel = socket.socket(fileno=descriptor)
     # What a script forks may outlive this process, whose end the manager sees by the end of the channel.
     os.register_at_fork(after_in_child=lambda: let_go(channel))
+    write_whole_lines()
     logging.basicConfig(level=os.environ.pop(LEVEL, "INFO"))
     sys.argv = [script, *arguments]
     # Of the script, as where it is run by itself; our own folder has nothing for it.
     sys.path[0] = os.path.dirname(os.path.abspath(script))
-    module = load(script)
+    try:
+        module = load(script)
+    except Exception as error:  # noqa: BLE001 - whatever a script raises
+        stop(channel, error, f"{script} cannot be loaded")
     if not callable(getattr(module, "run", None)):
-        sys.exit(f"{script} has no function run(mini_batch)")
+        send(channel, {"kind": "broken", "error": f"{script} has no function run(mini_batch)"})
+        sys.exit(1)
     if callable(getattr(module, "init", None)):
-        module.init()
+        try:
+            module.init()
+        except Exception as error:  # noqa: BLE001 - whatever a script raises
+            stop(channel, error, "init() failed")
     call = caller_of(module.run)
     send(channel, {"kind": "ready"})
     for line in channel.makefile("rb"):
@@ -44,7 +54,26 @@ def main(descriptor: int, script: str, arguments: list[str]) -> None:
             break
         send(channel, answer(call, told["batch"], told["items"], told["keeps"]))
     if callable(getattr(module, "shutdown", None)):
-        module.shutdown()
+        try:
+            module.shutdown()
+        except Exception as error:  # noqa: BLE001 - whatever a script raises
+            show(error)
+            sys.exit(1)
+
+
+def write_whole_lines() -> None:
+    """Write a line with its end at once: ``print`` writes them one by one where PYTHONUNBUFFERED is set."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
+def stop(channel: socket.socket, error: Exception, what: str) -> NoReturn:
+    """End before the first mini-batch, and tell the manager why."""
+    show(error)
+    with contextlib.suppress(OSError):  # What the script has forked has no channel.
+        send(channel, {"kind": "broken", "error": f"{what}: {told(error)}"})
+    sys.exit(1)
 
 
 def let_go(channel: socket.socket) -> None:
@@ -102,22 +131,31 @@ def rows_of(result: Any) -> tuple[int, list[str]]:
 
 
 def show(error: Exception) -> None:
-    """Its traceback, without our own frames."""
+    """Write its traceback without our own frames, and at once, so that other workers write before or after it."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    sys.stderr.write("".join(traceback.format_exception(type(error), error, trace)))
+    sys.stderr.flush()
+
+
+def is_ours(file: str) -> bool:
+    """Of this program, or of the importer that it loads the script with."""
+    return file == __file__ or file.startswith("<frozen importlib")
 
 
 def told(error: BaseException) -> str:
-    """``ValueError: bad image (score.py:12, in run)``."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != __file__]
+    """``ValueError: bad image (score.py:12, in run)``, in one line."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
     where = ""
-    if own:
-        frame = own[-1]
-        where = f" ({os.path.basename(frame.filename)}:{frame.lineno}, in {frame.name})"
-    return "".join(traceback.format_exception_only(type(error), error)).strip() + where
+    if isinstance(error, SyntaxError):
+        where = f" ({os.path.basename(error.filename or '?')}:{error.lineno})"
+        what = f"{type(error).__name__}: {error.msg}"
+    else:
+        what = "".join(traceback.format_exception_only(type(error), error))
+        if own:
+            where = f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno}, in {own[-1].name})"
+    return " ".join(what.split()) + where
 
 
 def send(channel: socket.socket, message: dict[str, Any]) -> None:

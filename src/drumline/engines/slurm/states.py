@@ -117,11 +117,11 @@ _REASONS = {
     "QOSUsageThreshold": "its QOS has used what it may use",
 }
 
-_NEVER = frozenset({
-    "AccountNotAllowed", "BadConstraints", "DependencyNeverSatisfied", "InvalidAccount", "InvalidQOS",
-    "MaxMemPerLimit", "QOSNotAllowed",
-})  # fmt: skip
-"""Of a job that cannot start as it is: no other job's end changes that. ReqNodeNotAvail and full quotas pass."""
+_NEVER = frozenset({"BadConstraints", "DependencyNeverSatisfied", "MaxMemPerLimit"})
+"""
+Of a job that cannot start as it is: no other job's end changes that. ReqNodeNotAvail and full quotas pass, and so may
+what is said of accounts and QOS: Slurm says it too while its accounting is away.
+"""
 
 _UNITS = {
     "billing": "billing units", "cpu": "cores", "gres": "GPUs or the like", "job": "jobs", "jobs": "jobs",

@@ -125,6 +125,9 @@ def test_one_that_is_in_the_queue(slurm, folder, state, reason, start, expected)
         # Slurm says so while nodes are down, too.
         ("PartitionNodeLimit", {"NumNodes": "2-2"}, {"MaxNodes": "UNLIMITED", "TotalNodes": "4"}, False),
         ("BadConstraints", {}, {}, True),
+        # Slurm says so while its accounting is away, too.
+        ("InvalidAccount", {}, {}, False),
+        ("QOSNotAllowed", {}, {}, False),
         ("QOSMaxCpuPerJobLimit", {}, {}, True),
         ("AssocGrpCpuLimit", {}, {}, False),
         ("ReqNodeNotAvail,_UnavailableNodes:e1", {}, {}, False),

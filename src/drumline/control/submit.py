@@ -446,9 +446,14 @@ def create_folder(job: Any, root: str) -> RunFolder:
         if folder.is_abandoned(_HALF_MADE_S):
             remove_folder(folder)
             return create_folder(job, root)
-        hint = f"drumline job show -n {job.name}, or leave the name out for a new one"
-        raise PlanError(f"name: there is a job {job.name!r} already", hint) from error
+        raise name_taken(str(job.name)) from error
     return folder
+
+
+def name_taken(name: str) -> PlanError:
+    """Return the error of a submission under the name of a job that is there."""
+    hint = f"drumline job show -n {name}, or leave the name out for a new one"
+    return PlanError(f"name: there is a job {name!r} already", hint)
 
 
 def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:

@@ -15,7 +15,7 @@ from drumline.contract.errors import JobFailedError, SpecError
 from drumline.control import jobs
 from drumline.sdk.operations import Operations
 from drumline.sdk.poller import Poller
-from drumline.sdk.stored import from_description
+from drumline.sdk.stored import fixed_part, from_description
 from drumline.spec.validate import validate
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class JobOperations(Operations):
         **kwargs: Any,
     ) -> Command:
         """
-        Submit a job and return at once. A job whose name is there already is edited instead: its display name,
-        experiment, description, tags and properties; nothing else of a submitted job can change.
+        Submit a job and return at once. A job that was fetched, or submitted before, is edited instead: its display
+        name, experiment, description, tags and properties; nothing else of a submitted job can change.
 
-        Raises SpecError, PlanError; nothing was created then.
+        Raises SpecError, PlanError; nothing was created or edited then.
         """
-        from drumline.control.submit import submit
+        from drumline.control.submit import name_taken, submit
         from drumline.control.terminal import clean
 
         given = {
@@ -56,6 +56,8 @@ class JobOperations(Operations):
             if value is not None:
                 setattr(job, name, value)
         if job.name and job.name in jobs.all_names():
+            if not self._is_stored(job):
+                raise name_taken(job.name)
             return self.update(
                 job.name,
                 display_name=job.display_name,
@@ -71,7 +73,15 @@ class JobOperations(Operations):
         submitted = submit(job, check=not skip_validation)
         for warning in submitted.warnings:
             print(f"warning: {clean(warning)}", file=sys.stderr)
+        job._stored_as, job._stored_spec = submitted.name, fixed_part(job)
         return self.get(submitted.name)
+
+    def _is_stored(self, job: Command) -> bool:
+        """Whether it came from the store, or went there, and says the same but for what can be edited."""
+        if not job.name or job._stored_as != job.name:
+            return False
+        stored = job._stored_spec
+        return fixed_part(job) == (fixed_part(self.get(job.name)) if stored is None else stored)
 
     def get(self, name: str) -> Command:
         return from_description(jobs.describe(name))

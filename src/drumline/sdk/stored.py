@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from drumline.control.jobs import EDITABLE
 from drumline.spec import builder
 from drumline.spec.assets import CreationContext
 from drumline.spec.command import Command
 from drumline.spec.services import FoundService
+
+if TYPE_CHECKING:
+    from drumline.spec.job import Job
 
 _GIVEN = (
     "name", "display_name", "experiment_name", "description", "tags", "properties", "command", "code",
@@ -23,6 +27,7 @@ def from_description(described: dict[str, Any]) -> Command:
     with builder.building(None):  # Of no pipeline whose function is running.
         job: Any = _of_kind(described, folder)
     job.id = described["id"]
+    job._stored_as = described["name"]
     job.status = described["status"]
     job.studio_url = described["services"]["Studio"]["endpoint"]
     job.services = {
@@ -35,6 +40,15 @@ def from_description(described: dict[str, Any]) -> Command:
     logs = os.path.join(folder, "user_logs")
     job.log_files = {f"user_logs/{name}": os.path.join(logs, name) for name in sorted(os.listdir(logs))}
     return cast("Command", job)
+
+
+def fixed_part(job: Job) -> dict[str, Any]:
+    """Return what a submitted job keeps as it is, as YAML has it."""
+    from copy import deepcopy
+
+    from drumline.spec.dump import to_dict
+
+    return deepcopy({key: value for key, value in to_dict(job).items() if key not in (*EDITABLE, "services")})
 
 
 def _of_kind(described: dict[str, Any], folder: str) -> Any:

@@ -84,6 +84,10 @@ class Job(Entity):
         """Its code as it was taken before, by place: of a step of a pipeline, or a trial of a sweep."""
         self._top_job = ""
         """The job that it is part of in the end, such as the outermost pipeline; empty: it is that itself."""
+        self._stored_as = ""
+        """The name under which it was submitted or fetched; empty: neither."""
+        self._stored_spec: dict[str, Any] | None = None
+        """What was submitted; of a fetched job None, for the store has it."""
         self._root: Mapping | None = None
         """The job file as read, so that later problems still name its lines."""
 

@@ -82,7 +82,7 @@ def _alike(message: str, parser: Parser) -> str:
     known = [option for action in parser._actions for option in action.option_strings]
     for action in parser._actions:
         known += [str(choice) for choice in action.choices or ()]
-    words = re.findall(r"-{0,2}[\w-]+", message)
+    words = re.findall(r"-{0,2}[\w-]+", _of_the_user(message))
     for word in words:
         meant = next((verb for verb in _OTHER_VERBS.get(word, ()) if verb in known), "")
         if meant:
@@ -92,6 +92,19 @@ def _alike(message: str, parser: Parser) -> str:
         if close and close[0] != word:
             return f"did you mean {close[0]!r}?"
     return ""
+
+
+def _of_the_user(message: str) -> str:
+    """Return the part of argparse's sentence that the command line had: an option, or a value in quotes."""
+    import re
+
+    option, colon, rest = message.partition(": ")
+    if not colon:
+        return message
+    if option == "unrecognized arguments":
+        return rest
+    quoted = re.match(r"invalid choice: ('.*?'|\".*?\")(?:$| \()", rest)
+    return quoted[1] if quoted else ""
 
 
 def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:

@@ -83,7 +83,7 @@ def _job_problem(job: Mapping, steps: list[str], written: str) -> tuple[str, str
     if is_inline and isinstance(source, Mapping) and steps[3:4] == ["outputs"] and len(steps) > 4:
         outputs = source.get("outputs")
         if steps[4] not in RESERVED_OUTPUTS and not _has(outputs, steps[4]):
-            return f"{written}: {steps[2]!r} has no output {steps[4]!r}", _known(outputs)
+            return f"{written}: {steps[2]!r} has no output {steps[4]!r}", _known_outputs(outputs, steps[4])
     return "", ""
 
 
@@ -94,6 +94,15 @@ def _has(group: Node | None, name: str) -> bool:
 def _known(group: Node | None) -> str:
     names = list(group.entries) if isinstance(group, Mapping) else []
     return "known: " + (", ".join(map(str, names)) or "none")
+
+
+def _known_outputs(group: Node | None, wanted: str) -> str:
+    """The output that was probably meant, else all, with those that every job has."""
+    from drumline.spec.schema.hints import did_you_mean
+
+    names = [*map(str, group.entries if isinstance(group, Mapping) else ())]
+    names += [name for name in RESERVED_OUTPUTS if name not in names]
+    return did_you_mean(wanted, names) or "known: " + ", ".join(names)
 
 
 def _check_required(node: Mapping, path: str, report: Report) -> None:

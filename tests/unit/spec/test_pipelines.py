@@ -175,3 +175,25 @@ def test_pipelines_and_sweeps_load_back_from_their_text(write, tmp_path, text):
 def test_jobs_that_are_no_mapping_are_refused():
     with pytest.raises(SpecError, match="jobs must be a mapping, not a list"):
         PipelineJob(jobs=[1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("jobs.a.outputs.o}", "jobs.a.outputs.artefacts}", "did you mean 'artifacts'?"),
+        ("jobs.a.outputs.o}", "jobs.a.outputs.defalt}", "did you mean 'default'?"),
+        ("jobs.a.outputs.o}", "jobs.a.outputs.zzz}", "known: o, default, artifacts"),
+        (
+            "compute: azureml:cpu",
+            'settings: {default_compute: "${{parent.inputs.n}}"}',
+            "a setting cannot be bound; write `compute: ${{parent.inputs.n}}` on the steps",
+        ),
+        (
+            "compute: azureml:cpu",
+            'settings: {default_compute: "azureml:${{parent.inputs.n}}"}',
+            "a setting cannot be bound; write `compute: ${{parent.inputs.n}}` on the steps",
+        ),
+    ],
+)
+def test_a_mistake_in_a_binding_has_a_hint(write, old, new, hint):
+    assert hint in [problem.hint for problem in problems_of(write(PIPELINE, old, new))]

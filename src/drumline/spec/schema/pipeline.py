@@ -253,10 +253,9 @@ class _DefaultCompute(Kind):
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, str) and (value.lower() == "serverless" or value.startswith("azureml:")):
+        if isinstance(value, str) and (value.lower() == "serverless" or _is_name(value)):
             return value
-        hint = f"write 'azureml:{value}'" if isinstance(value, str) else ""
-        self.refuse(node, path, report, hint)
+        self.refuse(node, path, report, _named(value, "write `compute: {}` on the steps"))
         return None
 
 
@@ -265,11 +264,23 @@ class _Datastore(Kind):
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, str) and value.startswith("azureml:"):
+        if isinstance(value, str) and _is_name(value):
             return value
-        hint = f"write 'azureml:{value}'" if isinstance(value, str) else ""
-        self.refuse(node, path, report, hint)
+        self.refuse(node, path, report, _named(value, "write the name itself"))
         return None
+
+
+def _is_name(value: str) -> bool:
+    return value.startswith("azureml:") and "${{" not in value
+
+
+def _named(value: object, bound: str) -> str:
+    """The hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
+    if not isinstance(value, str):
+        return ""
+    if "${{" in value:
+        return f"a setting cannot be bound; {bound.format(value.removeprefix('azureml:'))}"
+    return f"write 'azureml:{value}'"
 
 
 SETTINGS = Record(

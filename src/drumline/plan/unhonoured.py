@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.plan.services import TENSORBOARD, kind_of
+from drumline.spec.keywords import unknown_attributes
 from drumline.spec.services import asked_for
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def warnings(
     compute is one that is attached.
     """
     return [
+        *unknown_attributes(job),
         *_of_environment(job.environment, interpreter),
         *(_of_local(job, is_attached=is_attached) if engine == "local" else _of_cluster(job, engine)),
         *_of_services(job),
@@ -32,7 +34,7 @@ def warnings(
 
 def of_whole(job: Any) -> list[str]:
     """As ``warnings``, of a pipeline or a sweep itself; its steps and trials are asked by themselves."""
-    said = [*_of_services(job)]
+    said = [*unknown_attributes(job), *_of_services(job)]
     if getattr(getattr(job, "settings", None), "default_datastore", None):
         said.append("settings.default_datastore: not used; outputs stay in the run folders of the steps")
     return said

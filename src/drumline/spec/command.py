@@ -11,6 +11,7 @@ from drumline.spec.environment import to_environment
 from drumline.spec.identity import to_identity
 from drumline.spec.io import Inputs, Outputs, fill
 from drumline.spec.job import to_services
+from drumline.spec.keywords import refuse_unknown
 from drumline.spec.resources import (
     CommandJobLimits,
     JobResourceConfiguration,
@@ -147,8 +148,10 @@ class Command(Calling):
         shm_size: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Set those given, and leave the others as they are."""
+        """Set those given, and leave the others as they are. Raises SpecError for a keyword that is not known."""
+        refuse_unknown(kwargs, JobResourceConfiguration._fields, "resources")
         given = {
+            **kwargs,
             "instance_type": instance_type,
             "instance_count": instance_count,
             "locations": locations,
@@ -159,10 +162,14 @@ class Command(Calling):
         _set(self, "resources", JobResourceConfiguration, given)
 
     def set_limits(self, *, timeout: int, **kwargs: Any) -> None:
-        """timeout: seconds."""
+        """timeout: seconds. Raises SpecError for a keyword that is not known."""
+        refuse_unknown(kwargs, CommandJobLimits._fields, "limits")
         _set(self, "limits", CommandJobLimits, {"timeout": timeout})
 
-    def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
+    def set_queue_settings(
+        self, *, job_tier: str | None = None, priority: str | None = None, **kwargs: Any
+    ) -> None:
+        refuse_unknown(kwargs, QueueSettings._fields, "queue_settings")
         _set(self, "queue_settings", QueueSettings, {"job_tier": job_tier, "priority": priority})
 
     def sweep(  # noqa: PLR0913 - azure-ai-ml's signature

@@ -6,7 +6,15 @@ from drumline.contract.errors import SpecError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+_PARTS = ("distribution", "resources", "limits", "queue_settings")
+_READ_ONLY = (
+    "id", "status", "studio_url", "log_files", "creation_context",
+    "steps", "trials", "best_trial",
+)  # fmt: skip
+"""Attributes that the store gives a job."""
 
 
 def refuse_unknown(given: Iterable[str], known: tuple[str, ...], where: str = "") -> None:
@@ -22,3 +30,32 @@ def refuse_unknown(given: Iterable[str], known: tuple[str, ...], where: str = ""
 
             place = f" in {where}" if where else ""
             raise SpecError(f"unknown keyword {name!r}{place}", key_hint(name, where, known))
+
+
+def unknown_attributes(job: Any) -> Iterator[str]:
+    """
+    Yield a warning for each attribute that a script set on a job or its parts and that they do not have.
+
+    No error: scripts may keep attributes of their own on a job. Private ones, with an underscore, pass.
+    """
+    yield from _unknown(job, "")
+    for part in _PARTS:
+        yield from _unknown(getattr(job, part, None), part)
+
+
+def _unknown(entity: Any, where: str) -> Iterator[str]:
+    if not hasattr(entity, "_fields"):
+        return
+    for name in vars(entity):
+        if (
+            name.startswith("_")
+            or name in entity._fields
+            or name in _READ_ONLY
+            or hasattr(type(entity), name)
+        ):
+            continue
+        from drumline.spec.schema.hints import key_hint
+
+        hint = key_hint(name, where, tuple(entity._fields))
+        place = f"{where}.{name}" if where else name
+        yield f"{place}: not an attribute of the {where or 'job'}, not used" + (f"; {hint}" if hint else "")

@@ -109,9 +109,10 @@ def _same(written: object, now: object) -> bool:
 
 
 def _warnings(job: Job) -> list[str]:
+    from drumline.spec.keywords import unknown_attributes
     from drumline.spec.placeholders import legacy_forms
 
-    warnings = list(job._warnings)
+    warnings = [*job._warnings, *unknown_attributes(job)]
     command = getattr(job, "command", None)
     if isinstance(command, str) and not isinstance(_written(job), str):
         warnings += legacy_forms(command)

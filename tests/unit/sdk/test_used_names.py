@@ -1,4 +1,4 @@
-"""Submission under the name of a job that is there."""
+"""Submission under the name of a job that is there, and of a job with a mistaken attribute."""
 
 import pytest
 
@@ -50,3 +50,15 @@ def test_a_fetched_or_submitted_job_is_edited(jobs, twice):
     twice.display_name = "renamed"
     edited = jobs.create_or_update(twice)
     assert (edited.display_name, edited.description, edited.tags) == ("renamed", "why", {"a": "1"})
+
+
+def test_an_unknown_attribute_is_named_at_submission(jobs, capsys):
+    job = command(name="odd", command="true")
+    job.enviroment = "x"
+    jobs.create_or_update(job)
+    jobs.stream("odd")
+    assert (
+        "warning: enviroment: not an attribute of the job, not used; did you mean" in capsys.readouterr().err
+    )
+    jobs.create_or_update(jobs.get("odd"))
+    assert capsys.readouterr().err == ""

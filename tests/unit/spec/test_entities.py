@@ -315,3 +315,36 @@ def test_a_conda_file_is_looked_for_beside_the_job_file(tmp_path):
 def test_what_is_no_mapping_is_refused(wrong):
     with pytest.raises(SpecError):
         command(command="ls", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda job: job.set_resources(instance_cuont=4), "unknown keyword 'instance_cuont' in resources"),
+        (lambda job: job.set_limits(timeout=4, timout=5), "unknown keyword 'timout' in limits"),
+        (lambda job: job.set_queue_settings(job_teir="x"), "unknown keyword 'job_teir' in queue_settings"),
+    ],
+)
+def test_an_unknown_keyword_of_a_setter_is_an_error(change, said):
+    with pytest.raises(SpecError, match=said):
+        change(command(command="true"))
+
+
+def test_resources_are_set_one_by_one():
+    job = command(command="true", instance_count=2)
+    job.set_resources(max_instance_count=3)
+    assert job.resources == JobResourceConfiguration(instance_count=2, max_instance_count=3)
+
+
+def test_an_attribute_that_a_job_does_not_have_is_a_warning():
+    job = command(command="true", distribution={"type": "pytorch"}, instance_count=1)
+    job.distribution.process_count_per_instnce = 4
+    job.resources.shmsize = "2g"
+    job.enviroment = "x"
+    job._mine = 1
+    assert validate(job).warnings == [
+        "enviroment: not an attribute of the job, not used; did you mean 'environment'?",
+        "distribution.process_count_per_instnce: not an attribute of the distribution, not used; "
+        "did you mean 'process_count_per_instance'?",
+        "resources.shmsize: not an attribute of the resources, not used; did you mean 'shm_size'?",
+    ]

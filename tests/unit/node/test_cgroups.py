@@ -122,7 +122,8 @@ def test_a_fork_begins_in_its_group(place, other_thread):
 
 def test_a_fork_that_cannot_begin_in_a_group_is_one_all_the_same(tmp_path):
     program = (
-        f"import os; from drumline.node import cgroups; print(cgroups.fork({str(tmp_path / 'n0')!r}) == 0)"
+        "import os; from drumline.node import cgroups; "
+        f"os.write(1, b'%r\\n' % (cgroups.fork({str(tmp_path / 'n0')!r}) == 0))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == ["False", "True"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import select
 import signal
 import subprocess
@@ -67,6 +68,8 @@ def test_one_hands_over_its_variables_and_ends_as_it_is_told(agent, name):
     ((caller, variables),) = agent.requests.items()
     assert {b"LINES=two\nlines", b"EMPTY=", name.encode() + b"=1"} <= set(variables)
     assert process.poll() is None
+    # The shell itself, since one of it starts for every rank.
+    assert os.readlink(f"/proc/{process.pid}/exe") == os.path.realpath("/bin/sh")
     agent.standins.answer(caller, 3)
     assert process.wait(20) == 3
     agent.turn()

@@ -6,6 +6,7 @@ Source: https://learn.microsoft.com/python/api/azureml-train-core/azureml.train.
 
 from __future__ import annotations
 
+from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.run_configuration import (
     MpiConfiguration,
     PyTorchConfiguration,
@@ -24,6 +25,11 @@ _PACKAGES = (
     "pip_requirements_file", "pip_requirements_file_path",
 )  # fmt: skip
 _SAYS_NOTHING = ("use_gpu", "use_docker", "user_managed", "framework_version", "vm_size", "vm_priority")
+UNUSED = (
+    *_PACKAGES, *_SAYS_NOTHING, "custom_docker_base_image", "image_registry_details",
+    "source_directory_data_store", "resume_from",
+)  # fmt: skip
+"""Keywords that azureml's estimators know, and that change nothing here."""
 
 
 class Mpi(MpiConfiguration):
@@ -53,7 +59,7 @@ class Estimator(ScriptRunConfig):
     ``entry_script`` in ``source_directory``, with ``script_params`` as its arguments: a value of ``''`` is a flag.
 
     ``distributed_training``: MpiConfiguration(), Gloo(), Nccl(), TensorflowConfiguration() or their older names;
-    ``distributed_backend`` is the word for it.
+    ``distributed_backend`` is the word for it. Raises SpecError for a keyword that azureml does not know.
     """
 
     def __init__(  # noqa: PLR0913 - azureml's signature
@@ -77,6 +83,7 @@ class Estimator(ScriptRunConfig):
         parameter_server_count: int = 1,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, type(self), UNUSED)
         config = RunConfiguration()
         if environment_definition is not None:
             config.environment = environment_definition

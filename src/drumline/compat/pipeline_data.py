@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from drumline.compat.known_keywords import refuse_unknown
 from drumline.contract.errors import SpecError
 from drumline.spec.io import Output
 
@@ -33,8 +34,10 @@ class PipelineData:
         data_type: str | None = None,
         is_directory: bool | None = None,
         pipeline_output_name: str | None = None,
+        training_output: Any = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, type(self))
         if not isinstance(name, str) or not name:
             raise SpecError(f"the name of PipelineData must be text, got {name!r}")
         self.name = name

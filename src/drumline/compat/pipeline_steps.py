@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from copy import copy
 
+from drumline.compat.estimator import UNUSED
+from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.pipeline_data import Passed, PipelineData, PipelineParameter, identifier
 from drumline.compat.run_configuration import MpiConfiguration, RunConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig, Words, to_command
@@ -32,7 +34,12 @@ class PythonScriptStep:
     """
     ``script_name`` in ``source_directory``, with ``arguments``. Data that is in ``outputs`` is written, all other data
     is read. ``allow_reuse=False``: the step runs again whatever has run before.
+
+    Raises SpecError for a keyword that azureml does not know.
     """
+
+    _unused: tuple[str, ...] = ()
+    """Keywords that azureml knows, and that change nothing here but a warning."""
 
     def __init__(  # noqa: PLR0913 - azureml's signature
         self,
@@ -51,6 +58,7 @@ class PythonScriptStep:
         hash_paths: Any = None,
         **kwargs: Any,
     ) -> None:
+        refuse_unknown(kwargs, type(self), self._unused)
         self._command: Any = None
         self._distribution: Any = None
         self.name = str(name or script_name or "step")
@@ -94,6 +102,8 @@ class CommandStep(PythonScriptStep):
 
 class MpiStep(PythonScriptStep):
     """A script under MPI: ``process_count_per_node`` ranks on each of ``node_count`` nodes."""
+
+    _unused = (*UNUSED, "custom_docker_image", "environment_definition", "environment_variables", "shm_size")
 
     def __init__(
         self,

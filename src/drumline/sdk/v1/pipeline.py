@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.pipeline_data import identifier
 from drumline.compat.pipeline_steps import to_pipeline
 from drumline.contract.errors import SpecError, UsageError
@@ -28,8 +29,14 @@ class Pipeline:
         description: str | None = None,
         default_datastore: Any = None,
         default_source_directory: str | None = None,
+        resolve_closure: bool = True,
         **kwargs: Any,
     ) -> None:
+        for_submit = next((name for name in kwargs if name.startswith("continue_on_")), None)
+        if for_submit is not None:
+            hint = "write pipeline.submit(name, continue_on_step_failure=True)"
+            raise SpecError(f"unknown keyword {for_submit!r} in Pipeline", hint)
+        refuse_unknown(kwargs, type(self))
         self.workspace = workspace
         self.description = description
         self._steps = [steps] if not isinstance(steps, (list, tuple)) else list(steps)

@@ -79,6 +79,7 @@ _REACH_TIMEOUT_S = 10.0
 _IDLE_S = 1.0
 
 _TOLD_TOO_S = 0.05
+_TOLD_LATE_S = 0.5
 
 _TICK_S = 1e-6
 """Between the exits of two ranks that were seen at once."""
@@ -688,12 +689,26 @@ class Agent:
         # A launcher that is told to end takes from the ranks what they end with, such as a last collective.
         spared = list(self._helpers) if self._start.get("by_launcher") else []
         self._shells = {pid for pid in self._ranks if descendants.is_shell(pid)}
+        if message.get("all_told"):
+            self._wait_to_be_told()
         self._told = (
             set(descendants.all_below(self._warm.nursery))
             if self._all_are_told and message.get("all_told")
             else descendants.ask_to_end(spared, self._warm.nursery)
         )
         self._told_until = time.monotonic() + message["grace_s"]
+
+    def _wait_to_be_told(self) -> None:
+        """
+        Whoever ends this node has signalled the supervisor, and signals one process after the other: its signal to
+        this agent and the ranks may still come, and they are to have it once.
+        """
+        if (
+            self._ended_by
+            and not self._all_are_told
+            and select.select([self._sigterm], [], [], _TOLD_LATE_S)[0]
+        ):
+            self._give_notice()
 
     def _do_kill(self, _message: dict[str, Any]) -> None:
         self._start_what_waits()

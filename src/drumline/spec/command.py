@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec import builder
 from drumline.spec.calling import Calling
 from drumline.spec.distribution import to_distribution
 from drumline.spec.entity import text_path
@@ -38,6 +37,8 @@ class Command(Calling):
     """
 
     type = "command"
+    _adopted = ("distribution", "resources")
+    _input_example = "job(lr=0.1)"
     _fields = (
         "type",
         "name",
@@ -109,24 +110,7 @@ class Command(Calling):
         ``warm``, whether ranks are forked from an interpreter that has their imports: "auto", "on" or "off";
         ``chief`` and ``evaluator``, whether TensorFlow has these tasks too.
         """
-        self._is_pattern = component is None
-        """Whether, within a pipeline, it is a node only as long as it is not called."""
-        self._replaced: dict[str, Any] = {}
-        """Inputs as they were before the call that it comes from gave others."""
-        if hasattr(component, "outputs"):
-            self._take_after(component)
-        builder.register(self)
-
-    def _take_after(self, component: Any) -> None:
-        """What scripts change of a node: its distribution, its resources, its outputs."""
-        from copy import deepcopy
-
-        for name in ("distribution", "resources"):
-            if getattr(self, name) is None:
-                setattr(self, name, deepcopy(getattr(component, name)))
-        for name, output in component.outputs.items():
-            if name not in self.outputs:
-                self.outputs[name] = deepcopy(output)
+        self._become_node()
 
     @staticmethod
     def _converters() -> dict[str, Any]:
@@ -159,18 +143,18 @@ class Command(Calling):
             "docker_args": docker_args,
             "shm_size": shm_size,
         }
-        _set(self, "resources", JobResourceConfiguration, given)
+        self._set_given("resources", JobResourceConfiguration, given)
 
     def set_limits(self, *, timeout: int, **kwargs: Any) -> None:
         """timeout: seconds. Raises SpecError for a keyword that is not known."""
         refuse_unknown(kwargs, CommandJobLimits._fields, "limits")
-        _set(self, "limits", CommandJobLimits, {"timeout": timeout})
+        self._set_given("limits", CommandJobLimits, {"timeout": timeout})
 
     def set_queue_settings(
         self, *, job_tier: str | None = None, priority: str | None = None, **kwargs: Any
     ) -> None:
         refuse_unknown(kwargs, QueueSettings._fields, "queue_settings")
-        _set(self, "queue_settings", QueueSettings, {"job_tier": job_tier, "priority": priority})
+        self._set_given("queue_settings", QueueSettings, {"job_tier": job_tier, "priority": priority})
 
     def sweep(  # noqa: PLR0913 - azure-ai-ml's signature
         self,
@@ -215,31 +199,6 @@ class Command(Calling):
             priority=priority,
         )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Command:
-        """
-        A copy of the job with some inputs replaced.
-
-        Raises SpecError for an input that it does not have.
-        """
-        from copy import deepcopy
-
-        if args:
-            raise SpecError("a job takes inputs by name", "write job(lr=0.1)")
-        takes = {**self.inputs, **getattr(self.called, "inputs", {})}
-        unknown = next((name for name in kwargs if name not in takes), None)
-        if unknown is not None:
-            known = ", ".join(map(repr, takes)) or "none"
-            raise SpecError(f"the job has no input {unknown!r}", f"valid keywords: {known}")
-        if self._is_pattern:
-            builder.withdraw(self)
-        copied: Command = deepcopy(self)
-        copied._is_pattern = False
-        copied.name = None
-        copied._replaced = {name: self.inputs[name] for name in kwargs if name in self.inputs}
-        fill(copied.inputs, kwargs)
-        builder.register(copied)
-        return copied
-
 
 def _mapping(value: Any) -> dict[str, Any]:
     """Raises SpecError for what is none."""
@@ -247,14 +206,6 @@ def _mapping(value: Any) -> dict[str, Any]:
         kind = type(value).__name__
         raise SpecError(f"environment_variables cannot be of type {kind!r}", "give a mapping of names")
     return dict(value or {})
-
-
-def _set(job: Command, attribute: str, make: type[Any], given: dict[str, Any]) -> None:
-    target = getattr(job, attribute) or make()
-    for name, value in given.items():
-        if value is not None:
-            setattr(target, name, value)
-    setattr(job, attribute, target)
 
 
 _CONVERTERS: dict[str, Any] = {

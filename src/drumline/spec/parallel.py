@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 from drumline.contract.errors import SpecError
-from drumline.spec import builder
 from drumline.spec.calling import Calling
 from drumline.spec.entity import Entity, text_path
 from drumline.spec.environment import to_environment
@@ -87,6 +84,8 @@ class Parallel(Calling):
     """
 
     type = "parallel"
+    _adopted = ("resources", "retry_settings")
+    _input_example = "job(data=...)"
     _fields = (
         "type",
         "name",
@@ -149,22 +148,7 @@ class Parallel(Calling):
         self.parent_job_name = parent_job_name
         self.drumline = dict(drumline or {})
         self._is_deterministic = bool(kwargs.get("is_deterministic", True))
-        self._is_pattern = component is None
-        """Whether, within a pipeline, it is a node only as long as it is not called."""
-        self._replaced: dict[str, Any] = {}
-        """Inputs as they were before the call that it comes from gave others."""
-        if hasattr(component, "outputs"):
-            self._take_after(component)
-        builder.register(self)
-
-    def _take_after(self, component: Any) -> None:
-        """What scripts change of a node."""
-        for name in ("resources", "retry_settings"):
-            if getattr(self, name) is None:
-                setattr(self, name, deepcopy(getattr(component, name)))
-        for name, output in component.outputs.items():
-            if name not in self.outputs:
-                self.outputs[name] = deepcopy(output)
+        self._become_node()
 
     @staticmethod
     def _converters() -> dict[str, Any]:
@@ -172,31 +156,8 @@ class Parallel(Calling):
 
     def set_resources(self, **given: Any) -> None:
         """``instance_count``, ``instance_type``, ``docker_args``, ``shm_size``, ...: set those given."""
-        target = self.resources or JobResourceConfiguration()
-        refuse_unknown(given, target._fields, "resources")
-        for name, value in given.items():
-            if value is not None:
-                setattr(target, name, value)
-        self.resources = target
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Parallel:
-        """A copy with some inputs replaced. Raises SpecError for an input that it does not have."""
-        if args:
-            raise SpecError("a job takes inputs by name", "write job(data=...)")
-        takes = {**self.inputs, **getattr(self.called, "inputs", {})}
-        unknown = next((name for name in kwargs if name not in takes), None)
-        if unknown is not None:
-            known = ", ".join(map(repr, takes)) or "none"
-            raise SpecError(f"the job has no input {unknown!r}", f"valid keywords: {known}")
-        if self._is_pattern:
-            builder.withdraw(self)
-        copied: Parallel = deepcopy(self)
-        copied._is_pattern = False
-        copied.name = None
-        copied._replaced = {name: self.inputs[name] for name in kwargs if name in self.inputs}
-        fill(copied.inputs, kwargs)
-        builder.register(copied)
-        return copied
+        refuse_unknown(given, JobResourceConfiguration._fields, "resources")
+        self._set_given("resources", JobResourceConfiguration, given)
 
 
 ParallelJob = Parallel

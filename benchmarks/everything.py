@@ -24,7 +24,7 @@ import quiet
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 ROUNDS = 5
-PERFORMANCE = "docs/performance.md"
+PERFORMANCE = "docs/explanation/performance.md"
 
 
 class Bench(NamedTuple):
@@ -39,7 +39,7 @@ class Bench(NamedTuple):
 
 def _into_reliability(script: str) -> Bench:
     """A count of cases, which the script puts into its page itself."""
-    return Bench(script, ("--write",), page="docs/reliability.md", writes_itself=True)
+    return Bench(script, ("--write",), page="docs/howto/reliability.md", writes_itself=True)
 
 
 BENCHES = {

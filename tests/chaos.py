@@ -17,8 +17,8 @@ from typing import Any
 from waiting import wait_until
 
 from drumline.contract.errors import NotFoundError
-from drumline.control import jobs
-from drumline.control.cancel import cancel
+from drumline.control.jobs.cancel import cancel
+from drumline.control.observing import description
 
 RANK = Path(__file__).parent / "jobs" / "chaos.py"
 KILLED_AT = Path(__file__).parent / "jobs" / "killed_at.py"
@@ -38,7 +38,7 @@ SUPERVISOR_POINTS = (
     "JobFinalizing",
     "JobEnded",
 )
-AGENT_POINTS = ("prepare", "reach", "start", "terminate", "kill", "empty")
+AGENT_POINTS = ("PrepareNode", "ConnectToFirst", "LaunchRanks", "TerminateRanks", "KillRanks", "EmptyNode")
 POINTS = [
     *[f"{moment} {name}" for name in SUPERVISOR_POINTS for moment in ("before", "after")],
     *[f"{moment} {name} of node 1" for name in AGENT_POINTS for moment in ("before", "after")],
@@ -87,7 +87,7 @@ class Trial:
     def show(self) -> dict[str, Any]:
         """Empty before it is there."""
         try:
-            return jobs.describe(self.name)
+            return description.show_job(self.name)
         except NotFoundError:
             return {}
 

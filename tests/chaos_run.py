@@ -18,7 +18,7 @@ from chaos_faults import FAULTS, LONG_FAULTS, CannotTryError
 from chaos_machine import run_machine
 from chaos_matrix import CELLS, Tried, try_cell, try_point
 
-PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "reliability.md"
 BEGIN, END = "<!-- begin: chaos -->", "<!-- end: chaos -->"
 _LEFT_OUT = "not tried here: "
 
@@ -99,7 +99,7 @@ def main() -> int:
         "--times", type=int, default=5, help="of each point and fault; four times that of each signal"
     )
     parser.add_argument("--runs", type=int, default=500, help="random sequences")
-    parser.add_argument("--write", action="store_true", help="the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="the table into docs/howto/reliability.md")
     arguments = parser.parse_args()
     begin = time.monotonic()
     found = rows(arguments.times, arguments.runs)

@@ -15,7 +15,7 @@ from typing import IO, Any
 from waiting import wait_until
 
 from drumline.contract.errors import NotFoundError
-from drumline.control import jobs
+from drumline.control.observing import description
 
 CORES = len(os.sched_getaffinity(0))
 WAIT_FOR_SIGNAL = "import signal; print('ready', flush=True); signal.pause()"
@@ -65,14 +65,14 @@ def job_names(home: Path) -> list[str]:
 def status_of(name: str) -> str:
     """Empty when there is no such job."""
     try:
-        return str(jobs.describe(name)["status"])
+        return str(description.show_job(name)["status"])
     except NotFoundError:
         return ""
 
 
 def wait_for_status(name: str, *wanted: str) -> dict[str, Any]:
     wait_until(lambda: status_of(name) in wanted, 20.0, f"job {name} to be {' or '.join(wanted)}")
-    return jobs.describe(name)
+    return description.show_job(name)
 
 
 class Background:

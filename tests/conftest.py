@@ -98,7 +98,7 @@ def no_warm_interpreters(no_leftovers: None, drumline_home: Path) -> Iterator[No
     """End what the jobs of a test left warm, before somebody looks for leftovers."""
     yield
     if (drumline_home / "warm").is_dir():
-        from drumline.control import warm
+        from drumline.control.machine import warm
 
         warm.stop(base=str(drumline_home))
 

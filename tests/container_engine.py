@@ -37,6 +37,15 @@ elif words[0] == "build":
     tag = words[words.index("--tag") + 1]
     with open(os.path.join(state, "images"), "a") as file:
         file.write(tag + "\\n")
+elif words[0] == "exec":
+    begin = next(index for index, word in enumerate(words) if word.startswith("drumline-"))
+    given = {{"PATH": "/usr/bin:/bin"}}
+    for option, value in zip(words, words[1:begin]):
+        if option == "--env":
+            given[value] = os.environ[value]
+        elif option == "--workdir":
+            os.chdir(value)
+    os.execve("/bin/sh", ["/bin/sh", *words[begin + 2:]], given)
 elif words[0] == "run":
     end = next(index for index, word in enumerate(words) if word in images)
     options, program = words[1:end], words[end + 1:]

@@ -9,7 +9,7 @@ from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control import jobs
+from drumline.control.observing import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 
@@ -53,11 +53,13 @@ def wait_for_end(name: str = "p") -> dict[str, Any]:
 
 
 def wait_for_step(wanted: str, name: str = "p", status: str = "Running") -> str:
-    """Its job, once it has that status."""
+    """Its job, once it has that status. The pipeline itself may be a step that has not begun."""
 
     def job() -> str:
-        found = next(one for one in jobs.describe(name)["steps"] if one["step"] == wanted)
-        return str(found["job"]) if found["status"] == status else ""
+        if not RunFolder.for_job(name).exists():
+            return ""
+        found = [one for one in description.show_job(name)["steps"] if one["step"] == wanted]
+        return str(found[0]["job"]) if found and found[0]["status"] == status else ""
 
     return wait_until(job, 20.0, f"step {wanted} to be {status}")
 
@@ -67,7 +69,7 @@ def steps_of(name: str, *columns: str) -> dict[str, Any]:
     columns = columns or ("status",)
     return {
         one["step"]: one[columns[0]] if len(columns) == 1 else tuple(one[column] for column in columns)
-        for one in jobs.describe(name)["steps"]
+        for one in description.show_job(name)["steps"]
     }
 
 
@@ -77,12 +79,12 @@ def reused(name: str) -> set[str]:
 
 def log_of(name: str) -> str:
     """What the only rank of a job has printed."""
-    return (Path(RunFolder.of(name).user_logs) / "std_log.txt").read_text()
+    return (Path(RunFolder.for_job(name).user_logs) / "std_log.txt").read_text()
 
 
 def driver_of(name: str) -> int:
     """The process that drives it now."""
-    folder = RunFolder.of(name)
+    folder = RunFolder.for_job(name)
     return int(wait_until(lambda: folder.read_json(folder.supervisor), what=f"the driver of {name}")["pid"])
 
 
@@ -96,7 +98,7 @@ def guard_of(driver: int) -> int:
 
 def started(name: str) -> list[tuple[str, str]]:
     """Of every step that was started: itself and its job, once for each time."""
-    folder = RunFolder.of(name)
+    folder = RunFolder.for_job(name)
     return [
         (event.step, event.job) for event in folder.read_events() if type(event).__name__ == "StepStarted"
     ]
@@ -104,4 +106,4 @@ def started(name: str) -> list[tuple[str, str]]:
 
 def is_over(name: str) -> bool:
     """By its events alone, without a look that would change anything."""
-    return fold(RunFolder.of(name).read_events()).is_final
+    return fold(RunFolder.for_job(name).read_events()).is_final

@@ -3,7 +3,7 @@
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeShape
 from drumline.plan.planner import Site, plan_job
-from drumline.spec.command import command
+from drumline.spec.jobs.command import command
 
 
 def site(nodes=2, cores=4, gpus=0, **settings):

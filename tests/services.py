@@ -23,7 +23,7 @@ from pathlib import Path
 
 from waiting import wait_until
 
-from drumline.node.kernel import die_with_parent
+from drumline.linux.kernel import die_with_parent
 
 ACCOUNT = "devstoreaccount1"
 # The one that Azurite's documentation gives to everybody.

@@ -15,9 +15,9 @@ from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Fetch
-from drumline.contract.uris import parse
-from drumline.staging import fetches, fetching
-from drumline.staging.stores.base import Changed, Object
+from drumline.contract.uris import parse_uri
+from drumline.staging.stores.base import Object, ObjectChangedError
+from drumline.staging.transfer import download, inputs
 
 URI = "s3://shelf/data"
 CHUNK = 10_000
@@ -67,7 +67,7 @@ class Shelf:
             file.seek(start)
             data = file.read(end - start)
         if self._version(self._path(found)) != found.version:
-            raise Changed(f"{found.path} has changed")
+            raise ObjectChangedError(f"{found.path} has changed")
         return data
 
     def digest(self, found):
@@ -98,13 +98,13 @@ def fetch(run, target, store, **fields):
     wanted = {"kind": "folder", "writable": False, "mode": "ro_mount", **fields}
     one = Fetch("inputs.data", URI, target=os.path.join(run, "inputs", target), **wanted)
     os.makedirs(run, exist_ok=True)
-    fetches.run(RunFolder(str(run)), [one], lambda _: (parse(URI), store))
+    inputs.fetch_inputs(RunFolder(str(run)), [one], lambda _: (parse_uri(URI), store))
     return one.target
 
 
 def main(root, run, target, log="", gate="", free_reads="0"):
     store = Shelf(root)
-    fetching.CHUNK = CHUNK
+    download.CHUNK_BYTES = CHUNK
 
     def before_read(number):
         if log:

@@ -8,7 +8,7 @@ from cli_jobs import logs_of, two_by_two, write_job
 from slurm_cluster import SlurmCluster
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 COMPUTE = "cluster"
 
@@ -78,7 +78,7 @@ class SlurmJobs:
         return logs_of(self.home / "jobs" / name)
 
     def show(self, name: str = "job") -> dict[str, Any]:
-        return jobs.describe(name)
+        return description.show_job(name)
 
     def number(self, name: str = "job") -> str:
         """What Slurm calls it."""

@@ -1,4 +1,4 @@
-"""docs/azure-ml.md as data, and the tables of ``drumline.spec.schema`` that it speaks of."""
+"""docs/reference/azure-ml.md as data, and the tables of ``drumline.spec.schema`` that it speaks of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.spec import schema
+from drumline.spec.kinds.records import ByType, Record
+from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
 from drumline.spec.schema import (
     assets,
     command,
@@ -22,13 +24,11 @@ from drumline.spec.schema import (
     sweep,
     workspace,
 )
-from drumline.spec.schema.kinds import Choice, Flag, Integer, Kind, ListOf, MapOf, Number
-from drumline.spec.schema.records import ByType, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = Path(__file__).parents[1] / "docs" / "azure-ml.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "azure-ml.md"
 
 HONOURED = "honoured"
 MAPPED = "mapped"
@@ -115,7 +115,7 @@ _PARTS: list[tuple[str, list[Kind]]] = [
     ("early_termination.", [sweep.EARLY_TERMINATION]),
     ("limits.", [sweep.LIMITS]),
 ]
-_PARALLEL_COMPONENTS = [parallel.UNNAMED_COMPONENT, parallel.NAMED_COMPONENT]
+_PARALLEL_COMPONENTS = [parallel.COMPONENT, parallel.NAMED_COMPONENT]
 _LOOSE_RESOURCES = [
     one.fields["resources"] for one in (component.COMPONENT, component.NAMED_COMPONENT, *_PARALLEL_COMPONENTS)
 ]
@@ -185,7 +185,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
 """By heading: which records its rows are about, and what stands before their keys there."""
 
 ELSEWHERE = [compute.SLURM, compute.LOCAL]
-"""Not Azure's; docs/computes.md has their fields."""
+"""Not Azure's; docs/howto/computes.md has their fields."""
 
 
 def modules() -> Iterator[Any]:
@@ -282,7 +282,7 @@ def sample(kind: Kind) -> Any:
         return {**sample(record), "type": name}
     if isinstance(getattr(kind, "kind", None), Kind):
         return sample(kind.kind)  # type: ignore[attr-defined]
-    if isinstance(kind, Choice):
+    if isinstance(kind, OneOf):
         return kind.values[-1]
     if isinstance(kind, Flag):
         return True

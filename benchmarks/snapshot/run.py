@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
 
-TAKE = "import sys; from drumline.staging import snapshot; snapshot.take(*sys.argv[1:3])"
+TAKE = "import sys; from drumline.staging.snapshot.take import take_snapshot; take_snapshot(*sys.argv[1:3])"
 FLOOR = "cp -r"
 STEPS = ("first", "again, nothing changed", "again, one file changed")
 SETTLED_S = 2.5

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from machine import describe_machine, publish
 from processes import kill_marked, marked_pids
 
-from drumline.node.system_metrics import Sampler
+from drumline.node.metrics.sampling import Sampler
 
 RANK = """\
 import subprocess, sys, threading, time

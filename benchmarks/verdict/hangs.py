@@ -4,7 +4,7 @@ Which silent jobs are ended for a hang: jobs that work, of which none may be, an
     python benchmarks/verdict/hangs.py [--only NAME ...] [--at-once 3] [--action end|report] [--write]
 
 The interpreter that runs it needs torch and Drumline, and mpi4py with an mpirun for MPI's cases. ``--write`` puts the
-table into docs/reliability.md.
+table into docs/howto/reliability.md.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def table(answers: dict[str, Answer]) -> str:
 
 
 def write(text: str) -> None:
-    page = ROOT / "docs" / "reliability.md"
+    page = ROOT / "docs" / "howto" / "reliability.md"
     before, _, rest = page.read_text().partition("<!-- begin: hangs -->\n")
     after = rest.partition("<!-- end: hangs -->")[2]
     page.write_text(f"{before}<!-- begin: hangs -->\n{text}<!-- end: hangs -->{after}")
@@ -143,7 +143,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="names, or parts of them")
     parser.add_argument("--at-once", type=int, default=3)
     parser.add_argument("--action", default="end", choices=["end", "report"])
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/howto/reliability.md")
     arguments = parser.parse_args()
     chosen: dict[str, Any] = {
         case: script

@@ -3,7 +3,7 @@ Who is said to have begun, when a job fails in a cascade: Drumline and torchrun 
 
     python benchmarks/verdict/run.py [--cases 200] [--peers 200] [--seed 1] [--write]
 
-The interpreter that runs it needs torch and Drumline. ``--write`` puts the table into docs/reliability.md.
+The interpreter that runs it needs torch and Drumline. ``--write`` puts the table into docs/howto/reliability.md.
 """
 
 import argparse
@@ -224,7 +224,7 @@ def table(cases: list[Case], answers: dict[str, list[Answer]]) -> str:
 
 
 def write_table(name: str, text: str) -> None:
-    page = ROOT / "docs" / "reliability.md"
+    page = ROOT / "docs" / "howto" / "reliability.md"
     before, _, rest = page.read_text().partition(f"<!-- begin: {name} -->\n")
     after = rest.partition(f"<!-- end: {name} -->")[2]
     page.write_text(f"{before}<!-- begin: {name} -->\n{text}<!-- end: {name} -->{after}")
@@ -237,7 +237,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of cases")
     parser.add_argument("--contenders", nargs="*", default=list(CONTENDERS), choices=CONTENDERS)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/howto/reliability.md")
     arguments = parser.parse_args()
     cases = [case_of(number, arguments.seed) for number in arguments.only or range(arguments.cases)]
     most = {"Drumline": len(cases), "torchrun": arguments.peers}

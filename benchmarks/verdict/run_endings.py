@@ -4,7 +4,7 @@ four, cold and warm.
 
     python benchmarks/verdict/run_endings.py [--rounds 1] [--seed 1] [--only TEXT ...] [--write]
 
-The interpreter that runs it needs torch and Drumline. ``--write`` puts the table into docs/reliability.md.
+The interpreter that runs it needs torch and Drumline. ``--write`` puts the table into docs/howto/reliability.md.
 """
 
 import argparse
@@ -64,7 +64,7 @@ KINDS = {
         "raise ... from": r"failed first, [\d.]+ s in: RuntimeError: training failed",
         "a loader's worker is killed": r"failed first, .*RuntimeError: DataLoader worker \(pid \d+\) is killed",
     },
-    "native code": {"SIGABRT": r"failed first, [\d.]+ s in: ended by signal 6 \(SIGABRT.*, in work\)"},
+    "native code": {"SIGABRT": r"failed first, [\d.]+ s in: killed by signal 6 \(SIGABRT.*, in work\)"},
     "torchrun inside": {
         "torchrun: ValueError": r"ValueError: bad batch .*in rank {culprit} of its launcher",
         "torchrun: SIGKILL": r"rank {culprit} of its launcher.*SIGKILL",
@@ -191,7 +191,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", default=[], help="part of 'warm: 2x2: is late: late in load_batch'"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/howto/reliability.md")
     arguments = parser.parse_args()
     cases = cases_of(arguments.seed, arguments.rounds, arguments.only)
     answers = measure(cases)

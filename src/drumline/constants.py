@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumline.spec.words import (
+from drumline.spec.constants import (
     AssetTypes,
     DistributionType,
     InputOutputModes,

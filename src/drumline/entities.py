@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
-from drumline.spec.assets import Asset, Data, Model
-from drumline.spec.command import Command, CommandJob
-from drumline.spec.component import CommandComponent, Component, PipelineComponent
-from drumline.spec.compute import (
+from drumline.spec.jobs.command import Command, CommandComponent, CommandJob
+from drumline.spec.jobs.component import Component
+from drumline.spec.jobs.job import Job
+from drumline.spec.jobs.parallel import Parallel, ParallelComponent, RetrySettings
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, PipelineJobSettings
+from drumline.spec.jobs.sweep import Sweep, SweepJob
+from drumline.spec.jobs.trial import ParameterizedCommand
+from drumline.spec.parts.distribution import (
+    DistributionConfiguration,
+    MpiDistribution,
+    PyTorchDistribution,
+    RayDistribution,
+    TensorFlowDistribution,
+)
+from drumline.spec.parts.environment import BuildContext, Environment
+from drumline.spec.parts.identity import (
+    AmlTokenConfiguration,
+    ManagedIdentityConfiguration,
+    UserIdentityConfiguration,
+)
+from drumline.spec.parts.io import Input, Output
+from drumline.spec.parts.resources import (
+    CommandJobLimits,
+    JobResourceConfiguration,
+    QueueSettings,
+    ResourceConfiguration,
+)
+from drumline.spec.parts.services import (
+    JobService,
+    JupyterLabJobService,
+    SshJobService,
+    TensorBoardJobService,
+    VsCodeJobService,
+)
+from drumline.spec.registered.assets import Asset, Data, Model
+from drumline.spec.registered.compute import (
     AmlCompute,
     AmlComputeSshSettings,
     Compute,
@@ -14,7 +46,7 @@ from drumline.spec.compute import (
     NetworkSettings,
     SlurmCompute,
 )
-from drumline.spec.datastores import (
+from drumline.spec.registered.datastores import (
     AccountKeyConfiguration,
     AzureBlobDatastore,
     AzureDataLakeGen1Datastore,
@@ -28,41 +60,8 @@ from drumline.spec.datastores import (
     SasTokenConfiguration,
     ServicePrincipalConfiguration,
 )
-from drumline.spec.distribution import (
-    DistributionConfiguration,
-    MpiDistribution,
-    PyTorchDistribution,
-    RayDistribution,
-    TensorFlowDistribution,
-)
-from drumline.spec.environment import BuildContext, Environment
-from drumline.spec.identity import (
-    AmlTokenConfiguration,
-    ManagedIdentityConfiguration,
-    UserIdentityConfiguration,
-)
-from drumline.spec.io import Input, Output
-from drumline.spec.job import Job
-from drumline.spec.parallel import Parallel, RetrySettings
-from drumline.spec.parallel_component import ParallelComponent
-from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
-from drumline.spec.resources import (
-    CommandJobLimits,
-    JobResourceConfiguration,
-    QueueSettings,
-    ResourceConfiguration,
-)
-from drumline.spec.services import (
-    JobService,
-    JupyterLabJobService,
-    SshJobService,
-    TensorBoardJobService,
-    VsCodeJobService,
-)
-from drumline.spec.sweep import Sweep, SweepJob
-from drumline.spec.trial import ParameterizedCommand
-from drumline.spec.validate import ValidationResult
-from drumline.spec.workspace import Workspace
+from drumline.spec.registered.workspace import Workspace
+from drumline.spec.validation.validate import ValidationResult
 
 __all__ = [
     "AccountKeyConfiguration",

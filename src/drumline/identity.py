@@ -1,5 +1,5 @@
 """
-``drumline.identity``, in the place of ``azure.identity``: there is nobody to sign in to.
+``drumline.identity``, in the place of ``azure.identity``: there is no service to sign in to.
 
 The credentials that scripts make are here, take what they take there, and hold nothing. A token of theirs is empty.
 """
@@ -19,7 +19,7 @@ __all__ = [
     "ManagedIdentityCredential",
 ]
 
-_LIFE_S = 3600
+_TOKEN_LIFETIME_S = 3600
 
 
 class AccessToken(NamedTuple):
@@ -28,33 +28,33 @@ class AccessToken(NamedTuple):
     """Seconds since 1970."""
 
 
-class _Credential:
+class _EmptyCredential:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Whatever is given is not kept: it may be a secret."""
+        """Keep nothing of what is given: it may be a secret."""
 
     def get_token(self, *scopes: str, **kwargs: Any) -> AccessToken:
-        """Nothing is asked."""
-        return AccessToken("", int(time.time()) + _LIFE_S)
+        """Return an empty token, without asking anybody."""
+        return AccessToken("", int(time.time()) + _TOKEN_LIFETIME_S)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
-class AzureCliCredential(_Credential):
+class AzureCliCredential(_EmptyCredential):
     pass
 
 
-class ClientSecretCredential(_Credential):
+class ClientSecretCredential(_EmptyCredential):
     pass
 
 
-class DefaultAzureCredential(_Credential):
+class DefaultAzureCredential(_EmptyCredential):
     pass
 
 
-class InteractiveBrowserCredential(_Credential):
+class InteractiveBrowserCredential(_EmptyCredential):
     pass
 
 
-class ManagedIdentityCredential(_Credential):
+class ManagedIdentityCredential(_EmptyCredential):
     pass

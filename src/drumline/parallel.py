@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from drumline.spec.parallel import ParallelJob, RunFunction, parallel_run_function
+from drumline.spec.jobs.parallel import ParallelJob, RunFunction, parallel_run_function
 
 __all__ = ["ParallelJob", "RunFunction", "parallel_run_function"]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from drumline.spec.early_termination import (
+from drumline.spec.jobs.sweep import Objective, SweepJob, SweepJobLimits
+from drumline.spec.parts.early_termination import (
     BanditPolicy,
     EarlyTerminationPolicy,
     MedianStoppingPolicy,
     TruncationSelectionPolicy,
 )
-from drumline.spec.sampling import (
+from drumline.spec.parts.sampling import (
     BayesianSamplingAlgorithm,
     GridSamplingAlgorithm,
     RandomSamplingAlgorithm,
     SamplingAlgorithm,
 )
-from drumline.spec.search_space import (
+from drumline.spec.parts.search_space import (
     Choice,
     LogNormal,
     LogUniform,
@@ -26,7 +27,6 @@ from drumline.spec.search_space import (
     Randint,
     Uniform,
 )
-from drumline.spec.sweep import Objective, SweepJob, SweepJobLimits
 
 __all__ = [
     "BanditPolicy",

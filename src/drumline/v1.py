@@ -14,14 +14,6 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drumline import __version__ as VERSION  # noqa: N812 - azureml's name
-    from drumline.compat.conda_dependencies import CondaDependencies
-    from drumline.compat.environment import (
-        DEFAULT_CPU_IMAGE,
-        DEFAULT_GPU_IMAGE,
-        DockerSection,
-        Environment,
-        PythonSection,
-    )
     from drumline.compat.estimator import (
         Chainer,
         Estimator,
@@ -62,59 +54,68 @@ if TYPE_CHECKING:
         PythonScriptStep,
         StepSequence,
     )
-    from drumline.compat.run_configuration import (
+    from drumline.compat.run_configuration.conda_dependencies import CondaDependencies
+    from drumline.compat.run_configuration.configuration import RunConfiguration
+    from drumline.compat.run_configuration.data import Data, DataLocation, DataPath
+    from drumline.compat.run_configuration.environment import (
+        DEFAULT_CPU_IMAGE,
+        DEFAULT_GPU_IMAGE,
+        DockerSection,
+        Environment,
+        PythonSection,
+    )
+    from drumline.compat.run_configuration.sections import (
         DockerConfiguration,
         MpiConfiguration,
         ParallelTaskConfiguration,
         PyTorchConfiguration,
-        RunConfiguration,
         TensorflowConfiguration,
     )
-    from drumline.compat.run_configuration_data import Data, DataLocation, DataPath
     from drumline.compat.script_run_config import ScriptRunConfig
     from drumline.contract.errors import DrumlineError as AzureMLException
     from drumline.contract.errors import JobFailedError as ActivityFailedException
     from drumline.contract.errors import SpecError as UserErrorException
-    from drumline.sdk.v1.authentication import (
-        AzureCliAuthentication,
-        InteractiveLoginAuthentication,
-        MsiAuthentication,
-        ServicePrincipalAuthentication,
-    )
-    from drumline.sdk.v1.compute import AmlCompute, ComputeTarget, ComputeTargetException
-    from drumline.sdk.v1.data import (
+    from drumline.sdk.v1.assets.dataset import (
         DataReference,
         Dataset,
         DatasetConsumptionConfig,
         FileDataset,
         OutputFileDatasetConfig,
     )
-    from drumline.sdk.v1.datastore import Datastore
+    from drumline.sdk.v1.assets.datastore import Datastore
+    from drumline.sdk.v1.assets.model import Model
+    from drumline.sdk.v1.compute import AmlCompute, ComputeTarget, ComputeTargetException
     from drumline.sdk.v1.experiment import Experiment
-    from drumline.sdk.v1.hyperdrive import HyperDriveRun
-    from drumline.sdk.v1.model import Model
+    from drumline.sdk.v1.no_effect import (
+        AzureCliAuthentication,
+        InteractiveLoginAuthentication,
+        MsiAuthentication,
+        ServicePrincipalAuthentication,
+        set_diagnostics_collection,
+    )
     from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
-    from drumline.sdk.v1.run import Run
-    from drumline.sdk.v1.telemetry import set_diagnostics_collection
+    from drumline.sdk.v1.runs.hyperdrive import HyperDriveRun
+    from drumline.sdk.v1.runs.run import Run
     from drumline.sdk.v1.widgets import RunDetails
     from drumline.sdk.v1.workspace import Workspace
 
-_AUTHENTICATION = "drumline.sdk.v1.authentication"
-_CONFIGURATION = "drumline.compat.run_configuration"
+_NO_EFFECT = "drumline.sdk.v1.no_effect"
+_CONFIGURATION = "drumline.compat.run_configuration.configuration"
+_SECTIONS = "drumline.compat.run_configuration.sections"
 _COMPUTE = "drumline.sdk.v1.compute"
-_DATA = "drumline.sdk.v1.data"
-_ENVIRONMENT = "drumline.compat.environment"
+_DATA = "drumline.sdk.v1.assets.dataset"
+_ENVIRONMENT = "drumline.compat.run_configuration.environment"
 _ERRORS = "drumline.contract.errors"
 _PIPELINE = "drumline.sdk.v1.pipeline"
 _STEPS = "drumline.compat.pipeline_steps"
 _STEP_DATA = "drumline.compat.pipeline_data"
 _ESTIMATOR = "drumline.compat.estimator"
-_RUN_DATA = "drumline.compat.run_configuration_data"
+_RUN_DATA = "drumline.compat.run_configuration.data"
 _HYPERDRIVE = "drumline.compat.hyperdrive"
-_HOMES = {
+_MODULES = {
     "ActivityFailedException": (_ERRORS, "JobFailedError"),
     "AmlCompute": (_COMPUTE, ""),
-    "AzureCliAuthentication": (_AUTHENTICATION, ""),
+    "AzureCliAuthentication": (_NO_EFFECT, ""),
     "AzureMLException": (_ERRORS, "DrumlineError"),
     "BanditPolicy": (_HYPERDRIVE, ""),
     "BayesianParameterSampling": (_HYPERDRIVE, ""),
@@ -122,7 +123,7 @@ _HOMES = {
     "CommandStep": (_STEPS, ""),
     "ComputeTarget": (_COMPUTE, ""),
     "ComputeTargetException": (_COMPUTE, ""),
-    "CondaDependencies": ("drumline.compat.conda_dependencies", ""),
+    "CondaDependencies": ("drumline.compat.run_configuration.conda_dependencies", ""),
     "DEFAULT_CPU_IMAGE": (_ENVIRONMENT, ""),
     "DEFAULT_GPU_IMAGE": (_ENVIRONMENT, ""),
     "Data": (_RUN_DATA, ""),
@@ -131,8 +132,8 @@ _HOMES = {
     "DataReference": (_DATA, ""),
     "Dataset": (_DATA, ""),
     "DatasetConsumptionConfig": (_DATA, ""),
-    "Datastore": ("drumline.sdk.v1.datastore", ""),
-    "DockerConfiguration": (_CONFIGURATION, ""),
+    "Datastore": ("drumline.sdk.v1.assets.datastore", ""),
+    "DockerConfiguration": (_SECTIONS, ""),
     "DockerSection": (_ENVIRONMENT, ""),
     "Environment": (_ENVIRONMENT, ""),
     "Estimator": (_ESTIMATOR, ""),
@@ -142,18 +143,18 @@ _HOMES = {
     "Gloo": (_ESTIMATOR, ""),
     "GridParameterSampling": (_HYPERDRIVE, ""),
     "HyperDriveConfig": (_HYPERDRIVE, ""),
-    "HyperDriveRun": ("drumline.sdk.v1.hyperdrive", ""),
-    "InteractiveLoginAuthentication": (_AUTHENTICATION, ""),
+    "HyperDriveRun": ("drumline.sdk.v1.runs.hyperdrive", ""),
+    "InteractiveLoginAuthentication": (_NO_EFFECT, ""),
     "MedianStoppingPolicy": (_HYPERDRIVE, ""),
-    "Model": ("drumline.sdk.v1.model", ""),
+    "Model": ("drumline.sdk.v1.assets.model", ""),
     "Mpi": (_ESTIMATOR, ""),
-    "MpiConfiguration": (_CONFIGURATION, ""),
+    "MpiConfiguration": (_SECTIONS, ""),
     "MpiStep": (_STEPS, ""),
-    "MsiAuthentication": (_AUTHENTICATION, ""),
+    "MsiAuthentication": (_NO_EFFECT, ""),
     "Nccl": (_ESTIMATOR, ""),
     "NoTerminationPolicy": (_HYPERDRIVE, ""),
     "OutputFileDatasetConfig": (_DATA, ""),
-    "ParallelTaskConfiguration": (_CONFIGURATION, ""),
+    "ParallelTaskConfiguration": (_SECTIONS, ""),
     "ParameterServer": (_ESTIMATOR, ""),
     "Pipeline": (_PIPELINE, ""),
     "PipelineData": (_STEP_DATA, ""),
@@ -161,19 +162,19 @@ _HOMES = {
     "PipelineRun": (_PIPELINE, ""),
     "PrimaryMetricGoal": (_HYPERDRIVE, ""),
     "PyTorch": (_ESTIMATOR, ""),
-    "PyTorchConfiguration": (_CONFIGURATION, ""),
+    "PyTorchConfiguration": (_SECTIONS, ""),
     "PythonScriptStep": (_STEPS, ""),
     "PythonSection": (_ENVIRONMENT, ""),
     "RandomParameterSampling": (_HYPERDRIVE, ""),
-    "Run": ("drumline.sdk.v1.run", ""),
+    "Run": ("drumline.sdk.v1.runs.run", ""),
     "RunConfiguration": (_CONFIGURATION, ""),
     "RunDetails": ("drumline.sdk.v1.widgets", ""),
     "SKLearn": (_ESTIMATOR, ""),
     "ScriptRunConfig": ("drumline.compat.script_run_config", ""),
-    "ServicePrincipalAuthentication": (_AUTHENTICATION, ""),
+    "ServicePrincipalAuthentication": (_NO_EFFECT, ""),
     "StepSequence": (_STEPS, ""),
     "TensorFlow": (_ESTIMATOR, ""),
-    "TensorflowConfiguration": (_CONFIGURATION, ""),
+    "TensorflowConfiguration": (_SECTIONS, ""),
     "TruncationSelectionPolicy": (_HYPERDRIVE, ""),
     "UserErrorException": (_ERRORS, "SpecError"),
     "VERSION": ("drumline", "__version__"),
@@ -188,7 +189,7 @@ _HOMES = {
     "qnormal": (_HYPERDRIVE, ""),
     "quniform": (_HYPERDRIVE, ""),
     "randint": (_HYPERDRIVE, ""),
-    "set_diagnostics_collection": ("drumline.sdk.v1.telemetry", ""),
+    "set_diagnostics_collection": (_NO_EFFECT, ""),
     "uniform": (_HYPERDRIVE, ""),
 }
 """Where each name is, and what it is called there where that differs."""
@@ -293,13 +294,13 @@ _PARTS = frozenset(
 def __getattr__(name: str) -> object:
     if name in _PARTS:
         return import_module(__name__)
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'drumline.v1' has no attribute {name!r}")
-    module, other = _HOMES[name]
+    module, other = _MODULES[name]
     found = getattr(import_module(module), other or name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_MODULES]

@@ -28,7 +28,7 @@ def test_a_kill_at_a_named_point(folder, point):
         assert shown["reason"].startswith(
             "canceled" if point == "after JobEnded" else "its supervisor was killed"
         )
-    elif point.split()[1] in {"terminate", "kill", "empty"}:
+    elif point.split()[1] in {"TerminateRanks", "KillRanks", "EmptyNode"}:
         assert shown["status"] == "Canceled"
     else:
         assert shown["reason"] == "the agent of node 1 was killed by SIGKILL"

@@ -35,7 +35,7 @@ def filled(tmp_path):
         folder = RunFolder(str(tmp_path / "jobs" / name))
         os.makedirs(folder.path)
         folder.begin(e.JobSubmitted(time.time(), "somebody"))
-        folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
+        folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
         fetch(folder.path, "d", Shelf(tmp_path / name), kind="file", writable=writable)
 
 
@@ -83,9 +83,9 @@ def test_the_limit_is_kept(asked, cli):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["limit", "much"], "limit: 'much' is no size"),
+        (["limit", "much"], "limit: 'much' is not a size"),
         (["prune", "--to", "-1"], "--to"),
-        (["prune", "--to", "x"], "--to: 'x' is no size"),
+        (["prune", "--to", "x"], "--to: 'x' is not a size"),
         (["prune", "--older-than", "30"], "--older-than: '30' is no time"),
         (["clear"], "drumline cache clear --yes"),
     ],

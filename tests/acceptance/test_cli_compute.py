@@ -197,8 +197,8 @@ def test_two_signals_end_a_run_whose_controller_is_silent(
         wait_until(engine.exists, 20, "the job to be with Slurm")
         wait_until(lambda: slurm.calls("squeue"), 20, "the command to follow it")
         command.process.terminate()
-        command.wait_for_error("ending the job; again to end it at once")
+        command.wait_for_error("stopping the job; press Ctrl-C again to kill it")
         command.process.terminate()
         assert command.end() == 130
-        assert "job job was asked to end and has not ended yet; see drumline job show -n job" in command.err
+        assert "job job was canceled and has not ended yet; see drumline job show -n job" in command.err
     assert json.loads((drumline_home / "jobs" / "job" / "cancel").read_text())["at_once"] is True

@@ -10,7 +10,7 @@ import pytest
 from cli_jobs import background, wait_for_status, write_script
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 MISSING_COLLECTIVE = """
     import time
@@ -84,7 +84,7 @@ def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wishe
         f"ranks 0-1 and 3 wait in all_reduce ({numbers[0]}train.py:14, in step); "
         f"rank 2 is in load_batch (train.py:9){numbers[1]}"
     )
-    assert jobs.describe("job")["reason"] == f"it hung: {where}"
+    assert description.show_job("job")["reason"] == f"it hung: {where}"
     assert f": it hung: {where}\n" in done.out
 
 
@@ -99,7 +99,7 @@ def test_a_job_that_hangs_is_left_alone_unless_told_otherwise(cli, script, tmp_p
     with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
         report = r"job job hangs: no rank .* for 2 s: ranks 0-3 are in wait \(train\.py:10\)\n"
         wait_until(lambda: re.search(report, create.err) is not None, 30.0, "the report")
-        shown = jobs.describe("job")
+        shown = description.show_job("job")
         assert (shown["status"], shown["hang"] is not None) == ("Running", True)
         os.kill(shown["processes"]["ranks"][1]["pid"], signal.SIGUSR2)
         wait_until(lambda: "job job goes on\n" in create.err, 30.0, "the news")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cli_jobs import job_names, one_rank, two_by_two, write_job
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 DATA_JOB = {
     "command": 'cat "${{inputs.data}}"',
@@ -52,7 +52,7 @@ def test_set_changes_the_file_before_it_is_checked(cli, tmp_path):
     )  # fmt: skip
     assert done.rc == 0, done.err
     assert "[3|node-1] 4" in done.out
-    described = jobs.describe("set")
+    described = description.show_job("set")
     assert described["environment_variables"] == {"A": "b=c"}
     assert described["tags"] == {"t": "1"}
 
@@ -115,8 +115,8 @@ def test_none_prints_nothing(cli, ended):
 
 def test_a_table_has_headings_and_a_line_a_job(cli, ended):
     heading, line = cli("job", "list", "-o", "table").out.splitlines()
-    assert heading.split() == ["NAME", "STATUS", "DISPLAY_NAME", "EXPERIMENT_NAME", "CREATED"]
-    assert line.split()[:2] == ["ended", "Completed"]
+    assert heading.split() == ["NAME", "AGE", "TIME", "SIZE", "COMPUTE", "METRIC", "STATUS"]
+    assert (line.split()[0], line.split()[-1]) == ("ended", "Completed")
 
 
 def test_a_query_of_a_list_is_of_the_list(cli, ended):

@@ -184,7 +184,7 @@ def test_a_stopped_supervisor_is_named_by_cancel_and_show(cli, tmp_path):
     """Nothing can end the job meanwhile: cancel waited without a word."""
     cli("job", "create", "-f", write_job(tmp_path, "sleep 600", **one_rank()), "-n", "held")
     wait_for_status("held", "Running")
-    folder = RunFolder.of("held")
+    folder = RunFolder.for_job("held")
     pid = folder.read_json(folder.supervisor)["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -239,7 +239,7 @@ def test_a_download_that_lacks_an_output_fails_and_has_the_rest(cli, tmp_path):
     assert (tmp_path / "all" / "named-outputs" / "there").is_file()
 
 
-@pytest.mark.parametrize(("verb", "ours"), [("stop", "cancel"), ("logs", "stream"), ("ps", "list")])
+@pytest.mark.parametrize(("verb", "ours"), [("stop", "cancel"), ("ps", "list")])
 def test_a_verb_of_another_tool_is_told_ours(cli, verb, ours):
     result = cli("job", verb, "x")
     assert result.rc == 2

@@ -7,7 +7,7 @@ import pytest
 from cli_jobs import CORES, WAIT_FOR_SIGNAL, background, status_of, wait_for_status, write_job
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_order_is_kept(cli, submit):
     for name in waiting:
         submit(name, "true")
         wait_for_status(name, "Queued")
-    assert jobs.describe("job3")["reason"].endswith("held by job first; 3 ahead in line")
+    assert description.show_job("job3")["reason"].endswith("held by job first; 3 ahead in the queue")
     cli("job", "cancel", "first")
     started = [wait_for_status(name, "Completed")["started_at"] for name in waiting]
     assert started == sorted(started)
@@ -57,7 +57,7 @@ def test_a_small_job_does_not_pass_a_big_one_that_waits(cli, submit):
     submit("big")
     assert f"waiting for 1 of {CORES} cores held by job small" == wait_for_status("big", "Queued")["reason"]
     submit("late", "true", ranks=1)
-    assert wait_for_status("late", "Queued")["reason"] == "waiting behind job big in line"
+    assert wait_for_status("late", "Queued")["reason"] == "waiting behind job big in the queue"
     cli("job", "cancel", "big")
     wait_for_status("late", "Completed")
     assert status_of("small") == "Running"
@@ -70,7 +70,7 @@ def test_a_job_can_be_canceled_while_it_waits(cli, submit):
     wait_for_status("second", "Queued")
     canceled = cli("job", "cancel", "second")
     assert "job second is Canceled" in canceled.err
-    assert jobs.describe("second")["ranks"] == []
+    assert description.show_job("second")["ranks"] == []
     assert status_of("first") == "Running"
 
 
@@ -83,7 +83,7 @@ def test_a_cancel_is_seen_far_back_in_line_though_nobody_wakes_it(submit, drumli
     folder = drumline_home / "jobs" / "w5"
     (folder / "cancel").write_text('{"by": "ada"}')
     wait_for_status("w5", "Canceled")
-    assert jobs.describe("w5")["reason"] == "canceled by ada before it started"
+    assert description.show_job("w5")["reason"] == "canceled by ada before it started"
 
 
 def test_run_waits_in_line_and_an_interrupt_ends_the_wait(submit, tmp_path):

@@ -164,4 +164,4 @@ def test_jsonc_colours_a_terminal_unless_no_color_is_set(tmp_path, cli):
 
 def test_a_terminal_gets_a_table_when_nothing_is_said(tmp_path, cli):
     cli("run", "--name", "job", "--", "true")
-    assert run_on_a_terminal("job", "list", cwd=tmp_path).startswith("NAME ")
+    assert run_on_a_terminal("job", "list", cwd=tmp_path, env={"NO_COLOR": "1"}).startswith("NAME ")

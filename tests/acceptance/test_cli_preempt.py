@@ -11,7 +11,7 @@ import pytest
 from cli_jobs import CORES, status_of, wait_for_status, write_script
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 SAVES = """
     import os, pathlib, signal, sys, time
@@ -77,7 +77,7 @@ def test_ranks_are_told_once_and_until_when_and_are_started_again(cli, begin):
     for attempt in (0, 1):
         for rank in range(4):
             assert 10 < float((outputs / f"saved-{attempt}-{rank}").read_text()) < 20.1
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert [one["kind"] for one in shown["attempts"]] == ["preemption", "node preemption"]
     assert [one["exit_code"] for one in shown["attempts"]] == [143, 143]
     assert re.fullmatch(r"node 1 was preempted by \S+", shown["attempts"][1]["reason"])
@@ -93,15 +93,15 @@ def test_a_preemption_is_no_failure_and_does_not_count_as_one(cli, begin):
     all_ready(outputs, 0)
     cli("job", "preempt", "job")
     wait_for_status("job", "Completed")
-    assert jobs.describe("job")["reason"].endswith("(attempt 1 of 2, preempted once)")
+    assert description.show_job("job")["reason"].endswith("(attempt 1 of 2, preempted once)")
 
 
 def test_a_sigterm_to_an_agent_preempts_its_node(cli, begin):
     outputs = begin(WAITS)
     all_ready(outputs, 0)
-    os.kill(jobs.describe("job")["processes"]["agents"][1], signal.SIGTERM)
+    os.kill(description.show_job("job")["processes"]["agents"][1], signal.SIGTERM)
     wait_for_status("job", "Completed")
-    (attempt,) = jobs.describe("job")["attempts"]
+    (attempt,) = description.show_job("job")["attempts"]
     sender = rf"a SIGTERM from process {os.getpid()} \(\S+\) to its agent"
     assert re.fullmatch(f"node 1 was preempted by {sender}", attempt["reason"]), attempt["reason"]
 
@@ -118,7 +118,7 @@ def test_others_in_line_go_first(cli, begin):
     wait_until(lambda: status_of("second") == "Queued", 20)
     cli("job", "preempt", "job")
     wait_for_status("job", "Completed")
-    first, second = jobs.describe("job"), jobs.describe("second")
+    first, second = description.show_job("job"), description.show_job("second")
     assert first["attempts"][0]["ended_at"] < second["started_at"]
     assert second["ended_at"] < first["ranks"][0]["started_at"]
 
@@ -131,7 +131,7 @@ def test_a_cancel_ends_it_where_it_waits_again(cli, begin):
     assert asked.rc == 0
     wait_until(lambda: len(list(outputs.glob("saved-0-*"))) == 4, 20)
     assert cli("job", "cancel", "job").rc == 0
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert (shown["status"], shown["attempts"]) == ("Canceled", [])
 
 
@@ -143,7 +143,7 @@ def test_a_node_that_it_has_not_is_refused(cli, begin, node):
     assert (done.rc, done.out) == (2, "")
     assert f"there is no node {node}" in done.err
     assert "nodes 0 to 1" in done.err
-    assert not jobs.describe("job")["attempts"]
+    assert not description.show_job("job")["attempts"]
     cli("job", "cancel", "job", "--at-once")
 
 
@@ -203,7 +203,7 @@ def test_a_second_notice_ends_what_a_shell_runs_at_once(cli, tmp_path, again):
     command = f"cd {str(tmp_path)!r}; {sys.executable!r} train.py; exit 0"
     cli("run", "--name", "job", "--grace", "1000", "--detach", "--", "bash", "-c", command)
     wait_until((tmp_path / "ready").exists, 20)
-    (agent,) = jobs.describe("job")["processes"]["agents"]
+    (agent,) = description.show_job("job")["processes"]["agents"]
     os.kill(agent, signal.SIGTERM)
     wait_until((tmp_path / "told").exists, 20)
     wait_for_status("job", "Finalizing")
@@ -211,7 +211,7 @@ def test_a_second_notice_ends_what_a_shell_runs_at_once(cli, tmp_path, again):
     if again == "SIGTERM":
         os.kill(agent, signal.SIGTERM)
         wait_until((tmp_path / "ready").exists, 20, "the next attempt")
-        assert [one["kind"] for one in jobs.describe("job")["attempts"]] == ["preemption"]
+        assert [one["kind"] for one in description.show_job("job")["attempts"]] == ["preemption"]
     assert cli("job", "cancel", "job", "--at-once").rc == 0
     assert status_of("job") == "Canceled"
 
@@ -220,13 +220,13 @@ def test_a_second_notice_ends_what_a_shell_runs_at_once(cli, tmp_path, again):
 def test_a_job_whose_nodes_are_taken_one_by_one_goes_back_in_line(cli, begin, how):
     outputs = begin(SAVES)
     all_ready(outputs, 0)
-    for node, agent in enumerate(jobs.describe("job")["processes"]["agents"]):
+    for node, agent in enumerate(description.show_job("job")["processes"]["agents"]):
         if how == "SIGTERM":
             os.kill(agent, signal.SIGTERM)
         else:
             cli("job", "preempt", "job", "--node", str(node), "--no-wait")
     all_ready(outputs, 1)
-    assert [one["kind"] for one in jobs.describe("job")["attempts"]] == ["preemption"]
+    assert [one["kind"] for one in description.show_job("job")["attempts"]] == ["preemption"]
     cli("job", "cancel", "job", "--at-once")
 
 
@@ -235,7 +235,7 @@ def test_a_time_limit_is_told_whole_after_a_preemption(cli, begin):
     all_ready(outputs, 0)
     cli("job", "preempt", "job")
     wait_for_status("job", "Canceled")
-    assert jobs.describe("job")["reason"] == "it ran into its time limit of 4 s (preempted once)"
+    assert description.show_job("job")["reason"] == "it ran into its time limit of 4 s (preempted once)"
 
 
 def test_a_job_that_cannot_be_started_again_says_why(cli, begin, drumline_home):
@@ -245,7 +245,7 @@ def test_a_job_that_cannot_be_started_again_says_why(cli, begin, drumline_home):
     cli("job", "preempt", "job", "--node", "1")
     wait_for_status("job", "Failed")
     said = r"node 1 was preempted by \S+; it could not be started again: File exists"
-    assert re.fullmatch(said, jobs.describe("job")["reason"]), jobs.describe("job")["reason"]
+    assert re.fullmatch(said, description.show_job("job")["reason"]), description.show_job("job")["reason"]
 
 
 def test_workers_of_a_rank_that_handles_sigterm_are_there_while_it_saves(cli, begin, tmp_path):

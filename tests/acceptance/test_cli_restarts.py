@@ -10,7 +10,7 @@ import pytest
 from cli_jobs import wait_for_status, write_job, write_script
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 FLAKY = """
     import os, pathlib, time
@@ -54,7 +54,7 @@ def test_all_ranks_are_started_again_until_they_complete(cli, script, drumline_h
             f"job job is started again; attempt {attempt + 1} failed: rank 1 on node 0 failed first, "
             in done.err
         )
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert (shown["status"], shown["attempt"], len(shown["attempts"])) == ("Completed", 2, 2)
     assert [one["exit_code"] for one in shown["attempts"]] == [1, 1]
     logs = drumline_home / "jobs" / "job" / "user_logs"
@@ -71,17 +71,17 @@ def test_all_ranks_are_started_again_until_they_complete(cli, script, drumline_h
 def test_a_failure_that_repeats_itself_ends_it_with_its_own_code(cli, script):
     done = cli("job", "create", "-f", script(BROKEN, drumline={"max_restarts": 9}), "--stream")
     assert done.rc == 1
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert (shown["exit_code"], shown["attempt"]) == (93, 1)
     assert "ValueError: bad batch (train.py:5, in <module>)" in shown["reason"]
-    assert shown["reason"].endswith("(attempt 2; no other follows, for the last two failed alike)")
+    assert shown["reason"].endswith("(attempt 2; not restarted: the last two failed alike)")
 
 
 def test_without_progress_three_attempts_are_enough(cli, tmp_path):
     done = cli("run", "--max-restarts", "9", "--", "sh", "-c", "exit 7")
     assert done.rc == 93
     assert (
-        "exit code 7 (attempt 3; no other follows, for the last 3 left neither a new checkpoint nor a metric)"
+        "exit code 7 (attempt 3; not restarted: the last 3 left neither a new checkpoint nor a metric)"
         in done.err
     )
 
@@ -89,7 +89,10 @@ def test_without_progress_three_attempts_are_enough(cli, tmp_path):
 def test_only_the_failures_that_are_named(cli, tmp_path):
     path = write_job(tmp_path, "exit 7", name="job", drumline={"max_restarts": 5, "restart_on": [75, "node"]})
     assert cli("job", "create", "-f", path, "--stream").rc == 1
-    assert (jobs.describe("job")["exit_code"], jobs.describe("job")["attempt"]) == (7, 0)
+    assert (
+        description.show_job("job")["exit_code"],
+        description.show_job("job")["attempt"],
+    ) == (7, 0)
 
 
 def test_the_time_limit_is_the_jobs_and_not_the_attempts(cli, tmp_path):
@@ -97,7 +100,7 @@ def test_the_time_limit_is_the_jobs_and_not_the_attempts(cli, tmp_path):
     drumline = {"max_restarts": 50, "grace": 1}
     path = write_job(tmp_path, command, name="job", drumline=drumline, limits={"timeout": 6}, code=".")
     assert cli("job", "create", "-f", path, "--stream").rc == 1
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert (shown["status"], shown["exit_code"]) == ("Canceled", 124)
     assert 1 <= shown["attempt"] <= 4
 
@@ -154,11 +157,11 @@ def test_a_lost_node_is_made_up_for_and_a_lost_supervisor_leaves_nothing(cli, sc
     os.kill(processes["agents"][1], signal.SIGKILL)
 
     def second():
-        shown = jobs.describe("job")
+        shown = description.show_job("job")
         return (shown["attempt"], shown["status"]) == (1, "Running")
 
     wait_until(second, 30.0, "the second attempt")
-    shown = jobs.describe("job")
+    shown = description.show_job("job")
     assert shown["attempts"][0]["reason"] == "the agent of node 1 was killed by SIGKILL"
     assert not {rank["pid"] for rank in shown["processes"]["ranks"]} & {
         rank["pid"] for rank in processes["ranks"]
@@ -182,4 +185,4 @@ def test_mpirun_is_started_again_with_its_ranks(cli, script):
         "job", "create", "-f", script(text, drumline={"max_restarts": 1}, distribution=mpi), "--stream"
     )
     assert done.rc == 0, done.out + done.err
-    assert jobs.describe("job")["attempts"][0]["exit_code"] == 1
+    assert description.show_job("job")["attempts"][0]["exit_code"] == 1

@@ -246,14 +246,14 @@ def test_a_pattern_that_is_none_is_refused_where_it_is(cli, tmp_path, source):
     (source / ".amlignore").write_text("*.log\n!\n")
     result = cli("job", "create", "-f", write_job(tmp_path, "true", code="src", **one_rank()))
     assert result.rc == 2
-    assert "src/.amlignore:2: this is no pattern of an ignore file" in result.err
+    assert "src/.amlignore:2: not a pattern of an ignore file" in result.err
 
 
 def test_on_a_terminal_code_that_takes_long_is_spoken_of(tmp_path, source):
     job = write_job(tmp_path, "true", code="src", **one_rank())
     script = (
-        "import sys; from drumline.cli.main import main; from drumline.staging import snapshot\n"
-        "snapshot.SLOW_S = -1.0\n"
+        "import sys; from drumline.cli.main import main; from drumline.staging.snapshot import take\n"
+        "take.SLOW_S = -1.0\n"
         f"sys.argv = ['drumline', 'job', 'create', '-f', {str(job)!r}, '-n', 'job', '--stream']\n"
         "sys.exit(main())\n"
     )
@@ -263,4 +263,4 @@ def test_on_a_terminal_code_that_takes_long_is_spoken_of(tmp_path, source):
     with open(ours, "rb", buffering=0) as terminal:
         said = terminal.read(10_000)
     assert done.returncode == 0, said
-    assert said.count(b"taking the code: 1 files so far; .amlignore says what to leave out") == 1
+    assert said.count(b"copying the code: 1 files so far; list what to leave out in .amlignore") == 1

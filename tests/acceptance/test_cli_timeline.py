@@ -65,7 +65,7 @@ def test_what_cannot_be_shown_is_refused(cli, tmp_path):
     path = write_job(tmp_path, "echo hello", name="job", **one_rank())
     assert cli("job", "create", "-f", path, "--stream").rc == 0
     refused = {
-        ("--attempt", "0"): "--attempt says of which attempt --timeline is",
+        ("--attempt", "0"): "--attempt needs --timeline",
         ("--timeline", "--attempt", "1"): "job job has no attempt 1",
         ("--timeline", "--attempt", "-1"): "job job has no attempt -1",
         ("--timeline", "--web"): "--timeline and --web exclude each other",

@@ -19,7 +19,8 @@ from cli_jobs import one_rank, wait_for_status, write_job, write_script
 from waiting import wait_until
 
 from drumline.contract import samples
-from drumline.control import jobs, top, usage
+from drumline.control.jobs import lookup, recovery
+from drumline.control.observing import description, top, usage
 
 BUSY = """
     import os, signal, time
@@ -43,7 +44,7 @@ def read(file):
 
 def snapshot_when(ready):
     def look():
-        described = usage.snapshot("job")
+        described = usage.describe_usage(lookup.folder_of("job"), recovery.recover(lookup.folder_of("job")))
         return described if described["ranks"] and ready(described) else None
 
     return wait_until(look, 20.0, "a sample")
@@ -52,7 +53,7 @@ def snapshot_when(ready):
 def test_a_rank_that_works_and_one_that_waits(cli, tmp_path):
     path = write_script(tmp_path, BUSY, drumline={"grace": 1}, resources={"instance_count": 1})
     assert cli("job", "create", "-f", path).rc == 0
-    folder = jobs.folder_of("job").path
+    folder = lookup.folder_of("job").path
     ranks = snapshot_when(lambda described: described["ranks"][0].get("memory_bytes", 0) > 200 * MEGABYTE)[
         "ranks"
     ]
@@ -68,7 +69,7 @@ def test_a_rank_that_works_and_one_that_waits(cli, tmp_path):
     shown = cli("job", "top", "job", "--once").out
     assert re.match(r"job job is Running for \d+ s\n\nNODE  CPU ", shown)
     rows = [line.split() for line in shown.partition("RANK")[2].splitlines()[1:]]
-    pids = {one["rank"]: str(one["pid"]) for one in jobs.describe("job")["processes"]["ranks"]}
+    pids = {one["rank"]: str(one["pid"]) for one in description.show_job("job")["processes"]["ranks"]}
     assert [row[:4] for row in rows] == [["0", "0", pids[0], "running"], ["1", "0", pids[1], "running"]]
     listed = json.loads(cli("job", "top", "job", "-o", "json").out)
     assert [rank["pid"] for rank in listed["ranks"]] == [int(pids[0]), int(pids[1])]
@@ -99,7 +100,7 @@ def test_nothing_is_sampled_where_that_is_not_wished(cli, tmp_path, where):
         cli("job", "create", "-f", path, "-n", "job", "--stream", env=switch if where != "job" else {}).rc
         == 0
     )
-    assert not os.path.exists(os.path.join(jobs.folder_of("job").path, samples.FOLDER))
+    assert not os.path.exists(os.path.join(lookup.folder_of("job").path, samples.FOLDER))
     assert cli("job", "top", "job").out.startswith("job job is Completed after 0 s; it was not sampled\n")
     assert json.loads(cli("job", "show", "job").out)["resources_used"] is None
 
@@ -107,7 +108,7 @@ def test_nothing_is_sampled_where_that_is_not_wished(cli, tmp_path, where):
 def test_files_that_a_job_wrote_itself_are_no_trouble(cli, tmp_path):
     path = write_job(tmp_path, "true", **one_rank())
     assert cli("job", "create", "-f", path, "-n", "job", "--stream").rc == 0
-    file = samples.path_of(jobs.folder_of("job").path, 0)
+    file = samples.path_of(lookup.folder_of("job").path, 0)
     whole = read(file)
     data = json.loads(whole)
     for broken in (
@@ -120,9 +121,9 @@ def test_files_that_a_job_wrote_itself_are_no_trouble(cli, tmp_path):
     ):
         with open(file, "wb") as damaged:
             damaged.write(broken)
-        described = usage.snapshot("job")
+        described = usage.describe_usage(lookup.folder_of("job"), recovery.recover(lookup.folder_of("job")))
         assert json.loads(json.dumps(described)) == described
-        assert "\x1b" not in "".join(top.lines_of(described))
+        assert "\x1b" not in "".join(top.format_usage(described))
     os.unlink(file)
     os.mkfifo(file)
     assert cli("job", "top", "job").rc == 0
@@ -193,7 +194,7 @@ def job(cli, tmp_path):
     assert cli("job", "create", "-f", path, "-n", "job").rc == 0
     wait_for_status("job", "Running")
     yield
-    if not jobs.outcome_of(jobs.folder_of("job")).is_final:
+    if not recovery.recover(lookup.folder_of("job")).is_final:
         cli("job", "cancel", "job", "--at-once")
 
 

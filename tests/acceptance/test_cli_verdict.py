@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_jobs import write_script
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 GLOO = """
     import torch
@@ -34,7 +34,7 @@ def verdict(cli, tmp_path):
         path = write_script(tmp_path, script, command, **fields)
         done = cli("job", "create", "-f", path, "--stream")
         assert done.rc == 1, done.out + done.err
-        shown = jobs.describe("job")
+        shown = description.show_job("job")
         assert f": {shown['reason']}\n" in done.out
         assert "next: drumline job show -n job\n" in done.out
         return shown["reason"], shown["verdict"]
@@ -160,7 +160,9 @@ def test_a_crash_of_native_code(verdict):
         signal.pause()
     """
     said, fields = verdict(script)
-    assert re.match(r"rank 2 on node 1 failed first, [\d.]+ s in: ended by signal 11 \(SIGSEGV: ", said), said
+    assert re.match(r"rank 2 on node 1 failed first, [\d.]+ s in: killed by signal 11 \(SIGSEGV: ", said), (
+        said
+    )
     assert "(train.py:5, in step); ranks 0-1 and 3 were then stopped" in said
     assert (fields["file"], fields["line"], fields["function"]) == ("train.py", 5, "step")
 
@@ -241,7 +243,7 @@ def test_out_of_memory(verdict, cli, little_memory):
     said, fields = verdict(script, cli=limited)
     assert re.match(
         r"rank 1 on node 0 failed first, [\d.]+ s in: "
-        r"ended by signal 9 \(SIGKILL: the kernel ended it at \d+ MB, for memory had run out\)",
+        r"killed by signal 9 \(SIGKILL: the kernel killed it at \d+ MB, for memory had run out\)",
         said,
     ), said
     assert fields["signal"] == 9

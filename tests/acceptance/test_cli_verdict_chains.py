@@ -5,7 +5,7 @@ import re
 import pytest
 from cli_jobs import one_rank, write_script
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 CHAINED = """
     import datetime, os
@@ -47,7 +47,7 @@ def verdict(cli, tmp_path):
         path = write_script(tmp_path, script, command, **fields)
         done = cli("job", "create", "-f", path, "--stream")
         assert done.rc == 1, done.out + done.err
-        shown = jobs.describe("job")
+        shown = description.show_job("job")
         return shown["reason"], shown["verdict"]
 
     return run

@@ -48,7 +48,10 @@ def test_a_program_without_a_file(cli, drumline_home):
         assert cli("run", "--name", name, *flag, "--", "true", env=surroundings).rc == 0
         assert planned(drumline_home, name) == means
     done = cli("run", "--name", "three", "--", "true", env={"DRUMLINE_WARM": "sure"})
-    assert (done.rc, done.err.splitlines()[0]) == (2, "error: DRUMLINE_WARM: 'sure' is none of auto, on, off")
+    assert (done.rc, done.err.splitlines()[0]) == (
+        2,
+        "error: DRUMLINE_WARM: must be one of auto, on, off; got 'sure'",
+    )
     assert cli("run", "--warm", "sure", "--", "true").rc == 2
     assert not (drumline_home / "jobs" / "three").exists()
 
@@ -66,8 +69,8 @@ def test_all_trials_of_a_sweep_but_not_the_steps_of_a_pipeline(cli, job_file, dr
     done = cli("job", "create", "-f", pipeline, "-n", "steps", "--warm", "off")
     assert done.rc == 2
     assert done.err.splitlines() == [
-        "error: --warm: its steps say it themselves",
-        "hint: DRUMLINE_WARM=off is for all that do not say",
+        "error: --warm: a pipeline's steps set it themselves",
+        "hint: DRUMLINE_WARM=off applies wherever it is not set",
     ]
 
 
@@ -85,14 +88,14 @@ def test_what_a_job_leaves_warm_is_listed_and_stopped(cli, tmp_path, drumline_ho
     (one,) = json.loads(cli("warm", "list", "-o", "json").out)
     assert (one["program"], one["modules"], one["used"], one["users"]) == ("train.py", ["yaml"], 4, 2)
     assert (one["idle"], one["memory_bytes"] > 1 << 20) == ("in use", True)
-    warm, keeper = identity.of(one["pid"]), identity.of(one["keeper"])
+    warm, pool = identity.identify_process(one["pid"]), identity.identify_process(one["keeper"])
     unknown = cli("warm", "stop", "--pid", "1")
     assert (unknown.rc, unknown.err.splitlines()[0]) == (3, "error: there is no warm interpreter 1")
     assert cli("warm", "stop", "--pid", str(one["pid"])).err == f"stopped warm interpreter {one['pid']}\n"
     assert not identity.is_alive(warm)
     assert json.loads(cli("warm", "list", "-o", "json").out) == []
-    assert cli("warm", "stop").err == "no interpreter is held ready\n"
-    wait_until(lambda: not identity.is_alive(keeper), what="the end of who held it")
+    assert cli("warm", "stop").err == "there are no warm interpreters\n"
+    wait_until(lambda: not identity.is_alive(pool), what="the end of who held it")
     # Its ranks go on.
     go.touch()
     assert cli("job", "stream", "job").rc == 0

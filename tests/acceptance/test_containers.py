@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import uuid
 
@@ -12,7 +13,7 @@ from cli_jobs import logs_of, wait_for_status, write_script
 from container_engine import IMAGE, MOUNTS, Podman, StandIn, UnavailableError
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 TWO_RANKS = {"type": "pytorch", "process_count_per_instance": 2}
 
@@ -66,16 +67,19 @@ def test_ranks_have_their_paths_and_variables_and_the_images_own_search_path(
     data.mkdir()
     (data / "a.txt").write_text("read")
     text = """
-        import json, os, pathlib, sys
+        import json, os, pathlib, sys, time
 
         shown = ("RANK", "WORLD_SIZE", "SAID", "PATH", "HOME", "DRUMLINE_HOME")
         said = {name: os.environ.get(name) for name in shown}
         said["read"] = pathlib.Path(os.environ["AZURE_ML_INPUT_data"], "a.txt").read_text()
         said["cwd"] = os.getcwd()
         pathlib.Path("outputs", "model-" + os.environ["RANK"]).touch()
-        pathlib.Path(os.environ["AZURE_ML_OUTPUT_kept"], "kept-" + os.environ["RANK"]).touch()
         print(json.dumps(said), flush=True)
+        kept = pathlib.Path(os.environ["AZURE_ML_OUTPUT_kept"])
+        (kept / ("kept-" + os.environ["RANK"])).touch()
         if os.environ["RANK"] == "1":
+            while not (kept / "kept-0").exists():
+                time.sleep(0.01)
             raise ValueError("not in here")
     """
     variables = {"SAID": "two\nlines, $HOME", "HOME": "/tmp"}
@@ -101,9 +105,29 @@ def test_ranks_have_their_paths_and_variables_and_the_images_own_search_path(
     assert sorted(path.name for path in (folder / "outputs").iterdir()) == ["model-0", "model-1"]
     assert (folder / "named-outputs" / "kept" / "kept-0").exists()
     assert (folder / "outputs" / "model-0").stat().st_uid == os.getuid()
-    reason = jobs.describe("job")["reason"]
+    reason = description.show_job("job")["reason"]
     assert "rank 1" in reason
-    assert "ValueError: not in here (train.py:12, in <module>)" in reason
+    assert "ValueError: not in here (train.py:15, in <module>)" in reason
+
+
+def test_a_command_beside_a_rank_is_in_its_container(cli, tmp_path, drumline_home, engine):
+    text = """
+        import pathlib, signal
+
+        pathlib.Path("outputs", "ready").touch()
+        signal.pause()
+    """
+    variables = {"SAID": "two\nlines, $HOME", "HOME": "/tmp"}
+    create(cli, tmp_path, text, environment_variables=variables, distribution=None, drumline={"grace": 1})
+    folder = drumline_home / "jobs" / "job"
+    wait_until(lambda: (folder / "outputs" / "ready").exists(), 20, "the rank")
+    script = 'printf "%s\\n" "$SAID $HOME ${AZUREML_RUN_ID} ${DRUMLINE_RUN_FOLDER}."; pwd; exit 5'
+    words = [sys.executable, "-m", "drumline", "job", "exec", "job", "--rank", "0", "--", "sh", "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (5, "")
+    assert done.stdout == f"{variables['SAID']} /tmp job .\n{folder / 'code'}\n"
+    cli("job", "cancel", "job", "--at-once")
+    wait_for_status("job", "Canceled")
 
 
 def test_a_rank_that_saves_when_it_is_told_to_end_is_not_cut_off(cli, tmp_path, drumline_home, engine):

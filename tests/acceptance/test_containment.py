@@ -17,7 +17,7 @@ from chaos import carrying
 from waiting import wait_until
 
 from drumline.contract import identity
-from drumline.node import cgroups, descendants
+from drumline.linux import cgroups, descendants
 
 NASTY = Path(__file__).parent.parent / "jobs" / "nasty.py"
 PROCESSES_OF_A_RANK = 5
@@ -80,16 +80,18 @@ def containment(request, monkeypatch):
 
 def can_have_a_cgroup():
     name = f"drumline-{uuid.uuid4().hex[:8]}-n0"
-    program = f"from drumline.node import cgroups; print(cgroups.join(cgroups.place_for({name!r})))"
+    program = (
+        f"from drumline.linux import cgroups; print(cgroups.join_group(cgroups.choose_group_path({name!r})))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    cgroups.end(cgroups.place_for(name))
+    cgroups.kill_group(cgroups.choose_group_path(name))
     return done.stdout == "True\n"
 
 
 def leave_only_daemons(job, count, containment):
     """
     Where supervisor and agent are both killed, a daemon that cleared its environment is found by its control group
-    alone: one a rank. docs/running.md says so. They are ended here.
+    alone: one a rank. docs/howto/running.md says so. They are ended here.
     """
     if containment == "cgroup":
         wait_until(
@@ -110,7 +112,7 @@ def test_a_killed_rank_ends_the_job(cli, tmp_path, number):
     os.kill(victim["pid"], number)
     ended = job.ended()
     assert (ended["status"], ended["exit_code"]) == ("Failed", 128 + number)
-    said = rf"rank 2 on node 1 failed first, [\d.]+ s in: ended by signal {number:d} \({number.name}"
+    said = rf"rank 2 on node 1 failed first, [\d.]+ s in: killed by signal {number:d} \({number.name}"
     assert re.match(said, ended["reason"])
     assert (ended["failed_rank"], ended["failed_node"]) == (2, 1)
 
@@ -129,8 +131,8 @@ def test_what_a_killed_agent_leaves_ends_before_the_grace_of_the_other_nodes(cli
     job = Job(cli, tmp_path, then="ignore", grace="60")
     processes = job.show()["processes"]
     agent = processes["agents"][1]
-    of_node_1 = {pid: identity.of(pid) for pid in descendants.of(agent)}
-    of_node_0 = [identity.of(rank["pid"]) for rank in processes["ranks"] if rank["node"] == 0]
+    of_node_1 = {pid: identity.identify_process(pid) for pid in descendants.list_descendants(agent)}
+    of_node_0 = [identity.identify_process(rank["pid"]) for rank in processes["ranks"] if rank["node"] == 0]
     os.kill(agent, signal.SIGKILL)
     # A daemon without an environment shows by its control group alone: one a rank.
     most = 2 if containment == "subreaper" else 0
@@ -146,7 +148,7 @@ def test_an_agent_that_is_told_to_end_twice_does_so_at_once(cli, tmp_path):
     job = Job(cli, tmp_path, then="ignore", grace="2")
     processes = job.show()["processes"]
     os.kill(processes["supervisor"], signal.SIGSTOP)
-    agent = identity.of(processes["agents"][1])
+    agent = identity.identify_process(processes["agents"][1])
     for _ in range(2):
         os.kill(processes["agents"][1], signal.SIGTERM)
         wait_until(lambda: not is_pending(processes["agents"][1], signal.SIGTERM), 10)
@@ -269,7 +271,9 @@ def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli
     os.kill(processes["agents"][0], signal.SIGSTOP)
     os.kill(processes["supervisor"], signal.SIGKILL)
     wait_until(lambda: job.show()["status"] == "Failed", 10)
-    wait_until(lambda: not identity.of(processes["agents"][0]), GONE_S, "the stopped agent gone")
+    wait_until(
+        lambda: not identity.identify_process(processes["agents"][0]), GONE_S, "the stopped agent gone"
+    )
     wait_until(lambda: not carrying(job.token), GONE_S, "everything gone, daemons without an environment too")
 
 
@@ -293,9 +297,13 @@ def freezer():
     except OSError:
         pytest.skip("there is no freezer here: that needs root and control groups of version 1")
     yield path
+    thaw(path)
+    path.rmdir()
+
+
+def thaw(path):
     (path / "freezer.state").write_text("THAWED")
     wait_until(lambda: not (path / "cgroup.procs").read_text(), 10)
-    path.rmdir()
 
 
 def test_a_process_that_sigkill_does_not_end_is_named_with_its_state(cli, tmp_path, freezer):
@@ -310,3 +318,8 @@ def test_a_process_that_sigkill_does_not_end_is_named_with_its_state(cli, tmp_pa
     assert re.search(rf"; even SIGKILL did not end process {pid} \(python\S*, state D", ended["reason"]), (
         ended["reason"]
     )
+    thaw(freezer)
+    # A group with a process in it cannot be removed, and nobody is left who would do it later.
+    for known in map(Path, (job.folder / "scratch").read_text().splitlines()):
+        if known.is_relative_to("/sys/fs/cgroup") and known.exists():
+            known.rmdir()

@@ -14,7 +14,7 @@ from cli_jobs import background, job_names, wait_for_status, write_job
 from programs import first_lines
 from waiting import wait_until
 
-from drumline.control.environments import Machine, found
+from drumline.control.environments.environment_builds import TargetMachine, plan_environment
 from drumline.entities import Environment
 from drumline.staging.environments import builder
 
@@ -51,8 +51,8 @@ def no_containers(monkeypatch):
 
 def events(home, name, kind=""):
     lines = (home / "jobs" / name / "events.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    return [one for one in found if not kind or one["type"] == kind]
+    plan_environment = [json.loads(line) for line in lines]
+    return [one for one in plan_environment if not kind or one["type"] == kind]
 
 
 def log_of(home, name):
@@ -338,13 +338,15 @@ def test_the_example_runs_and_its_second_run_builds_nothing(cli, drumline_home, 
     not os.environ.get("DRUMLINE_SLOW"), reason="6 s for pip to begin; DRUMLINE_SLOW=1 runs it"
 )
 def test_without_uv_it_is_made_by_venv_and_pip(index, tmp_path, monkeypatch):
-    monkeypatch.setattr("drumline.staging.environments.uv.program", lambda: "")
+    monkeypatch.setattr("drumline.staging.environments.uv.find_uv", lambda: "")
     wheels.conda_file(tmp_path / "conda.yml", index, "sums")
-    made = found(Environment(conda_file=str(tmp_path / "conda.yml")), Machine(sys.executable)).build
+    made = plan_environment(
+        Environment(conda_file=str(tmp_path / "conda.yml")), TargetMachine(sys.executable)
+    ).build
     told = []
     with (tmp_path / "log").open("wb") as log:
-        assert builder.build(made, log.fileno(), told.append).reused is False
-        assert builder.build(made, log.fileno(), told.append).reused is True
+        assert builder.build_environment(made, log.fileno(), told.append).reused is False
+        assert builder.build_environment(made, log.fileno(), told.append).reused is True
     assert told == [
         "a virtual environment of 1 package, by venv and pip, because there is no uv (pip install uv), which is quicker"
     ]

@@ -1,4 +1,4 @@
-"""docs/from-azure-ml.md, parallel.md, pipelines.md and sweeps.md, block by block, each in a folder of its own."""
+"""The pages of docs that can be followed, block by block, each in a folder of its own."""
 
 import os
 import re
@@ -8,10 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import guides
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# ([\w./-]+\.\w+)\n")
 TIMEOUT_S = 120
 
@@ -59,21 +58,32 @@ def shell(block, folder):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["from-azure-ml", "parallel", "pipelines", "sweeps"])
+@pytest.mark.parametrize("page", guides.GIVEN)
 def test_every_block_of_the_page_runs(tmp_path, page):
-    kinds = set()
-    for kind, text in BLOCK.findall((DOCS / f"{page}.md").read_text()):
-        if kind == "text":
+    for name, text in guides.GIVEN[page].items():
+        (tmp_path / name).write_text(text)
+    commands = 0
+    for block in guides.blocks(guides.DOCS / f"{page}.md"):
+        named = FILE_NAME.match(block.text)
+        if block.why_not:
             continue
-        kinds.add(kind)
-        named = FILE_NAME.match(text)
         if named:
             path = tmp_path / named[1]
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text[named.end() :] if path.suffix == ".json" else text)
-        elif kind == "python":
-            run([sys.executable, "-c", text], tmp_path)
-        else:
-            assert kind == "console", f"a block of {kind} has no file name:\n{text}"
-            shell(text, tmp_path)
-    assert kinds == {"python", "yaml", "console"}
+            path.write_text(block.text[named.end() :] if path.suffix == ".json" else block.text)
+        elif block.kind == "python":
+            run([sys.executable, "-c", block.text], tmp_path)
+        elif block.kind == "console":
+            commands += 1
+            shell(block.text, tmp_path)
+    assert commands
+
+
+def test_every_block_of_commands_is_run_or_has_a_reason():
+    found = guides.count()
+    assert not [reason for reason in found if reason.startswith("no reason")], (
+        "tests/guides.py: GIVEN, NOT_RUN"
+    )
+    assert set(guides.NOT_RUN.values()) <= set(found)
+    assert not guides.GIVEN.keys() & guides.NOT_RUN.keys()
+    assert found["run"] >= sum(found.values()) / 2

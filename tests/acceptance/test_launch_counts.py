@@ -45,7 +45,10 @@ ROLES = {"drumline-job": "supervisor", "drumline-node-": "agents"}
 def counted(tmp_path, monkeypatch):
     """Counts of one launch of 2x4 ranks that do nothing, by role."""
     assert shutil.which("strace"), "strace is missing; scripts/setup test installs it"
-    script = tmp_path / "noop.py"
+    # What the command stores of its folder afterwards is the program alone, and no trace of a launch before.
+    work = tmp_path / "work"
+    work.mkdir()
+    script = work / "noop.py"
     script.write_text("import os\n")
     # Bytecode is there for all of them, whatever the machine's settings are; what differs between machines is off.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -54,13 +57,13 @@ def counted(tmp_path, monkeypatch):
     nodes, procs = RANKS
     program = [sys.executable, "-c", "from drumline.cli.main import script; script()", "run"]
     launch = [*program, "--nodes", str(nodes), "--procs", str(procs), "--", sys.executable, str(script)]
-    subprocess.run(launch, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run(launch, cwd=work, check=True, capture_output=True, timeout=120)
 
     def count(number):
         folder = tmp_path / f"trace-{number}"
         folder.mkdir()
         traced = ["strace", "-ff", "-qq", "-s", "300", "-e", f"trace={TRACED}", "-o", str(folder / "of")]
-        subprocess.run([*traced, *launch], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+        subprocess.run([*traced, *launch], cwd=work, check=True, capture_output=True, timeout=120)
         return counts_of(folder)
 
     return count

@@ -14,7 +14,7 @@ from mlflow_server import FakeServer
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
-from drumline.control import metrics
+from drumline.control.observing import metrics
 
 LOG = """
 import os, sys
@@ -63,7 +63,7 @@ def test_what_was_logged_is_shown_in_every_form(cli, tmp_path):
     assert plain.isascii()
 
     nothing = cli("job", "metrics", "job", "-m", "x*")
-    assert (nothing.rc, nothing.err) == (0, "job job has logged nothing of that name\n")
+    assert (nothing.rc, nothing.err) == (0, "job job has logged no such metrics\n")
     for words in (["--step-range", "5"], ["--step-range", "a:b"], ["-f", "-o", "json"]):
         assert cli("job", "metrics", "job", *words).rc == 2
 
@@ -94,8 +94,8 @@ def test_values_are_seen_and_followed_while_the_job_runs(cli, tmp_path):
     go = tmp_path / "go"
     write_script(tmp_path, text, f"python train.py '{go}'", **one_rank(resources={"instance_count": 1}))
     cli("job", "create", "-f", "job.yml")
-    folder = RunFolder.of("job")
-    wait_until(lambda: metrics.latest_of(folder)[0] == {"loss": 3.0})
+    folder = RunFolder.for_job("job")
+    wait_until(lambda: metrics.read_latest(folder)[0] == {"loss": 3.0})
     shown = json.loads(cli("job", "show", "job").out)
     assert (shown["metrics"], shown["exit_code"]) == ({"loss": 3.0}, None)
     command = [sys.executable, "-m", "drumline", "job", "metrics", "job", "--follow"]
@@ -117,7 +117,7 @@ def test_names_and_files_of_an_evil_job_do_no_harm(cli, tmp_path):
     assert cli("job", "create", "-f", "job.yml", "--stream").rc == 0
     shown = json.loads(cli("job", "show", "job").out)
     assert (len(shown["metrics"]), shown["metrics_left_out"], shown["metrics"]["loss"]) == (50, 22, 1.0)
-    found = metrics.of_job(RunFolder.of("job"))
+    found = metrics.read_metrics(RunFolder.for_job("job"))
     assert {one.name for one in found.series if not one.name.startswith("many/")} == {"loss", "rubbish"}
     assert cli("job", "metrics", "job").rc == 0
 
@@ -138,7 +138,7 @@ SAY = 'echo "$MLFLOW_TRACKING_URI $MLFLOW_RUN_ID $MLFLOW_RUN_CONTEXT"'
 
 
 def says(name):
-    uri, run_id, context = Path(RunFolder.of(name).user_logs, "std_log.txt").read_text().split(" ", 2)
+    uri, run_id, context = Path(RunFolder.for_job(name).user_logs, "std_log.txt").read_text().split(" ", 2)
     return uri, run_id, json.loads(context)
 
 
@@ -163,7 +163,7 @@ def test_a_run_at_the_server_is_made_before_the_ranks_start_and_ended_with_the_j
         assert shown["services"]["Tracking"]["endpoint"] == f"{there.uri}/#/experiments/1/runs/{run_id}"
         rows = [line.split()[:2] for line in cli("job", "metrics", "job", env=env).out.splitlines()]
         assert rows == [["METRIC", "RUN"], ["acc", "ape"], ["loss", "-"]]
-    kept = [path for path in Path(RunFolder.of("job").path).rglob("*") if path.is_file()]
+    kept = [path for path in Path(RunFolder.for_job("job").path).rglob("*") if path.is_file()]
     assert not [path for path in kept if b"CANARY" in path.read_bytes()]
     gone = cli("job", "metrics", "job", env=env)
     assert gone.rc == 0
@@ -202,7 +202,7 @@ def test_where_mlflow_keeps_runs_of_its_own_no_id_is_given(cli, tmp_path):
     own = {"MLFLOW_TRACKING_URI": "sqlite:///mlflow.db"}
     write_job(tmp_path, 'echo "<$MLFLOW_RUN_ID>"', name="job", environment_variables=own)
     assert cli("job", "create", "-f", "job.yml", "--stream").rc == 0
-    assert Path(RunFolder.of("job").user_logs, "std_log.txt").read_text() == "<>\n"
+    assert Path(RunFolder.for_job("job").user_logs, "std_log.txt").read_text() == "<>\n"
     assert json.loads(cli("job", "show", "job").out)["metrics"] == {}
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli_jobs import background, status_of, wait_for_status, write_job
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 pytest.importorskip("mpi4py", reason="MPI's tests need mpi4py, which scripts/test installs")
 if shutil.which("mpirun") is None:
@@ -130,7 +130,7 @@ def test_the_launchers_own_settings_are_the_users(cli, tmp_path, drumline_home):
     [
         ("exit", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 3; ranks 0-1 and 3 ", 3),
         ("abort", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 5; ranks 0-1 and 3 ", 5),
-        ("kill", r"rank 2 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL", 137),
+        ("kill", r"rank 2 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL", 137),
         ("unfinished", r"mpirun exited with code \d+ \(.* process rank 2 ", 1),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_rank_that_ends_badly_ends_all(cli, tmp_path, how, reason, code):
         "job", "create", "-f", write_program(tmp_path, f"python job.py {how}", FAULTS.read_text()), "--stream"
     )
     assert done.rc == 1
-    described = jobs.describe("job")
+    described = description.show_job("job")
     assert re.search(reason, described["reason"])
     assert described["exit_code"] == code
 
@@ -168,7 +168,7 @@ def named(pids, names):
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        (LAUNCHERS, r"mpirun was ended by signal 9 \(SIGKILL"),
+        (LAUNCHERS, r"mpirun was killed by signal 9 \(SIGKILL"),
         (DAEMONS, r"daemon"),
     ],
     ids=["mpirun", "daemon"],
@@ -182,7 +182,7 @@ def test_a_launcher_or_daemon_that_is_killed_ends_all(cli, tmp_path, drumline_ho
         30,
         "all ranks to wait",
     )
-    supervisor = jobs.describe("job")["processes"]["supervisor"]
+    supervisor = description.show_job("job")["processes"]["supervisor"]
     os.kill(named(processes_below(supervisor), names)[0], signal.SIGKILL)
     ended = wait_for_status("job", "Failed")
     assert re.search(reason, ended["reason"])
@@ -215,7 +215,7 @@ def test_shared_memory_goes_with_a_launcher_that_is_killed(cli, tmp_path, drumli
         30,
         "both ranks to wait",
     )
-    supervisor = jobs.describe("job")["processes"]["supervisor"]
+    supervisor = description.show_job("job")["processes"]["supervisor"]
     os.kill(named(processes_below(supervisor), LAUNCHERS)[0], signal.SIGKILL)
     wait_for_status("job", "Failed")
     wait_until(lambda: not named([supervisor], {"drumline-job"}), 20, "the supervisor's end")
@@ -284,12 +284,12 @@ def test_scripts_that_only_read_the_variables_need_no_mpi(cli, tmp_path, drumlin
 
 
 def test_a_rank_that_no_launcher_starts_is_no_rank(tmp_path, drumline_home):
-    """The stand-in of a rank, called by a rank: there is no such rank to start any more."""
+    """The shim of a rank, called by a rank: there is no such rank to start any more."""
     text = "import subprocess, os; print(subprocess.run([os.environ['DRUMLINE_BIN'] + '/drumline-rank']).returncode)"
     job = write_program(tmp_path, "python job.py", text, resources={"instance_count": 1})
     with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
         assert create.end() == 1
-    assert "where it does not belong" in jobs.describe("job")["reason"]
+    assert "where it does not belong" in description.show_job("job")["reason"]
 
 
 def test_without_a_job_file(cli, tmp_path):

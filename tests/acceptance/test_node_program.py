@@ -1,4 +1,4 @@
-"""The node program as engines ship it: ``contract`` and ``node`` alone, on the oldest Python, without site-packages."""
+"""The node program with ``contract``, ``linux`` and ``node`` alone, on the oldest Python, without site-packages."""
 
 import contextlib
 import json
@@ -8,38 +8,41 @@ import signal
 import socket
 import subprocess
 import sys
-import zipapp
 from pathlib import Path
 
 import pytest
+from interpreters import oldest_and_this
 
 import drumline
 from drumline.contract import channel
+from drumline.contract import messages as m
 
+SERVE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from drumline.node.agent import agent
+agent.serve(("127.0.0.1", int(sys.argv[2])), sys.stdin.readline().strip(), 0, "127.0.0.1", sys.argv[3])
+"""
+"""An agent as the local engine forks one."""
 
-def interpreters():
-    """This Python, and the oldest that is promised where the machine has one."""
-    candidates = [*map(str, Path.home().glob(".pyenv/versions/3.9*/bin/python")), shutil.which("python3.9")]
-    return [sys.executable, *[path for path in candidates if path and runs(path)][:1]]
-
-
-def runs(path):
-    """Whether it is a Python 3.9, and not a stand-in that only would be one."""
-    done = subprocess.run([path, "-V"], capture_output=True, text=True, env={}, check=False)
-    return done.stdout.startswith("Python 3.9")
+JOIN = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from drumline.node.__main__ import main
+sys.exit(main())
+"""
+"""``python -m drumline.node``, which ``-I`` keeps from finding a package."""
 
 
 @pytest.fixture
-def node_pyz(tmp_path):
-    """The zip application, made from the two folders."""
+def tree(tmp_path):
+    """A package with the three folders and nothing else."""
     source = Path(drumline.__file__).parent
     tree = tmp_path / "tree"
-    for part in ("contract", "node"):
+    for part in ("contract", "linux", "node"):
         shutil.copytree(source / part, tree / "drumline" / part, ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "drumline" / "__init__.py").touch()
-    target = tmp_path / "node.pyz"
-    zipapp.create_archive(tree, target, main="drumline.node.__main__:main")
-    return target
+    return tree
 
 
 class Supervisor:
@@ -54,23 +57,21 @@ class Supervisor:
         while not self.waiting:
             data = self.peer.recv(1 << 16)
             assert data, f"the agent is gone, and never said {kind}"
-            self.waiting += self.lines.feed(data)
+            self.waiting += map(m.decode_from_agent, self.lines.feed(data))
         message = self.waiting.pop(0)
-        if message["type"] == "first_output" != kind:
+        if type(message) is m.OutputSeen is not kind:
             return self.expect(kind)
-        assert message["type"] == kind
+        assert type(message) is kind
         return message
 
 
 @contextlib.contextmanager
-def agent_of(node_pyz, interpreter, scratch=""):
+def agent_of(tree, interpreter, scratch=""):
     """An agent that has said hello, and the other end of its channel; it is told to leave afterwards."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
         port = server.getsockname()[1]
-        argv = [interpreter, "-I", "-S", str(node_pyz)]
-        argv += ["--supervisor", f"127.0.0.1:{port}", "--node", "0", "--address", "127.0.0.1"]
-        argv += ["--scratch", str(scratch)]
+        argv = [interpreter, "-I", "-S", "-c", SERVE, str(tree), str(port), str(scratch)]
         agent = subprocess.Popen(argv, stdin=subprocess.PIPE, env={"PATH": os.environ["PATH"]}, text=True)
         assert agent.stdin
         agent.stdin.write("the secret\n")
@@ -79,93 +80,81 @@ def agent_of(node_pyz, interpreter, scratch=""):
         peer.settimeout(30)
     with peer:
         supervisor = Supervisor(peer)
-        assert supervisor.expect("hello")["secret"] == "the secret"
+        assert supervisor.expect(m.Hello).secret == "the secret"
         yield supervisor
-        channel.send(peer, "empty", grace_s=0.0)
-        assert supervisor.expect("emptied")["survivors"] == []
-        channel.send(peer, "leave")
+        m.send(peer, m.EmptyNode(0.0))
+        assert supervisor.expect(m.NodeEmptied).survivors == []
+        m.send(peer, m.LeaveJob())
         assert agent.wait(timeout=10) == 0
 
 
 def start(supervisor, folder, argv, **changed):
     """One rank, which prints to a file of the folder."""
-    task = {"rank": 0, "log": str(folder / "rank.txt"), "env": {"RANK": "0"}, "argv": argv}
-    content = {
-        "ranks": [task],
-        "cwd": str(folder),
-        "unset": ["RANK"],
-        "cores": [],
-        "node_env": {},
-        "by_launcher": False,
-        "launcher": None,
-        "host_name": "",
-        **changed,
-    }
-    channel.send(supervisor.peer, "start", **content)
+    task = m.RankLaunch(0, argv, {"RANK": "0"}, str(folder / "rank.txt"))
+    launch = m.LaunchRanks([task], str(folder), ["RANK"], [], {})
+    m.send(supervisor.peer, launch._replace(**changed))
 
 
-@pytest.mark.parametrize("interpreter", interpreters())
-def test_an_agent_needs_python_and_nothing_else(node_pyz, tmp_path, interpreter):
-    with agent_of(node_pyz, interpreter) as supervisor:
-        channel.send(supervisor.peer, "prepare", ports=["master_port"], probe=True, door=False)
-        prepared = supervisor.expect("prepared")
-        assert prepared["ports"].keys() == {"master_port"}
-        channel.send(supervisor.peer, "reach", address="127.0.0.1", port=prepared["probe_port"])
-        assert supervisor.expect("reached")["error"] == ""
+@pytest.mark.parametrize("interpreter", oldest_and_this())
+def test_an_agent_needs_python_and_nothing_else(tree, tmp_path, interpreter):
+    with agent_of(tree, interpreter) as supervisor:
+        m.send(supervisor.peer, m.PrepareNode(["master_port"], wants_probe=True))
+        prepared = supervisor.expect(m.NodePrepared)
+        assert prepared.ports.keys() == {"master_port"}
+        m.send(supervisor.peer, m.ConnectToFirst("127.0.0.1", prepared.probe_port))
+        assert supervisor.expect(m.ConnectedToFirst).error == ""
         start(supervisor, tmp_path, ["/bin/sh", "-c", "echo rank $RANK; exit 3"])
-        began = supervisor.expect("started")["at"]
-        said = supervisor.expect("first_output")
-        exited = supervisor.expect("exited")
-        assert (said["rank"], began <= said["at"] <= exited["at"]) == (0, True)
-        assert (exited["rank"], exited["code"], exited["signal"]) == (0, 3, None)
+        began = supervisor.expect(m.RankStarting).at
+        said = supervisor.expect(m.OutputSeen)
+        exited = supervisor.expect(m.RankEnded)
+        assert (said.rank, began <= said.at <= exited.at) == (0, True)
+        assert (exited.rank, exited.code, exited.signal) == (0, 3, None)
         assert (tmp_path / "rank.txt").read_text() == "rank 0\n"
 
 
-@pytest.mark.parametrize("interpreter", interpreters())
-def test_a_launcher_starts_ranks_through_the_agent(node_pyz, tmp_path, interpreter):
-    """Without an MPI: a shell that does what its daemon does, with a quote in the path of the stand-in."""
+@pytest.mark.parametrize("interpreter", oldest_and_this())
+def test_a_launcher_starts_ranks_through_the_agent(tree, tmp_path, interpreter):
+    """Without an MPI: a shell that does what its daemon does, with a quote in the path of the shim."""
     scratch = tmp_path / "it's scratch"
     scratch.mkdir()
-    launcher = {
-        "argv": [
-            "/bin/sh",
-            "-c",
-            'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/drumline-rank"; echo said $?',
-        ],
-        "env": {},
-        "log": str(tmp_path / "launcher.txt"),
-    }
-    with agent_of(node_pyz, interpreter, scratch) as supervisor:
-        channel.send(supervisor.peer, "prepare", ports=[], probe=False, door=True)
-        supervisor.expect("prepared")
+    asks = 'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/drumline-rank"; echo said $?'
+    launcher = m.LauncherTask(["/bin/sh", "-c", asks], {}, str(tmp_path / "launcher.txt"))
+    with agent_of(tree, interpreter, scratch) as supervisor:
+        m.send(supervisor.peer, m.PrepareNode([], wants_launcher_socket=True))
+        supervisor.expect(m.NodePrepared)
         argv = ["/bin/sh", "-c", "echo rank $RANK given $GIVEN"]
         start(supervisor, tmp_path, argv, by_launcher=True, launcher=launcher)
-        supervisor.expect("started")
-        assert supervisor.expect("exited")["code"] == 0
-        assert supervisor.expect("launcher_exited")["code"] == 0
+        supervisor.expect(m.RankStarting)
+        assert supervisor.expect(m.RankEnded).code == 0
+        assert supervisor.expect(m.LauncherExited).code == 0
         assert (tmp_path / "rank.txt").read_text() == "rank 0 given by MPI\n"
         assert (tmp_path / "launcher.txt").read_text() == "said 0\n"
     assert not scratch.exists()
 
 
+def hello(secret):
+    return m.Hello(secret, 0, m.compute_version(), m.find_package(), 1, "127.0.0.1", "subreaper")
+
+
 def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):
     """Any process of the machine can connect to the supervisor's port; only its agents know the secret."""
-    from drumline.supervisor.agents import Agents
+    from drumline.supervisor.attempt.connections import AgentConnections
 
-    agents = Agents("127.0.0.1", "right", 1)
+    agents = AgentConnections("127.0.0.1", "right", 1)
     try:
         with socket.create_connection(("127.0.0.1", agents.port)) as stranger:
             peer = next(iter(iter(agents.accept, None)))
-            channel.send(stranger, "hello", secret="wrong", node=0, pid=1, address="127.0.0.1")
+            m.send(stranger, hello("wrong"))
             assert agents.receive(peer) is None
             assert agents.drop(peer) is None
         with socket.create_connection(("127.0.0.1", agents.port)) as agent:
             peer = next(iter(iter(agents.accept, None)))
-            channel.send(agent, "hello", secret="right", node=0, pid=1, address="127.0.0.1")
-            hello = agents.receive(peer)
-            assert hello is not None
-            assert json.dumps(hello[0]["node"]) == "0"
-            assert agents.connected() == {0}
+            m.send(agent, hello("right"))
+            received = agents.receive(peer)
+            assert received is not None
+            assert isinstance(received[0], m.Hello)
+            assert json.dumps(received[0].node) == "0"
+            assert agents.connected_nodes() == {0}
     finally:
         agents.close()
 
@@ -188,9 +177,9 @@ def test_no_file_and_no_command_line_of_a_job_holds_its_secret(cli, tmp_path, dr
     "garbage",
     [
         b"[" * 60000 + b"\n",
-        b'{"type":"hello","node":0,"secret":"\\ud800"}\n',
-        b'{"type":"hello","node":true,"secret":null}\n',
-        b'{"type":"start"}\n{"type":"leave"}\n',
+        b'{"type":"Hello","node":0,"secret":"\\ud800"}\n',
+        b'{"type":"Hello","node":true,"secret":null}\n',
+        b'{"type":"LaunchRanks"}\n{"type":"LeaveJob"}\n',
         b"\0" * 70000,
         b"\xff\n",
     ],
@@ -270,35 +259,32 @@ class Step:
         self._stepd.stdin.flush()
 
     def start(self, folder, argv):
-        channel.send(self.peer, "prepare", ports=[], probe=False, door=False)
-        self.supervisor.expect("prepared")
+        m.send(self.peer, m.PrepareNode([]))
+        self.supervisor.expect(m.NodePrepared)
         start(self.supervisor, folder, argv)
-        return self.supervisor.expect("started")["pid"]
+        return self.supervisor.expect(m.RankStarting).pid
 
     def settle(self):
         """Everything that it was told by now is done."""
-        channel.send(self.peer, "clock")
-        self.supervisor.expect("clock")
+        m.send(self.peer, m.ReadClock())
+        self.supervisor.expect(m.ClockRead)
+
+
+def address_of(token, addresses, port, secret):
+    return m.SupervisorAddress(m.compute_version(), m.find_package(), token, addresses, port, secret)
 
 
 @contextlib.contextmanager
-def step_of(node_pyz, tmp_path, name="slurmstepd", ended_by="slurmstepd"):
+def step_of(tree, tmp_path, name="slurmstepd", ended_by="slurmstepd"):
     run_folder = tmp_path / "run"
     run_folder.mkdir()
     with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
-        known = {
-            "addresses": ["127.0.0.1"],
-            "port": server.getsockname()[1],
-            "secret": "the secret",
-            "token": "0badcafe",
-            "scratch": str(tmp_path),
-            "memory": False,
-            "ended_by": ended_by,
-            "host_variable": "",
-        }
-        (run_folder / "agents.json").write_text(json.dumps(known))
-        agent = [sys.executable, "-I", "-S", str(node_pyz), "join", str(run_folder), "0badcafe", "NODE"]
+        known = address_of("0badcafe", ["127.0.0.1"], server.getsockname()[1], "the secret")
+        known = known._replace(scratch=str(tmp_path), ended_by=ended_by)
+        (run_folder / "agents.json").write_text(json.dumps(known._asdict()))
+        agent = [sys.executable, "-I", "-S", "-c", JOIN, str(tree)]
+        agent += ["join", str(run_folder), "0badcafe", "NODE"]
         stepd = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, "-c", STEPD, name, *agent],
@@ -321,12 +307,12 @@ def step_of(node_pyz, tmp_path, name="slurmstepd", ended_by="slurmstepd"):
             peer.close()
         with peer:
             supervisor = Supervisor(peer)
-            hello = supervisor.expect("hello")
-            assert (hello["secret"], hello["reached"]) == ("the secret", {"127.0.0.1": "127.0.0.1"})
+            hello = supervisor.expect(m.Hello)
+            assert (hello.secret, hello.reached) == ("the secret", {"127.0.0.1": "127.0.0.1"})
             yield Step(supervisor, stepd, agent_pid)
-            channel.send(peer, "empty", grace_s=0.0)
-            assert supervisor.expect("emptied")["survivors"] == []
-            channel.send(peer, "leave")
+            m.send(peer, m.EmptyNode(0.0))
+            assert supervisor.expect(m.NodeEmptied).survivors == []
+            m.send(peer, m.LeaveJob())
             stepd.stdin.close()
             assert stepd.wait(timeout=10) == 0
     assert not (tmp_path / "drumline-0badcafe-n0").exists()
@@ -347,77 +333,77 @@ def counting_rank(step, tmp_path):
     return pid
 
 
-def test_ranks_that_an_engine_has_told_are_not_told_again(node_pyz, tmp_path):
+def test_ranks_that_an_engine_has_told_are_not_told_again(tree, tmp_path):
     """Slurm sends all of a step SIGTERM. Frameworks take a second one for a demand to hurry."""
     from waiting import wait_until
 
-    with step_of(node_pyz, tmp_path) as step:
+    with step_of(tree, tmp_path) as step:
         rank = counting_rank(step, tmp_path)
         step.end(step.agent_pid, rank)
-        notice = step.supervisor.expect("preempted")["by"]
+        notice = step.supervisor.expect(m.NoticeReceived).by
         assert "(slurmstepd) to its agent" in notice
         wait_until(lambda: told(tmp_path), what="the rank was told")
-        channel.send(step.peer, "terminate", grace_s=30.0, all_told=True)
+        m.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
         step.settle()
         os.kill(rank, signal.SIGUSR1)
-        exited = step.supervisor.expect("exited")
-        assert (exited["code"], exited["evidence"]["told_at"] is not None) == (3, True)
+        exited = step.supervisor.expect(m.RankEnded)
+        assert (exited.code, exited.evidence.told_at is not None) == (3, True)
         assert told(tmp_path) == 1
 
 
-def test_a_rank_that_was_told_alone_is_told_by_its_agent(node_pyz, tmp_path):
+def test_a_rank_that_was_told_alone_is_told_by_its_agent(tree, tmp_path):
     """Somebody else's SIGTERM to the agent, as of kill, reaches the agent alone."""
     from waiting import wait_until
 
-    with step_of(node_pyz, tmp_path, name="bash") as step:
+    with step_of(tree, tmp_path, name="bash") as step:
         rank = counting_rank(step, tmp_path)
         step.end(step.agent_pid)
-        assert "(bash) to its agent" in step.supervisor.expect("preempted")["by"]
+        assert "(bash) to its agent" in step.supervisor.expect(m.NoticeReceived).by
         step.settle()
         assert told(tmp_path) == 0
-        channel.send(step.peer, "terminate", grace_s=30.0, all_told=True)
+        m.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
         wait_until(lambda: told(tmp_path), what="the rank was told")
         os.kill(rank, signal.SIGUSR1)
-        step.supervisor.expect("exited")
+        step.supervisor.expect(m.RankEnded)
         assert told(tmp_path) == 1
 
 
 @pytest.mark.parametrize("rank_first", [True, False])
-def test_that_its_node_is_taken_comes_before_the_exits_that_this_causes(node_pyz, tmp_path, rank_first):
+def test_that_its_node_is_taken_comes_before_the_exits_that_this_causes(tree, tmp_path, rank_first):
     """Else the job would have failed, not been preempted, and would not be started again."""
-    with step_of(node_pyz, tmp_path) as step:
+    with step_of(tree, tmp_path) as step:
         rank = step.start(tmp_path, ["/bin/sleep", "60"])
         step.settle()
         step.end(*((rank, step.agent_pid) if rank_first else (step.agent_pid, rank)))
-        step.supervisor.expect("preempted")
-        assert step.supervisor.expect("exited")["signal"] == signal.SIGTERM
+        step.supervisor.expect(m.NoticeReceived)
+        assert step.supervisor.expect(m.RankEnded).signal == signal.SIGTERM
 
 
-def test_a_rank_that_ends_by_itself_is_no_notice(node_pyz, tmp_path):
-    with step_of(node_pyz, tmp_path) as step:
+def test_a_rank_that_ends_by_itself_is_no_notice(tree, tmp_path):
+    with step_of(tree, tmp_path) as step:
         step.start(tmp_path, ["/bin/sh", "-c", "exit 3"])
-        assert step.supervisor.expect("exited")["code"] == 3
+        assert step.supervisor.expect(m.RankEnded).code == 3
         step.settle()
 
 
-def test_a_second_notice_of_such_an_engine_does_not_hurry_its_agent(node_pyz, tmp_path):
+def test_a_second_notice_of_such_an_engine_does_not_hurry_its_agent(tree, tmp_path):
     """Its SIGKILL follows when it must; what the ranks save until then counts."""
     from waiting import wait_until
 
-    with step_of(node_pyz, tmp_path) as step:
+    with step_of(tree, tmp_path) as step:
         rank = counting_rank(step, tmp_path)
         step.end(step.agent_pid)
-        step.supervisor.expect("preempted")
+        step.supervisor.expect(m.NoticeReceived)
         step.end(step.agent_pid, rank)
         wait_until(lambda: told(tmp_path), what="both were told")
         step.settle()
         os.kill(rank, signal.SIGUSR1)
-        exited = step.supervisor.expect("exited")
-        assert (exited["code"], exited["signal"]) == (3, None)
+        exited = step.supervisor.expect(m.RankEnded)
+        assert (exited.code, exited.signal) == (3, None)
 
 
-def test_an_agent_without_its_file_or_of_another_attempt_says_so(node_pyz, tmp_path, monkeypatch):
-    from drumline.node import join
+def test_an_agent_without_its_file_or_of_another_attempt_says_so(tmp_path, monkeypatch):
+    from drumline.node.agent import join
 
     monkeypatch.setattr(join, "_FILE_S", 0.0)
     (tmp_path / "agents.json").write_text('{"token": "of another attempt"}')
@@ -429,14 +415,30 @@ def test_an_agent_without_its_file_or_of_another_attempt_says_so(node_pyz, tmp_p
 
 
 def test_an_agent_that_reaches_no_supervisor_says_where_that_should_be(tmp_path, monkeypatch, capsys):
-    from drumline.node import join
+    from drumline.node.agent import join
 
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    (tmp_path / "agents.json").write_text(
-        json.dumps({"token": "t", "addresses": ["127.0.0.1", "127.0.0.2"], "port": port, "secret": "s"})
-    )
+    known = address_of("t", ["127.0.0.1", "127.0.0.2"], port, "s")
+    (tmp_path / "agents.json").write_text(json.dumps(known._asdict()))
     monkeypatch.setenv("NODE", "3")
     assert join.main([str(tmp_path), "t", "NODE"]) == 1
     said = capsys.readouterr().err
     assert said == (f"node 3: the supervisor cannot be reached from here; it is at 127.0.0.2, port {port}\n")
+
+
+def test_an_agent_of_another_version_than_its_supervisor_says_so(tmp_path, monkeypatch, capsys):
+    """As when the package on a node's own disk was left at an earlier version."""
+    from drumline.node.agent import join
+
+    known = address_of("t", ["127.0.0.1"], 1, "s")._replace(
+        version="of tomorrow", package="/opt/new/drumline"
+    )
+    (tmp_path / "agents.json").write_text(json.dumps({**known._asdict(), "weather": "fine"}))
+    monkeypatch.setenv("NODE", "3")
+    assert join.main([str(tmp_path), "t", "NODE"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "node 3: the supervisor is another version of drumline, from /opt/new/drumline, than"
+    )
+    assert said.endswith("; install the same version for all nodes\n")

@@ -24,8 +24,9 @@ from waiting import wait_until
 
 from drumline import load_job
 from drumline.contract.folder import RunFolder
-from drumline.control.driver import process, start
-from drumline.control.submit import submit
+from drumline.control.driver import process
+from drumline.control.jobs import driver_process
+from drumline.control.submission.submit import submit
 
 
 @pytest.fixture
@@ -37,9 +38,9 @@ def pipeline(tmp_path, monkeypatch):
         "c": {"type": "pipeline", "jobs": {"d": step(counts(tmp_path / "d"))}},
     }
     with monkeypatch.context() as patched:
-        patched.setattr(start, "_spawn", lambda *_: None)
+        patched.setattr(driver_process, "start_driver", lambda *_: None)
         submit(load_job(write_pipeline(tmp_path, steps, outputs={"r": None})))
-    return RunFolder.of("p")
+    return RunFolder.for_job("p")
 
 
 def drive(folder, place, after, call):
@@ -73,18 +74,18 @@ def drive(folder, place, after, call):
 @pytest.mark.parametrize(
     ("place", "after", "call"),
     [
-        ("drumline.control.driver.children.Children.note", False, 1),  # a is about to be started
-        ("drumline.control.driver.children.Children.note", True, 1),  # it was said so, and nothing is done
-        ("drumline.control.submit.create_folder", True, 1),  # an empty folder
+        ("drumline.control.driver.children.ChildJobs.note", False, 1),  # a is about to be started
+        ("drumline.control.driver.children.ChildJobs.note", True, 1),  # it was said so, and nothing is done
+        ("drumline.control.submission.run_folder.create_folder", True, 1),  # an empty folder
         ("drumline.contract.folder.RunFolder.write", True, 3),  # with a job's file
         ("drumline.contract.folder.RunFolder.begin", False, 1),  # all but the first event
         ("drumline.contract.folder.RunFolder.begin", True, 1),  # a job that nobody supervises
         ("drumline.control.driver.fork.fork_supervisor", True, 1),  # its supervisor is on its way
         ("drumline.contract.folder.RunFolder.begin", True, 2),  # the inner pipeline has no driver
-        ("drumline.control.driver.start._spawn", True, 1),  # its driver is on its way
+        ("drumline.control.jobs.driver_process.start_driver", True, 1),  # its driver is on its way
         ("drumline.control.driver.reuse.remember", True, 1),  # a has ended, and nobody has noted it
         ("drumline.control.driver.pipeline.link_output", True, 1),  # the pipeline's output is there
-        ("drumline.control.driver.registration.outputs", True, 1),  # all have ended, but the whole
+        ("drumline.control.assets.registration.register_outputs", True, 1),  # all have ended, but the whole
     ],
 )
 def test_killed_at(pipeline, tmp_path, drumline_home, place, after, call):
@@ -144,10 +145,10 @@ def test_killed_over_and_over(tmp_path):
 
 def wait_for_another(driver):
     """Whoever looks starts one where the guard is gone."""
-    from drumline.control import jobs
+    from drumline.control.jobs import recovery
 
     def is_there():
-        jobs.outcome_of(RunFolder.of("p"))
+        recovery.recover(RunFolder.for_job("p"))
         return is_over("p") or driver_of("p") != driver
 
     wait_until(is_there, 20.0)

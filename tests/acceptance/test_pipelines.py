@@ -27,11 +27,11 @@ from waiting import wait_until
 from drumline import load_job
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control import jobs
-from drumline.control.cancel import cancel
 from drumline.control.driver import children
 from drumline.control.driver.pipeline import drive as drive_pipeline
-from drumline.control.submit import submit
+from drumline.control.jobs.cancel import cancel
+from drumline.control.observing import description
+from drumline.control.submission.submit import submit
 from drumline.engines.local import machine
 
 
@@ -110,7 +110,7 @@ def test_steps_of_two_nodes_feed_each_other(cli, tmp_path):
         ("prepare", "p-prepare", []),
         ("train", "p-train", ["prepare"]),
     ]
-    assert jobs.describe("p-train")["experiment_name"] == "exp"
+    assert description.show_job("p-train")["experiment_name"] == "exp"
     assert cli("job", "list", "--query", "[].name", "-o", "tsv").out.split() == ["p"]
     children = cli("job", "list", "-p", "p", "--query", "[].name", "-o", "tsv").out.split()
     assert sorted(children) == ["p-prepare", "p-train"]
@@ -146,7 +146,7 @@ def test_a_step_runs_on_the_compute_that_the_pipeline_is_given(run, cli, tmp_pat
     inner["jobs"] = {"b": {"command": "true # b", "compute": "${{parent.inputs.at}}"}}
     shown = run({"a": bound, "inner": inner}, inputs={"where": "azureml:here"})
     assert shown["reason"] == "2 steps completed"
-    folders = [RunFolder.of(name) for name in ("p-a", "p-inner-b")]
+    folders = [RunFolder.for_job(name) for name in ("p-a", "p-inner-b")]
     assert [folder.read_json(folder.plan)["compute"]["name"] for folder in folders] == ["here", "here"]
 
 
@@ -201,7 +201,7 @@ def test_many_steps_are_under_way_only_so_many_at_once(run, drumline_home):
     shown = run({f"s{number}": {"command": f"echo {number}"} for number in range(40)})
     assert shown["reason"] == "40 steps completed"
     under_way, most = 0, 0
-    for event in RunFolder.of("p").read_events():
+    for event in RunFolder.for_job("p").read_events():
         under_way += isinstance(event, e.StepStarted) - isinstance(event, e.StepEnded)
         most = max(most, under_way)
     assert 1 < most <= children.MOST_AT_ONCE
@@ -236,7 +236,7 @@ def test_a_sweep_is_a_step(run, tmp_path):
     assert shown["status"] == "Completed", shown["reason"]
     assert log_of("p-read") == "0.1x\n"
     assert steps_of("p", "job")["tune"] == "p-tune"
-    assert jobs.describe("p-tune")["best_trial"]["metric"] == 0.1
+    assert description.show_job("p-tune")["best_trial"]["metric"] == 0.1
 
 
 # failures
@@ -252,12 +252,12 @@ def test_a_failure_ends_the_pipeline(cli, tmp_path):
     }
     done = cli("job", "create", "-f", write_pipeline(tmp_path, steps), "--stream")
     assert done.rc == 1
-    shown = jobs.describe("p")
+    shown = description.show_job("p")
     assert (shown["status"], shown["exit_code"]) == ("Failed", 1)
     assert shown["reason"].startswith("step bad failed (job p-bad): rank 0 on node 0 failed")
     assert "exit code 3" in shown["reason"]
     assert steps_of("p", "status", "reason") == {
-        "bad": ("Failed", jobs.describe("p-bad")["reason"]),
+        "bad": ("Failed", description.show_job("p-bad")["reason"]),
         "long": ("Canceled", "canceled by its pipeline, because step bad failed"),
         "after": ("Skipped", "step bad, which it needs, failed"),
         "last": ("Skipped", "step after, which it needs, was skipped"),
@@ -325,7 +325,7 @@ def test_a_canceled_pipeline_ends_its_steps(cli, begin):
     assert (done.rc, "is Canceled: canceled by" in done.err) == (0, True)
     assert steps_of("p") == {"a": "Canceled", "b": "Skipped", "c": "Canceled"}
     assert steps_of("p-c", "status", "job") == {"d": ("Canceled", "p-c-d")}
-    assert jobs.describe("p")["exit_code"] == 130
+    assert description.show_job("p")["exit_code"] == 130
 
 
 def test_a_step_in_line_says_what_it_waits_for(tmp_path):
@@ -336,7 +336,7 @@ def test_a_step_in_line_says_what_it_waits_for(tmp_path):
         "job", "create", "-f", write_pipeline(tmp_path, steps), "--stream", cwd=tmp_path
     ) as streaming:
         streaming.wait_for_output(" is in line: waiting for ")
-        shown = jobs.describe("p")["steps"]
+        shown = description.show_job("p")["steps"]
         assert [one["status"] for one in shown].count("Queued") == 1
         assert [one["reason"].startswith("waiting for ") for one in shown].count(True) == 1
         go.touch()
@@ -350,7 +350,7 @@ def test_streaming_may_be_left_and_taken_up_again(cli, tmp_path):
         streaming.wait_for_output("[a] here")
         streaming.interrupt()
         assert streaming.end() == 130
-        assert "job p goes on" in streaming.err
+        assert "job p is still running" in streaming.err
     with background("job", "stream", "-n", "p", cwd=tmp_path) as streaming:
         streaming.wait_for_output("[a] here")
         (tmp_path / "go").touch()
@@ -468,7 +468,7 @@ ALL = {"make", "use", "by"}
 def test_a_step_is_reused_while_nothing_of_it_has_changed(chain, tmp_path, drumline_home):
     assert chain() == set()
     assert chain() == ALL
-    assert jobs.describe("p1")["reason"] == "3 steps completed, 3 of them reused"
+    assert description.show_job("p1")["reason"] == "3 steps completed, 3 of them reused"
     assert steps_of("p1", "job") == {"make": "p0-make", "use": "p0-use", "by": "p0-by"}
     assert chain(n=2) == {"make", "use"}
     assert chain(use={"command": "cat ${{inputs.make}}/made"}) == {"make", "by"}
@@ -482,7 +482,7 @@ def test_a_step_is_reused_while_nothing_of_it_has_changed(chain, tmp_path, druml
     assert chain(make={"command": "cat code ${{inputs.d}} > ${{outputs.o}}/made; true"}) == {"use", "by"}
     assert chain(settings={"force_rerun": True}) == set()
     assert chain() == ALL
-    last = {one["job"] for one in jobs.describe("p10")["steps"]}
+    last = {one["job"] for one in description.show_job("p10")["steps"]}
     assert last == {"p9-make", "p9-use", "p9-by"}
     shutil.rmtree(drumline_home / "jobs" / "p9-use")
     assert chain() == {"make", "by"}
@@ -571,7 +571,7 @@ def test_code_is_taken_when_the_pipeline_is_submitted(begin, tmp_path):
     (tmp_path / "part.yml").unlink()
     (tmp_path / "inner" / "p.yml").unlink()
     (tmp_path / "go").touch()
-    assert wait_for_end()["status"] == "Completed", jobs.describe("p")["reason"]
+    assert wait_for_end()["status"] == "Completed", description.show_job("p")["reason"]
     for job in ("p-late", "p-whole-a", "p-whole-b", "p-there-a"):
         assert set(log_of(job).replace("before", "before ").split()) == {"before"}, job
 
@@ -749,7 +749,7 @@ def test_an_end_that_is_asked_for_between_two_steps_is_none_that_went_well(druml
         Path(folder.cancel).write_text(json.dumps({"by": "me"}))
         return iter(())
 
-    monkeypatch.setattr(children.Children, "ended", asked_for_meanwhile)
+    monkeypatch.setattr(children.ChildJobs, "collect_ended", asked_for_meanwhile)
     assert drive_pipeline(folder, os.pipe()[0])[:1] == ("Canceled",)
 
 
@@ -767,7 +767,7 @@ def test_another_driver_knows_which_step_failed_first(drumline_home):
 def test_a_driver_that_fails_at_once_leaves_no_more_events_each_time(drumline_home, monkeypatch):
     folder = a_driver_at({"a": []})
     Path(folder.cancel).write_text(json.dumps({"by": "me"}))
-    monkeypatch.setattr(children.Children, "ended", lambda self: 1 / 0)
+    monkeypatch.setattr(children.ChildJobs, "collect_ended", lambda self: 1 / 0)
     sizes = set()
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
@@ -778,7 +778,7 @@ def test_a_driver_that_fails_at_once_leaves_no_more_events_each_time(drumline_ho
 
 def a_driver_at(needs, *events):
     """The run folder of a pipeline whose driver comes to these steps after those events."""
-    folder = RunFolder.of("p")
+    folder = RunFolder.for_job("p")
     os.makedirs(folder.system_logs)
     steps = [{"name": name, "needs": need, "job": {}} for name, need in needs.items()]
     Path(folder.graph).write_text(json.dumps({"steps": steps}))
@@ -821,7 +821,7 @@ def test_a_parallel_step_runs_over_files_on_its_nodes_and_again_where_it_failed(
     shown = run({"score": score, "show": show})
     assert shown["reason"] == "2 steps completed"
     assert log_of("p-show").split() == ["0!", "1!", "2!", "3!", "4!", "5!"]
-    assert jobs.describe("p-score")["attempt"] == 1
+    assert description.show_job("p-score")["attempt"] == 1
 
 
 def test_a_parallel_job_by_itself_is_looked_at_and_run(cli, tmp_path):

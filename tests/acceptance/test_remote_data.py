@@ -159,7 +159,7 @@ def test_a_supervisor_that_takes_over_writes_outputs_and_starts_no_rank(
         "echo . >> ${{outputs.o}}/a",
         **one_rank(outputs={"o": {"path": "s3://late/x", "mode": "upload"}}),
     )
-    folder = RunFolder.of("job", str(drumline_home))
+    folder = RunFolder.for_job("job", str(drumline_home))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert cli("job", "create", "-f", job, "-n", "job", env={"AWS_ENDPOINT_URL": address}).rc == 0
@@ -209,7 +209,7 @@ def slow_file():
 def test_a_fetch_is_ended_with_its_job(cli, tmp_path, slow_file, drumline_home, how):
     job = write_job(tmp_path, "true", **one_rank(inputs={"d": {"type": "uri_file", "path": slow_file}}))
     assert cli("job", "create", "-f", job, "-n", "job").rc == 0
-    folder = RunFolder.of("job", str(drumline_home))
+    folder = RunFolder.for_job("job", str(drumline_home))
     assert _Stuck.asked.wait(60)
     if how == "cancel":
         assert cli("job", "cancel", "-n", "job").rc == 0

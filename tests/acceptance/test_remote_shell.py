@@ -8,7 +8,8 @@ import signal
 import pytest
 from cli_jobs import background, write_job
 
-from drumline.control import jobs
+from drumline.control.jobs import lookup
+from drumline.control.observing import description
 
 ONCE = {
     "distribution": {"type": "pytorch", "process_count_per_instance": 2},
@@ -25,7 +26,7 @@ def once(cli, tmp_path):
         done = cli(
             "job", "create", "-f", write_job(tmp_path, command, name="job", **{**ONCE, **fields}), "--stream"
         )
-        log = jobs.folder_of("job").user_logs + "/std_log.txt"
+        log = lookup.folder_of("job").user_logs + "/std_log.txt"
         with open(log) as file:
             return done.rc, file.read()
 
@@ -93,10 +94,13 @@ def test_commands_on_other_nodes_end_with_the_job(tmp_path):
     job = write_job(tmp_path, command, name="job", **ONCE)
     with background("job", "create", "-f", job, "--stream", cwd=tmp_path) as create:
         create.wait_for_output("there")
-        rank = jobs.describe("job")["processes"]["ranks"][0]
+        rank = description.show_job("job")["processes"]["ranks"][0]
         os.kill(rank["pid"], signal.SIGKILL)
         assert create.end() == 1
-    assert re.match(r"rank 0 on node 0 failed [\d.]+ s in: ended by signal 9", jobs.describe("job")["reason"])
+    assert re.match(
+        r"rank 0 on node 0 failed [\d.]+ s in: killed by signal 9",
+        description.show_job("job")["reason"],
+    )
 
 
 def test_a_command_ends_when_whoever_asked_for_it_is_killed(once):
@@ -112,10 +116,10 @@ def test_a_command_ends_when_whoever_asked_for_it_is_killed(once):
     [b"", b"x" * 20, b"9999999999", b"0000000003a\0b", b"0000000005shell", b"0000000018shell\0h\0port\0t\0c"],
 )
 def test_what_is_no_request_is_refused(once, request_):
-    """Anything of the same user may knock at an agent's door."""
+    """Anything of the same user may knock at an agent's launcher socket."""
     program = (
         "import os, socket; door = socket.socket(socket.AF_UNIX); "
-        "door.connect(os.path.join(os.environ['TMPDIR'], 'door')); "
+        "door.connect(os.path.join(os.environ['TMPDIR'], 'sock')); "
         f"door.sendall({request_!r}); door.shutdown(socket.SHUT_WR); print(door.recv(100))"
     )
     rc, out = once(f'python -c "{program}"')

@@ -18,7 +18,7 @@ def token(tmp_path):
 
 
 def supervisor_of(name):
-    folder = RunFolder.of(name)
+    folder = RunFolder.for_job(name)
     return wait_until(lambda: folder.read_json(folder.supervisor), what=f"the supervisor of {name}")
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, job_names, wait_for_status
 
 from drumline import Input, MLClient, Output, PyTorchDistribution, TensorFlowDistribution, command, load_job
-from drumline.control.submit import plan
+from drumline.control.submission.planning import plan
 from drumline.exceptions import JobException, ResourceNotFoundError, UserErrorException, ValidationException
 
 SCRIPT = """

@@ -148,7 +148,7 @@ def test_datastores(client, tmp_path):
 
 
 def test_what_is_no_asset_of_a_group_is_refused(client):
-    with pytest.raises(ValidationException, match="not what data is made of"):
+    with pytest.raises(ValidationException, match="expected Data, got"):
         client.data.create_or_update(Model(name="m", path="digits"))
     with pytest.raises(ValidationException):
         client.datastores.create_or_update(data())

@@ -3,7 +3,7 @@
 import pytest
 
 from drumline import AmlCompute, LocalCompute, MLClient, SlurmCompute, load_compute
-from drumline.control import computes
+from drumline.control.machine import computes
 from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
 
 

@@ -76,7 +76,7 @@ def test_a_value_that_is_taken_from_the_shell_is_never_in_a_command_line(tmp_pat
 
 def test_a_variable_without_a_value_has_to_be_there(cli):
     done = cli("run", "--env", "NOT_THERE_7", "--", "true")
-    assert (done.rc, done.err.splitlines()[0]) == (2, "error: --env: 'NOT_THERE_7' has no value here")
+    assert (done.rc, done.err.splitlines()[0]) == (2, "error: --env: 'NOT_THERE_7' is not set in this shell")
 
 
 def test_values_that_were_set_are_in_no_command_line(tmp_path, script):

@@ -15,7 +15,7 @@ import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, one_rank, wait_for_status, write_job, write_script
 from waiting import wait_until
 
-from drumline.node import descendants
+from drumline.linux import descendants
 
 WRITES = f"""
     from tensorboardX import SummaryWriter
@@ -123,7 +123,7 @@ def is_open(address):
 def running(run_folder):
     """Process ids of what speaks for the services of that job, and of what is below that."""
     speakers = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_of(pid, run_folder)]
-    return [pid for one in speakers for pid in (one, *descendants.of(one))]
+    return [pid for one in speakers for pid in (one, *descendants.list_descendants(one))]
 
 
 def _is_of(pid, run_folder):
@@ -131,7 +131,7 @@ def _is_of(pid, run_folder):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"drumline.supervisor.service" in words and os.fsencode(run_folder) in words
+    return b"drumline.supervisor.helpers.service" in words and os.fsencode(run_folder) in words
 
 
 def test_with_its_supervisor_it_ends(cli, tmp_path, drumline_home, stand_in):
@@ -171,8 +171,8 @@ def test_a_job_that_is_over_before_it_leaves_nothing(cli, tmp_path, drumline_hom
     # A supervisor that is killed before the other process has come so far as to look who that is.
     start = (
         "import os, sys; from drumline.contract.folder import RunFolder; from drumline.contract.plan import Plan; "
-        "from drumline.supervisor.services import Services; folder = RunFolder(sys.argv[1]); "
-        "Services(folder, Plan.read(folder.plan)).start(); os.kill(os.getpid(), 9)"
+        "from drumline.supervisor.helpers.services import ServicePrograms; folder = RunFolder(sys.argv[1]); "
+        "ServicePrograms(folder, Plan.read(folder.plan)).start(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", start, folder], check=False)
     wait_until(lambda: not running(folder), 5, "nothing to be left")
@@ -203,4 +203,4 @@ def test_a_port_is_one(cli, tmp_path):
     job = write_job(tmp_path, "true", services={"board": {"type": "tensor_board", "port": 70000}})
     refused = cli("job", "create", "-f", job)
     assert refused.rc == 2
-    assert "services.board.port: 70000 is no port" in refused.err
+    assert "services.board.port: 70000 is not a port number" in refused.err

@@ -12,8 +12,8 @@ from cli_jobs import write_job
 from waiting import PATIENCE, wait_until
 
 from drumline.contract.folder import RunFolder
-from drumline.control.cancel import cancel
-from drumline.control.follow import plan_of
+from drumline.contract.plan import Plan
+from drumline.control.jobs.cancel import cancel
 
 RANKS = 24
 LATENCY_S = 0.2
@@ -31,8 +31,8 @@ class Streamed:
         self.process = subprocess.Popen(argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=theirs)
         os.close(theirs)
         self.seen = b""
-        run = RunFolder.of("job")
-        self.logs = [os.path.join(run.path, task.log) for task in plan_of(run).ranks]
+        run = RunFolder.for_job("job")
+        self.logs = [os.path.join(run.path, task.log) for task in Plan.read(run.plan).ranks]
 
     def wait_for(self, text, timeout_s=20.0):
         deadline = time.monotonic() + timeout_s * PATIENCE

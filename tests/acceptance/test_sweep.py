@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from drumline import MLClient, command
 from drumline.contract.folder import RunFolder
-from drumline.control import jobs
+from drumline.control.observing import description
 from drumline.entities import Output
 from drumline.sweep import Choice, MedianStoppingPolicy
 
@@ -88,7 +88,7 @@ def write(tmp_path):
 
 
 def table(*columns, name="s"):
-    return [tuple(row[column] for column in columns) for row in jobs.describe(name)["trials"]]
+    return [tuple(row[column] for column in columns) for row in description.show_job(name)["trials"]]
 
 
 def test_the_best_of_all_trials_gives_the_sweep_its_outputs(cli, write, tmp_path):
@@ -105,9 +105,9 @@ def test_the_best_of_all_trials_gives_the_sweep_its_outputs(cli, write, tmp_path
     reasons = [reason for (reason,) in table("reason")]
     assert "what is this?" in reasons[1]
     assert reasons[3] == "it did not log 'loss', only 'accuracy'"
-    shown = jobs.describe("s")
+    shown = description.show_job("s")
     assert shown["best_trial"] == {"trial": "s_2", "metric": 0.2, "params": {"what": "0.2"}}
-    assert jobs.describe("s_2")["parent_job_name"] == "s"
+    assert description.show_job("s_2")["parent_job_name"] == "s"
 
     sorted_ = cli("job", "show", "-n", "s", "--query", "sort_by(trials[?rank], &rank)[].trial", "-o", "tsv")
     assert sorted_.out.split() == ["s_2", "s_0"]
@@ -134,7 +134,9 @@ def test_a_trial_that_lags_behind_is_stopped(cli, write):
     assert reason.startswith(
         "stopped by the bandit policy: its best was 9, worse than 0.5 of s_0 by more than slack"
     )
-    assert jobs.describe("s")["reason"] == "2 trials: 1 completed, 1 stopped early; best loss 0.5, of s_0"
+    assert (
+        description.show_job("s")["reason"] == "2 trials: 1 completed, 1 stopped early; best loss 0.5, of s_0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_a_trial_that_lags_behind_is_stopped(cli, write):
 def test_a_sweep_without_any_result_fails_and_says_why(cli, write, what, reason):
     done = cli("job", "create", "-f", write(*what), "--stream")
     assert done.rc == 1
-    shown = jobs.describe("s")
+    shown = description.show_job("s")
     assert (shown["status"], shown["exit_code"], shown["best_trial"]) == ("Failed", 1, None)
     assert shown["reason"].startswith(reason)
 
@@ -165,7 +167,7 @@ def test_time_ends_a_sweep_and_the_best_so_far_is_its_result(cli, write):
     limits = {"max_total_trials": 3, "max_concurrent_trials": 1, "timeout": 4}
     done = cli("job", "create", "-f", write("0.5", "waits", limits=limits), "--stream")
     assert done.rc == 1
-    shown = jobs.describe("s")
+    shown = description.show_job("s")
     assert (shown["status"], shown["exit_code"]) == ("Canceled", 124)
     assert shown["reason"].startswith("it ran into its time limit of 4 s; 2 trials: ")
     assert shown["best_trial"]["trial"] == "s_0"
@@ -180,7 +182,7 @@ def test_a_sweep_goes_on_when_its_driver_and_its_guard_are_killed(cli, write, tm
     path.write_text(json.dumps(job))
     assert cli("job", "create", "-f", path).rc == 0
     wait_until(lambda: status_of("s_1") == "Running", 20.0)
-    folder = RunFolder.of("s")
+    folder = RunFolder.for_job("s")
     driver = folder.read_json(folder.supervisor)["pid"]
     for pid in (int(_field(driver, "PPid")), driver):
         os.kill(pid, signal.SIGKILL)
@@ -196,7 +198,7 @@ def test_a_sweep_goes_on_when_its_driver_and_its_guard_are_killed(cli, write, tm
 def test_a_driver_that_is_killed_at_the_end_leaves_the_outputs_to_the_next_one(cli, write):
     assert cli("job", "create", "-f", write("0.5", outputs={"model": {}})).rc == 0
     wait_for_status("s", "Completed")
-    folder = RunFolder.of("s")
+    folder = RunFolder.for_job("s")
     os.unlink(folder.outputs)
     with open(folder.events) as file:
         lines = file.readlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_slurm import FakeSlurm
 
-from drumline.control import computes
+from drumline.control.machine import computes
 from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
 from drumline.v1 import (
     ActivityFailedException,
@@ -236,7 +236,7 @@ def test_models_are_registered_found_and_downloaded(ws, tmp_path, monkeypatch):
     assert Model(ws, "digits", tags=[["a", "1"]]).version == 1
     assert [one.id for one in Model.list(ws, "digits", latest=True)] == ["digits:2"]
     assert [one.id for one in Model.list(ws)] == ["digits:2", "digits:1"]
-    with pytest.raises(ResourceNotFoundError, match="no model 'digits', version 3"):
+    with pytest.raises(ResourceNotFoundError, match="no matching model 'digits', version 3"):
         Model(ws, "digits", version=3)
     second.add_tags({"b": "2"})
     assert Model(ws, "digits").tags == {"b": "2"}
@@ -251,7 +251,7 @@ def test_models_are_registered_found_and_downloaded(ws, tmp_path, monkeypatch):
     assert run.get_details_with_logs()["logFiles"]["user_logs/std_log.txt"] == "weights\n"
     second.delete()
     assert Model(ws, "digits").version == 1
-    with pytest.raises(UsageError, match="not deployed"):
+    with pytest.raises(UsageError, match="deploying models"):
         Model.deploy(ws, "service", [first])
 
 
@@ -331,7 +331,7 @@ def test_a_cluster_that_is_there_is_found(ws, monkeypatch, path_without_slurm):
     made.update(max_nodes=3)
     made.delete()
     assert computes.names() == []
-    with pytest.raises(UsageError, match="vm_priority: 'cheap' is not known"):
+    with pytest.raises(UsageError, match="vm_priority must be 'dedicated' or 'lowpriority'; got 'cheap'"):
         AmlCompute.provisioning_configuration(vm_priority="cheap")
 
 

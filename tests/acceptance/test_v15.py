@@ -183,8 +183,8 @@ def test_a_component_that_was_called_is_checked_alone(folder, ws):
     assert train.validate().passed
     with pytest.raises(ValidationException, match="environment_variables must be a dict"):
         train.runsettings.configure(environment_variables="A=1")
-    train.runsettings.resource_layout.configure(instance_count="two")
-    assert list(train.validate().error_messages) == ["resources.instance_count"]
+    with pytest.raises(ValidationException, match="instance_count must be a whole number, got 'two'"):
+        train.runsettings.resource_layout.configure(instance_count="two")
 
 
 def test_what_is_named_beside_the_file_is_laid_beside_the_code(folder, ws):

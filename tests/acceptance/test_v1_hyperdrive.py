@@ -7,7 +7,7 @@ import pytest
 
 from drumline.compat.hyperdrive import to_sweep
 from drumline.exceptions import ValidationException
-from drumline.spec.dump import to_dict
+from drumline.spec.jobs.job import to_dict
 from drumline.v1 import (
     BanditPolicy,
     BayesianParameterSampling,

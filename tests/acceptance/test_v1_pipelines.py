@@ -116,5 +116,5 @@ def test_what_cannot_be_is_told_before_anything_runs(ws):
     fine = Pipeline(ws, [PythonScriptStep("copy.py", source_directory="src")])
     with pytest.raises(ValidationException, match="the pipeline has no parameter 'x'"):
         fine.submit("e", pipeline_parameters={"x": 1})
-    with pytest.raises(UsageError, match="not published"):
+    with pytest.raises(UsageError, match="publishing pipelines"):
         fine.publish("name")

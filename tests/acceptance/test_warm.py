@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -13,7 +14,8 @@ import pytest
 from cli_jobs import logs_of, wait_for_status, write_script
 from waiting import wait_until
 
-from drumline.control import jobs, warm
+from drumline.control.machine import warm
+from drumline.control.observing import description
 
 SHOWS = """
     import os
@@ -100,6 +102,27 @@ def test_what_has_changed_on_the_disk_is_imported_anew(packages, run, drumline_h
     assert run(SHOWS, "next")[0] == "rank 0 sees new\n"
     (first, *_), (second, *_) = warm_starts(drumline_home), warm_starts(drumline_home, "next")
     assert first["pid"] != second["pid"]
+
+
+@pytest.mark.parametrize(
+    "chosen", ["", "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (500, 600))"]
+)
+def test_ranks_have_the_limit_of_open_files_of_their_own_job(packages, run, drumline_home, chosen):
+    """Servers of notebooks raise it. One that an import chose is the same in all ranks."""
+    packages(slow=chosen)
+    script = """
+        import slow
+        import resource
+        print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert run(script) == ["500\n" if chosen else f"{soft}\n"] * 2
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        assert run(script, "next") == ["500\n" if chosen else f"{soft - 1}\n"] * 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [one["reused"] for one in warm_starts(drumline_home, "next")] == [True]
 
 
 def test_an_attempt_that_follows_is_forked_from_the_same(packages, run, drumline_home):
@@ -288,11 +311,11 @@ def children(pid):
         return [int(one) for one in file.read().split()]
 
 
-def test_who_ends_the_keeper_and_the_interpreter_ends_no_rank(running, tmp_path):
+def test_who_ends_the_pool_and_the_interpreter_ends_no_rank(running, tmp_path):
     (first, *_), daemons = running
     with open(f"/proc/{first['pid']}/status") as file:
-        keeper = next(int(line.split()[1]) for line in file if line.startswith("PPid"))
-    for pid in (keeper, first["pid"]):
+        pool = next(int(line.split()[1]) for line in file if line.startswith("PPid"))
+    for pid in (pool, first["pid"]):
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_running(first["pid"]))
     (tmp_path / "go").touch()
@@ -300,16 +323,16 @@ def test_who_ends_the_keeper_and_the_interpreter_ends_no_rank(running, tmp_path)
     wait_until(lambda: not any(map(is_running, daemons)))
 
 
-def test_a_nursery_that_is_killed_takes_its_ranks_with_it(running):
+def test_a_fork_server_that_is_killed_takes_its_ranks_with_it(running):
     (first, *_), daemons = running
-    for nursery in children(first["pid"]):
-        os.kill(nursery, signal.SIGKILL)
+    for fork_server in children(first["pid"]):
+        os.kill(fork_server, signal.SIGKILL)
     wait_for_status("job", "Failed")
     wait_until(lambda: not any(map(is_running, daemons)))
     killed = (
         r"killed with process \d+, the warm interpreter that had forked it, which was killed from outside"
     )
-    assert re.search(killed, jobs.describe("job")["reason"])
+    assert re.search(killed, description.show_job("job")["reason"])
 
 
 def test_an_agent_that_is_killed_leaves_nothing(running, drumline_home):
@@ -340,7 +363,7 @@ def test_what_nobody_uses_ends_by_itself(packages, run, drumline_home, monkeypat
     [
         {"sitecustomize": "raise ValueError('own')", "slow": "VALUE = 7"},
         {
-            # The interpreter's trial, the nursery, and then the rank.
+            # The interpreter's trial, the fork server, and then the rank.
             "slow": """
                 import os
                 VALUE, forks, fork = 7, [], os.fork
@@ -388,11 +411,11 @@ def test_an_interpreter_is_made_anew_though_the_folder_of_the_first_is_gone(
     assert len(warm_starts(drumline_home, "next")) == 1
 
 
-def test_a_nursery_that_somebody_stopped_keeps_no_job_from_its_end(running, cli):
+def test_a_fork_server_that_somebody_stopped_keeps_no_job_from_its_end(running, cli):
     (first, *_), daemons = running
-    for nursery in children(first["pid"]):
-        os.kill(nursery, signal.SIGSTOP)
+    for fork_server in children(first["pid"]):
+        os.kill(fork_server, signal.SIGSTOP)
     assert cli("job", "cancel", "-n", "job").rc == 0
     wait_for_status("job", "Canceled")
     assert not any(map(is_running, daemons))
-    assert "SIGKILL" not in jobs.describe("job")["reason"]
+    assert "SIGKILL" not in description.show_job("job")["reason"]

@@ -22,7 +22,7 @@ MAY_DIFFER = {
     "interpreter.gc.frozen": May(
         any_value, "what was imported ahead is shared memory, which no collector touches"
     ),
-    "process.parent.*": May(any_value, "its parent is the nursery, not the agent"),
+    "process.parent.*": May(any_value, "its parent is the fork server, not the agent"),
     "process.stat.flags": May(
         lambda flags: int(flags) & ~PF_FORKNOEXEC, "the kernel notes that it was forked"
     ),

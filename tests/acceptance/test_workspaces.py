@@ -10,7 +10,7 @@ from waiting import wait_until
 from drumline import Input, LocalCompute, MLClient, Output, PyTorchDistribution, command, load_workspace
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import base_home, workspace
-from drumline.control import jobs
+from drumline.control.observing import description
 from drumline.entities import Data, Workspace
 from drumline.exceptions import ResourceNotFoundError, ValidationException
 
@@ -85,7 +85,7 @@ def test_a_client_without_a_workspace_follows_the_variable(vision, monkeypatch):
 def test_a_name_that_was_never_filled_in_is_none(drumline_home, capsys):
     finished(client_of("<AML_WORKSPACE_NAME>"), one("job"))
     assert (drumline_home / "jobs" / "job").is_dir()
-    assert "workspace_name: <AML_WORKSPACE_NAME> is no name" in capsys.readouterr().err
+    assert "workspace_name: <AML_WORKSPACE_NAME> is a placeholder" in capsys.readouterr().err
 
 
 def test_a_name_that_cannot_be_is_refused():
@@ -138,8 +138,8 @@ def test_all_workspaces_stand_in_one_line(vision, speech):
         if client is vision:
             wait_until(lambda: vision.jobs.get("same").status == "Running", 20.0)
     with workspace("speech"):
-        wait_until(lambda: jobs.describe("same")["status"] == "Queued", 20.0)
-        assert "held by job same of workspace vision" in jobs.describe("same")["reason"]
+        wait_until(lambda: description.show_job("same")["status"] == "Queued", 20.0)
+        assert "held by job same of workspace vision" in description.show_job("same")["reason"]
     vision.jobs.begin_cancel("same").result()
     wait_until(lambda: speech.jobs.get("same").status == "Running", 20.0)
     speech.jobs.begin_cancel("same").result()
@@ -184,7 +184,7 @@ def test_a_named_output_becomes_a_data_asset(vision, speech):
         program = f'echo {number} > "${{{{outputs.set}}}}/x"'
         done = finished(vision, one(f"make{number}", program, outputs={"set": Output(name="digits")}))
         with workspace("vision"):
-            assert jobs.describe(done.name)["registered"] == {"set": f"azureml:digits:{number}"}
+            assert description.show_job(done.name)["registered"] == {"set": f"azureml:digits:{number}"}
     for reference, number in (("azureml:digits:1", 1), ("azureml:digits@latest", 2)):
         given = {"set": Input(type="uri_folder", path=reference)}
         program = f'grep {number} "${{{{inputs.set}}}}/x"'
@@ -197,7 +197,7 @@ def test_an_output_that_was_not_written_fails_no_job(vision):
     outputs = {"set": Output(type="uri_file", name="digits")}
     assert finished(vision, one("job", outputs=outputs)).status == "Completed"
     with workspace("vision"):
-        said = jobs.describe("job")["registered"]
+        said = description.show_job("job")["registered"]
     assert said == {"set": "not registered: the job did not write it"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drumline.contract.errors import PlanError, SpecError
-from drumline.control import assets
+from drumline.control.assets import assets
 from drumline.spec.load import load_data, load_environment
 
 HERE = Path(__file__).parent

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.dump import to_dict
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.load import load_job
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

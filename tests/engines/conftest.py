@@ -11,7 +11,7 @@ from cli_jobs import CORES, logs_of, two_by_two, write_job
 from slurm_jobs import SlurmJobs
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 
 class Local:
@@ -26,7 +26,11 @@ class Local:
         (folder / "filler").mkdir()
         job = write_job(folder / "filler", "echo ready; sleep 600", name="filler", **ranks)
         assert cli("job", "create", "-f", job).rc == 0
-        wait_until(lambda: jobs.describe("filler")["status"] == "Running", 20.0, "the filler to run")
+        wait_until(
+            lambda: description.show_job("filler")["status"] == "Running",
+            20.0,
+            "the filler to run",
+        )
 
     def empty(self, cli: Any) -> None:
         assert cli("job", "cancel", "-n", "filler", "--at-once").rc == 0
@@ -111,7 +115,7 @@ class Submitted:
         return logs_of(self.path)
 
     def show(self) -> dict[str, Any]:
-        return jobs.describe("job")
+        return description.show_job("job")
 
     def wait_for(self, *wanted: str) -> dict[str, Any]:
         wait_until(lambda: self.show()["status"] in wanted, 20.0, f"the job to be {' or '.join(wanted)}")

@@ -9,7 +9,7 @@ import pytest
 from slurm_jobs import SAVES, WAITS
 
 from drumline import MLClient, load_job
-from drumline.control import jobs
+from drumline.control.jobs import lookup
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -184,4 +184,4 @@ def test_mpi_reaches_the_other_node_without_ssh(job):
 
 def test_a_job_of_another_home_is_not_found(job, cli, tmp_path):
     assert cli("job", "show", "-n", "job", env={"DRUMLINE_HOME": str(tmp_path / "other")}).rc == 3
-    assert jobs.all_names() == []
+    assert lookup.all_names() == []

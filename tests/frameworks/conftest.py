@@ -1,5 +1,5 @@
 """
-Runs examples with the Python of their environment, and writes the table of docs/frameworks.md when all have run.
+Runs examples with the Python of their environment, and writes the table of docs/howto/frameworks.md when all have run.
 
 DRUMLINE_FRAMEWORKS names the environments that are there, DRUMLINE_FRAMEWORK_VENVS their folder; both are set by
 ``scripts/test --frameworks`` and read before any test begins.
@@ -20,7 +20,7 @@ from frameworks.table import Example
 
 CHOSEN = table.chosen_environments()
 PYTHONS = {name: table.python_of(name) for name in (table.BASE, *table.environments())}
-PAGE = table.ROOT / "docs" / "frameworks.md"
+PAGE = table.ROOT / "docs" / "howto" / "frameworks.md"
 BEGIN, END = "<!-- begin: what ran -->", "<!-- end: what ran -->"
 TIMEOUT_S = 240.0
 

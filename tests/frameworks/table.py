@@ -2,7 +2,7 @@
 The examples that are run: a new one is a row here, and what it needs a file in ``environments``.
 
 ``scripts/test`` runs the rows of ``BASE``; ``scripts/test --frameworks all`` runs all, and writes what they reached
-into docs/frameworks.md.
+into docs/howto/frameworks.md.
 """
 
 import csv
@@ -48,7 +48,7 @@ class Example:
     victim: int = 1
     """The rank to kill, as ``drumline job show`` numbers them."""
 
-    reason: str = r"rank 1 on node 0 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL"
+    reason: str = r"rank 1 on node 0 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL"
     """What the job's reason then holds; another node or another word for a rank is said here."""
 
     check: Callable[[Path], None] | None = None
@@ -125,7 +125,7 @@ TABLE = (
         job_file="job-per-node.yml",
         ahead=("torch",),
         is_warm=False,
-        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
     Example(
         "transformers-trainer",
@@ -176,7 +176,7 @@ TABLE = (
         environment="deepspeed",
         job_file="job-launcher.yml",
         victim=0,
-        reason=r"rank 0 on node 0 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
+        reason=r"rank 0 on node 0 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
     Example("jax", ACCURACY, 0.93, ("jax",), environment="jax"),
     Example(
@@ -185,7 +185,7 @@ TABLE = (
         0.95,
         ("tensorflow-cpu",),
         environment="tensorflow",
-        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
     Example(
         "tensorflow-ps",
@@ -193,7 +193,7 @@ TABLE = (
         0.94,
         ("tensorflow-cpu",),
         environment="tensorflow",
-        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
+        reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
     Example(
         "ray",
@@ -202,7 +202,7 @@ TABLE = (
         ("ray",),
         environment="ray",
         victim=2,
-        reason=r"rank ray1 on node 1 failed( first,)? [\d.]+ s in: ended by signal 9 \(SIGKILL",
+        reason=r"rank ray1 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
 )
 

@@ -9,7 +9,7 @@ from frameworks.conftest import skip_without
 from frameworks.table import BASE
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 SETTINGS = ("--set", "inputs.epochs=3", "inputs.pause=0.1", "distribution.process_count_per_instance=1")
 
@@ -37,7 +37,7 @@ def test_an_interrupted_training_ends_as_if_it_never_had_been(cli, train, drumli
 
     def trains(attempt):
         def said():
-            is_there = len(jobs.describe("interrupted")["attempts"]) == attempt and log.exists()
+            is_there = len(description.show_job("interrupted")["attempts"]) == attempt and log.exists()
             return is_there and re.search(r"epoch +\d", log.read_text())
 
         wait_until(said, 120, f"epochs of attempt {attempt}")
@@ -45,9 +45,9 @@ def test_an_interrupted_training_ends_as_if_it_never_had_been(cli, train, drumli
     trains(0)
     assert cli("job", "preempt", "interrupted", timeout_s=120).rc == 0
     trains(1)
-    os.kill(jobs.describe("interrupted")["processes"]["ranks"][1]["pid"], signal.SIGKILL)
+    os.kill(description.show_job("interrupted")["processes"]["ranks"][1]["pid"], signal.SIGKILL)
     done = cli("job", "stream", "interrupted", timeout_s=200)
-    shown = jobs.describe("interrupted")
+    shown = description.show_job("interrupted")
     assert (shown["status"], [one["kind"] for one in shown["attempts"]]) == (
         "Completed",
         ["preemption", "failure"],

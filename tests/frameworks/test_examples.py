@@ -18,8 +18,8 @@ from waiting import wait_until
 
 import drumline
 from drumline import MLClient, load_job
-from drumline.control import jobs
-from drumline.spec.dump import to_dict
+from drumline.control.observing import description
+from drumline.spec.jobs.job import to_dict
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -156,14 +156,14 @@ def test_a_rank_that_is_killed_ends_the_job(example, examples, run_in, drumline_
         return said or status_of(name) in {"Completed", "Failed"}
 
     wait_until(trains, 200, "the training")
-    shown = jobs.describe(name)
+    shown = description.show_job(name)
     assert shown["status"] == "Running", shown["reason"]
     victim = next(rank for rank in shown["processes"]["ranks"] if rank["rank"] == example.victim)
     os.kill(victim["pid"], signal.SIGKILL)
     begin = time.monotonic()
     done = run_in(example.environment, folder, "-m", "drumline", "job", "stream", "-n", name)
     assert time.monotonic() - begin < SOON_S
-    shown = jobs.describe(name)
+    shown = description.show_job(name)
     assert (done.rc, shown["status"]) == (1, "Failed")
     assert re.search(example.reason, shown["reason"]), shown["reason"]
 
@@ -179,5 +179,5 @@ def test_every_example_is_in_the_document():
     """Whoever adds a row runs ``scripts/test --frameworks all``, which writes it."""
     if set(environments()) <= set(CHOSEN):
         pytest.skip("this run writes it")
-    page = (ROOT / "docs" / "frameworks.md").read_text()
+    page = (ROOT / "docs" / "howto" / "frameworks.md").read_text()
     assert {row.name for row in TABLE} == set(re.findall(r"^\| \[([a-z0-9-]+)\]", page, re.MULTILINE))

@@ -10,7 +10,8 @@ from frameworks.conftest import path_of, skip_without
 from frameworks.table import BASE
 
 from drumline.contract import folder
-from drumline.control import jobs
+from drumline.control.jobs import listing
+from drumline.control.observing import description
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,8 +47,11 @@ def test_the_output_of_the_first_cifar_job_feeds_the_second(run_in, examples, ho
     text = submitted(run_in, BASE, examples, "cifar-pair")
     reached(text, "2 ranks", 0.7)
     first, second = re.findall(r"^RunId: (\S+)$", text, re.MULTILINE)[::2]
-    described = jobs.describe(second)
-    assert (jobs.describe(first)["status"], described["status"]) == ("Completed", "Completed")
+    described = description.show_job(second)
+    assert (description.show_job(first)["status"], described["status"]) == (
+        "Completed",
+        "Completed",
+    )
     assert described["resources"]["instance_count"] == 2
     plan = json.loads((home / "jobs" / second / "plan.json").read_text())
     assert Path(plan["user_env"]["AZURE_ML_INPUT_cifar"]) == home / "jobs" / first / "named-outputs" / "cifar"
@@ -59,7 +63,7 @@ def test_the_component_pipeline_trains_on_two_nodes(run_in, examples, home):
     text = submitted(run_in, BASE, examples, "component-pipeline")
     reached(text, "4 ranks", 0.85)
     (name,) = re.findall(r"^(\S+): Completed$", text, re.MULTILINE)
-    (step,) = jobs.names(archived=None, parent=name)
+    (step,) = listing.names(archived=None, parent=name)
     assert (home / "jobs" / step / "named-outputs" / "model" / "model.pt").is_file()
 
 

@@ -10,17 +10,17 @@ import services
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
-from drumline.node import mounts
-from drumline.staging import mounting
-from drumline.staging.chunks import CHUNK
+from drumline.linux import mounts
+from drumline.staging.mount import choice
+from drumline.staging.stores.base import CHUNK_BYTES
 
-LARGE = os.urandom(2 * CHUNK + 5)
+LARGE = os.urandom(2 * CHUNK_BYTES + 5)
 
 
 @pytest.fixture(scope="module")
 def s3(s3_server):
     pytest.importorskip("obstore")
-    reason = mounting.obstacle_here()
+    reason = choice.find_machine_obstacle()
     if reason:
         pytest.skip(reason)
     s3_server.make_bucket("mounted", {"digits/large": LARGE, "digits/sub/b c.txt": b"b", "one.txt": b"one"})
@@ -44,10 +44,10 @@ def submit(s3, cli, tmp_path, monkeypatch, drumline_home):
         )
         done = cli("job", "create", "-f", "job.yml", *options)
         assert done.rc in (0, 1), done.err
-        return RunFolder.of("it")
+        return RunFolder.for_job("it")
 
     yield submitted
-    assert wait_until(lambda: not mounts.below(str(tmp_path)))
+    assert wait_until(lambda: not mounts.list_mounts(str(tmp_path)))
 
 
 def log(folder):
@@ -88,7 +88,7 @@ def test_what_is_read_comes_and_no_more(submit, drumline_home, monkeypatch):
         "no",
         "",
     ]
-    assert chunk_bytes(drumline_home) == CHUNK + len("one")
+    assert chunk_bytes(drumline_home) == CHUNK_BYTES + len("one")
     notes = [event.note for event in folder.read_events() if type(event).__name__ == "Transferred"]
     assert notes == ["mounted: read as it is needed"] * 2
 
@@ -110,7 +110,7 @@ HOLDS = "exec 3<${{inputs.digits}}/large; head -c 1 <&3 >/dev/null; echo reads; 
 def running(submit):
     folder = submit(HOLDS)
     wait_until(lambda: os.path.exists(folder.user_logs + "/std_log.txt") and "reads" in log(folder))
-    assert len(mounts.below(folder.path)) == 2
+    assert len(mounts.list_mounts(folder.path)) == 2
     return folder
 
 
@@ -126,7 +126,7 @@ def test_who_reads_what_nobody_serves_any_more_gets_an_error(submit, cli, tmp_pa
     wait_until(lambda: "not connected" in log(folder) or "abort" in log(folder))
     assert cli("job", "cancel", "-n", "it").rc == 0
     wait_until(lambda: list(folder.read_events())[-1].__class__.__name__ == "JobEnded")
-    assert not mounts.below(folder.path)
+    assert not mounts.list_mounts(folder.path)
 
 
 @pytest.mark.parametrize("all_of_it", [False, True])
@@ -137,17 +137,17 @@ def test_a_mount_goes_when_its_supervisor_is_killed(submit, cli, all_of_it):
     for pid in [*beside, *serving, supervisor] if all_of_it else [supervisor]:
         os.kill(pid, signal.SIGKILL)
     if all_of_it:
-        assert len(mounts.below(folder.path)) == 2
+        assert len(mounts.list_mounts(folder.path)) == 2
     else:
-        wait_until(lambda: not mounts.below(folder.path))
+        wait_until(lambda: not mounts.list_mounts(folder.path))
     assert '"Failed"' in cli("job", "show", "-n", "it", "-o", "json").out
-    assert not mounts.below(folder.path)
+    assert not mounts.list_mounts(folder.path)
 
 
 def test_what_is_more_than_the_cache_may_hold_is_mounted_by_itself(submit, drumline_home, monkeypatch):
-    monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", str(CHUNK + 100))
+    monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", str(CHUNK_BYTES + 100))
     folder = submit("cat ${{inputs.digits}}/large ${{inputs.one}} | sha256sum", "--stream", wish="auto")
     assert log(folder).split()[0] == hashlib.sha256(LARGE + b"one").hexdigest()
-    assert 0 < chunk_bytes(drumline_home) <= CHUNK + 100
+    assert 0 < chunk_bytes(drumline_home) <= CHUNK_BYTES + 100
     notes = [event.note[:7] for event in folder.read_events() if type(event).__name__ == "Transferred"]
     assert sorted(notes) == ["mounted", "not mou"]

@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from drumline.contract import identity
 from drumline.contract.plan import Fetch, Upload
-from drumline.staging.chunks import CHUNK
+from drumline.staging.stores.base import CHUNK_BYTES
 from drumline.store.assets import Records
 
 
@@ -81,7 +81,7 @@ def one(run, uri, name="data", **fields):
 
 
 def test_in_from_a_bucket_and_out_to_it(s3, run, tmp_path):
-    large = os.urandom(CHUNK + 5)
+    large = os.urandom(CHUNK_BYTES + 5)
     s3.make_bucket(
         "data", {"digits/a.txt": b"a", "digits/sub/b c.txt": b"b", "digits/large": large, "one": b"1"}
     )
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_one_sentence(s3, run, tmp_path):
         "s3://wrong/digits": (r"s3://wrong/digits is a folder, and its type is uri_file", {"kind": "file"}),
         "s3://wrong/none": (r"inputs.data: there is nothing at s3://wrong/none", {}),
         "s3://wrong/there": (
-            r"inputs.data: the datastore 'lab' cannot be seen from this machine \(it is kept in /nowhere",
+            r"inputs.data: the datastore 'lab' is not visible from this machine \(it is kept in /nowhere",
             {"datastore": "lab", "home": "/nowhere"},
         ),
     }
@@ -242,7 +242,7 @@ def server():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_transfer_that_was_ended_goes_on_where_it_was(server, run, drumline_home, number):
-    server.free = 6 * CHUNK + CHUNK // 2
+    server.free = 6 * CHUNK_BYTES + CHUNK_BYTES // 2
     write(run, [one(run, server.uri, kind="file")])
     process = start(run, "fetch")
     partial = drumline_home / "cache" / "partial"
@@ -253,7 +253,7 @@ def test_a_transfer_that_was_ended_goes_on_where_it_was(server, run, drumline_ho
     server.gate.set()
     server.sent, server.free = 0, 1 << 60
     said = transfer(run, "fetch")
-    assert server.sent <= len(server.content) - 6 * CHUNK + 1
+    assert server.sent <= len(server.content) - 6 * CHUNK_BYTES + 1
     assert said[0]["size_bytes"] == len(server.content)
     assert (run / "inputs" / "data").read_bytes() == server.content
     assert list(partial.iterdir()) == list((drumline_home / "cache" / "locks").iterdir()) == []
@@ -273,7 +273,7 @@ def test_it_dies_with_its_parent(server, run, drumline_home):
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    who = identity.of(int(starter.stdout.readline()))
+    who = identity.identify_process(int(starter.stdout.readline()))
     wait_until(lambda: server.sent, 20)
     starter.kill()
     starter.communicate()

@@ -2,8 +2,8 @@
 A drumline command in which whoever comes to a named point is sent a signal: argv[1] is the point, argv[2] the signal,
 the rest the command.
 
-``before JobRunning`` and ``after JobRunning``: the supervisor, around writing that event. ``before start`` and ``after
-start``: an agent, around doing what that message says; ``of node 1`` behind it chooses one.
+``before JobRunning`` and ``after JobRunning``: the supervisor, around writing that event. ``before LaunchRanks`` and
+``after LaunchRanks``: an agent, around doing what that message says; ``of node 1`` behind it chooses one.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 
 from drumline.cli.main import main
 from drumline.contract.folder import RunFolder
-from drumline.node import agent
+from drumline.node.agent import agent
 
 moment, name = sys.argv[1].split()[:2]
 node = int(sys.argv[1].split()[-1]) if " of node " in sys.argv[1] else 0
@@ -33,6 +33,6 @@ def around(step, what, is_here=lambda *_: True):
 
 RunFolder.append = around(RunFolder.append, lambda event: type(event).__name__)
 agent.Agent._obey = around(
-    agent.Agent._obey, lambda message: message["type"], lambda self: self._node == node
+    agent.Agent._obey, lambda message: type(message).__name__, lambda self: self._hello.node == node
 )
 sys.exit(main(sys.argv[3:]))

@@ -57,7 +57,7 @@ def test_every_table_of_the_page_is_in_such_a_place():
 
 def test_every_marked_table_of_reliability_is_one_of_them():
     """But that of chaos, which scripts/chaos writes."""
-    found = re.findall(r"<!-- begin: ([\w-]+) -->", (ROOT / "docs" / "reliability.md").read_text())
+    found = re.findall(r"<!-- begin: ([\w-]+) -->", (ROOT / "docs" / "howto" / "reliability.md").read_text())
     assert set(found) - {"chaos"} == {name for name, one in everything.BENCHES.items() if one.writes_itself}
 
 

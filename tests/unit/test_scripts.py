@@ -71,3 +71,8 @@ def test_it_fails_the_suite_too(tree):
 def test_a_renamed_file_of_those_that_are_named_fails_the_suite(tree):
     code, said = ran(tree, "test")
     assert (code, said) == (2, "test: there is no tests/conformance, which scripts/test names\n")
+
+
+def test_the_quick_loop_has_no_frameworks(tree):
+    code, said = ran(tree, "test", "--quick", "--frameworks", "all")
+    assert (code, said) == (2, "test: --quick has no frameworks\n")

@@ -1,5 +1,6 @@
 """
-docs/azure-ml.md has a row with a verdict for each field, value, method, name, verb and flag, and for nothing else.
+docs/reference/azure-ml.md has a row with a verdict for each field, value, method, name, verb and flag, and for
+nothing else.
 
 Whether the verdicts are right is for test_surface_verdicts.py.
 """
@@ -29,6 +30,7 @@ from surface import (
 )
 
 from drumline import MLClient
+from drumline.cli.main import find_module
 from drumline.contract.errors import DrumlineError
 
 PAGES = sections()
@@ -65,7 +67,7 @@ def test_every_record_of_the_tables_is_one_of_a_section():
 
 
 def test_what_is_not_azures_is_in_its_own_page():
-    page = (PAGE.parent / "computes.md").read_text()
+    page = (PAGE.parents[1] / "howto" / "computes.md").read_text()
     for kind in ELSEWHERE:
         for key in kind.fields:
             assert f"`{key}`" in page, key
@@ -76,7 +78,7 @@ def _names(heading):
 
 
 def test_every_value_of_the_choices_has_a_row():
-    from drumline.spec.compute import _OTHER_TYPES
+    from drumline.spec.registered.compute import _OTHER_TYPES
     from drumline.spec.schema import assets, component, compute, io, pipeline, sweep
 
     output: Any = io.OUTPUTS.item
@@ -158,7 +160,7 @@ def _is_there(module, name):
 # the command line
 
 
-NOUNS = {noun: importlib.import_module(f"drumline.cli.{noun}") for noun in nouns()}
+NOUNS = {noun: importlib.import_module(find_module(noun)) for noun in nouns()}
 
 
 def _parser(noun, verb):

@@ -1,5 +1,6 @@
 """
-What docs/azure-ml.md says of fields, references and flags happens: a file with each one is made and submitted, or
+What docs/reference/azure-ml.md says of fields, references and flags happens: a file with each one is made and
+submitted, or
 refused.
 """
 
@@ -62,14 +63,13 @@ def folder(tmp_path, monkeypatch):
 
 def _said(job_file):
     """The warnings of a job, when it is submitted."""
-    from drumline.control import submit
-    from drumline.control.driver import start
+    from drumline.control.submission import driven, planning
 
     Path("job.yml").write_text(yaml.safe_dump(job_file))
     job = load_job("job.yml")
     if job.type in ("command", "parallel"):
-        return [*job._warnings, *submit.plan(job).warnings]
-    return [*job._warnings, *start.prepared(job)[1]]
+        return [*job._warnings, *planning.plan(job).warnings]
+    return [*job._warnings, *driven.prepare(job)[1]]
 
 
 def _of_job(base):
@@ -102,15 +102,15 @@ def _of_pipeline_component(fields):
 
 
 def _of_compute(fields):
-    from drumline.control import computes
-    from drumline.spec.compute import from_dict
+    from drumline.control.machine import computes
+    from drumline.spec.registered.compute import from_dict
 
     return computes.attach(from_dict(_merged({"name": "text", "type": "amlcompute"}, fields)), check=False)
 
 
 def _of_asset(kind):
     def said(fields):
-        from drumline.control import assets
+        from drumline.control.assets import assets
         from drumline.spec.load import load_data, load_model
 
         Path("asset.yml").write_text(yaml.safe_dump(_merged({"name": "text", "path": "data"}, fields)))
@@ -120,7 +120,7 @@ def _of_asset(kind):
 
 
 def _of_workspace(fields):
-    from drumline.spec.workspace import load_workspace
+    from drumline.spec.registered.workspace import load_workspace
 
     Path("workspace.yml").write_text(yaml.safe_dump(_merged({"name": "text"}, fields)))
     return load_workspace("workspace.yml")._warnings
@@ -186,12 +186,12 @@ def test_a_field_that_is_honoured_is_answered_with_none(key):
 
 @pytest.mark.parametrize("is_deterministic", [True, False])
 def test_a_pipeline_component_that_is_not_deterministic_runs_again(is_deterministic):
-    from drumline.control.driver import start
+    from drumline.control.submission import driven
 
     component = {"name": "inner", "is_deterministic": is_deterministic, "jobs": {"b": COMMAND}}
     job_file = {"type": "pipeline", "jobs": {"a": {"type": "pipeline", "component": component}}}
     Path("job.yml").write_text(yaml.safe_dump(job_file))
-    (step,) = start.prepared(load_job("job.yml"))[0]["steps"]
+    (step,) = driven.prepare(load_job("job.yml"))[0]["steps"]
     assert step["job"].get("settings", {}).get("force_rerun") == (None if is_deterministic else True)
 
 
@@ -246,9 +246,9 @@ def test_a_field_that_is_refused():
 @pytest.fixture
 def assets(folder):
     """Data, a datastore and a labelled version, under the names that the page uses."""
-    from drumline.control import assets, datastores
-    from drumline.spec.assets import Data
-    from drumline.spec.datastores import LocalDatastore
+    from drumline.control.assets import assets, datastores
+    from drumline.spec.registered.assets import Data
+    from drumline.spec.registered.datastores import LocalDatastore
 
     assets.create(Data(name="NAME", path="data", version="VERSION"), labels=["LABEL"])
     assets.create(Data(name="NAME", path="data", version="1"))

@@ -1,1 +1,1 @@
-"""The command line: a file per noun."""
+"""The command line: a file per noun, those of jobs and of assets in folders."""

@@ -1,10 +1,12 @@
-"""What several commands' arguments have in common."""
+"""Arguments that several commands share, and how a verb is run."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from drumline.contract.errors import UsageError
 
@@ -19,40 +21,19 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
 
-_OTHER_VERBS = {
-    "stop": ("cancel", "detach"),
-    "kill": ("cancel",),
-    "end": ("cancel",),
-    "abort": ("cancel",),
-    "log": ("stream",),
-    "logs": ("stream",),
-    "tail": ("stream",),
-    "follow": ("stream",),
-    "attach": ("stream",),
-    "watch": ("stream",),
-    "status": ("show",),
-    "get": ("show",),
-    "describe": ("show",),
-    "info": ("show",),
-    "ls": ("list",),
-    "ps": ("list",),
-    "submit": ("create",),
-    "run": ("create",),
-    "start": ("create",),
-    "add": ("create",),
-    "new": ("create",),
-    "remove": ("archive", "delete", "detach"),
-    "rm": ("archive", "delete", "detach"),
-    "delete": ("archive", "detach"),
-    "edit": ("update",),
-    "set": ("update",),
-    "stats": ("top",),
-}
-"""What other tools call our verbs."""
+class ParserMade(BaseException):
+    """Raised in the place of parsing where only the parser is wanted: nothing of the command runs."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__()
+        self.parser = parser
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are ours, with the word that was probably meant. No abbreviations: they break when options are added."""
+    """A parser whose errors are UsageErrors that suggest a similar word. No abbreviations: new options break them."""
+
+    is_wanted: ClassVar[bool] = False
+    """Whether the parser itself is wanted: ``cli/guide/parsers.py``."""
 
     _is_help = False
 
@@ -71,22 +52,36 @@ class Parser(argparse.ArgumentParser):
         self._is_help = True
         return super().format_usage()
 
+    if not TYPE_CHECKING:  # The overloads of argparse stay.
+
+        def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+            if Parser.is_wanted:
+                raise ParserMade(self)
+            return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, _alike(message, self) or f"{self.prog} --help")
+        raise UsageError(message, _find_similar(message, self) or f"{self.prog} --help")
 
 
-def _alike(message: str, parser: Parser) -> str:
+def _find_similar(message: str, parser: Parser) -> str:
     import difflib
-    import re
 
+    from drumline.cli import other_words
+
+    noun = parser.prog.rpartition(" ")[2]
     known = [option for action in parser._actions for option in action.option_strings]
     for action in parser._actions:
         known += [str(choice) for choice in action.choices or ()]
-    words = re.findall(r"-{0,2}[\w-]+", _of_the_user(message))
+    words = re.findall(r"-{0,2}[\w-]+", _find_user_words(message))
     for word in words:
-        meant = next((verb for verb in _OTHER_VERBS.get(word, ()) if verb in known), "")
+        meant = other_words.find_verb(noun, word, known)
         if meant:
             return f"did you mean {meant!r}?"
+        text = other_words.find_text(noun, word)
+        if text:
+            return text
+    # A word of another tool for which there is nothing here resembles some verb by chance.
+    words = [word for word in words if word not in other_words.VERBS]
     for word in words:
         close = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
         if close and close[0] != word:
@@ -94,10 +89,8 @@ def _alike(message: str, parser: Parser) -> str:
     return ""
 
 
-def _of_the_user(message: str) -> str:
+def _find_user_words(message: str) -> str:
     """Return the part of argparse's sentence that the command line had: an option, or a value in quotes."""
-    import re
-
     option, colon, rest = message.partition(": ")
     if not colon:
         return message
@@ -108,15 +101,18 @@ def _of_the_user(message: str) -> str:
 
 
 def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
-    """``drumline NOUN VERB ...``: the exit code of the verb that was asked for."""
-    chosen = parsed(noun, text, verbs, argv)
-    with in_workspace(chosen.workspace_name):
+    """Run ``drumline NOUN VERB ...`` and return the exit code of the verb."""
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    chosen = parse_verb(noun, text, verbs, argv)
+    with enter_workspace(chosen.workspace_name):
         return verbs[chosen.verb][2](chosen)
 
 
-def parsed(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.Namespace:
+def parse_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.Namespace:
     """Return the arguments of the verb that was asked for; nothing runs. Raises UsageError."""
     parser = Parser(prog=f"drumline {noun}", description=text)
+    program: list[str] = []
     parsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     wanted = next((word for word in argv if not word.startswith("-")), "")
     for name, (what, arguments, _) in verbs.items():
@@ -125,19 +121,22 @@ def parsed(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.Name
         if name == wanted:
             arguments(verb)
             add_azure(verb)
+            if verb.get_default("program") is not None and "--" in argv:
+                at = argv.index("--")
+                argv, program = argv[:at], argv[at + 1 :]
     chosen, unknown = parser.parse_known_args(argv)
+    if program:
+        chosen.program = program
     if unknown:
         parsers.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
     return chosen
 
 
-def in_workspace(name: str | None) -> AbstractContextManager[None]:
+def enter_workspace(name: str | None) -> AbstractContextManager[None]:
     """
-    What follows is of that workspace; without a name of the one that DRUMLINE_WORKSPACE names, else that of
+    Use that workspace for the length of a ``with``; without a name DRUMLINE_WORKSPACE's, else that of
     ``drumline configure``. Empty: of none. Raises UsageError.
     """
-    import os
-
     from drumline.contract import folder
 
     base = folder.base_home()
@@ -147,26 +146,54 @@ def in_workspace(name: str | None) -> AbstractContextManager[None]:
         ownership.check_owner(base)
     configured = os.path.join(base, "defaults.json")
     if name is None and not os.environ.get(folder.WORKSPACE) and os.path.exists(configured):
-        from drumline.control import defaults
+        from drumline.control.settings import defaults
 
         name = defaults.read().get("workspace")
     return folder.workspace(name)
 
 
+_JOB_WORDS = "a unique beginning of it, @last for the newest job, - for that of your last command"
+
+
 def add_name(parser: argparse.ArgumentParser, noun: str) -> None:
-    parser.add_argument("given", nargs="?", metavar="NAME", help=f"the {noun}'s name, or give it with -n")
+    text = f"the {noun}'s name, or give it with -n" + (f"; {_JOB_WORDS}" if noun == "job" else "")
+    parser.add_argument("given", nargs="?", metavar="NAME", help=text)
     parser.add_argument("-n", "--name", help=f"the {noun}'s name")
 
 
-def name_of(arguments: argparse.Namespace, noun: str) -> str:
-    """As ``add_name`` takes it. Raises UsageError."""
+def get_name(arguments: argparse.Namespace, noun: str, doing: str = "", *, is_final: bool = False) -> str:
+    """
+    Return the name that ``add_name`` took; of a job the whole one. Raises UsageError without one, or with two.
+
+    ``doing``: printed with the whole name where the user gave less: ``canceling``. ``is_final``: as for ``find_job``.
+    """
     if arguments.given and arguments.name and arguments.given != arguments.name:
-        raise UsageError(f"two names: {arguments.given!r} and {arguments.name!r}")
+        raise UsageError(f"two names given: {arguments.given!r} and {arguments.name!r}")
     name = arguments.name or arguments.given
     if not name:
         article = "an" if noun[0] in "aeiou" else "a"
         raise UsageError(f"{article} {noun}'s name is missing", f"drumline {noun} {arguments.verb} -n NAME")
-    return str(name)
+    return find_job(str(name), doing, is_final=is_final) if noun == "job" else str(name)
+
+
+def find_job(word: str, doing: str = "", *, is_final: bool = False) -> str:
+    """
+    Return the name of the job that the word stands for. Raises UsageError, NotFoundError.
+
+    ``is_final``: what is done to it cannot be undone, so that without a terminal the beginning of a name is not enough:
+    a script that runs twice would take another job the second time.
+    """
+    from drumline.control.jobs import naming
+
+    name = naming.find_name(word)
+    if is_final and name != word and word not in naming.SHORT and "/" not in word and not sys.stdin.isatty():
+        from drumline.contract.errors import NotFoundError
+
+        raise NotFoundError(f"there is no job {word!r}", f"did you mean {name!r}?")
+    naming.remember(name)
+    if doing and name != word:
+        print(f"{doing} job {name}", file=sys.stderr)
+    return name
 
 
 def add_output(
@@ -174,31 +201,46 @@ def add_output(
 ) -> None:
     parser.add_argument("-o", "--output", choices=FORMATS, help=text)
     parser.add_argument("--out", dest="output", choices=FORMATS, help=argparse.SUPPRESS)
-    parser.add_argument("--query", help="a JMESPath expression, for what is printed")
+    parser.add_argument("--query", help="a JMESPath expression that selects what is printed")
+
+
+def parse_count(text: str) -> int:
+    """Return the number of ``--max-results``. Raises UsageError."""
+    if text.isascii() and text.isdigit():
+        return int(text[:18])
+    raise UsageError(f"--max-results: {text!r} is not a number", "-r 10")
 
 
 def add_workspace(parser: argparse.ArgumentParser) -> None:
-    text = "whose jobs and assets; default: DRUMLINE_WORKSPACE, else as drumline configure says; '': none"
+    text = "the workspace; default: DRUMLINE_WORKSPACE, else the one set by drumline configure; '': none"
     parser.add_argument("-w", "--workspace-name", metavar="NAME", help=text)
     parser.add_argument("--workspace", dest="workspace_name", help=argparse.SUPPRESS)
 
 
 def add_azure(parser: argparse.ArgumentParser) -> None:
-    """What scripts of ``az ml`` pass; most of it has no meaning here. The verb's own arguments come first."""
+    """Accept what scripts of ``az ml`` pass, most of it without effect. The verb's own arguments come first."""
     add_workspace(parser)
     for names in (("-o", "--output", "--out"), ("--query",)):
         if names[-1] not in parser._option_string_actions:
             # az takes these with every verb; of one that prints no result they change nothing.
             parser.add_argument(*names, help=argparse.SUPPRESS)
-    group = parser.add_argument_group("accepted for scripts written for az ml, without effect")
+    group = parser.add_argument_group("accepted for compatibility with az ml, without effect")
     group.add_argument("-g", "--resource-group", help=argparse.SUPPRESS)
     group.add_argument("--subscription", help=argparse.SUPPRESS)
     group.add_argument("--only-show-errors", action="store_true", help=argparse.SUPPRESS)
     group.add_argument("--verbose", action="store_true", help=argparse.SUPPRESS)
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--file", required=True, help="the job file; - is standard input")
+def confirm(question: str, hint: str) -> bool:
+    """Ask on the terminal, and return whether the answer is yes. Raises UsageError without a terminal."""
+    if not sys.stdin.isatty():
+        raise UsageError("this removes files, and without a terminal it needs --yes", hint)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def add_file(parser: argparse.ArgumentParser, noun: str = "job") -> None:
+    parser.add_argument("-f", "--file", required=True, help=f"the {noun} file; - for standard input")
     add_set(parser, "resources.instance_count=4")
 
 
@@ -209,40 +251,82 @@ def add_set(parser: argparse.ArgumentParser, example: str) -> None:
         nargs="+",
         default=[],
         metavar="PATH=VALUE",
-        help=f"change a field before anything is checked: {example}",
+        help=f"change a field before validation: {example}",
     )
 
 
+def add_variables(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--env-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="set the environment variables that a file has as NAME=VALUE lines; can be repeated",
+    )
+    parser.add_argument(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME[=@FILE|=-]",
+        help="pass a variable whose value is not stored: from this shell, a file or standard input; can be repeated",
+    )
+
+
+def parse_variables(given: Sequence[str]) -> dict[str, str]:
+    """Return the variables of ``--env``; a name alone is copied from this shell. Raises UsageError."""
+    variables = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals and name not in os.environ:
+            raise UsageError(
+                f"--env: {name!r} is not set in this shell", f"export {name}, or write NAME=VALUE"
+            )
+        variables[name] = value if equals else os.environ[name]
+    return variables
+
+
 def add_warm(parser: argparse.ArgumentParser, default: str) -> None:
-    text = f"whether ranks are forked from an interpreter that has their imports; default: {default}"
+    text = f"fork ranks from a warm interpreter that has their imports; default: {default}"
     parser.add_argument("--warm", choices=("auto", "on", "off"), help=text)
 
 
+def add_python(parser: argparse.ArgumentParser) -> None:
+    text = "the Python that the job means by python: a path, a virtual environment, or a program on PATH"
+    parser.add_argument("--python", metavar="PATH", help=f"{text}; default: the active one")
+
+
+def use_python(named: str | None) -> None:
+    """Have jobs that this command submits mean that Python. Raises UsageError."""
+    if named is not None:
+        from drumline.control.environments import interpreters
+        from drumline.control.submission import planning
+
+        os.environ[planning.PYTHON] = interpreters.find_named(named)
+
+
 def set_warm(job: Any, word: str) -> None:
-    """In the place of what the file says. Raises UsageError for a job whose parts say it themselves."""
+    """Override what the file says. Raises UsageError for a job whose parts set it themselves."""
     program = getattr(job, "trial", job)
     if not hasattr(program, "drumline"):
         what = (
-            "--warm: its steps say it themselves"
+            "--warm: a pipeline's steps set it themselves"
             if job.type == "pipeline"
-            else "--warm: a component cannot say it"
+            else "--warm: a component cannot set it"
         )
-        raise UsageError(what, f"DRUMLINE_WARM={word} is for all that do not say")
+        raise UsageError(what, f"DRUMLINE_WARM={word} applies wherever it is not set")
     program.drumline = {**program.drumline, "warm": word}
 
 
 def name_experiment(job: Any) -> None:
     """Give a job without an experiment that of the folder, as azure-ai-ml does."""
     if job.experiment_name is None:
-        import os
-
         from drumline.spec.names import default_experiment_name
 
         job.experiment_name = default_experiment_name(os.getcwd())
 
 
-def overrides(given: Sequence[str]) -> list[dict[str, Any]]:
-    """``a.b=c`` as azure-ai-ml's ``params_override``. Raises UsageError."""
+def parse_overrides(given: Sequence[str]) -> list[dict[str, Any]]:
+    """Convert ``a.b=c`` to azure-ai-ml's ``params_override``. Raises UsageError."""
     changes: list[dict[str, Any]] = []
     for text in given:
         path, equals, value = text.partition("=")
@@ -250,12 +334,12 @@ def overrides(given: Sequence[str]) -> list[dict[str, Any]]:
             raise UsageError(
                 f"--set: {text!r} is not of the form PATH=VALUE", "--set resources.instance_count=4"
             )
-        changes.append({path: _value(path, value)})
+        changes.append({path: _parse_value(path, value)})
     return changes
 
 
-def _value(path: str, text: str) -> Any:
-    """Text, unless it is a JSON object, list or null."""
+def _parse_value(path: str, text: str) -> Any:
+    """Return the text, or its value if it is a JSON object, list or null."""
     if text[:1] in ("{", "[") or text == "null":
         import json
 
@@ -267,17 +351,15 @@ def _value(path: str, text: str) -> Any:
     return text
 
 
-def load(file: str, given: Sequence[str]) -> Any:
-    """The job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
+def load_job_file(file: str, given: Sequence[str]) -> Any:
+    """Load the job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
     from drumline.spec.load import load_job
 
     if given:
         from drumline.cli import hide
 
-        hide.values_set(given)
-    changes = overrides(given)
+        hide.hide_set_values(given)
+    changes = parse_overrides(given)
     if file in ("-", "/dev/stdin"):
-        import os
-
         return load_job(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=changes)
     return load_job(file, params_override=changes)

@@ -1,4 +1,4 @@
-"""``drumline compute``: the verbs of ``az ml compute``, for clusters that are there already."""
+"""``drumline compute``: the verbs of ``az ml compute``, for existing clusters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_name, add_output, add_set, name_of, overrides, run_verb
+from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_overrides, run_verb
+from drumline.cli.entities import parse_tags
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
-    from drumline.spec.compute import AmlCompute, Compute
+    from drumline.spec.registered.compute import AmlCompute, Compute
 
 _LIST_COLUMNS = ("name", "type", "partition", "max_instances", "description")
 _NODE_COLUMNS = ("node", "state", "cores", "gpus", "memory_mb", "jobs", "reason")
@@ -22,48 +23,41 @@ _EXAMPLE = "drumline compute attach --type slurm --name gpu-cluster --partition 
 
 
 def main(argv: list[str]) -> int:
-    return run_verb("compute", "Name the machines that jobs run on.", VERBS, argv)
+    return run_verb("compute", "Manage the machines that jobs run on.", VERBS, argv)
 
 
-def _name(parser: Parser) -> None:
+def _add_name(parser: Parser) -> None:
     add_name(parser, "compute")
 
 
-def _name_of(arguments: Namespace) -> str:
-    return name_of(arguments, "compute")
-
-
-def _warn(warnings: Any) -> None:
-    from drumline.control.terminal import clean
-
-    for warning in warnings:
-        print(f"warning: {clean(warning)}", file=sys.stderr)
+def _get_name(arguments: Namespace) -> str:
+    return get_name(arguments, "compute")
 
 
 # attach, create
 
-_SLURM = {
-    "partition": "where its jobs go",
-    "account": "who pays for them",
-    "qos": "their quality of service",
-    "spot-partition": "where jobs with job_tier: spot go",
-    "spot-qos": "their quality of service",
-    "folder": "where the run folders of its jobs are; all nodes see it",
+_SLURM_FIELDS = {
+    "partition": "the partition of its jobs",
+    "account": "the account that its jobs are charged to",
+    "qos": "the quality of service of its jobs",
+    "spot-partition": "the partition of jobs with job_tier: spot",
+    "spot-qos": "the quality of service of jobs with job_tier: spot",
+    "folder": "where the run folders of its jobs are; visible on all nodes",
     "scratch": "a folder on each node for temporary files",
-    "python": "the nodes' Python that has drumline",
-    "cores-per-node": "how many cores of each node a job has",
-    "gpus-per-node": "how many GPUs of each node a job has",
-    "memory-per-node": "such as 64G",
+    "python": "the Python on the nodes that has drumline",
+    "cores-per-node": "cores of each node that a job gets",
+    "gpus-per-node": "GPUs of each node that a job gets",
+    "memory-per-node": "memory of each node that a job gets, such as 64G",
     "interface": "the network interface between ranks",
     "time-limit": "minutes, HH:MM:SS or D-HH:MM:SS",
 }
 """Flags of a field each; ``-`` stands for ``_``."""
 
-_BOTH = {
-    "max-instances": "most nodes of one job",
+_COMMON = {
+    "max-instances": "the maximum number of nodes of one job",
     "tier": "dedicated, or low_priority: every job is spot",
 }
-_AZURE = {
+_IGNORED = {
     "min-instances": (),
     "idle-time-before-scale-down": ("-d",),
     "location": ("-l",),
@@ -79,77 +73,71 @@ _AZURE = {
     "vnet-name": (),
     "enable-node-public-ip": (),
 }
-"""What ``az ml compute create`` takes, and has no meaning here: each is answered with a warning."""
+"""Flags of ``az ml compute create`` without a meaning here: each gets a warning."""
 
 
-_OTHERS = ("resource-id", "namespace", "ssh-port", "ssh-private-key-file")
+_REFUSED = ("resource-id", "namespace", "ssh-port", "ssh-private-key-file")
 """Flags of ``attach`` and ``create`` for computes of Azure's other types, which are refused by their type."""
 
 
 def _attach_arguments(parser: Parser) -> None:
-    _name(parser)
+    _add_name(parser)
     parser.add_argument("-t", "--type", type=str.lower, metavar="TYPE", help="slurm, local or amlcompute")
-    parser.add_argument("-f", "--file", help="the compute's file; - is standard input")
+    parser.add_argument("-f", "--file", help="the compute's file; - for standard input")
     add_set(parser, "priorities.high.qos=urgent")
     parser.add_argument("--size", help="a name for resources.instance_type")
-    for flag in _OTHERS:
+    for flag in _REFUSED:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     _add_fields(parser)
 
 
 def _add_fields(parser: Parser) -> None:
-    """Those of ``attach`` and ``update``."""
-    for flag, text in (_SLURM | _BOTH).items():
+    """Add the fields that ``attach`` and ``update`` share."""
+    for flag, text in (_SLURM_FIELDS | _COMMON).items():
         parser.add_argument(f"--{flag}", help=text)
     parser.add_argument(
         "--sbatch-option",
         action="append",
         dest="sbatch_options",
         metavar="OPTION",
-        help="--sbatch-option=--constraint=a100; may be given again",
+        help="--sbatch-option=--constraint=a100; can be repeated",
     )
-    parser.add_argument(
-        "--requeue", action=argparse.BooleanOptionalAction, help="Slurm may start its jobs again"
-    )
+    parser.add_argument("--requeue", action=argparse.BooleanOptionalAction, help="let Slurm requeue its jobs")
     parser.add_argument("--description")
     parser.add_argument("--tags", nargs="+", metavar="NAME=VALUE")
-    parser.add_argument("--no-check", action="store_true", help="do not ask whether it can be used from here")
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not check that it can be used from this machine"
+    )
     parser.add_argument("--no-wait", action="store_true", help=argparse.SUPPRESS)
-    for flag, short in _AZURE.items():
+    for flag, short in _IGNORED.items():
         parser.add_argument(*short, f"--{flag}", help=argparse.SUPPRESS)
     add_output(parser)
 
 
-def _given(arguments: Namespace, flags: Any) -> dict[str, Any]:
-    """Fields that were given, by their keys in YAML."""
+def _collect_flags(arguments: Namespace, flags: Any) -> dict[str, Any]:
+    """Return the fields that were given, by their keys in YAML."""
     values = {flag.replace("-", "_"): getattr(arguments, flag.replace("-", "_"), None) for flag in flags}
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _slurm_fields(arguments: Namespace) -> dict[str, Any]:
-    return _given(arguments, (*_SLURM, "sbatch-options", "requeue"))
+def _collect_slurm_fields(arguments: Namespace) -> dict[str, Any]:
+    return _collect_flags(arguments, (*_SLURM_FIELDS, "sbatch-options", "requeue"))
 
 
-def _notes(arguments: Namespace) -> dict[str, Any]:
-    """What a compute of any type may have: description and tags."""
-    notes = _given(arguments, ("description",))
-    for text in arguments.tags or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--tags: {text!r} is not of the form NAME=VALUE", "--tags team=vision")
-        notes.setdefault("tags", {})[key] = value
-    return notes
+def _collect_notes(arguments: Namespace) -> dict[str, Any]:
+    """Return description and tags, which a compute of any type may have."""
+    return {**_collect_flags(arguments, ("description",)), **parse_tags(arguments)}
 
 
-def _unused(arguments: Namespace) -> list[str]:
+def _list_unused(arguments: Namespace) -> list[str]:
     is_here = getattr(arguments, "type", None) == "local"
-    given = _given(arguments, (*_AZURE, *_OTHERS, *(_BOTH if is_here else ())))
-    return [f"{field}: not used; the machines are there already" for field in given]
+    given = _collect_flags(arguments, (*_IGNORED, *_REFUSED, *(_COMMON if is_here else ())))
+    return [f"{field}: not used; the machines exist already" for field in given]
 
 
 def _attach(arguments: Namespace) -> int:
-    from drumline.control import computes
-    from drumline.spec.compute import check_type
+    from drumline.control.machine import computes
+    from drumline.spec.registered.compute import check_type
 
     if not arguments.type and not arguments.file:
         raise UsageError(f"{arguments.verb} needs --type or --file", _EXAMPLE)
@@ -157,40 +145,44 @@ def _attach(arguments: Namespace) -> int:
         check_type(arguments.type)
     compute = _from_file(arguments) if arguments.file else _from_flags(arguments)
     warnings = computes.attach(compute, check=not arguments.no_check)
-    _warn([*warnings, *_unused(arguments)])
+    output.print_warnings([*warnings, *_list_unused(arguments)])
     output.show(computes.settings(computes.get(compute.name)), arguments.output, arguments.query)
     return 0
 
 
 def _from_flags(arguments: Namespace) -> Compute:
-    from drumline.spec.compute import AmlCompute, from_dict
+    from drumline.spec.registered.compute import AmlCompute, from_dict
 
-    values = {"name": _name_of(arguments), "type": arguments.type, **_notes(arguments)}
+    values = {"name": _get_name(arguments), "type": arguments.type, **_collect_notes(arguments)}
     if arguments.type == "local":
-        values |= _slurm_fields(arguments)  # to be refused by name
-        values |= _given(arguments, ("size",))
+        values |= _collect_slurm_fields(arguments)  # to be refused by name
+        values |= _collect_flags(arguments, ("size",))
     elif arguments.type == "slurm":
-        values |= _slurm_fields(arguments) | _given(arguments, _BOTH)
+        values |= _collect_slurm_fields(arguments) | _collect_flags(arguments, _COMMON)
         values |= {"instance_types": {arguments.size: {}}} if arguments.size else {}
     else:
-        values |= _given(arguments, (*_BOTH, "size"))
-    made = from_dict(values, params_override=overrides(arguments.set))
-    return _of_amlcompute(made, arguments) if isinstance(made, AmlCompute) else made
+        values |= _collect_flags(arguments, (*_COMMON, "size"))
+    made = from_dict(values, params_override=parse_overrides(arguments.set))
+    return _adapt_amlcompute(made, arguments) if isinstance(made, AmlCompute) else made
 
 
 def _from_file(arguments: Namespace) -> Compute:
-    """The flags win over the file."""
-    from drumline.spec.compute import AmlCompute
+    """Build a compute from ``--file``; flags win over it."""
+    from drumline.spec.registered.compute import AmlCompute
 
     name = arguments.name or arguments.given
-    changes = {**_notes(arguments), **_given(arguments, _BOTH), **({"name": name} if name else {})}
-    loaded = _load(arguments.file, [*overrides(arguments.set), changes])
+    changes = {
+        **_collect_notes(arguments),
+        **_collect_flags(arguments, _COMMON),
+        **({"name": name} if name else {}),
+    }
+    loaded = _load(arguments.file, [*parse_overrides(arguments.set), changes])
     if isinstance(loaded, AmlCompute):
         loaded.size = arguments.size or loaded.size
-        return _of_amlcompute(loaded, arguments)
+        return _adapt_amlcompute(loaded, arguments)
     if arguments.type not in (None, loaded.type):
         raise UsageError(f"--type {arguments.type}: {arguments.file} is of type {loaded.type}")
-    return _with(loaded, _slurm_fields(arguments))
+    return _change_fields(loaded, _collect_slurm_fields(arguments))
 
 
 def _load(file: str, changes: list[dict[str, Any]]) -> Compute:
@@ -201,23 +193,23 @@ def _load(file: str, changes: list[dict[str, Any]]) -> Compute:
     return load_compute(file, params_override=changes)
 
 
-def _of_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
-    """Azure's file may be given fields of Slurm, or be this machine."""
-    from drumline.spec.compute import LocalCompute, to_slurm, unused
+def _adapt_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
+    """Give Azure's compute fields of Slurm, or make it this machine, where the flags say so."""
+    from drumline.spec.registered.compute import LocalCompute, describe_unused, to_slurm
 
     if arguments.type == "local":
         local = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
-        local._warnings = unused(aml)
+        local._warnings = describe_unused(aml)
         return local
-    if arguments.type != "slurm" and not _slurm_fields(arguments):
+    if arguments.type != "slurm" and not _collect_slurm_fields(arguments):
         return aml
     slurm, warnings = to_slurm(aml)
     slurm._warnings = warnings
-    return _with(slurm, _slurm_fields(arguments))
+    return _change_fields(slurm, _collect_slurm_fields(arguments))
 
 
-def _with(compute: Compute, fields: dict[str, Any]) -> Compute:
-    from drumline.spec.compute import from_dict, to_dict
+def _change_fields(compute: Compute, fields: dict[str, Any]) -> Compute:
+    from drumline.spec.registered.compute import from_dict, to_dict
 
     changed = from_dict({**to_dict(compute), **fields})
     changed._warnings = compute._warnings
@@ -228,36 +220,36 @@ def _with(compute: Compute, fields: dict[str, Any]) -> Compute:
 
 
 def _show_arguments(parser: Parser) -> None:
-    _name(parser)
+    _add_name(parser)
     add_output(parser)
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
-    output.show(computes.describe(_name_of(arguments)), arguments.output, arguments.query)
+    output.show(computes.describe(_get_name(arguments)), arguments.output, arguments.query)
     return 0
 
 
 def _list_arguments(parser: Parser) -> None:
-    parser.add_argument("-t", "--type", type=str.lower, help="slurm or local alone")
+    parser.add_argument("-t", "--type", type=str.lower, help="only computes of this type: slurm or local")
     parser.add_argument("-r", "--max-results", type=int, help="default: all")
     add_output(parser)
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
-    found = computes.all(arguments.type, damaged=lambda said: _warn([said]))
+    found = computes.all(arguments.type, damaged=lambda said: output.print_warnings([said]))
     shown = [computes.settings(compute) for compute in found[: arguments.max_results]]
     output.show(shown, arguments.output, arguments.query, _LIST_COLUMNS)
     return 0
 
 
 def _list_nodes(arguments: Namespace) -> int:
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
-    found = computes.nodes(_name_of(arguments))
+    found = computes.nodes(_get_name(arguments))
     output.show(found, arguments.output, arguments.query, _NODE_COLUMNS)
     return 0
 
@@ -266,7 +258,7 @@ def _list_nodes(arguments: Namespace) -> int:
 
 
 def _update_arguments(parser: Parser) -> None:
-    _name(parser)
+    _add_name(parser)
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
     parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
     parser.add_argument("--add", action="extend", nargs="+", default=[], help=argparse.SUPPRESS)
@@ -275,43 +267,45 @@ def _update_arguments(parser: Parser) -> None:
 
 
 def _update(arguments: Namespace) -> int:
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
-    name = _name_of(arguments)
+    name = _get_name(arguments)
     if arguments.add:
         raise UsageError("--add: set the whole list", "--set sbatch_options='[\"--constraint=a100\"]'")
     changes: dict[str, Any] = {}
-    for change in overrides(arguments.set):
+    for change in parse_overrides(arguments.set):
         changes |= change
-    changes |= _slurm_fields(arguments) | _given(arguments, _BOTH) | _notes(arguments)
-    if not changes and not arguments.remove and not _unused(arguments):
+    changes |= (
+        _collect_slurm_fields(arguments) | _collect_flags(arguments, _COMMON) | _collect_notes(arguments)
+    )
+    if not changes and not arguments.remove and not _list_unused(arguments):
         raise UsageError("nothing to change", f"drumline compute update -n {name} --set max_instances=4")
     warnings = computes.update(name, changes, remove=arguments.remove, check=not arguments.no_check)
-    _warn([*warnings, *_unused(arguments)])
+    output.print_warnings([*warnings, *_list_unused(arguments)])
     output.show(computes.settings(computes.get(name)), arguments.output, arguments.query)
     return 0
 
 
 def _detach_arguments(parser: Parser) -> None:
-    _name(parser)
+    _add_name(parser)
     parser.add_argument("-y", "--yes", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--no-wait", action="store_true", help=argparse.SUPPRESS)
 
 
 def _detach(arguments: Namespace) -> int:
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
-    computes.detach(_name_of(arguments))
+    computes.detach(_get_name(arguments))
     return 0
 
 
 VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
-    "attach": ("give a cluster, or this machine, a name that jobs can say", _attach_arguments, _attach),
+    "attach": ("attach a cluster or this machine under a name that jobs can use", _attach_arguments, _attach),
     "create": ("the same as attach", _attach_arguments, _attach),
-    "show": ("the settings of a compute, and what it says of itself now", _show_arguments, _show),
-    "list": ("the computes there are", _list_arguments, _list),
-    "list-nodes": ("the nodes of a compute, and what they do", _show_arguments, _list_nodes),
-    "update": ("change settings; jobs that were submitted keep theirs", _update_arguments, _update),
-    "detach": ("forget a compute; its jobs go on", _detach_arguments, _detach),
+    "show": ("show a compute's settings and current state", _show_arguments, _show),
+    "list": ("list computes", _list_arguments, _list),
+    "list-nodes": ("list a compute's nodes and their state", _show_arguments, _list_nodes),
+    "update": ("change settings; submitted jobs keep theirs", _update_arguments, _update),
+    "detach": ("detach a compute; its jobs continue", _detach_arguments, _detach),
     "delete": ("the same as detach", _detach_arguments, _detach),
 }

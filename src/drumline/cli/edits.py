@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
-from drumline.control.jobs import EDITABLE
+from drumline.control.jobs.listing import EDITABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def changes_of(
+def parse_edits(
     job: dict[str, Any],
     given: Sequence[str],
     removed: Sequence[str],
@@ -19,13 +19,13 @@ def changes_of(
     editable: Sequence[str] = EDITABLE,
     noun: str = "submitted job",
 ) -> dict[str, Any]:
-    """Field to new value, of a job or of what ``noun`` says. Raises UsageError for a field that cannot change."""
+    """Return the new values by field. Raises UsageError for a field that cannot change; ``noun``: what it is of."""
 
     def check(field: str, key: str, path: str) -> None:
         if field not in editable:
             raise UsageError(f"{path!r} of a {noun} cannot be changed", f"these can: {', '.join(editable)}")
         if key and field not in ("tags", "properties"):
-            raise UsageError(f"{field} is a text, and has no {key!r}")
+            raise UsageError(f"{field} is text and has no field {key!r}")
 
     changes: dict[str, Any] = {}
     for text in given:
@@ -35,14 +35,14 @@ def changes_of(
         field, _, key = path.partition(".")
         check(field, key, path)
         if key:
-            changes[field] = {**_mapping(job, changes, field), key: value}
+            changes[field] = {**_copy_mapping(job, changes, field), key: value}
         else:
-            changes[field] = _whole(field, value)
+            changes[field] = _parse_field(field, value)
     for path in removed:
         field, _, key = path.partition(".")
         check(field, key, path)
         if key:
-            left = _mapping(job, changes, field)
+            left = _copy_mapping(job, changes, field)
             left.pop(key, None)
             changes[field] = left
         else:
@@ -50,8 +50,8 @@ def changes_of(
     return changes
 
 
-def _whole(field: str, value: str) -> Any:
-    """Tags and properties as a whole are JSON, as in ``--set tags='{"a": "b"}'``; the other fields are text."""
+def _parse_field(field: str, value: str) -> Any:
+    """Parse tags and properties as JSON, as in ``--set tags='{"a": "b"}'``; leave the other fields text."""
     if field not in ("tags", "properties"):
         return value
     import json
@@ -61,11 +61,9 @@ def _whole(field: str, value: str) -> Any:
     except ValueError:
         given = None
     if not isinstance(given, dict):
-        raise UsageError(
-            f"{field} has names with values, and {value!r} is neither", f"--set {field}.NAME=VALUE"
-        )
+        raise UsageError(f"{field} must be a JSON object; got {value!r}", f"--set {field}.NAME=VALUE")
     return {name: text if isinstance(text, str) else json.dumps(text) for name, text in given.items()}
 
 
-def _mapping(job: dict[str, Any], changes: dict[str, Any], field: str) -> dict[str, Any]:
+def _copy_mapping(job: dict[str, Any], changes: dict[str, Any], field: str) -> dict[str, Any]:
     return dict(changes.get(field) or job.get(field) or {})

@@ -11,29 +11,50 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from importlib import import_module
+
+from drumline import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
 COMMANDS = {
-    "job": "submit and look after jobs: create, show, stream, list, cancel, download ...",
-    "compute": "name the machines that jobs run on: attach, show, list, list-nodes, update, detach",
+    "job": "submit and manage jobs: create, show, stream, list, cancel, download ...",
+    "compute": "manage the machines that jobs run on: attach, show, list, list-nodes, update, detach",
     "run": "run a program on several nodes, without a job file",
+    "sweep": "search hyperparameters of a program, without a job file",
     "plan": "show what a job file would run, rank by rank",
-    "data": "name files and folders that jobs read: create, show, list, update, archive, restore",
-    "environment": "name the Python that jobs run with: create, show, list, update, archive, restore",
-    "model": "name what jobs have trained: create, show, list, update, download, archive, restore",
-    "component": "name the steps of pipelines: create, show, list, update, download, archive, restore",
-    "datastore": "say which folders azureml://datastores/... are: create, show, list, update, delete",
-    "cache": "the data that jobs have fetched from elsewhere: show, list, prune, clear, limit",
-    "warm": "interpreters that are held ready for ranks: list, stop",
-    "workspace": "homes for jobs and assets, each its own: list, show, create, delete",
-    "configure": "the workspace that commands are for when they name none",
+    "ps": "list what runs and waits now",
+    "data": "manage the files and folders that jobs read: create, show, list, update, archive, restore",
+    "environment": "manage environments: create, show, list, update, build, archive, restore",
+    "model": "manage models: create, show, list, update, download, archive, restore",
+    "component": "manage components, the steps of pipelines: create, show, list, update, download, archive, restore",
+    "datastore": "manage datastores: create, show, list, update, delete",
+    "tensorboard": "show the event files of jobs in TensorBoard",
+    "mlflow": "show what jobs have logged in MLflow's web pages",
+    "cache": "manage the cache of downloaded data: show, list, prune, clear, limit",
+    "df": "show what takes up the disk, and how much of it can go",
+    "prune": "remove old jobs, and what nothing needs any more",
+    "warm": "manage warm interpreters: list, stop",
+    "workspace": "manage workspaces: list, show, create, update, delete",
+    "configure": "set the default workspace",
+    "init": "write a first job file, from options, questions and a look at the folder",
+    "completion": "print the completion script of a shell: bash, zsh, fish",
+    "schema": "print the JSON Schema of a kind of file, for editors",
 }
+_ROOMS = {
+    **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
+    **dict.fromkeys(("ps", "tensorboard", "mlflow"), "views."),
+    **dict.fromkeys(("cache", "df", "prune", "warm"), "upkeep."),
+    **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),
+    **dict.fromkeys(("configure", "completion", "schema", "init"), "guide."),
+}
+"""The folder of a command's module, where it is in one."""
+
 HELP = f"""usage: drumline COMMAND [arguments]
 
-Distributed-training jobs written for Azure ML, on machines that you own.
+Run distributed-training jobs written for Azure ML on your own machines.
 
 commands:
 {"".join(f"  {name:<11} {text}{chr(10)}" for name, text in COMMANDS.items())}
@@ -41,16 +62,17 @@ commands:
   drumline job create --file job.yml --stream
 
 options:
-  -h, --help   this text; after a command, its own
-  --version    the version
-  --debug      with a command: the traceback of an error
+  -h, --help     show this help; after a command, the command's help, as drumline help COMMAND does
+  --version      show the version
+  --debug        with a command: show the traceback of an error
+  --color WHEN   colour our own words: auto, always or never
 """
 
 INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code. Nothing is raised."""
+    """Run the command and return its exit code. Raises nothing."""
     _open_missing_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
     before_program = argv[: argv.index("--")] if "--" in argv else argv
@@ -58,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     if debug:
         argv.remove("--debug")
     try:
+        _take_color(argv)
         return _dispatch(argv)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -75,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """The installed command: ends without the interpreter's own tidying, which takes 4 ms and has nothing to tidy."""
+    """Run the installed command, and exit without the interpreter's cleanup, which takes 4 ms and has nothing to do."""
     code = main()
     with contextlib.suppress(OSError):
         sys.stderr.flush()
@@ -83,7 +106,7 @@ def script() -> NoReturn:
 
 
 def _open_missing_streams() -> None:
-    """Those that whoever started us closed; else the next file that is opened would become our output."""
+    """Open standard streams that are closed; else the next file that is opened would become our output."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -98,7 +121,7 @@ def _open_missing_streams() -> None:
 
 
 def _drop_output() -> None:
-    """Whoever read our output has enough, or it is full. Nothing may be flushed there at exit."""
+    """Discard the rest of the output, whose reader is gone or whose disk is full, so that exit flushes nothing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -108,33 +131,55 @@ def _print(text: str) -> int:
     return 0
 
 
+def _take_color(argv: list[str]) -> None:
+    """
+    Remove ``--color WHEN`` from the arguments and obey it; words after ``--``, and those of ``drumline run`` without
+    it, are a program's. Raises UsageError.
+    """
+    end = argv.index("--") if "--" in argv else 0 if argv[:1] == ["run"] else len(argv)
+    for at, word in enumerate(argv[:end]):
+        option, equals, when = word.partition("=")
+        if option == "--color":
+            from drumline.cli import colour
+
+            colour.choose(when if equals else "".join(argv[at + 1 : min(at + 2, end)]))
+            del argv[at : at + (1 if equals else 2)]
+            return
+
+
 def _dispatch(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
+    if not argv or argv[0] in ("-h", "--help"):
         return _print(HELP)
     if argv[0] in ("--version", "version"):
-        from drumline import __version__
-
         return _print(f"drumline {__version__}\n")
     name = argv[0]
+    if name == "__complete":
+        from drumline.cli.guide import complete
+
+        return _print(complete.complete(argv[1:], COMMANDS, list_modules()))
     if name not in COMMANDS:
+        from drumline.cli.guide import hints
         from drumline.contract.errors import UsageError
 
-        raise UsageError(f"there is no command {name!r}", _did_you_mean(name))
-    from importlib import import_module
-
+        raise UsageError(f"there is no command {name!r}", hints.suggest(argv, list_modules()))
     try:
-        code: int = import_module(f"drumline.cli.{name}").main(argv[1:])
+        code: int = import_module(find_module(name)).main(argv[1:])
     except SystemExit as ended:  # argparse, after its help
         code = int(ended.code or 0)
     sys.stdout.flush()
     return code
 
 
-def _did_you_mean(name: str) -> str:
-    import difflib
+def find_module(command: str) -> str:
+    """Return the name of the module that has a command's ``main``."""
+    return f"drumline.cli.{_ROOMS.get(command, '')}{command}"
 
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    return f"did you mean {close[0]!r}?" if close else "drumline --help shows those there are"
+
+def list_modules() -> dict[str, str]:
+    """Return the name of each command's module."""
+    return {command: find_module(command) for command in COMMANDS}
 
 
 def _explain(error: Exception, debug: bool) -> int:
@@ -159,6 +204,6 @@ def _explain(error: Exception, debug: bool) -> int:
         where = f": {error.filename}" if error.filename else ""
         print(clean(f"error: {error.strerror or error}{where}"), file=sys.stderr)
     else:
-        print(clean(f"error: this should not happen: {error!r}"), file=sys.stderr)
-        print("hint: the same command with --debug shows where", file=sys.stderr)
+        print(clean(f"error: internal error: {error!r}"), file=sys.stderr)
+        print("hint: run the command with --debug to see where", file=sys.stderr)
     return exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,13 @@ from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _PARTS = {
     "trials": ("trial", "status", "rank", "metric", "params", "reason"),
     "steps": ("step", "status", "job", "reason"),
 }
-"""What of a job gets a table of its own, and its columns."""
+"""The parts of a job that are printed as tables, and their columns."""
 
 
 def show(result: Any, form: str | None, query: str | None, columns: tuple[str, ...] = ()) -> None:
@@ -44,6 +45,17 @@ def show(result: Any, form: str | None, query: str | None, columns: tuple[str, .
     sys.stdout.write(writers[form](result))
 
 
+def is_for_people(form: str | None, query: str | None) -> bool:
+    """Return whether a person reads the result: on a terminal, or as a table that was asked for, without a query."""
+    return not query and (form or ("table" if sys.stdout.isatty() else "json")) == "table"
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print each to standard error."""
+    for warning in warnings:
+        print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
 def _search(query: str, result: Any) -> Any:
     import jmespath
 
@@ -62,11 +74,10 @@ def _json(result: Any) -> str:
 
 
 def _jsonc(result: Any) -> str:
-    import os
-    import re
+    from drumline.cli.colour import is_on
 
     text = _json(result)
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not is_on():
         return text
     return re.sub(r'^(\s*)("(?:[^"\\]|\\.)*")(?=: )', "\\1\x1b[34m\\2\x1b[0m", text, flags=re.MULTILINE)
 
@@ -79,7 +90,7 @@ def _yaml(result: Any) -> str:
 
 
 def _tsv(result: Any) -> str:
-    """As az prints it: a line an item, tabs between its values, nothing for nested mappings."""
+    """Format as az does: a line an item, tabs between its values, nothing for nested mappings."""
     rows = result if isinstance(result, list) else [result]
     text = "".join("\t".join(_tsv_cells(row)) + "\n" for row in rows)
     return clean(text) if sys.stdout.isatty() else text
@@ -111,7 +122,7 @@ def _table(result: Any, columns: tuple[str, ...]) -> str:
             for key, value in result.items()
             if value not in (None, {}, [], "") and key not in parts
         ]
-        return "\n".join([_aligned(facts), *(_table(result[key], _PARTS[key]) for key in parts)])
+        return "\n".join([_align(facts), *(_table(result[key], _PARTS[key]) for key in parts)])
     if not isinstance(result, list):
         return f"{_cell(result)}\n"
     if not all(isinstance(row, dict) for row in result):
@@ -119,7 +130,16 @@ def _table(result: Any, columns: tuple[str, ...]) -> str:
     names = columns or tuple(dict.fromkeys(key for row in result for key in row))
     rows = [tuple(_cell(row.get(name)) for name in names) for row in result]
     heading = [tuple(clean(str(name)).upper() for name in names)]
-    return _aligned([*heading, *rows])
+    if sys.stdout.isatty():
+        return _fit([*heading, *rows])
+    return _align([*heading, *rows])
+
+
+def _fit(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align the rows of a list in the width of the terminal."""
+    from drumline.cli.columns import PAGE_WIDTH, fit_table, join, terminal_width
+
+    return "".join(join(cells) + "\n" for cells in fit_table(rows, terminal_width(PAGE_WIDTH)))
 
 
 def _is_table(value: Any) -> bool:
@@ -134,7 +154,7 @@ def _cell(value: Any) -> str:
     return clean(str(value)).replace("\n", " ")
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+def _align(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "".join(line.rstrip() + "\n" for line in lines)

@@ -6,20 +6,20 @@ from enum import Enum
 from typing import Any
 
 from drumline.contract.errors import SpecError
-from drumline.spec.foreign.parts import is_foreign, ours
+from drumline.spec.foreign_parts import is_foreign, ours
 
 _VALUES = (str, int, float, Enum)
 """What is a value whatever its class."""
 
 
-def adopted(value: Any) -> Any:
+def translate_object(value: Any) -> Any:
     """
     What stands for an object of theirs, or for a function under ``@command_component``; any other value as it is.
 
     Raises SpecError, which names the type, for what has nothing that stands for it.
     """
-    from drumline.spec.foreign.components import component_of, is_function
-    from drumline.spec.foreign.jobs import job_of
+    from drumline.spec.foreign.components import is_function
+    from drumline.spec.foreign.jobs import component_of, job_of
 
     if isinstance(value, _VALUES) or not (is_foreign(value) or is_function(value)):
         return value

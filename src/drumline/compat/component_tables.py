@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import os
 
-from drumline.compat.environment import DEFAULT_CPU_IMAGE
-from drumline.spec.nodes import Mapping, Scalar, Sequence
-from drumline.spec.schema.kinds import Anything, Flag, Integer, Kind, ListOf, MapOf, Number, Text, join
-from drumline.spec.schema.records import Record
+from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Anything, Flag, Integer, Kind, ListOf, MapOf, Number, Text, join
+from drumline.spec.reading.tree import Mapping, Scalar, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.reading.tree import Node
 
 _PARAMETERS = {
     "string": "string",
@@ -62,7 +62,7 @@ _VALUES: dict[str, Kind] = {
 }
 
 
-class _Input(Kind):
+class _InputKind(Kind):
     """The declaration of an input."""
 
     word = "a mapping"
@@ -94,7 +94,7 @@ class _Input(Kind):
         return {"type": kind, **{key: one for key, one in checked.items() if one is not None}}
 
 
-class _Output(Kind):
+class _OutputKind(Kind):
     word = "a mapping"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
@@ -151,7 +151,7 @@ _ENVIRONMENT = _section(
 )
 
 
-class _Environment(Kind):
+class _EnvironmentKind(Kind):
     word = "a mapping, or text"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
@@ -198,10 +198,10 @@ _SHARED: dict[str, Kind] = {
     "description": Text(nullable=True),
     "is_deterministic": Flag(nullable=True),
     "tags": _Tags(nullable=True),
-    "inputs": MapOf(_Input(), nullable=True),
-    "outputs": MapOf(_Output(), nullable=True),
+    "inputs": MapOf(_InputKind(), nullable=True),
+    "outputs": MapOf(_OutputKind(), nullable=True),
     "code": Text(nullable=True),
-    "environment": _Environment(nullable=True),
+    "environment": _EnvironmentKind(nullable=True),
 }
 _LAUNCHER = Record(
     "launcher",

@@ -7,18 +7,18 @@ import re
 
 from drumline.compat.component_tables import TABLES, as_text
 from drumline.contract.errors import SpecError
-from drumline.spec.component import CommandComponent
-from drumline.spec.files import read
-from drumline.spec.nodes import Mapping, Scalar
-from drumline.spec.schema.kinds import shown
-from drumline.spec.schema.report import Report
-from drumline.spec.source import problem_at
+from drumline.spec.jobs.command import CommandComponent
+from drumline.spec.kinds.report import Report
+from drumline.spec.kinds.values import quote_node
+from drumline.spec.reading.files import read_yaml
+from drumline.spec.reading.source import problem_at
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
+    from drumline.spec.reading.tree import Node
 
 _LAUNCHERS = {
     "mpi": "mpi",
@@ -31,7 +31,7 @@ _PLACEHOLDER = re.compile(r"(?<![{$])\{(inputs|outputs)\.([\w-]+?)(?:\.path)?\}(
 _OPTIONAL = re.compile(r"(?<!\[)\[([^\[\]]+?)\](?!\])")
 
 
-def is_of_today(root: Mapping) -> bool:
+def is_todays_component(root: Mapping) -> bool:
     """Whether it is a file for ``load_component``."""
     kind = root.get("type")
     word = kind.value if isinstance(kind, Scalar) else None
@@ -52,17 +52,17 @@ def _kind_of(root: Mapping) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> CommandComponent:
-    """The component in a file. Raises SpecError with every problem of it."""
+    """Load the component in a file. Raises SpecError with every problem of it."""
     place = os.fspath(path)
-    root = as_text(read(place, place))
+    root = as_text(read_yaml(place, place))
     assert isinstance(root, Mapping)
     kind = _kind_of(root)
     if not kind:
         at = root.get("type") or root
         what = (
-            f"{shown(at)} is not a type of component"
+            f"{quote_node(at)} is not a type of component"
             if at is not root
-            else "the file is no component of v1.5"
+            else "the file is not a component of v1.5"
         )
         raise SpecError([problem_at(at, what, path="type", hint="DistributedComponent or CommandComponent")])
     folder = os.path.dirname(os.path.abspath(place))
@@ -130,7 +130,7 @@ def _command(text: str | None, node: Node | None, path: str, values: dict[str, A
     for group, name in dict.fromkeys(_PLACEHOLDER.findall(text)):
         known = values.get(group) or {}
         if name not in known:
-            from drumline.spec.schema.hints import did_you_mean
+            from drumline.spec.hints import did_you_mean
 
             hint = did_you_mean(name, known) or f"{group}: " + (", ".join(known) or "none")
             report.add(f"{path} refers to {{{group}.{name}}}, which is not declared", node, path, hint)

@@ -7,10 +7,10 @@ Source: https://learn.microsoft.com/python/api/azureml-train-core/azureml.train.
 from __future__ import annotations
 
 from drumline.compat.known_keywords import refuse_unknown
-from drumline.compat.run_configuration import (
+from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.sections import (
     MpiConfiguration,
     PyTorchConfiguration,
-    RunConfiguration,
     TensorflowConfiguration,
 )
 from drumline.compat.script_run_config import NO_LIMIT_S, ScriptRunConfig
@@ -94,7 +94,7 @@ class Estimator(ScriptRunConfig):
         config.node_count = node_count
         for one in inputs or ():
             config.data_references[str(getattr(one, "name", len(config.data_references)))] = one
-        config._warnings += _unused(kwargs)
+        config._warnings += _list_unused(kwargs)
         workers = TensorflowConfiguration(worker_count, parameter_server_count)
         super().__init__(
             source_directory,
@@ -155,7 +155,7 @@ def _distribution(given: Any, nodes: int, per_node: int, workers: TensorflowConf
     raise SpecError(f"distributed_backend: {given!r} is not known", "one of 'mpi', 'gloo', 'nccl', 'ps'")
 
 
-def _unused(given: dict[str, Any]) -> list[str]:
+def _list_unused(given: dict[str, Any]) -> list[str]:
     said = []
     for key, value in given.items():
         if value in (None, False, [], "") or key in _SAYS_NOTHING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from drumline.compat.pipeline_data import identifier
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
-from drumline.spec import early_termination as policies
-from drumline.spec import search_space as space
-from drumline.spec.sweep import SweepJob
+from drumline.spec.jobs.sweep import SweepJob
+from drumline.spec.parts import early_termination as policies
+from drumline.spec.parts import search_space as space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class HyperDriveConfig:
 
 
 def to_sweep(config: HyperDriveConfig) -> SweepJob:
-    """The job; nothing is read from disk. Raises SpecError."""
+    """Return the job; nothing is read from disk. Raises SpecError."""
     trial = to_command(config.run_config)
     searched = {}
     for argument, expression in config.hyperparameter_sampling.parameter_space.items():

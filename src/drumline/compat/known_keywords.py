@@ -18,14 +18,14 @@ def refuse_unknown(given: Iterable[str], kind: type, unused: tuple[str, ...] = (
     for name in given:
         if name in unused or name.startswith("_"):
             continue
-        from drumline.spec.schema.hints import did_you_mean
+        from drumline.spec.hints import did_you_mean
 
-        known = (*_taken(kind), *unused)
+        known = (*_list_keywords(kind), *unused)
         if name not in known:
             raise SpecError(f"unknown keyword {name!r} in {kind.__name__}", did_you_mean(name, known))
 
 
-def _taken(kind: type) -> list[str]:
+def _list_keywords(kind: type) -> list[str]:
     """The keywords of its constructor, and of those that it extends."""
     import inspect
 

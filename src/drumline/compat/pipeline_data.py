@@ -10,7 +10,7 @@ import re
 
 from drumline.compat.known_keywords import refuse_unknown
 from drumline.contract.errors import SpecError
-from drumline.spec.io import Output
+from drumline.spec.parts.io import Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class PipelineParameter:
 
 def identifier(text: str) -> str:
     """
-    A name as a key of today's jobs has it.
+    Return a name as a key of today's jobs has it.
 
     >>> identifier("Train model-1"), identifier("1st")
     ('Train_model_1', '_1st')

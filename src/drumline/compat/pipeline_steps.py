@@ -12,18 +12,19 @@ from copy import copy
 from drumline.compat.estimator import UNUSED
 from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.pipeline_data import Passed, PipelineData, PipelineParameter, identifier
-from drumline.compat.run_configuration import MpiConfiguration, RunConfiguration
+from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.sections import MpiConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig, Words, to_command
 from drumline.contract.errors import SpecError
-from drumline.spec.io import Input, Output
-from drumline.spec.pipeline import PipelineJob, PipelineJobSettings
+from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
+from drumline.spec.parts.io import Input, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 _REFERENCE = re.compile(r"\$\{?AZUREML_DATAREFERENCE_(\w+)\}?")
 _DONE = "done"
@@ -137,7 +138,10 @@ class EstimatorStep(PythonScriptStep):
         **kwargs: Any,
     ) -> None:
         if not isinstance(estimator, ScriptRunConfig):
-            raise SpecError(f"a {type(estimator).__name__} is no estimator", "estimator=Estimator(...)")
+            raise SpecError(
+                f"estimator must be an Estimator, not a {type(estimator).__name__}",
+                "estimator=Estimator(...)",
+            )
         given = estimator_entry_script_arguments
         kwargs.setdefault("arguments", estimator.arguments if given is None else given)
         kwargs.setdefault("compute_target", estimator.run_config.target)
@@ -196,10 +200,10 @@ class _StepWords(Words):
 
     def parameter(self, given: PipelineParameter) -> str:
         name = identifier(given.name)
-        self.inputs[name] = self.bound(given)  # type: ignore[assignment]
+        self.inputs[name] = self.add_parameter(given)  # type: ignore[assignment]
         return f"${{{{inputs.{name}}}}}"
 
-    def bound(self, given: PipelineParameter) -> str:
+    def add_parameter(self, given: PipelineParameter) -> str:
         name = identifier(given.name)
         self.parameters[name] = given.default_value
         return f"${{{{parent.inputs.{name}}}}}"
@@ -216,7 +220,7 @@ class _Named:
 def to_pipeline(
     steps: Iterable[Any], *, description: str | None = None, source_directory: str | None = None
 ) -> PipelineJob:
-    """The job; nothing is read from disk. Raises SpecError."""
+    """Return the job; nothing is read from disk. Raises SpecError."""
     listed = _closure(steps)
     names = _names(listed)
     writers: dict[int, str] = {}
@@ -255,7 +259,7 @@ def _node(step: PythonScriptStep, words: _StepWords, source_directory: str | Non
     if step.compute_target is None and (step.runconfig is None or config.target in (None, "local")):
         job.compute = None
     for name, value in step.params.items():
-        bound = words.bound(value) if isinstance(value, PipelineParameter) else str(value)
+        bound = words.add_parameter(value) if isinstance(value, PipelineParameter) else str(value)
         job.environment_variables = {**job.environment_variables, f"AML_PARAMETER_{name}": bound}
     job.command = _REFERENCE.sub(lambda found: _variable(found[1], job), str(job.command))
     job.display_name = step.name

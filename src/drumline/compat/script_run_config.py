@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import re
 
-from drumline.compat import run_configuration, shell_words
-from drumline.compat.environment import Environment, to_environment
-from drumline.compat.run_configuration import RunConfiguration
+from drumline.compat import shell_words
+from drumline.compat.run_configuration import configuration
+from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.environment import Environment, to_environment
 from drumline.contract.errors import SpecError
-from drumline.spec.command import Command
 from drumline.spec.entity import whole
+from drumline.spec.jobs.command import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.io import Input, Output
+    from drumline.spec.parts.io import Input, Output
 
 _REFERENCE = re.compile(r"\$\{?AZURE_ML_INPUT_(\w+)")
 NO_LIMIT_S = 2592000
@@ -53,7 +54,7 @@ class ScriptRunConfig:
         self.source_directory = os.fspath(source_directory or config.source_directory or ".")
         self.script = os.fspath(script) if script else config.script
         self.command = command or config.command
-        self.arguments: list[Any] = _listed(arguments) if arguments is not None else list(config.arguments)
+        self.arguments: list[Any] = _to_list(arguments) if arguments is not None else list(config.arguments)
         self.resume_from = resume_from
         self.max_run_duration_seconds = max_run_duration_seconds
         if script and command:
@@ -74,14 +75,14 @@ class ScriptRunConfig:
         if docker_runtime_config is not None:
             config.docker = docker_runtime_config
         if distributed_job_config is not None:
-            run_configuration.apply(config, distributed_job_config)
+            configuration.apply_distributed_job(config, distributed_job_config)
 
 
 def to_command(config: ScriptRunConfig, words: Words | None = None) -> Command:
     """The job; nothing is read from disk. ``words``: what makes text of its arguments. Raises SpecError."""
     words = words if words is not None else Words()
     run_config = config.run_config
-    distribution, nodes = run_configuration.distribution_of(run_config)
+    distribution, nodes = configuration.distribution_of(run_config)
     environment, warnings = _environment_of(run_config)
     for reference in (run_config.data_references or {}).values():
         words.text(reference)
@@ -125,7 +126,7 @@ class Words:
         """Of what was given none, by identity: the same data twice is one."""
 
     def text(self, value: Any) -> str:
-        """One word for the shell."""
+        """Return one word for the shell."""
         if hasattr(value, "_as_input"):
             return self._data(value, self.inputs, value._as_input(), "inputs")
         if hasattr(value, "_as_output"):
@@ -169,7 +170,7 @@ def _command_line(config: ScriptRunConfig, words: Words) -> str:
     return " ".join(shell_words.line([one]) if isinstance(one, str) else words.text(one) for one in listed)
 
 
-def _listed(arguments: Any) -> list[Any]:
+def _to_list(arguments: Any) -> list[Any]:
     if isinstance(arguments, (list, tuple)):
         return list(arguments)
     raise SpecError(f"arguments must be a list, got {type(arguments).__name__}", "arguments=['--epochs', 3]")

@@ -8,6 +8,7 @@ End of file is how either side learns that the other died.
 from __future__ import annotations
 
 import json
+from _operator import _compare_digest  # what hmac.compare_digest is, without the 4 ms that hashlib takes
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that ``data`` completes, in order. Raises ChannelError."""
+        """Return the messages that ``data`` completes, in order. Raises ChannelError."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self.limit:
             raise ChannelError(f"a message of more than {self.limit} bytes")
-        return [message for message in map(self._taken, lines) if message is not None]
+        return [message for message in map(self._parse_or_skip, lines) if message is not None]
 
-    def _taken(self, line: bytes) -> Optional[dict[str, Any]]:
+    def _parse_or_skip(self, line: bytes) -> Optional[dict[str, Any]]:
         try:
             return self._parse(line)
         except ChannelError:
@@ -58,13 +59,8 @@ class Lines:
         return message
 
 
-def send(peer: socket.socket, kind: str, **content: Any) -> None:
-    """Blocks until the kernel took all of it. Raises OSError when the peer is gone."""
-    peer.sendall(json.dumps({"type": kind, **content}).encode() + b"\n")
-
-
-def connection(address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """A connection to that host and port. Raises OSError."""
+def connect_to(address: tuple[str, int], timeout_s: float) -> socket.socket:
+    """Connect to that host and port. Raises OSError."""
     import socket as s
 
     # As bytes: a name is encoded by a codec that takes 4 ms and a megabyte to load, and ours are numbers.
@@ -73,7 +69,7 @@ def connection(address: tuple[str, int], timeout_s: float) -> socket.socket:
 
 
 def notice_power_cut(peer: socket.socket) -> None:
-    """A peer whose machine is gone says nothing, not even that. After 40 s of silence the connection is an error."""
+    """Have the connection fail after 40 s of silence: a peer whose machine is gone does not close it."""
     import socket as s
 
     peer.setsockopt(s.SOL_SOCKET, s.SO_KEEPALIVE, 1)
@@ -88,10 +84,6 @@ def notice_power_cut(peer: socket.socket) -> None:
 
 
 def same_secret(ours: str, theirs: object) -> bool:
-    """Whether the two are equal, in a time that does not tell how much of it is."""
+    """Return whether the two are equal, in a time that does not tell how much of it is."""
     given = theirs.encode("utf-8", "surrogatepass") if isinstance(theirs, str) else b""
-    expected = ours.encode()
-    difference = len(given) ^ len(expected)
-    for index, byte in enumerate(expected):
-        difference |= byte ^ (given[index] if index < len(given) else 0)
-    return difference == 0
+    return _compare_digest(ours.encode(), given)

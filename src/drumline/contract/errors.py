@@ -9,12 +9,18 @@ Our exceptions: something drumline, or the request to drumline, got wrong.
   x EngineError          what gives nodes refused or did not answer     exit 1
   x NodeError            an agent or supervisor could not do its work   exit 1
   x JobFailedError       raised by ``jobs.stream`` for a failed job     exit 1
+  x WaitTimeoutError     raised by ``jobs.wait``; a TimeoutError too    exit 1
 
 A rank that fails is not an exception. It is an event, and ends up in the job's outcome.
 Every message is lower case, without a full stop; ``hint`` is the next thing to try.
 """
 
 from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
 
 
 class DrumlineError(Exception):
@@ -33,6 +39,37 @@ class DrumlineError(Exception):
 
     def __str__(self) -> str:
         return self.message + ("\nhint: " + self.hint if self.hint else "")
+
+    @property
+    def _render_traceback_(self) -> Callable[[], list[str]]:
+        """
+        The lines that IPython shows instead of a traceback: the sentence, the hint, and the user's own line.
+
+        With DRUMLINE_DEBUG there is no such attribute, and IPython shows the traceback.
+        Source: https://ipython.readthedocs.io/en/stable/config/integrating.html#custom-exception-tracebacks
+        """
+        import os
+
+        if os.environ.get("DRUMLINE_DEBUG", "0") not in ("", "0"):
+            raise AttributeError("_render_traceback_")
+        return lambda: [f"{type(self).__name__}: {self}", *_find_line(self.__traceback__)]
+
+
+def _find_line(traceback: TracebackType | None) -> list[str]:
+    """Return the line of the user that led here: the last one before our own code; empty without one."""
+    import linecache
+    import os
+
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    place = None
+    while traceback is not None and not traceback.tb_frame.f_code.co_filename.startswith(ours):
+        place = (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    if place is None:
+        return []
+    # The file of a cell is known to linecache alone.
+    where = f"{os.path.basename(place[0])}:{place[1]}" if os.path.exists(place[0]) else f"line {place[1]}"
+    return [f"{where}: {linecache.getline(*place).strip()}"]
 
 
 class UsageError(DrumlineError):
@@ -73,11 +110,11 @@ class Problem:
 
     @property
     def where(self) -> str:
-        """``file:line:column``, the file alone, or nothing."""
+        """Return ``file:line:column``, the file alone, or nothing."""
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def __str__(self) -> str:
-        """``file:line:column: what``, the line with a caret, and the hint, as the command line prints it."""
+        """Return ``file:line:column: what``, the line with a caret, and the hint, as the command line prints it."""
         text = ": ".join(part for part in (self.where, self.what) if part)
         if self.line and self.source_line:
             gutter = f"{self.line:>5} | "
@@ -134,4 +171,8 @@ class NodeError(DrumlineError):
 
 
 class JobFailedError(DrumlineError):
+    error_category = "UserError"
+
+
+class WaitTimeoutError(DrumlineError, TimeoutError):
     error_category = "UserError"

@@ -8,9 +8,20 @@ Events are the truth; status, reason and timeline are one fold over them (``outc
 from __future__ import annotations
 
 import json
-from typing import Any, Optional, Union, get_args
+from typing import TYPE_CHECKING, Any, Optional, Union, get_args
 
 from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from drumline.contract.evidence import RecordedEvidence
+
+    EndKind = Literal["failure", "node", "hang", "preemption", "node preemption"]
+    """
+    What ended an attempt: the failure of a rank or of what starts them, the loss of a node, a hang; or a preemption of
+    the job or of a node, which are no failures.
+    """
 
 # Named tuples: a tenth of what dataclasses cost to import, and a command line imports these.
 
@@ -193,14 +204,7 @@ class JobRunning(NamedTuple):
 
 
 class RankExited(NamedTuple):
-    """
-    One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127).
-
-    ``evidence``, each only when it is known: ``left`` (when it ended in order), ``told`` (when it was told to end; of a
-    failure None when it was not); of a failure ``failure`` (an uncaught exception: type, message, file, line, function,
-    time), ``said`` (the last line of the log), ``crash`` (where native code crashed: file, line, function),
-    ``peak_bytes``, ``memory_ran_out``, ``shared_memory``, ``port_holder`` (of a port that it could not have).
-    """
+    """One of ``code`` and ``signal`` is set; ``error`` when the program could not be started (code 126, 127)."""
 
     time: float
     rank: int
@@ -208,7 +212,7 @@ class RankExited(NamedTuple):
     code: Optional[int]
     signal: Optional[int]
     error: str = ""
-    evidence: Optional[dict[str, Any]] = None
+    evidence: Optional[RecordedEvidence] = None
 
 
 class NodeLost(NamedTuple):
@@ -244,8 +248,8 @@ class JobStopping(NamedTuple):
 
 class AttemptEnded(NamedTuple):
     """
-    The ranks failed or were preempted, and are started again; ``attempt`` counts from 0. ``kind`` is as in
-    ``supervisor.policy.Finish``, the rest as in JobEnded. ``progressed``: whether it left anything new; None: unknown.
+    The ranks failed or were preempted, and are started again; ``attempt`` counts from 0. The rest is as in
+    JobEnded. ``progressed``: whether it left anything new; None: unknown.
     """
 
     time: float
@@ -255,7 +259,7 @@ class AttemptEnded(NamedTuple):
     rank: Optional[int] = None
     node: Optional[int] = None
     verdict: Optional[dict[str, Any]] = None
-    kind: str = "failure"
+    kind: EndKind = "failure"
     progressed: Optional[bool] = None
 
     @property
@@ -324,7 +328,7 @@ class JobEnded(NamedTuple):
 
     ``exit_code`` is that of the rank that decided, 128 + its signal, 130 for a canceled job, 124 for one
     that ran into its time limit; ``rank`` is the one that failed first, None when none did. ``verdict``: what
-    ``reason`` says of that rank and the others, as fields (``supervisor/verdict.py``).
+    ``reason`` says of that rank and the others, as fields (``supervisor/explaining/verdict.py``).
     """
 
     time: float
@@ -343,6 +347,13 @@ class JobEdited(NamedTuple):
     changes: dict[str, Any]
 
 
+class JobPruned(NamedTuple):
+    """``parts``: folders of its run folder that were removed, such as ``outputs``; the job itself stays."""
+
+    time: float
+    parts: list[str]
+
+
 class JobArchived(NamedTuple):
     time: float
 
@@ -356,14 +367,14 @@ Event = Union[
     ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
     RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
-    StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobArchived, JobRestored,
+    StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_line(event: Event) -> bytes:
-    """One line of ``events.jsonl``, with its end."""
+    """Return one line of ``events.jsonl``, with its end."""
     data = {"type": type(event).__name__, **event._asdict()}
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 

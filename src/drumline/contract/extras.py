@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from drumline.contract import uris
 
-_OF_SERVICE: dict[str, tuple[str, str]] = {
+_EXTRAS_BY_SERVICE: dict[str, tuple[str, str]] = {
     uris.AZURE: ("obstore", "azure"),
     uris.S3: ("obstore", "s3"),
     uris.GS: ("obstore", "gs"),
@@ -24,39 +24,56 @@ def missing_for(uri: str) -> Optional[tuple[str, str]]:
     """Return the package that this installation lacks to read or write there, and its extra; None: nothing."""
     from importlib.util import find_spec
 
-    needed = _OF_SERVICE.get(uris.parse(uri).service)
+    needed = _EXTRAS_BY_SERVICE.get(uris.parse_uri(uri).service)
     return needed if needed and find_spec(needed[0]) is None else None
 
 
 def install_line(extra: str) -> str:
     """
-    Return the command that adds an extra to this installation: from its clone where it was installed from one.
+    Return the command that adds an extra to this installation, with the tool and from the place that it came from.
 
-    Source: https://packaging.python.org/en/latest/specifications/direct-url/
+    Sources: https://packaging.python.org/en/latest/specifications/direct-url/, https://docs.astral.sh/uv/concepts/tools/,
+    https://pipx.pypa.io/stable/
     """
-    clone, is_editable = _clone()
-    what = shlex.quote(f"{clone}[{extra}]") if clone else f'"drumline[{extra}]"'
-    return f"{_pip()} install {'-e ' if is_editable else ''}{what}"
+    what, is_editable = _requirement(extra)
+    return f"{_installer()} {'-e ' if is_editable else ''}{what}"
 
 
-def _pip() -> str:
-    """pip of this interpreter: by its short name only where that is what a shell finds."""
+def _installer() -> str:
+    """The tool that made this environment; pip by its short name only where that is what a shell finds."""
+    from importlib.util import find_spec
+
+    if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
+        return "uv tool install"
+    if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return "pipx install --force"
     folder = os.path.dirname(sys.executable)
     if shutil.which("pip") == os.path.join(folder, "pip"):
-        return "pip"
-    return f"{shlex.quote(sys.executable)} -m pip"
+        return "pip install"
+    if find_spec("pip") is None and shutil.which("uv"):
+        return f"uv pip install --python {shlex.quote(sys.executable)}"
+    return f"{shlex.quote(sys.executable)} -m pip install"
 
 
-def _clone() -> tuple[str, bool]:
-    """The folder that this package was installed from, and whether it is used in place; empty: it came by name."""
+def _requirement(extra: str) -> tuple[str, bool]:
+    """What to install, as a word of a shell: the clone, file or repository that we came from, else the name."""
     import json
     from importlib import metadata
 
+    name = f'"drumline[{extra}]"'
     try:
         text = metadata.distribution("drumline").read_text("direct_url.json")
         data = json.loads(text or "{}")
-        url = urlsplit(str(data.get("url") or ""))
-        folder = unquote(url.path) if url.scheme == "file" and "dir_info" in data else ""
-        return folder, bool(folder and data["dir_info"].get("editable"))
-    except (metadata.PackageNotFoundError, ValueError, TypeError, AttributeError):
-        return "", False
+        address = str(data.get("url") or "")
+        url = urlsplit(address)
+        path = unquote(url.path) if url.scheme == "file" else ""
+        if path and "dir_info" in data:
+            return shlex.quote(f"{path}[{extra}]"), bool(data["dir_info"].get("editable"))
+        if path and "archive_info" in data and os.path.isfile(path):
+            return shlex.quote(f"{path}[{extra}]"), False
+        if "vcs_info" in data:
+            where = f"{data['vcs_info']['vcs']}+{uris.hide_secrets(address)}"
+            return shlex.quote(f"drumline[{extra}] @ {where}"), False
+    except (metadata.PackageNotFoundError, ValueError, TypeError, AttributeError, KeyError):
+        pass
+    return name, False

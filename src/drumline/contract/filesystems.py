@@ -12,7 +12,7 @@ _NETWORK = re.compile(
 
 
 def is_network(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
-    """Of the path or, where it is not there yet, of what it will be in. False where that cannot be found out."""
+    """Whether a path, which need not exist yet, is on a network file system. False where that is not known."""
     path = os.path.realpath(path)
     best, found = -1, ""
     try:
@@ -29,7 +29,7 @@ def is_network(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
 
 
 def _parse(line: str) -> tuple[str, str]:
-    """Where it is mounted, and its type. Source: proc(5), mountinfo."""
+    """Return the mount point and the type of a file system. Source: proc(5), mountinfo."""
     before, _, after = line.partition(" - ")
     place = before.split(" ")[4] if before.count(" ") > 4 else ""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place), after.split(" ")[0]

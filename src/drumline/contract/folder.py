@@ -10,10 +10,12 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     job.yml          the job as submitted, defaults filled in
     plan.json        what runs
     graph.json       of a pipeline or a sweep, in the place of a plan: its steps
+    code.json        of a job in the user's own folder: where its code is stored, or why it is not
     driver.lock      held by the driver of a pipeline or a sweep, so that there is one
     supervisor.json  which process looks after it
     engine.json      what its engine calls it, where that is a number of its own
     agents.json      where its supervisor is to be reached, and the secret, for agents that others start
+    secrets.pad      random bytes, which make the job's secrets out of what its engine has: ``contract/secrets.py``
     cancel           there when somebody asked for its end
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
     tracking.json    the run that an MLflow server has given it
@@ -30,6 +32,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     user_logs/       what the ranks print, a file each
     system_logs/     what supervisor and agents say
     system_metrics/  what each node and its ranks use, a file a node: ``contract/samples.py``
+    log_times/       when each log grew, a file for a node in an attempt: ``contract/log_times.py``
 
 All of it is for its owner alone: folders 0700, our files 0600.
 """
@@ -66,7 +69,7 @@ _chosen: ContextVar[Optional[str]] = ContextVar("drumline_workspace", default=No
 
 def base_home() -> str:
     """
-    ``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet.
+    Return ``$DRUMLINE_HOME``, else the XDG data folder's ``drumline``; absolute, may not exist yet.
 
     Raises UsageError for a path that is not UTF-8: plans, job files and URIs hold it as text.
     """
@@ -91,7 +94,7 @@ def base_home() -> str:
 
 def home(base: str = "") -> str:
     """
-    The home of the current workspace, which may not exist yet; the base home when none is chosen.
+    Return the home of the current workspace, which may not exist yet; the base home when none is chosen.
 
     ``base``: what is to be taken for the base home, such as a compute's folder. Raises UsageError as ``workspace``.
     """
@@ -99,13 +102,13 @@ def home(base: str = "") -> str:
 
 
 def home_of(workspace: str, base: str = "") -> str:
-    """That of a workspace, whose name was checked; empty: the base home."""
+    """Return the home of a workspace, whose name was checked; empty: the base home."""
     base = base or base_home()
     return os.path.join(base, _WORKSPACES, workspace) if workspace else base
 
 
 def current_workspace() -> str:
-    """Its name; empty for the base home. Raises UsageError for a DRUMLINE_WORKSPACE that cannot be a name."""
+    """Return its name; empty for the base home. Raises UsageError for a DRUMLINE_WORKSPACE that cannot be a name."""
     chosen = _chosen.get()
     if chosen is None:
         chosen = os.environ.get(WORKSPACE, "")
@@ -114,14 +117,14 @@ def current_workspace() -> str:
 
 
 def chosen_workspace() -> Optional[str]:
-    """What the innermost ``workspace`` was given."""
+    """Return the name that the innermost ``workspace`` was given."""
     return _chosen.get()
 
 
 @contextmanager
 def workspace(name: Optional[str]) -> Iterator[None]:
     """
-    ``home`` is that workspace's meanwhile, in this thread. Empty: the base home; None: as DRUMLINE_WORKSPACE says.
+    Have ``home`` be that workspace's in this thread. Empty: the base home; None: as DRUMLINE_WORKSPACE says.
 
     Raises UsageError for what cannot be a name.
     """
@@ -134,7 +137,7 @@ def workspace(name: Optional[str]) -> Iterator[None]:
 
 
 def check_workspace(name: str, where: str = "workspace") -> None:
-    """It becomes a folder's name. Raises UsageError."""
+    """Check a name that becomes a folder's. Raises UsageError."""
     if not name or _is_workspace(name):
         return
     from drumline.contract.errors import UsageError
@@ -150,7 +153,7 @@ def _is_workspace(name: str) -> bool:
 
 
 def workspace_names() -> list[str]:
-    """Those there are, in the order of the alphabet."""
+    """Return those there are, in alphabetical order."""
     try:
         with os.scandir(os.path.join(base_home(), _WORKSPACES)) as entries:
             return sorted(one.name for one in entries if _is_workspace(one.name) and one.is_dir())
@@ -177,12 +180,14 @@ class RunFolder:
         self.job = os.path.join(path, "job.yml")
         self.plan = os.path.join(path, "plan.json")
         self.graph = os.path.join(path, "graph.json")
+        self.stored_code = os.path.join(path, "code.json")
         self.driver_lock = os.path.join(path, "driver.lock")
         self.supervisor = os.path.join(path, "supervisor.json")
         self.engine = os.path.join(path, "engine.json")
         self.agents = os.path.join(path, "agents.json")
         self.cancel = os.path.join(path, "cancel")
         self.preempt = os.path.join(path, "preempt")
+        self.secrets = os.path.join(path, "secrets.pad")
         self.stacks_request = os.path.join(path, "stacks-request")
         self.stacks = os.path.join(path, "stacks.json")
         self.hang = os.path.join(path, "hang.json")
@@ -201,9 +206,9 @@ class RunFolder:
         self._made_by: Optional[dict[str, Any]] = None
 
     @classmethod
-    def of(cls, name: str, root: str | None = None) -> RunFolder:
+    def for_job(cls, name: str, root: str | None = None) -> RunFolder:
         """
-        The folder of a job, whether it exists or not. ``name`` was checked by whoever got it from a user; ``root`` is a
+        Return the folder of a job, whether it exists or not. ``name`` was checked where a user gave it; ``root`` is a
         home, that of the current workspace where it is left out.
 
         Where that is a link, as for a job of a compute with a folder of its own, what it leads to.
@@ -213,24 +218,28 @@ class RunFolder:
 
     @property
     def root(self) -> str:
-        """The home that it is in."""
+        """Return the home that it is in."""
         return os.path.dirname(os.path.dirname(self.path))
 
     @property
     def workspace(self) -> str:
-        """The workspace of this machine that it is in; empty for every other home."""
+        """Return the workspace of this machine that it is in; empty for every other home."""
         above, name = os.path.split(self.root)
         return name if above == os.path.join(base_home(), _WORKSPACES) else ""
 
+    def log_times_path(self, attempt: int, node: int) -> str:
+        """Return the file in which the agent of a node notes when logs grow."""
+        return os.path.join(self.path, "log_times", f"attempt-{attempt}-node-{node}")
+
     def create(self) -> None:
         """
-        Raises FileExistsError when the name is taken: exactly one of many at once wins. Raises OSError, for a full disk
-        for one; nothing is left then.
+        Make it. Raises FileExistsError when the name is taken: exactly one of many at once wins. Raises OSError, as for
+        a full disk; nothing is left then.
         """
         private_folder(os.path.dirname(self.path))
         os.mkdir(self.path, 0o700)
         try:
-            self._made_by = identity.of(os.getpid())
+            self._made_by = identity.identify_process(os.getpid())
             self.write(self.maker, json.dumps(self._made_by))
             for folder in (self.outputs, self.user_logs, self.system_logs):
                 os.mkdir(folder, 0o700)
@@ -244,13 +253,13 @@ class RunFolder:
         return os.path.exists(self.events)
 
     def write(self, path: str, text: str) -> None:
-        """As ``write_whole``."""
+        """Write a file as ``write_whole`` does."""
         write_whole(path, text)
 
     def is_abandoned(self, after_s: float) -> bool:
         """
-        Whether its maker ended before the job had begun. Of a maker on another machine nothing is known: it is taken
-        to have ended ``after_s`` after it made the folder.
+        Return whether its maker ended before the job had begun. Of a maker on another machine nothing is known: it is
+        taken to have ended ``after_s`` after it made the folder.
         """
         try:
             made = os.stat(self.path).st_mtime
@@ -268,7 +277,7 @@ class RunFolder:
         return self._made_by is not None and self.read_json(self.maker) != self._made_by
 
     def begin(self, event: e.Event) -> None:
-        """The first event, with which the job is there; all of it at once. Raises OSError."""
+        """Write the first event, with which the job exists; all of it at once. Raises OSError."""
         self.write(self.events, e.to_line(event).decode())
         self._made_by = None
         with suppress(OSError):
@@ -276,8 +285,8 @@ class RunFolder:
 
     def append(self, event: e.Event) -> None:
         """
-        One write of one whole line, so that several processes of a machine may append; on a network file system two
-        machines that do so at once can overwrite each other. Raises OSError, as for a full disk.
+        Append one whole line in one write, so that several processes of a machine may do so; on a network file system
+        two machines that do so at once can overwrite each other. Raises OSError, as for a full disk.
         """
         descriptor = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         line = e.to_line(event)
@@ -291,7 +300,7 @@ class RunFolder:
             os.close(descriptor)
 
     def read_events(self) -> Iterator[e.Event]:
-        """In the order of the file; lines that are cut short are left out."""
+        """Return the events in the order of the file; lines that are cut short are left out."""
         try:
             with open(self.events, "rb") as file:
                 for line in file:
@@ -302,23 +311,23 @@ class RunFolder:
             return
 
     def read_json(self, path: str) -> dict[str, Any] | None:
-        """None when there is no such file, or not a whole one."""
+        """Return the object in a file; None when there is no such file, or not a whole one."""
         try:
             data = json.loads(_read_plain(path, _MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
 
-    def read_word(self, path: str) -> str:
-        """The beginning of a small file; empty when there is none."""
+    def read_word(self, path: str, most: int = 100) -> str:
+        """Return the beginning of a small file; empty when there is none."""
         try:
-            return _read_plain(path, 100).decode("ascii", "replace")
+            return _read_plain(path, most).decode("ascii", "replace")
         except OSError:
             return ""
 
 
 def _read_plain(path: str, most: int) -> bytes:
-    """Of a plain file and nothing else: a job can put a pipe into its folder. Raises OSError."""
+    """Read a plain file and nothing else: a job can put a pipe into its folder. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -327,7 +336,7 @@ def _read_plain(path: str, most: int) -> bytes:
 
 
 def private_folder(path: str) -> None:
-    """The folder and those above it, made where missing; the ones made are for their owner alone."""
+    """Make a folder and those above it where they are missing, for their owner alone."""
     if not os.path.isdir(path):
         parent = os.path.dirname(path)
         if parent and parent != path:
@@ -344,7 +353,7 @@ PARTIAL = ".partial"
 
 
 def write_whole(path: str, text: str) -> None:
-    """All of it or nothing: a reader never sees half a file. For its owner alone. Raises OSError."""
+    """Write all of a file or nothing: a reader never sees half of it. For its owner alone. Raises OSError."""
     partial = f"{path}.{os.urandom(4).hex()}{PARTIAL}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -359,7 +368,7 @@ def write_whole(path: str, text: str) -> None:
 
 def write_once(path: str, text: str) -> None:
     """
-    As ``write_whole``, by one of many at once. Raises FileExistsError for the others, whose text is not written.
+    Write as ``write_whole``, by one of many at once. Raises FileExistsError for the others; their text is not written.
 
     On a file system without hard links a reader may find the file empty for a moment.
     """

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 
-def of(pid: int) -> dict[str, Any] | None:
-    """The identity of a live process, as JSON can hold it; None when there is no such process."""
-    started = _started(pid)
-    return None if started is None else {"pid": pid, "started": started, "boot": boot(), "space": _space()}
+def identify_process(pid: int) -> dict[str, Any] | None:
+    """Return the identity of a live process, as JSON can hold it; None when there is no such process."""
+    started = _read_start(pid)
+    return (
+        None
+        if started is None
+        else {"pid": pid, "started": started, "boot": read_boot_id(), "space": _space()}
+    )
 
 
 def is_ours_to_judge(identity: dict[str, Any]) -> bool:
-    """False for a process of another machine or container: whether that is alive cannot be seen from here."""
+    """Return False for a process of another machine or container, whose state cannot be seen from here."""
     return identity.get("space", "") in ("", _space())
 
 
@@ -23,10 +28,10 @@ def is_alive(identity: dict[str, Any] | None) -> bool:
         return False
     if not is_ours_to_judge(identity):
         return True
-    if identity.get("boot") != boot():
+    if identity.get("boot") != read_boot_id():
         return False
     pid = identity.get("pid")
-    started = _started(pid) if isinstance(pid, int) else None
+    started = _read_start(pid) if isinstance(pid, int) else None
     # Of one that a damaged file tells of, without a start, nobody knows that it lives.
     return started is not None and started == identity.get("started")
 
@@ -39,14 +44,14 @@ def is_stopped(identity: dict[str, Any] | None) -> bool:
 
 
 def open_pidfd(identity: dict[str, Any] | None) -> int | None:
-    """A descriptor that becomes readable when that process ends; None when it is gone already. The caller closes it."""
+    """Return a descriptor, for the caller to close, that is readable when that process has ended; None: it is gone."""
     if not identity:
         return None
     if not is_ours_to_judge(identity):
         return None
     try:
         pidfd = os.pidfd_open(int(identity["pid"]))
-    except (OSError, OverflowError):
+    except (OSError, OverflowError, AttributeError):  # Only Linux has them.
         return None
     # Looked at after the descriptor was opened: from here on the number cannot pass to another process unseen.
     if is_alive(identity):
@@ -55,14 +60,14 @@ def open_pidfd(identity: dict[str, Any] | None) -> int | None:
     return None
 
 
-def _started(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None for none, or a zombie."""
+def _read_start(pid: int) -> int | None:
+    """Return the clock ticks from boot to the start of a process; None for none, or a zombie."""
     fields = _fields(pid)
     return None if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _fields(pid: int) -> list[bytes]:
-    """Of ``/proc/PID/stat``, those behind the name; empty where there is no such process."""
+    """Return the fields of ``/proc/PID/stat`` behind the name; empty where there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name stands in brackets and may itself contain brackets and blanks.
@@ -71,16 +76,15 @@ def _fields(pid: int) -> list[bytes]:
         return []
 
 
-def host() -> str:
-    """A name for this machine and PID namespace that can be a folder's."""
+def name_machine() -> str:
+    """Return a name for this machine and PID namespace that can be a folder's."""
     return "".join(character if character.isalnum() else "-" for character in _space())
 
 
 def _space() -> str:
-    """This machine and PID namespace: in another, the same number is another process."""
+    """Name this machine and PID namespace: in another, the same number is another process."""
     try:
-        with open("/etc/machine-id") as file:
-            machine = file.read().strip()
+        machine = _read_fixed("/etc/machine-id")
     except OSError:
         machine = os.uname().nodename
     try:
@@ -89,10 +93,16 @@ def _space() -> str:
         return machine
 
 
-def boot() -> str:
-    """Which start of this machine it is that runs; empty where that cannot be known."""
+def read_boot_id() -> str:
+    """Return which boot of this machine is running; empty where that cannot be known."""
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
+        return _read_fixed("/proc/sys/kernel/random/boot_id")
     except OSError:
         return ""
+
+
+@cache
+def _read_fixed(path: str) -> str:
+    """Return what a file says for as long as this process lives. Raises OSError, and then tries again next time."""
+    with open(path) as file:
+        return file.read().strip()

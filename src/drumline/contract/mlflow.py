@@ -16,14 +16,14 @@ def is_server(uri: str) -> bool:
 
 
 def run_id_of(job: str) -> str:
-    """In the file store. MLflow's own pattern for the id of a run has no dot."""
+    """Return the id of a job's run in the file store. MLflow's own pattern for it has no dot."""
     return job.replace(".", "-")
 
 
 def variables_of(run_id: str, job: str) -> dict[str, str]:
     """
-    The run that ``mlflow.start_run`` resumes, and the tags of every other run that a rank makes, as Lightning's logger
-    does: it is one below the job's. Source: mlflow/tracking/context/system_environment_context.py.
+    Name the run that ``mlflow.start_run`` resumes, and the tags of every other run that a rank makes, as Lightning's
+    logger does: it is one below the job's. Source: mlflow/tracking/context/system_environment_context.py.
     """
     return {
         "MLFLOW_RUN_ID": run_id,

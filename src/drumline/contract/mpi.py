@@ -11,7 +11,7 @@ OPEN_MPI = "Open MPI"
 MPICH = "MPICH"
 INTEL = "Intel MPI"
 
-_SAID = (
+_VERSION_PATTERNS = (
     (OPEN_MPI, r"\(Open MPI\) (\d+)\.(\d+)"),
     (INTEL, r"Intel\(R\) MPI Library.*?Version (\d+)(?:\.(\d+))?"),
     (MPICH, r"(?s)HYDRA build details:.*?Version:\s+(\d+)\.(\d+)"),
@@ -27,14 +27,14 @@ class Mpi(NamedTuple):
     program: str
 
 
-def read(program: str, said: str) -> Optional[Mpi]:
+def recognize_mpi(program: str, said: str) -> Optional[Mpi]:
     """
-    From what ``program --version`` printed; None for an MPI that is not known here.
+    Return the MPI whose ``program --version`` printed that; None for one that is not known here.
 
-    >>> read("mpirun", "mpirun (Open MPI) 4.1.4")
+    >>> recognize_mpi("mpirun", "mpirun (Open MPI) 4.1.4")
     Mpi(kind='Open MPI', major=4, minor=1, program='mpirun')
     """
-    for kind, pattern in _SAID:
+    for kind, pattern in _VERSION_PATTERNS:
         match = re.search(pattern, said)
         if match:
             return Mpi(kind, int(match[1]), int(match[2] or 0), program)

@@ -24,7 +24,7 @@ class RankOutcome:
 
     @property
     def state(self) -> str:
-        """``running``, ``done``, or what ended it."""
+        """Return ``running``, ``done``, or what ended it."""
         if self.ended is None:
             return "running"
         if self.signal:
@@ -71,6 +71,8 @@ class Outcome:
         """Since when no rank goes on, and where they are; empty when they do."""
         self.archived = False
         self.edits: dict[str, Any] = {}
+        self.pruned: dict[str, float] = {}
+        """Which parts of its run folder were removed, and when."""
         self.attempts: list[e.AttemptEnded] = []
         """Those that failed or were preempted, and were followed by another."""
         self.ranks: dict[int, RankOutcome] = {}
@@ -108,7 +110,7 @@ _STATUS_AFTER: dict[type[e.Event], str] = {
 
 def fold(events: Iterable[e.Event], before: Outcome | None = None) -> Outcome:
     """
-    The outcome after these events, which are in the order of the file. The first terminal status stays.
+    Return the outcome after these events, in the order of the file. The first terminal status stays.
 
     ``before``: the outcome of the events before these, which is changed.
     """
@@ -151,12 +153,12 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
 
 
 def _earliest(known: float | None, time: float) -> float:
-    """Events are in the order in which they were heard of, which of many ranks is not that of their times."""
+    """Return the earlier time: events are in the order in which they arrived, not in that of their times."""
     return time if known is None else min(known, time)
 
 
 def _apply_around(outcome: Outcome, event: e.Event) -> None:
-    """What surrounds the ranks."""
+    """Apply what happens around the ranks."""
     if isinstance(event, e.WarmAsked):
         # What each rank would begin with is done for all of them.
         outcome.started = _earliest(outcome.started, event.time)
@@ -169,7 +171,7 @@ def _apply_around(outcome: Outcome, event: e.Event) -> None:
 
 
 def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
-    """What need not be the end."""
+    """Apply the end of an attempt, and what need not be the end."""
     if isinstance(event, e.Preempted) and not outcome.is_final:
         what = "its nodes are" if event.node is None else f"node {event.node} is"
         outcome.reason = f"{what} being taken away by {event.by}"
@@ -197,6 +199,8 @@ def _apply_users(outcome: Outcome, event: e.Event) -> None:
         outcome.edits.update(event.changes)
     elif isinstance(event, e.OutputRegistered):
         outcome.registered[event.output] = event
+    elif isinstance(event, e.JobPruned):
+        outcome.pruned.update(dict.fromkeys(event.parts, event.time))
     elif isinstance(event, (e.JobArchived, e.JobRestored)):
         outcome.archived = isinstance(event, e.JobArchived)
 

@@ -27,7 +27,7 @@ def check_owner(home: str) -> None:
 
 
 def _nearest(path: str) -> tuple[str, bool]:
-    """The path, or the first folder above it that exists; and whether it is the path itself."""
+    """Return the path, or the first folder above it that exists; and whether it is the path itself."""
     place = path
     while not os.path.exists(place):
         place = os.path.dirname(place)

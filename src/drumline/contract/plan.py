@@ -31,23 +31,23 @@ _MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
 
 
 def address_of(node: int) -> str:
-    """The late-bound address of a node, as it stands in a plan."""
+    """Return the late-bound address of a node, as it stands in a plan."""
     return f"${{node_{node}}}"
 
 
 def gpus_of(node: int) -> str:
-    """The late-bound GPU list of a node, as it stands in a plan."""
+    """Return the late-bound GPU list of a node, as it stands in a plan."""
     return f"${{gpus_{node}}}"
 
 
 def late(name: str) -> str:
-    """A late-bound port or interface, as it stands in a plan."""
+    """Return a late-bound port or interface, as it stands in a plan."""
     return f"${{{name}}}"
 
 
 def bind(text: str, facts: Mapping[str, str]) -> str:
     """
-    The text with every late-bound name replaced, once; what a fact contains is not scanned again.
+    Replace every late-bound name in a text, once; what a fact contains is not scanned again.
 
     Raises KeyError for a late-bound name that ``facts`` lacks.
     """
@@ -64,7 +64,7 @@ class NodeShape(NamedTuple):
 
     @property
     def core_count(self) -> int:
-        """0: unknown."""
+        """Return 0 where it is not known."""
         return len(self.cores) or self.some_cores
 
 
@@ -107,8 +107,8 @@ class Launcher(NamedTuple):
     """
     A program that decides when each rank starts, such as ``mpirun``: it runs on node 0, below the agent there.
 
-    The ranks are the agents' children all the same. What it starts is the stand-in of a rank, which has the agent
-    of its node start that (``node/door.py``), with the variables that the launcher gave the stand-in.
+    The ranks are the agents' children all the same. What it starts is the shim of a rank, which has the agent of its
+    node start that (``node/launcher/launcher_socket.py``), with the variables that the launcher gave the shim.
     """
 
     name: str
@@ -290,10 +290,13 @@ class Plan(NamedTuple):
     """How often all ranks are started again when one fails."""
 
     restart_on: tuple[str, ...] = ()
-    """For which failures only: ``supervisor/attempts.py``; empty: for all."""
+    """For which failures only: ``supervisor/deciding/restarts.py``; empty: for all."""
 
     snapshot: str = ""
     """Content hash of the code; empty: the ranks run in ``cwd`` as it is."""
+
+    beside: str = ""
+    """A folder to whose files the working folder has links, where the snapshot lacks them; absolute. Empty: none."""
 
     copies: tuple[InputCopy, ...] = ()
     fetches: tuple[Fetch, ...] = ()
@@ -344,21 +347,35 @@ class Plan(NamedTuple):
     be, with an event where it cannot, ``off``.
     """
 
+    secrets: tuple[str, ...] = ()
+    """Names of more variables of the ranks, whose values are stored nowhere: ``contract/secrets.py``."""
+
+    notify: tuple[Mapping[str, Any], ...] = ()
+    """
+    Whom to tell of what: each with name, kind (webhook, apprise, command, desktop), on (end, failure, hang, preemption)
+    and command. Their addresses are passed on like secrets.
+    """
+
     format: int = FORMAT
 
     @property
+    def wants_launcher_sockets(self) -> bool:
+        """Whether programs of the job ask the agents for something: for ranks, or for commands on other nodes."""
+        return self.launcher is not None or self.remote_shell
+
+    @property
     def ranks(self) -> tuple[RankTask, ...]:
-        """Every rank, in the order of the ranks."""
+        """Return every rank, in the order of the ranks."""
         return tuple(sorted((task for node in self.nodes for task in node.ranks), key=lambda task: task.rank))
 
     def environment(self, node: NodeTask, task: RankTask, facts: Mapping[str, str]) -> dict[str, str]:
-        """The variables that a rank starts with, on top of its surroundings. Raises KeyError as ``bind``."""
+        """Return the variables that a rank starts with, on top of those it inherits. Raises KeyError as ``bind``."""
         merged = {**self.env, **node.env, **task.env}
-        return {**_bound(merged, facts), **self.user_env}
+        return {**_bind_all(merged, facts), **self.user_env}
 
     def node_environment(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
-        """The variables of what runs on a node and is no rank: a launcher, a command that another node asked for."""
-        return {**_bound({**self.env, **node.env}, facts), **self.user_env}
+        """Return the variables of a process that is no rank: a launcher, a command that another node asked for."""
+        return {**_bind_all({**self.env, **node.env}, facts), **self.user_env}
 
     def to_json(self) -> str:
         nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
@@ -375,7 +392,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def read(cls, path: str) -> Plan:
-        """The plan in a file. Raises OSError, and ValueError as ``from_json``."""
+        """Read the plan in a file. Raises OSError, and ValueError as ``from_json``."""
         with open(path) as file:
             return cls.from_json(file.read())
 
@@ -396,12 +413,12 @@ class Plan(NamedTuple):
         data["uploads"] = tuple(Upload(**one) for one in data.get("uploads", ()))
         data["build"] = Build(**data["build"]) if data.get("build") else None
         data["registers"] = tuple(Registration(**one) for one in data.get("registers", ()))
-        for name in ("argv", "unset", "folders", "warnings", "restart_on"):
+        for name in ("argv", "unset", "folders", "warnings", "restart_on", "secrets", "notify"):
             data[name] = tuple(data.get(name, ()))
         return cls(**data)
 
 
-def _bound(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
+def _bind_all(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
     bound = {name: bind(value, facts) for name, value in variables.items()}
     return {name: value for name, value in bound.items() if value or variables[name] not in _MAY_BE_EMPTY}
 

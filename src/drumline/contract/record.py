@@ -44,7 +44,7 @@ else:
             return type.__new__(type, name, (tuple,), namespace)
 
     def _new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        """The first few of its class; those after them, and mistakes, are for a constructor that is compiled."""
+        """Make the first few of a class; those after them, and mistakes, are for a constructor that is compiled."""
         owner = next(one for one in cls.__mro__ if "_fields" in vars(one))
         _made[owner] = _made.get(owner, 0) + 1
         given = dict(zip(owner._fields, args))
@@ -52,9 +52,9 @@ else:
             given = {**owner._field_defaults, **given, **kwargs}
             if len(given) == len(owner._fields) and all(field in given for field in owner._fields):
                 return tuple.__new__(cls, [given[field] for field in owner._fields])
-        return _compiled(owner)(cls, *args, **kwargs)
+        return _compile_new(owner)(cls, *args, **kwargs)
 
-    def _compiled(owner: type) -> Any:
+    def _compile_new(owner: type) -> Any:
         names = ", ".join(owner._fields)
         scope = {"__builtins__": {}, "__name__": f"record_{owner.__name__}", "make": tuple.__new__}
         exec(f"def __new__(_cls, {names}): return make(_cls, ({names}{',' if names else ''}))", scope)  # noqa: S102

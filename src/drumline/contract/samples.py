@@ -142,7 +142,7 @@ def _of_gpu(gpu: Gpu) -> dict[str, Any]:
 
 
 def from_line(line: bytes) -> Sample | None:
-    """None for what is no whole sample: a line cut short, or a file that the job itself has written."""
+    """Return None for what is no whole sample: a line cut short, or a file that the job itself has written."""
     try:
         data = json.loads(line)
         return Sample(

@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a file or folder from there is called here; never one that leads anywhere."""
+        """Return what a file or folder from there is called here; never one that leads anywhere."""
         last = self.path.rsplit("/", 1)[-1]
         return last if last not in ("", ".", "..") else "data"
 
@@ -81,40 +81,40 @@ def is_known(text: str) -> bool:
     return text.partition("://")[0].lower() in SERVICES and "://" in text
 
 
-def parse(text: str) -> Place:
+def parse_uri(text: str) -> Place:
     """
     Raises SpecError with the form that the service has.
 
-    >>> parse("abfss://digits@lab.dfs.core.windows.net/v1/train/")[:4]
+    >>> parse_uri("abfss://digits@lab.dfs.core.windows.net/v1/train/")[:4]
     ('azure', 'lab', 'digits', 'v1/train')
-    >>> parse("https://lab.blob.core.windows.net/digits/a.csv?sv=1&sig=x")[:4]
+    >>> parse_uri("https://lab.blob.core.windows.net/digits/a.csv?sv=1&sig=x")[:4]
     ('azure', 'lab', 'digits', 'a.csv')
-    >>> parse("hf://datasets/lab/digits@v2/train.csv")[:4]
+    >>> parse_uri("hf://datasets/lab/digits@v2/train.csv")[:4]
     ('hf', 'datasets', 'lab/digits@v2', 'train.csv')
     """
     found = _URI.fullmatch(text.strip())
     service = SERVICES.get(found[1].lower(), "") if found else ""
     if found is None or not service:
-        raise SpecError(f"{shown(text)!r} is no address of data that is known here", _forms())
+        raise SpecError(f"{hide_secrets(text)!r} is no address of data that is known here", _forms())
     scheme, host, path, query = found[1].lower(), found[2], found[3] or "", found[4] or ""
     if _CONTROL.search(text.strip()):
-        raise SpecError(f"{shown(text)!r}: an address cannot hold control characters")
+        raise SpecError(f"{hide_secrets(text)!r}: an address cannot hold control characters")
     if scheme in ("http", "https"):
         path, query = path.partition("#")[0], "" if "#" in path else query.partition("#")[0]
     if any(part in (".", "..") for part in path.split("/")):
-        raise SpecError(f"{shown(text)!r}: a path cannot have a part '.' or '..'")
+        raise SpecError(f"{hide_secrets(text)!r}: a path cannot have a part '.' or '..'")
     place = _PARSERS[service](host, path, query, text.strip())
     if place is None or not (place.container if service == HTTP else _CONTAINER.match(place.container)):
-        raise SpecError(f"{shown(text)!r} is not complete", _FORM[service])
+        raise SpecError(f"{hide_secrets(text)!r} is not complete", _FORM[service])
     if place.query and place.service != HTTP and (place.service != AZURE or "sig=" not in place.query):
         # It would not be heeded, and the data would be another's.
         hint = "a signature may follow" if place.service == AZURE else "nothing may follow"
-        raise SpecError(f"{shown(text)!r}: what follows '?' cannot be used for {place.service}", hint)
+        raise SpecError(f"{hide_secrets(text)!r}: what follows '?' cannot be used for {place.service}", hint)
     return place._replace(is_plain=scheme in ("http", "wasb", "abfs"))
 
 
-def shown(text: str) -> str:
-    """For people, logs and events: without passwords and signatures."""
+def hide_secrets(text: str) -> str:
+    """Return an address for people, logs and events: without passwords and signatures."""
     before, separator, rest = text.partition("://")
     if not separator:
         return text
@@ -177,11 +177,11 @@ def _http(host: str, path: str, query: str, text: str) -> Place | None:
 _PARSERS = {AZURE: _azure, S3: _s3, GS: _gs, HF: _hf, HTTP: _http}
 
 
-def below(text: str, *parts: str) -> str:
+def join_uri(text: str, *parts: str) -> str:
     """
     The address of a path beneath that one.
 
-    >>> below("s3://b/a/", "c/d")
+    >>> join_uri("s3://b/a/", "c/d")
     's3://b/a/c/d'
     """
     address, question, query = text.partition("?")

@@ -6,7 +6,7 @@ import os
 
 
 def user() -> str:
-    """The login name, else the user's number."""
+    """Return the login name, else the user's number."""
     for variable in ("LOGNAME", "USER"):
         if os.environ.get(variable):
             return os.environ[variable]

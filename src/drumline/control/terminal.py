@@ -45,7 +45,7 @@ def clean(text: str, *, colours: bool = False) -> str:
 
 
 def decode(line: bytes) -> str:
-    """Bytes of a rank as text; what is not UTF-8 shows as the replacement character."""
+    """Decode bytes of a rank; invalid UTF-8 becomes the replacement character."""
     return line.decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What every engine can do, and nothing else."""
+"""The protocols of an engine: what every engine can do, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,40 +7,64 @@ from typing import TYPE_CHECKING, Any, Protocol
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal
 
+    from drumline.contract.events import EndKind
     from drumline.contract.folder import RunFolder
+    from drumline.contract.messages import Hello
     from drumline.contract.mpi import Mpi
+    from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import NodeShape, Plan
 
 
 TIME_LIMIT = "the engine's time limit"
-"""What a supervisor in a batch step takes SIGUSR2 for: to be asked for a while before."""
+"""The meaning of SIGUSR2 to a supervisor in a batch step; engines ask for it a while before the limit."""
 
 
-class Look(NamedTuple):
+class JobView(NamedTuple):
     """
-    An engine's view of a job whose supervisor is not on this machine. ``state``: ``waits``, ``starts``, ``runs``,
-    ``gone``, or ``unknown`` while nobody answers. ``status`` and ``exit_code`` are of one that is gone.
+    An engine's view of a job whose supervisor is not on this machine. ``unknown``: while the engine does not answer.
+    ``status`` and ``exit_code`` are of a job that is gone.
     """
 
-    state: str
+    state: Literal["waits", "starts", "runs", "gone", "unknown"]
     reason: str
     status: str = ""
     exit_code: int = 0
 
 
-class Taken(NamedTuple):
+class SignalMeaning(NamedTuple):
     """
-    What it means that an agent, or the supervisor, was asked to end. ``kind``: ``cancel``, ``preemption`` of the whole
-    job, ``node preemption``. ``grace_s``: what is left for saving; None: the job's own grace period. ``lost``: nodes of
-    which nothing more is to be heard.
+    What the engine says about a signal to an agent or to the supervisor: the end of the job, a preemption of all its
+    nodes, or of one. ``grace_s``: what is left for saving; None: the job's own grace period. ``lost``: nodes that are
+    down already.
     """
 
-    kind: str
+    kind: Literal["cancel", "preemption", "node preemption"]
     by: str
     grace_s: float | None = None
     lost: tuple[int, ...] = ()
+
+
+class NextAttempt(NamedTuple):
+    """
+    Where the attempt after this one runs: on the same nodes, on those for which the job has to wait in the queue again,
+    or on others, with a supervisor that the engine starts. ``nowhere``: the job ends; ``reason`` completes its reason.
+    """
+
+    where: Literal["same nodes", "queue", "new supervisor", "nowhere"]
+    reason: str = ""
+
+
+class AgentProcesses(NamedTuple):
+    """
+    Descriptors that become readable when processes end. ``own``: by node, of agents that are children of this process.
+    ``starter``: of the process that starts the agents elsewhere; when it has ended, no more of them will come.
+    """
+
+    own: dict[int, int]
+    starter: int | None = None
 
 
 class Network(NamedTuple):
@@ -53,14 +77,30 @@ class Network(NamedTuple):
     """More late-bound names of ``contract.plan``, by node."""
 
 
-class Nodes(Protocol):
-    """The nodes of one job, as its supervisor has them."""
+class Allocation(Protocol):
+    """The nodes of one job: waiting for them, keeping them for another attempt, and giving them back."""
 
-    shares_machine: bool
-    """Whether all of them are this machine, and the agents this process's children."""
+    lost_node_kind: Literal["node", "node preemption"]
+    """The kind of an end by the loss of a node: a preemption where ``decide_next`` finds another node."""
 
-    replaces_lost: bool
-    """Whether ``back_in_line`` finds others for nodes that were lost, which is then no failure of the job."""
+    needs_progress: bool
+    """Whether ``decide_next`` has to know if an attempt has left anything new."""
+
+    def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
+        """
+        Block until the nodes are there; False when ``canceled`` first, which ``wake`` becoming readable may tell.
+        ``on_wait`` gets the reason each time that it changes. Raises EngineError when there never can be any.
+        """
+
+    def decide_next(self, end_kind: EndKind, *, progressed: bool) -> NextAttempt:
+        """Decide where the next attempt runs after one that ended so (``policy.Finish.kind``), and ask for it."""
+
+    def release(self) -> None:
+        """Give the nodes back. May be called twice."""
+
+
+class AgentStarter(Protocol):
+    """Starts one agent on each node, and knows how each has ended."""
 
     listen_address: str
     """Where the supervisor listens for its agents."""
@@ -68,68 +108,78 @@ class Nodes(Protocol):
     join_timeout_s: float
     """From the start of the agents until all have joined and node 0 was reached."""
 
-    interface: str
-    """The network interface by which the nodes reach each other."""
+    warm_pool: str | None
+    """Where agents find the pool of warm interpreters; empty: each has its own; None: this job gains nothing by one."""
 
-    keeper: str
-    """Where agents find a keeper of warm interpreters; empty: nowhere."""
-
-    def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
-        """
-        Block until the nodes are there; False when ``canceled`` first, which ``wake`` becoming readable may tell.
-        ``on_wait`` is told why it waits, each time the reason changes. Raises EngineError when they never can be.
-        """
-
-    def start_agents(self, port: int, secret: str) -> None:
-        """Start an agent a node, which connects to ``listen_address``:``port``. Raises EngineError.
+    def start(self, port: int, secret: str) -> AgentProcesses:
+        """Start an agent on each node, which connects to ``listen_address``:``port``. Raises EngineError.
 
         Called once for each attempt, when the agents of the one before have ended.
         """
 
-    def address(self, node: int) -> str:
-        """An IP."""
+    def reap(self, node: int) -> str:
+        """Reap an agent whose own descriptor is readable; return how it ended: ``was killed by SIGKILL``."""
+
+    def end(self, node: int) -> None:
+        """End an agent that does not answer. No error when it is gone."""
+
+    def find_failed(self) -> dict[int, str]:
+        """Return by node why agents elsewhere could not start, of those that could say so, before all have joined."""
+
+    def explain_missing(self, node: int) -> str | None:
+        """Return why an agent did not join in time; None: nothing is known but the time."""
+
+    def explain_loss(self, node: int) -> str:
+        """Return why an agent closed its connection: ``was lost: Slurm says that its node is down``."""
+
+    def clear(self) -> None:
+        """Remove what was made for the agents. May be called twice."""
+
+
+class NodeFacts(Protocol):
+    """What the nodes of a job have, once their agents have joined."""
+
+    interface: str
+    """The network interface by which the nodes reach each other; empty: ``choose_network`` says which."""
+
+    clocks_differ: bool
+    """Whether the nodes' clocks have to be compared with this machine's."""
+
+    def add(self, node: int, hello: Hello) -> None:
+        """Take in what an agent says of its node."""
 
     def gpus(self, node: int) -> str:
         """As CUDA_VISIBLE_DEVICES wants them; empty for none."""
 
-    def agents(self) -> dict[int, int]:
-        """Node to a descriptor that becomes readable when its agent ends, for agents that this machine runs."""
+    def identify(self, pid: int) -> dict[str, Any] | None:
+        """Return the identity of an agent's process (``contract.identity``), where it is one of this machine."""
 
-    def ended(self, node: int) -> str:
-        """How the agent ended: ``was killed by SIGKILL``; reaps it. To be called after its descriptor was readable."""
-
-    def end_agent(self, node: int) -> None:
-        """End an agent that does not answer. No error when it is gone."""
-
-    def joined(self, node: int, hello: dict[str, Any]) -> None:
-        """What an agent says of its node; called before ``network``, for each."""
-
-    def network(self) -> Network | None:
+    def choose_network(self) -> Network | None:
         """When all have joined; None: the address in each one's hello, and ``interface``. Raises EngineError."""
 
-    def taken(self, node: int | None, by: str) -> Taken:
-        """
-        What it means that the agent of a node (None: this process) was sent a signal; ``by``: all that it knows itself.
-        """
 
-    def failed_to_join(self) -> dict[int, str]:
-        """Why agents that others run could not come, by node, of those who could say it; before all have joined."""
+class Preemption(Protocol):
+    """Explains the signals by which an engine takes nodes away."""
 
-    def has_told_ranks(self) -> bool:
-        """After ``taken``: whether whoever asked has sent the ranks their SIGTERM already."""
+    def explain_signal(self, node: int | None, by: str) -> SignalMeaning:
+        """Explain a signal to the agent of a node (None: to this process). ``by``: all that the receiver knows."""
 
-    def gone(self, node: int) -> str:
-        """Why an agent that others run closed its connection: ``was lost: Slurm says that e2 is down``."""
+    def has_signaled_ranks(self) -> bool:
+        """Return whether the sender of the last signal has sent SIGTERM to the ranks as well."""
 
-    def back_in_line(self, end_kind: str, *, progressed: bool) -> str:
-        """
-        After an attempt that is to be followed by another: ``here`` when its nodes are still this job's, ``wait`` when
-        ``wait`` is to be called for others, ``leave`` when the engine starts the supervisor afresh; else why there can
-        be no other, as a sentence's end.
-        """
+
+class Nodes(NamedTuple):
+    """The nodes of one job, for its supervisor."""
+
+    allocation: Allocation
+    agents: AgentStarter
+    facts: NodeFacts
+    preemption: Preemption
 
     def release(self) -> None:
-        """Give the nodes back and remove what was made for them. May be called twice."""
+        """Remove what was made on the nodes, and give them back. May be called twice."""
+        self.agents.clear()
+        self.allocation.release()
 
 
 class Engine(Protocol):
@@ -149,12 +199,12 @@ class Engine(Protocol):
     def render(self, plan: Plan, folder: RunFolder) -> str:
         """What ``submit`` would send, as text; empty: nothing is sent. Pure. Raises PlanError."""
 
-    def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
+    def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
         Have the job's supervisor started, wherever this engine runs it, and return at once.
 
         ``start`` starts it on this machine as a fork of this process, and is given when that is ours to fork.
-        Raises EngineError.
+        ``secrets``: for the supervisor alone, as ``contract.secrets`` has them. Raises EngineError.
         """
 
     def claim(self, folder: RunFolder) -> str:
@@ -163,11 +213,23 @@ class Engine(Protocol):
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
         """For the supervisor."""
 
-    def look(self, folder: RunFolder) -> Look | None:
-        """Never raises. None: its supervisor is a process of this machine, which tells more."""
+    def run_beside(
+        self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
+    ) -> int:
+        """
+        Run a command, or a shell for none, where a rank runs, with this process's input and output; return its exit
+        code. Blocks. Raises NotFoundError, UsageError, EngineError.
+        """
+
+    def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView | None:
+        """
+        Ask about a job. Never raises. None: its supervisor is a process of this machine, which tells more.
+
+        ``may_withdraw``: take a job out of the queue that was canceled, or can never start; without it nothing changes.
+        """
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Take a job that has no nodes yet out of the engine's line. Raises EngineError when that does not answer."""
+        """Take a job that has no nodes yet out of the engine's queue. Raises EngineError when that does not answer."""
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """

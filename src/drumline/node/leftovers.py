@@ -12,30 +12,31 @@ from typing import TYPE_CHECKING
 from drumline.contract import identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
-from drumline.node import cgroups, descendants, mounts, scratch
+from drumline.linux import cgroups, descendants, mounts
+from drumline.node import scratch
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
 
-_LIMIT_S = 5.0
-_ORPHANS_S = 1.0
-_AGENT_S = 4.0
+_KILL_TIMEOUT_S = 5.0
+_ORPHAN_TIMEOUT_S = 1.0
+_AGENT_TIMEOUT_S = 4.0
 """For an agent to end by itself: it gives its ranks a second."""
 
 
-def clear(folder: RunFolder) -> int:
+def clear_leftovers(folder: RunFolder) -> int:
     """
     End what is left of a run, and remove its scratch folders; how many processes had to be killed. Blocks, for seconds
     at most.
     """
-    paths = _scratch_of(folder)
+    paths = _read_scratch_paths(folder)
     count = _end_agents(folder) + _end_marked(folder.path)
-    mounts.clear(folder.path)
+    mounts.unmount_below(folder.path)
     for path in paths:
-        if cgroups.is_one(path):
-            count += cgroups.end(path)
+        if cgroups.is_group(path):
+            count += cgroups.kill_group(path)
         else:
-            scratch.remove(path)
+            scratch.remove_scratch(path)
     return count
 
 
@@ -46,17 +47,17 @@ def end_orphans(path: str) -> None:
     most.
     """
     marker = path.encode("utf-8", "surrogateescape") + b"/"
-    deadline = time.monotonic() + _ORPHANS_S
+    deadline = time.monotonic() + _ORPHAN_TIMEOUT_S
     while time.monotonic() < deadline:
-        found = [pid for pid in descendants.children(os.getpid()) if _has(pid, marker)]
+        found = [pid for pid in descendants.list_children(os.getpid()) if _has_marker(pid, marker)]
         if not found:
             return
         for pid in found:
             # What is below it may have dropped its variables.
-            for below in descendants.of(pid):
+            for below in descendants.list_descendants(pid):
                 with contextlib.suppress(OSError):
                     os.kill(below, signal.SIGKILL)
-            _kill(pid, marker)
+            _kill_marked(pid, marker)
         time.sleep(0.005)
 
 
@@ -68,22 +69,22 @@ def _end_agents(folder: RunFolder) -> int:
     agents = [event.who for event in folder.read_events() if isinstance(event, AgentJoined)]
     pidfds = [pidfd for who in agents if (pidfd := identity.open_pidfd(who)) is not None]
     for pidfd in pidfds:
-        _send(pidfd, signal.SIGCONT)
-    deadline = time.monotonic() + _AGENT_S
-    late = [pidfd for pidfd in pidfds if not _ends(pidfd, deadline)]
+        _send_signal(pidfd, signal.SIGCONT)
+    deadline = time.monotonic() + _AGENT_TIMEOUT_S
+    late = [pidfd for pidfd in pidfds if not _wait_for_end(pidfd, deadline)]
     for pidfd in late:
-        _send(pidfd, signal.SIGKILL)
+        _send_signal(pidfd, signal.SIGKILL)
     for pidfd in pidfds:
         os.close(pidfd)
     return len(late)
 
 
-def _send(pidfd: int, number: int) -> None:
+def _send_signal(pidfd: int, number: int) -> None:
     with contextlib.suppress(OSError):
         signal.pidfd_send_signal(pidfd, number)
 
 
-def _ends(pidfd: int, deadline: float) -> bool:
+def _wait_for_end(pidfd: int, deadline: float) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
@@ -92,17 +93,17 @@ def _ends(pidfd: int, deadline: float) -> bool:
 def _end_marked(folder: str) -> int:
     """SIGKILL to every process of that run, until there is none."""
     marker = f"{MARKER}={folder}".encode("utf-8", "surrogateescape") + b"\0"
-    deadline = time.monotonic() + _LIMIT_S
-    first = found = _marked(marker)
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    first = found = _list_marked(marker)
     while found and time.monotonic() < deadline:
         for pid in found:
-            _kill(pid, marker)
+            _kill_marked(pid, marker)
         time.sleep(0.01)
-        found = _marked(marker)
+        found = _list_marked(marker)
     return len(first)
 
 
-def _scratch_of(folder: RunFolder) -> list[str]:
+def _read_scratch_paths(folder: RunFolder) -> list[str]:
     """The nodes' folders for temporary files and their control groups."""
     try:
         with open(folder.scratch, encoding="utf-8", errors="surrogateescape") as file:
@@ -110,18 +111,18 @@ def _scratch_of(folder: RunFolder) -> list[str]:
     except OSError:
         return []
     # By their names too: the file is the user's, and could have been edited.
-    return [path for path in paths if scratch.is_named_so(path)]
+    return [path for path in paths if cgroups.is_node_name(path)]
 
 
-def _marked(marker: bytes) -> list[int]:
+def _list_marked(marker: bytes) -> list[int]:
     return [
         int(name)
         for name in os.listdir("/proc")
-        if name.isdigit() and int(name) != os.getpid() and _has(int(name), marker)
+        if name.isdigit() and int(name) != os.getpid() and _has_marker(int(name), marker)
     ]
 
 
-def _has(pid: int, marker: bytes) -> bool:
+def _has_marker(pid: int, marker: bytes) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return marker in file.read()
@@ -129,14 +130,14 @@ def _has(pid: int, marker: bytes) -> bool:
         return False
 
 
-def _kill(pid: int, marker: bytes) -> None:
+def _kill_marked(pid: int, marker: bytes) -> None:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return
     try:
         # Looked at again with the descriptor open: the number may be another's by now.
-        if _has(pid, marker):
+        if _has_marker(pid, marker):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except OSError:
         return

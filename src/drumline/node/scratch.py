@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 
-from drumline.node import containers
+from drumline.node.containers import rank_containers
 
-_HELD = "agent"
+_HOLDER_FILE = "agent"
 """In a folder: locked by whose it is."""
 
-_MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was made exclusively
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and was made exclusively
 
 
-def memory_of(path: str) -> str:
+def choose_shared_memory_folder(path: str) -> str:
     """The folder of the same name in shared memory, where ranks of MPI have what they share; empty: no such memory."""
-    return os.path.join(_MEMORY, os.path.basename(path)) if path and os.path.isdir(_MEMORY) else ""
+    return (
+        os.path.join(_SHARED_MEMORY, os.path.basename(path)) if path and os.path.isdir(_SHARED_MEMORY) else ""
+    )
 
 
-def make(parent: str, name: str, *, memory: bool = False) -> str:
+def make_scratch(parent: str, name: str, *, memory: bool = False) -> str:
     """
     The folder of that name, for this user alone, and with ``memory`` that in shared memory; its path.
 
@@ -28,65 +29,60 @@ def make(parent: str, name: str, *, memory: bool = False) -> str:
     """
     path = os.path.join(parent, name)
     os.mkdir(path, 0o700)
-    if memory and memory_of(path):
-        os.mkdir(memory_of(path), 0o700)
+    if memory and choose_shared_memory_folder(path):
+        os.mkdir(choose_shared_memory_folder(path), 0o700)
     return path
 
 
-def hold(path: str) -> int:
+def hold_scratch(path: str) -> int:
     """
     A descriptor, as long as which is open the folder is somebody's of this machine; where files cannot be locked, one
     of nothing, and nobody removes the folder but its owner. Raises OSError.
     """
-    partial = os.path.join(path, f".{_HELD}")
+    partial = os.path.join(path, f".{_HOLDER_FILE}")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.write(descriptor, _machine())
+    os.write(descriptor, _read_machine_name())
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.unlink(partial)
     else:
-        os.rename(partial, os.path.join(path, _HELD))
+        os.rename(partial, os.path.join(path, _HOLDER_FILE))
     return descriptor
 
 
-def end_abandoned(path: str) -> bool:
+def remove_abandoned(path: str) -> bool:
     """Remove a folder that was somebody's of this machine and is nobody's any more; whether it was. Never raises."""
     try:
         descriptor = os.open(
-            os.path.join(path, _HELD), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            os.path.join(path, _HOLDER_FILE), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         )
     except OSError:
         return False  # Of one who does not hold what is his, or not yet.
     try:
         # On a shared file system a lock of another machine may not be seen.
-        if os.read(descriptor, 512) != _machine():
+        if os.read(descriptor, 512) != _read_machine_name():
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     else:
-        remove(path)
-        remove(memory_of(path))
+        remove_scratch(path)
+        remove_scratch(choose_shared_memory_folder(path))
         return True
     finally:
         os.close(descriptor)
 
 
-def _machine() -> bytes:
+def _read_machine_name() -> bytes:
     return os.fsencode(os.uname().nodename)
 
 
-def is_named_so(path: str) -> bool:
-    """Whether that is the name of a node's folder or control group, which holds a random number."""
-    return re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)) is not None
-
-
-def remove(path: str) -> None:
+def remove_scratch(path: str) -> None:
     """Never raises; folders that are too deep for Python, or closed to their owner, go too."""
     if not path or not os.path.isdir(path):
         return
-    containers.end(path)
+    rank_containers.remove_containers(path)
     import shutil
 
     with contextlib.suppress(RecursionError):

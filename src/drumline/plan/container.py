@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from drumline.contract.plan import Build, Plan
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 KINDS = ("podman", "apptainer", "docker")
 
-_OF_CONTAINERS = ("resources.shm_size:", "resources.docker_args:")
+_CONTAINER_WARNINGS = ("resources.shm_size:", "resources.docker_args:")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -50,7 +50,7 @@ def within(plan: Plan, job: Command, data: Sequence[str]) -> Plan:
         "arguments": arguments(job),
     }
     # What is said of resources elsewhere is said of jobs without a container.
-    warnings = [one for one in plan.warnings if not one.startswith(_OF_CONTAINERS)]
+    warnings = [one for one in plan.warnings if not one.startswith(_CONTAINER_WARNINGS)]
     warnings += _warnings(job, plan, container)
     return plan._replace(container=container, warnings=tuple(warnings))
 
@@ -104,7 +104,7 @@ def _local_path(uri: str) -> str:
 
 
 def shm_bytes(job: Command) -> int:
-    """``resources.shm_size``; 0: not given. Raises PlanError."""
+    """Return ``resources.shm_size`` in bytes, 0 if it is not given. Raises PlanError."""
     text = str(getattr(job.resources, "shm_size", None) or "").strip()
     if not text:
         return 0

@@ -1,7 +1,7 @@
 """
 The variables that every job sees, whatever its distribution: the product's heart, frozen by tests.
 
-Source of the names: docs/environment-variables.md, which says who reads each.
+Source of the names: docs/reference/environment-variables.md, which says who reads each.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from drumline.plan.layout import distributed_config, host_list
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Process
 
 UNSET = (
@@ -57,9 +58,9 @@ UNSET = (
 """What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
 
 
-def of_job(name: str, folder: str, experiment: str, top: str = "") -> dict[str, str]:
+def job_variables(name: str, folder: str, experiment: str, top: str = "") -> dict[str, str]:
     """
-    Common to all ranks; the user's own words and paths, nothing in them is late-bound.
+    Return the variables of all ranks: the user's own words and paths, nothing in them is late-bound.
 
     ``top``: the job that this one is part of in the end; empty: it is that itself.
     """
@@ -72,7 +73,7 @@ def of_job(name: str, folder: str, experiment: str, top: str = "") -> dict[str, 
     }
 
 
-def of_tracking(name: str, experiment: str, mlflow_uri: str, own: Mapping[str, str]) -> dict[str, str]:
+def tracking_variables(name: str, experiment: str, mlflow_uri: str, own: Mapping[str, str]) -> dict[str, str]:
     """
     By which MLflow finds the job's run. A server names that when the job starts; elsewhere than there and in a file
     store, MLflow makes its own. ``own``: the variables of the job, which win.
@@ -89,8 +90,8 @@ def of_tracking(name: str, experiment: str, mlflow_uri: str, own: Mapping[str, s
     return variables | (mlflow.variables_of(run_id, name) if run_id else {})
 
 
-def of_nodes(node_count: int, *, has_network: bool = False) -> dict[str, str]:
-    """Common to all ranks. ``has_network``: whether the nodes are machines, which may have several networks."""
+def cluster_variables(node_count: int, *, has_network: bool = False) -> dict[str, str]:
+    """Return the variables of all ranks. ``has_network``: nodes are machines, which may have several networks."""
     variables = {
         "AZUREML_NODE_COUNT": str(node_count),
         "PYTHONUNBUFFERED": "1",
@@ -109,7 +110,7 @@ def of_nodes(node_count: int, *, has_network: bool = False) -> dict[str, str]:
 
 def master_node(layout: Layout) -> dict[str, str]:
     """
-    AZ_BATCH_MASTER_NODE, ``ip:port``. Scripts take the part before the colon, and choose a port of their own.
+    Return AZ_BATCH_MASTER_NODE, ``ip:port``. Scripts take the part before the colon, and choose their own port.
 
     Not there on a single node: Lightning and DeepSpeed tell by it that there are several.
     """
@@ -117,8 +118,8 @@ def master_node(layout: Layout) -> dict[str, str]:
     return {"AZ_BATCH_MASTER_NODE": f"{address_of(0)}:{late(port)}"}
 
 
-def of_node(node: int, shape: NodeShape, rank_count: int) -> dict[str, str]:
-    """Common to the ranks of a node, which share its cores evenly."""
+def node_variables(node: int, shape: NodeShape, rank_count: int) -> dict[str, str]:
+    """Return the variables of the ranks of a node, which share its cores evenly."""
     variables = {
         "AZUREML_CR_NODE_RANK": str(node),
         "OMP_NUM_THREADS": str(max(1, shape.core_count // max(1, rank_count))),
@@ -128,8 +129,36 @@ def of_node(node: int, shape: NodeShape, rank_count: int) -> dict[str, str]:
     return variables
 
 
-def of_rank(process: Process, node_count: int) -> dict[str, str]:
+def rank_variables(process: Process, node_count: int) -> dict[str, str]:
     return {
         "AZUREML_PROCESS_NAME": process.name,
         "AZUREML_CR_DISTRIBUTED_CONFIG": distributed_config(process.rank, node_count),
     }
+
+
+_VARIABLES_OF_OTHERS = {
+    "uv": ("PYTHONHOME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"),
+    "conda": ("PYTHONHOME", "VIRTUAL_ENV"),
+}
+
+
+def activation_variables(build: Build | None, own: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return what activating an environment that was built would set, besides PATH. Scripts of its own are not run.
+
+    own: the variables that its conda file sets.
+    Source: https://docs.python.org/3/library/venv.html#how-venvs-work,
+    https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html#activating-an-environment
+    """
+    if build is not None and build.kind == "uv":
+        return {"VIRTUAL_ENV": build.prefix, **own}
+    if build is not None and build.kind == "conda":
+        # What the user has installed for another Python of the same version is not part of it.
+        named = {"CONDA_PREFIX": build.prefix, "CONDA_DEFAULT_ENV": build.prefix, "PYTHONNOUSERSITE": "1"}
+        return {**named, **own}
+    return dict(own)
+
+
+def variables_of_others(build: Build | None) -> tuple[str, ...]:
+    """Return the variables that another activated environment leaves behind."""
+    return _VARIABLES_OF_OTHERS.get(build.kind, ()) if build is not None else ()

@@ -10,10 +10,10 @@ from drumline.contract.plan import address_of
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.mpi import Mpi
-    from drumline.contract.plan import Launcher
+    from drumline.contract.plan import Launcher, NodeShape
 
 
 class Process(NamedTuple):
@@ -102,7 +102,7 @@ class Request(NamedTuple):
 
 
 def log_name(process: int, process_count: int) -> str:
-    """The log of a process, as Azure ML names it."""
+    """Return the log of a process, as Azure ML names it."""
     return "user_logs/std_log.txt" if process_count == 1 else f"user_logs/std_log_process_{process:02d}.txt"
 
 
@@ -111,5 +111,34 @@ def host_list(node_count: int) -> list[str]:
 
 
 def distributed_config(rank: int, node_count: int) -> str:
-    """AZUREML_CR_DISTRIBUTED_CONFIG."""
+    """Return AZUREML_CR_DISTRIBUTED_CONFIG."""
     return json.dumps({"rank": rank, "host_list": host_list(node_count)})
+
+
+RANKS_A_CORE = 8
+"""With more, ranks wait for each other's turn most of the time."""
+
+
+def oversubscription_warnings(
+    shapes: Sequence[NodeShape], rank_counts: Sequence[int], *, shares_machine: bool
+) -> list[str]:
+    """
+    Return a line where the ranks of a node, or of a machine that plays several, are too many for its cores.
+
+    rank_counts: by node.
+    """
+    if shares_machine:
+        cores = len({core for shape in shapes for core in shape.cores})
+        return _describe_oversubscription(sum(rank_counts), cores, "this machine")
+    for node, (shape, ranks) in enumerate(zip(shapes, rank_counts, strict=True)):
+        found = _describe_oversubscription(ranks, shape.core_count, f"node {node}")
+        if found:
+            return found
+    return []
+
+
+def _describe_oversubscription(ranks: int, cores: int, where: str) -> list[str]:
+    if not cores or ranks <= RANKS_A_CORE * cores:
+        return []
+    counted = "core" if cores == 1 else "cores"
+    return [f"distribution: {ranks} ranks share {cores} {counted} of {where}; expect them to be slow"]

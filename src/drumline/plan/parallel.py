@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.plan.request import settings_of
-from drumline.spec.parallel_command import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeShape
     from drumline.plan.layout import Request
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 SETTINGS = "DRUMLINE_PARALLEL"
 _MANAGER = os.path.join(
@@ -24,12 +23,12 @@ _MANAGER = os.path.join(
 
 
 def settings(job: Command) -> Mapping[str, Any]:
-    """Empty for a job that is not parallel."""
+    """Return the settings of a parallel job; empty for another job."""
     return settings_of(job).get("parallel") or {}
 
 
 def workers(job: Command, shapes: Sequence[NodeShape], *, share_machine: bool) -> int:
-    """On each node: as many as the job says, else one for a node with GPUs, else one for each core."""
+    """Return the workers of each node: those that the job asks for, else one a node with GPUs, else one a core."""
     said = settings(job).get("workers")
     if said is not None:
         return int(said)
@@ -40,9 +39,11 @@ def workers(job: Command, shapes: Sequence[NodeShape], *, share_machine: bool) -
 
 
 def variables(job: Command, folder: RunFolder, request: Request) -> dict[str, str]:
-    """``request``: with its number of workers."""
+    """Return the variables that the manager reads. ``request``: with its number of workers."""
     if not settings(job):
         return {}
+    from drumline.spec.jobs.parallel_command import PROGRAM
+
     told = {
         **settings(job),
         "folder": os.path.join(folder.path, "parallel"),
@@ -53,5 +54,5 @@ def variables(job: Command, folder: RunFolder, request: Request) -> dict[str, st
 
 
 def places(job: Command) -> list[str]:
-    """What a container must have besides the job's data."""
+    """Return what a container must have besides the job's data."""
     return [os.path.dirname(_MANAGER)] if settings(job) else []

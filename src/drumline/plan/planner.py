@@ -9,23 +9,15 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
 from drumline.contract.record import NamedTuple
-from drumline.plan import (
-    activation,
-    container,
-    environment,
-    oversubscription,
-    parallel,
-    services,
-    shell,
-    unhonoured,
-    values,
-)
+from drumline.plan import container, environment, parallel, services, shell, unsupported, values
 from drumline.plan.distributions import table
+from drumline.plan.layout import oversubscription_warnings
 from drumline.plan.request import (
     asked_of,
     check_name,
     distribution_of,
     request_of,
+    secrets_of,
     settings_of,
     timeout_of,
     warm_of,
@@ -39,7 +31,7 @@ if TYPE_CHECKING:
     from drumline.contract.mpi import Mpi
     from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Request
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 GRACE_S = 30.0
 """Between SIGTERM and SIGKILL, unless ``drumline.grace`` says otherwise. Source: Kubernetes' default."""
@@ -86,8 +78,11 @@ class Site(NamedTuple):
     argv: tuple[str, ...] = ()
     """The program, when it was given as words and needs no shell."""
 
+    beside: str = ""
+    """As of the plan."""
+
     kept: Mapping[str, values.Kept] = {}
-    """Of inputs and outputs in datastores: ``values.of``."""
+    """Of inputs and outputs in datastores: ``values.resolve_values``."""
 
     build: Build | None = None
     """The environment to make; ``interpreter`` is in it."""
@@ -100,7 +95,7 @@ class Site(NamedTuple):
 
 
 def plan_job(job: Command, site: Site) -> Plan:
-    """Raises PlanError, SpecError: valid for Azure, but it cannot run, or not yet."""
+    """Plan a job. Raises PlanError, SpecError: valid for Azure, but it cannot run, or not yet."""
     name = site.folder.name
     check_name(name)
     request = request_of(job)
@@ -110,15 +105,15 @@ def plan_job(job: Command, site: Site) -> Plan:
         count = parallel.workers(job, shapes, share_machine=site.shares_machine)
         request = request._replace(process_count_per_node=count)
     layout = table.lay_out(distribution, _at(site, request))
-    given = values.of(job, site.folder, site.kept)
+    given = values.resolve_values(job, site.folder, site.kept)
     user_env, user_warnings = _user_env(job, layout)
     kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
-    named = environment.of_job(name, site.folder.path, experiment, job._top_job)
-    named |= environment.of_tracking(name, experiment, site.mlflow_uri, user_env)
+    named = environment.job_variables(name, site.folder.path, experiment, job._top_job)
+    named |= environment.tracking_variables(name, experiment, site.mlflow_uri, user_env)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
-    common = environment.of_nodes(request.node_count, has_network=site.engine != "local")
+    common = environment.cluster_variables(request.node_count, has_network=site.engine != "local")
     if site.compute.get("nccl_topo_file"):
         common["NCCL_TOPO_FILE"] = str(site.compute["nccl_topo_file"])
     if request.node_count > 1:
@@ -129,17 +124,18 @@ def plan_job(job: Command, site: Site) -> Plan:
         distribution=distribution,
         argv=(*layout.before, *(site.argv or _shell(_command(job, given)))),
         cwd=site.in_place or site.folder.code,
+        beside=site.beside,
         env={**common, **layout.env},
         user_env={
             **named,
             **_data_env(given),
             **_path(site),
-            **activation.variables(site.build, kept),
+            **environment.activation_variables(site.build, kept),
             **hosts,
             **user_env,
             **parallel.variables(job, site.folder, request),
         },
-        unset=(*environment.UNSET, *activation.unset(site.build)),
+        unset=(*environment.UNSET, *environment.variables_of_others(site.build)),
         nodes=nodes,
         ports=dict(layout.ports),
         grace_s=_grace(job),
@@ -154,8 +150,8 @@ def plan_job(job: Command, site: Site) -> Plan:
         uploads=given.uploads,
         build=site.build,
         folders=given.folders,
-        services=services.of(
-            job, site.folder, _known(given), site.in_place or site.folder.code, site.interpreter
+        services=services.plan_services(
+            job, site.folder, _collect_values(given), site.in_place or site.folder.code, site.interpreter
         ),
         launcher=layout.launcher,
         remote_shell=layout.remote_shell,
@@ -165,10 +161,10 @@ def plan_job(job: Command, site: Site) -> Plan:
         cores_wanted=layout.slots * request.node_count
         or sum(process.holds_core for process in layout.processes),
         warnings=(
-            *unhonoured.warnings(job, site.interpreter, site.engine, is_attached=bool(site.compute)),
+            *unsupported.list_warnings(job, site.interpreter, site.engine, is_attached=bool(site.compute)),
             *layout.warnings,
             *_launcher_warnings(job, request),
-            *oversubscription.warnings(
+            *oversubscription_warnings(
                 site.shapes[: request.node_count],
                 [max(len(node.ranks), layout.slots) for node in nodes],
                 shares_machine=site.shares_machine,
@@ -177,6 +173,15 @@ def plan_job(job: Command, site: Site) -> Plan:
             *kept_warnings,
         ),
     )
+    if settings_of(job).get("secrets"):
+        rank_variables = {name for task in planned.ranks for name in task.env}
+        taken = {
+            *planned.env,
+            *planned.user_env,
+            *rank_variables,
+            *(name for one in nodes for name in one.env),
+        }
+        planned = planned._replace(secrets=secrets_of(job, taken))
     places = [place for _, place, _ in given.checks]
     return container.within(planned, job, [*places, *parallel.places(job)])
 
@@ -210,7 +215,7 @@ def _launcher_warnings(job: Command, request: Request) -> list[str]:
 
 
 def node_count(job: Command) -> int:
-    """How many nodes to ask an engine for. Raises PlanError."""
+    """Return how many nodes to ask an engine for. Raises PlanError."""
     return request_of(job).node_count
 
 
@@ -232,13 +237,13 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
                 local_rank=process.local_rank,
                 label=process.label,
                 log=process.log,
-                env={**environment.of_rank(process, node_count), **process.env},
+                env={**environment.rank_variables(process, node_count), **process.env},
                 awaited=process.awaited,
                 argv=process.argv,
             )
             for process in mine
         )
-        env = environment.of_node(node, shape, count)
+        env = environment.node_variables(node, shape, count)
         tasks.append(NodeTask(node, shape.cores, shape.gpu_count, env, ranks))
     return tuple(tasks)
 
@@ -246,18 +251,18 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
 def _command(job: Command, given: values.Values) -> str:
     command = str(job.command or "")
     if not command.strip():
-        raise PlanError("command: there is nothing to run", path="command")
+        raise PlanError("command: the job has no command", path="command")
     odd = next((character for character in command if character in "\0\x01\x02"), None)
     if odd is not None:
         raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command", path="command")
-    known = _known(given)
+    known = _collect_values(given)
     unsafe = [name for name in given.paths if not shell.is_safe(known[name])]
     marked = known | {name: shell.mark(index) for index, name in enumerate(unsafe)}
     expanded = placeholders.expand(command, marked, where="command")
     return shell.put(expanded, [values.variable_of(name) for name in unsafe])
 
 
-def _known(given: values.Values) -> dict[str, str]:
+def _collect_values(given: values.Values) -> dict[str, str]:
     """What placeholders stand for."""
     known = {f"inputs.{name}": value for name, value in given.inputs.items()}
     return known | {f"outputs.{name}": value for name, value in given.outputs.items()}
@@ -268,7 +273,7 @@ def _shell(command: str) -> tuple[str, ...]:
 
 
 def _data_env(given: values.Values) -> dict[str, str]:
-    named = _known(given)
+    named = _collect_values(given)
     for name, value in named.items():
         if "\0" in value:
             raise PlanError(f"{name}: a value cannot hold a zero byte", path=name)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import PlanError, Problem
 from drumline.contract.plan import Asked
 from drumline.plan.layout import RaySettings, Request
-from drumline.spec.schema.kinds import switch
+from drumline.spec.kinds.values import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 MOST_NODES = 4096
 MOST_PROCESSES = 1024
@@ -25,6 +25,8 @@ MOST_RESTARTS = 1000
 RESTART_KINDS = ("failure", "node", "hang")
 WARM = "DRUMLINE_WARM"
 """The variable that says it for jobs which do not."""
+
+_OWN_VARIABLES = ("PATH", "PYTHONPATH")
 
 WARM_WORDS = ("auto", "on", "off")
 
@@ -49,12 +51,12 @@ def distribution_of(job: Command) -> str:
 
 
 def settings_of(job: Command) -> dict[str, Any]:
-    """``drumline:`` of a job."""
+    """Return ``drumline:`` of a job."""
     return getattr(job, "drumline", None) or {}
 
 
 def request_of(job: Command) -> Request:
-    """Raises PlanError that names every number which cannot be."""
+    """Return the numbers of a job. Raises PlanError that names every impossible number."""
     resources = job.resources
     nodes = resources.instance_count if resources and resources.instance_count is not None else 1
     settings = settings_of(job)
@@ -107,7 +109,7 @@ def request_of(job: Command) -> Request:
 
 
 def asked_of(job: Command, engine: str) -> Asked:
-    """What is for the engine alone to understand."""
+    """Return the fields that only the engine understands."""
     resources, queue = job.resources, job.queue_settings
     properties = getattr(resources, "properties", None) or {}
     options = properties.get(engine) if isinstance(properties, dict) else None
@@ -145,6 +147,34 @@ def _of_restarts(settings: dict[str, Any]) -> list[Problem]:
         what = "drumline.max_restarts: nothing is started again without it"
         wrong.append(Problem(what, path="drumline.max_restarts", hint="set it to 1 or more"))
     return wrong
+
+
+def secrets_of(job: Command, taken: Container[str]) -> tuple[str, ...]:
+    """Return the names of a job's secrets. ``taken``: the variables that its plan sets. Raises PlanError."""
+    names = tuple(dict.fromkeys(map(str, settings_of(job).get("secrets") or ())))
+    own = job.environment_variables or {}
+    wrong = []
+    for name in names:
+        what, hint = "", ""
+        if "=" in name:
+            # Without the value, which may be one.
+            what = f"{name.partition('=')[0]} has a value here; a job has the names of its secrets alone"
+            hint = "export the variable before you submit, or --secret NAME=@FILE"
+        elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            what = f"{name!r} cannot be a variable's name"
+            hint = "letters, digits and '_', not beginning with a digit"
+        elif name in own:
+            what, hint = (
+                f"{name} is in environment_variables too",
+                "remove it there, where its value is stored",
+            )
+        elif name in taken or name in _OWN_VARIABLES or name.startswith("DRUMLINE_"):
+            what = f"{name} is a variable that Drumline sets"
+        if what:
+            wrong.append(Problem(f"drumline.secrets: {what}", path="drumline.secrets", hint=hint))
+    if wrong:
+        raise PlanError(wrong)
+    return names
 
 
 def _ray_of(distribution: Any) -> RaySettings:
@@ -196,11 +226,11 @@ def warm(text: str, path: str) -> str:
     """Raises PlanError for none of the words."""
     word = switch(text)
     if word not in WARM_WORDS:
-        raise PlanError(f"{path}: {text!r} is none of {', '.join(WARM_WORDS)}", path=path)
+        raise PlanError(f"{path}: must be one of {', '.join(WARM_WORDS)}; got {text!r}", path=path)
     return word
 
 
 def timeout_of(job: Command) -> float | None:
-    """Seconds; None for no limit."""
+    """Return the limit in seconds; None for no limit."""
     timeout = job.limits.timeout if job.limits else None
     return None if timeout is None else float(timeout)

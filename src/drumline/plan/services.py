@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import Service
 from drumline.spec import placeholders
-from drumline.spec.services import asked_for
+from drumline.spec.parts.services import asked_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
-    from drumline.spec.command import Command
-    from drumline.spec.services import JobService
+    from drumline.spec.jobs.command import Command
+    from drumline.spec.parts.services import JobService
 
 TENSORBOARD = "tensor_board"
 _LAST_PORT = 65535
 
 
-def of(
+def plan_services(
     job: Command, folder: RunFolder, known: Mapping[str, str], cwd: str, interpreter: str
 ) -> tuple[Service, ...]:
     """
@@ -45,7 +45,9 @@ def _port(service: JobService, name: str) -> int:
     if not 0 <= port <= _LAST_PORT:
         path = f"services.{name}.port"
         raise PlanError(
-            f"{path}: {port} is no port", f"up to {_LAST_PORT}; left out: any that is free", path=path
+            f"{path}: {port} is not a port number",
+            f"up to {_LAST_PORT}; left out: any that is free",
+            path=path,
         )
     return port
 

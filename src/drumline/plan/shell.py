@@ -30,30 +30,30 @@ def mark(index: int) -> str:
 
 def put(command: str, variables: Sequence[str]) -> str:
     r"""
-    The command with its marks replaced by variables, each quoted as its place asks.
+    Return the command with its marks replaced by variables, each quoted as its place asks.
 
     >>> print(put("cat \1\x30\2 '\1\x30\2' \"\1\x30\2\"", ["IN"]))
     cat "${IN}" ''"${IN}"'' "${IN}"
     """
     parts: list[str] = []
     position = 0
-    place = _Place()
+    place = _QuotingState()
     for match in re.finditer(_MARK, command):
         before = command[position : match.start()]
         place.read(before)
-        parts += (before, _quoted(variables[int(match[1])], place.quote))
+        parts += (before, _quote_variable(variables[int(match[1])], place.quote))
         position = match.end()
     return "".join((*parts, command[position:]))
 
 
-def _quoted(variable: str, quote: str) -> str:
+def _quote_variable(variable: str, quote: str) -> str:
     value = "${" + variable + "}"
     if quote == '"':
         return value
     return f"'\"{value}\"'" if quote else f'"{value}"'
 
 
-class _Place:
+class _QuotingState:
     """Where in a shell command we are: in which quotes, and in how many ``$(``."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Place:
 
     @property
     def quote(self) -> str:
-        """The quote that is open; empty for none."""
+        """Return the quote that is open; empty for none."""
         return self._open[-1] if self._open[-1] in ("'", '"') else ""
 
     def read(self, text: str) -> None:

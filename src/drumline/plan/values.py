@@ -14,14 +14,14 @@ from drumline.contract.plan import Fetch, InputCopy, Upload
 from drumline.contract.record import NamedTuple
 from drumline.plan.request import settings_of
 from drumline.spec import paths
-from drumline.spec.io import PRIMITIVES
+from drumline.spec.parts.io import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.uris import Place
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
 
 class Kept(NamedTuple):
@@ -50,9 +50,9 @@ class Values(NamedTuple):
 _COPIED = ("download", "eval_download")
 
 
-def of(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | None = None) -> Values:
-    """``kept``: by ``inputs.x`` and ``outputs.o``. Raises PlanError for data that nobody can get or write."""
-    work = _Work(job, folder, kept or {})
+def resolve_values(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | None = None) -> Values:
+    """Resolve ``kept``, by ``inputs.x`` and ``outputs.o``. Raises PlanError for data that cannot be read or written."""
+    work = _ValueCollector(job, folder, kept or {})
     for name, given in (job.inputs or {}).items():
         work.add_input(name, given)
     for name, output in (job.outputs or {}).items():
@@ -69,7 +69,7 @@ def of(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | None = None) 
     )
 
 
-class _Work:
+class _ValueCollector:
     def __init__(self, job: Command, folder: RunFolder, kept: Mapping[str, Kept]) -> None:
         self._job = job
         self._folder = folder
@@ -112,7 +112,7 @@ class _Work:
         place = _place(where, text)
         kind = _kind(given)
         if place.service == uris.HTTP and kind == "folder":
-            what = f"{where}: a web server has no folders, and the type of {uris.shown(text)} is a folder's"
+            what = f"{where}: a web server has no folders, and the type of {uris.hide_secrets(text)} is a folder's"
             raise PlanError(what, "type: uri_file", path=f"{where}.type")
         target = self.inputs[name] = os.path.join(self._folder.inputs, name, place.name)
         self.paths.append(where)
@@ -134,7 +134,7 @@ class _Work:
         else:
             self.outputs[name] = os.path.join(self._folder.named_outputs, name)
         self.paths.append(where)
-        self.folders.append(_made(self.outputs[name], output))
+        self.folders.append(_find_folder(self.outputs[name], output))
         if text and paths.is_remote(text):
             self._add_upload(where, output, text, mode)
 
@@ -144,11 +144,11 @@ class _Work:
         place = _place(where, text)
         if place.service not in uris.WRITABLE:
             hint = "abfss://, s3:// or gs://, a datastore, or no path"
-            raise PlanError(
-                f"{where}: nothing can be written to {uris.shown(text)}", hint, path=f"{where}.path"
-            )
+            raise PlanError(f"{where}: cannot write to {uris.hide_secrets(text)}", hint, path=f"{where}.path")
         if not place.path and _kind(output) == "file":
-            raise PlanError(f"{where}: {uris.shown(text)} does not say which file", path=f"{where}.path")
+            raise PlanError(
+                f"{where}: {uris.hide_secrets(text)} does not say which file", path=f"{where}.path"
+            )
         known = self._kept.get(where, Kept("", ""))
         kind = "file" if _kind(output) == "file" else "folder"
         source, always = self.outputs[where[len("outputs.") :]], mode != "upload"
@@ -169,14 +169,14 @@ def _place(where: str, text: str) -> Place:
     from drumline.contract import uris
 
     try:
-        return uris.parse(text)
+        return uris.parse_uri(text)
     except SpecError as error:
         problem = error.problems[0]
         raise PlanError(f"{where}: {problem.what}", problem.hint, path=f"{where}.path") from error
 
 
 def variable_of(name: str) -> str:
-    """``inputs.x`` as the variable that every rank has: ``AZURE_ML_INPUT_x``."""
+    """Return the variable of ``inputs.x`` that every rank has: ``AZURE_ML_INPUT_x``."""
     kind, _, key = name.partition(".")
     return f"AZURE_ML_{kind.removesuffix('s').upper()}_{key}"
 
@@ -189,5 +189,5 @@ def _mode(given: Any) -> str:
     return str(given.mode or "ro_mount").lower()
 
 
-def _made(path: str, output: Any) -> str:
+def _find_folder(path: str, output: Any) -> str:
     return os.path.dirname(path) if _kind(output) == "file" else path

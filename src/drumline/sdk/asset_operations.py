@@ -8,22 +8,21 @@ Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.operation
 from __future__ import annotations
 
 import os
-import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
-from drumline.control import assets, datastores
-from drumline.sdk.operations import Operations
-from drumline.spec.assets import Data, Model
-from drumline.spec.component import Component
-from drumline.spec.datastores import Datastore, HiddenCredentials
-from drumline.spec.environment import Environment
+from drumline.control.assets import assets, datastores
+from drumline.sdk.operations import Operations, print_warnings
+from drumline.spec.jobs.component import Component
+from drumline.spec.parts.environment import Environment
+from drumline.spec.registered.assets import Data, Model
+from drumline.spec.registered.datastores import Datastore, HiddenCredentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from drumline.spec.validate import ValidationResult
+    from drumline.spec.validation.validate import ValidationResult
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ class _Versioned(Operations, Generic[T]):
     _class: type[Any] = object
 
     def get(self, name: str, version: str | None = None, label: str | None = None) -> T:
-        """Raises UsageError without either, as azure-ai-ml does; ``label="latest"`` is what was created last."""
+        """Return one version. Raises UsageError without either, as azure-ai-ml does; ``label="latest"``: the newest."""
         if not version and not label:
             raise UsageError("must provide either version or label", 'label="latest"')
         found: T = assets.get(self._kind, name, version, label)
@@ -53,22 +52,25 @@ class _Versioned(Operations, Generic[T]):
         assets.update(self._kind, name, version, changes={}, labels=[label])
 
     def share(self, name: str, version: str, **kwargs: Any) -> None:
-        """Raises UsageError."""
-        hint = "what is registered without a workspace is there for all workspaces"
-        raise UsageError("there are no registries to share with", hint)
+        """Refuse with UsageError: there are no registries."""
+        hint = "assets registered without a workspace are visible in all workspaces"
+        raise UsageError("registries are not supported", hint)
 
     def _create(self, entity: Any, *, version: str | None = None, check: bool = True) -> T:
         if not isinstance(entity, self._class):
             raise SpecError(
-                f"{type(entity).__name__} is not what {self._kind} is made of", f"{self._class.__name__}(...)"
+                f"expected {self._class.__name__}, got {type(entity).__name__}",
+                f"{self._class.__name__}(...)",
             )
         made: T = assets.create(entity, version=version, check=check)
-        _warn(made._warnings)  # type: ignore[attr-defined]
+        print_warnings(made._warnings)  # type: ignore[attr-defined]
         return made
 
     def _list(self, name: str | None, list_view_type: Any) -> Iterator[T]:
         archived = _ARCHIVED.get(str(getattr(list_view_type, "value", list_view_type)))
-        return iter(assets.all(self._kind, name, archived=archived, damaged=lambda said: _warn([said])))
+        return iter(
+            assets.all(self._kind, name, archived=archived, damaged=lambda said: print_warnings([said]))
+        )
 
 
 class DataOperations(_Versioned[Data]):
@@ -84,18 +86,18 @@ class DataOperations(_Versioned[Data]):
         return self._create(data)
 
     def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Data]:
-        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        """List the latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
         return self._list(name, list_view_type)
 
     def mount(self, path: str, **kwargs: Any) -> None:
-        """Raises UsageError."""
+        """Refuse with UsageError: jobs read data at its path."""
         raise UsageError(
-            "there is nothing to mount: data stays where its path says", 'get(..., label="latest").path'
+            "data is not mounted here: jobs read it at its path", 'get(..., label="latest").path'
         )
 
     def import_data(self, data_import: Any, **kwargs: Any) -> None:
-        """Raises UsageError."""
-        raise UsageError("nothing is fetched from databases", "Data(path=...) of what was fetched")
+        """Refuse with UsageError: databases are not supported."""
+        raise UsageError("database inputs are not supported", "Data(path=...) of an exported file")
 
 
 class EnvironmentOperations(_Versioned[Environment]):
@@ -111,7 +113,7 @@ class EnvironmentOperations(_Versioned[Environment]):
         return self._create(environment)
 
     def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Environment]:
-        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        """List the latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
         return self._list(name, list_view_type)
 
     def build(
@@ -123,7 +125,7 @@ class EnvironmentOperations(_Versioned[Environment]):
         Ours: azure-ai-ml has no method for it. Raises PlanError, UsageError where there is nothing to build,
         NodeError with the resolver's words where it cannot be built.
         """
-        from drumline.control import built_environments
+        from drumline.control.environments import built_environments
 
         return built_environments.build(self.get(name, version, label), 2, is_forced=force)
 
@@ -143,19 +145,19 @@ class ModelOperations(_Versioned[Model]):
     def list(
         self, name: str | None = None, stage: str | None = None, *, list_view_type: Any = "ActiveOnly"
     ) -> Iterator[Model]:
-        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        """List the latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
         found = self._list(name, list_view_type)
         return (model for model in found if stage is None or model.stage == stage)
 
     def download(self, name: str, version: str, download_path: str | os.PathLike[str] = ".") -> None:
-        """To ``download_path``/NAME. Raises NotFoundError, UsageError, PlanError where its path leads nowhere."""
-        from drumline.control.asset_files import download_model
+        """Copy it to ``download_path``/NAME. Raises NotFoundError, UsageError; PlanError for a missing file."""
+        from drumline.control.assets.asset_files import download_model
 
         download_model(name, version, target=os.fspath(download_path))
 
     def package(self, name: str, version: str, package_request: Any, **kwargs: Any) -> None:
-        """Raises UsageError."""
-        raise UsageError("models are not deployed from here", "models.download")
+        """Refuse with UsageError: models are not deployed."""
+        raise UsageError("deploying models is not supported", "models.download")
 
 
 class ComponentOperations(_Versioned[Component]):
@@ -171,7 +173,7 @@ class ComponentOperations(_Versioned[Component]):
         **kwargs: Any,
     ) -> Component:
         """
-        Register it, as the next version when it has none, with its code as it is now.
+        Register it, as the next version when it has none, with its current code.
 
         component: also a function under ``@pipeline`` or mldesigner's ``@command_component``.
         Raises SpecError, PlanError; UsageError for a version that is there and is another component.
@@ -183,15 +185,15 @@ class ComponentOperations(_Versioned[Component]):
         return self._create(component, version=version, check=not skip_validation)
 
     def list(self, name: str | None = None, *, list_view_type: Any = "ActiveOnly") -> Iterator[Component]:
-        """The latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
+        """List the latest of each name, with ``latest_version``; all versions of ``name``, newest first."""
         return self._list(name, list_view_type)
 
     def validate(
         self, component: Component, raise_on_failure: bool = False, **kwargs: Any
     ) -> ValidationResult:
-        """Raises SpecError with every problem, when asked to."""
-        from drumline.control.asset_records import problems_of
-        from drumline.spec.validate import ValidationResult
+        """Return every problem; raise SpecError with them when asked to."""
+        from drumline.control.assets.asset_records import problems_of
+        from drumline.spec.validation.validate import ValidationResult
 
         problems = problems_of(component)
         if problems and raise_on_failure:
@@ -201,14 +203,14 @@ class ComponentOperations(_Versioned[Component]):
     def download(
         self, name: str, download_path: str | os.PathLike[str] = ".", *, version: str | None = None
     ) -> None:
-        """Its file and its code, to ``download_path``/NAME. Raises UsageError when that is there already."""
-        from drumline.control.asset_files import download_component
+        """Copy its file and code to ``download_path``/NAME. Raises UsageError if that exists."""
+        from drumline.control.assets.asset_files import download_component
 
         download_component(name, version, target=os.fspath(download_path))
 
     def prepare_for_sign(self, component: Component) -> None:
-        """Raises UsageError."""
-        raise UsageError("components are not signed here", "components.create_or_update")
+        """Refuse with UsageError: components are not signed."""
+        raise UsageError("signing components is not supported", "components.create_or_update")
 
 
 class DatastoreOperations(Operations):
@@ -219,41 +221,34 @@ class DatastoreOperations(Operations):
                 f"{type(datastore).__name__} is not a datastore", "LocalDatastore(name=..., path=...)"
             )
         made = datastores.create(datastore)
-        _warn(made._warnings)
-        return _without_secrets(made)
+        print_warnings(made._warnings)
+        return _hide_secrets(made)
 
     def get(self, name: str, *, include_secrets: bool = False) -> Datastore:
         found = datastores.get(name)
-        return found if include_secrets else _without_secrets(found)
+        return found if include_secrets else _hide_secrets(found)
 
     def get_default(self, *, include_secrets: bool = False) -> Datastore:
         return self.get(datastores.DEFAULT, include_secrets=include_secrets)
 
     def list(self, *, include_secrets: bool = False) -> Iterator[Datastore]:
-        """In the order of the alphabet."""
-        found = datastores.all(damaged=lambda said: _warn([said]))
-        return iter(found if include_secrets else [_without_secrets(one) for one in found])
+        """List them in alphabetical order."""
+        found = datastores.all(damaged=lambda said: print_warnings([said]))
+        return iter(found if include_secrets else [_hide_secrets(one) for one in found])
 
     def delete(self, name: str) -> None:
         """Forget it; what is in it stays."""
         datastores.delete(name)
 
     def mount(self, path: str, **kwargs: Any) -> None:
-        """Raises UsageError."""
-        raise UsageError("there is nothing to mount: a datastore is a folder", "datastores.get(...).path")
+        """Refuse with UsageError: a datastore is a folder."""
+        raise UsageError("datastores are not mounted here: each is a folder", "datastores.get(...).path")
 
 
-def _without_secrets(datastore: Datastore) -> Datastore:
+def _hide_secrets(datastore: Datastore) -> Datastore:
     if datastore.credentials is not None:
         datastore.credentials = HiddenCredentials()
     return datastore
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    from drumline.control.terminal import clean
-
-    for warning in warnings:
-        print(f"warning: {clean(warning)}", file=sys.stderr)
 
 
 GROUPS: tuple[tuple[type[Any], str], ...] = (
@@ -266,6 +261,6 @@ GROUPS: tuple[tuple[type[Any], str], ...] = (
 """Which attribute of a client takes entities of which class."""
 
 
-def group_of(entity: object) -> str:
-    """Empty for what is no asset."""
+def find_group(entity: object) -> str:
+    """Return the attribute of a client that takes this entity; empty for what is not an asset."""
     return next((group for known, group in GROUPS if isinstance(entity, known)), "")

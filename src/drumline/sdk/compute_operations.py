@@ -6,13 +6,12 @@ Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.operation
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
-from drumline.control import computes
-from drumline.sdk.operations import Operations
-from drumline.spec.compute import Compute
+from drumline.control.machine import computes
+from drumline.sdk.operations import Operations, print_warnings
+from drumline.spec.registered.compute import Compute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Done(Generic[T]):
+class FinishedPoller(Generic[T]):
     """The part of azure-core's LROPoller that scripts use, of what was done before it returned."""
 
     def __init__(self, result: T) -> None:
@@ -39,7 +38,7 @@ class Done(Generic[T]):
         return "Succeeded"
 
 
-class Node:
+class ComputeNode:
     """One node, with the engine's facts of it as attributes and under Azure's names: ``node_id``, ``node_state``."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
@@ -48,7 +47,7 @@ class Node:
         self.node_state = facts.get("state")
 
     def __repr__(self) -> str:
-        return f"Node({self.node_id!r}, {self.node_state!r})"
+        return f"ComputeNode({self.node_id!r}, {self.node_state!r})"
 
 
 class ComputeOperations(Operations):
@@ -56,14 +55,14 @@ class ComputeOperations(Operations):
         return computes.get(name)
 
     def list(self, *, compute_type: str | None = None) -> Iterator[Compute]:
-        """In the order of the alphabet; one that cannot be read is left out, with a warning."""
-        return iter(computes.all(compute_type, damaged=lambda said: _warn([said])))
+        """List them in alphabetical order; one that cannot be read is left out, with a warning."""
+        return iter(computes.all(compute_type, damaged=lambda said: print_warnings([said])))
 
-    def list_nodes(self, name: str) -> Iterable[Node]:
-        """Raises EngineError when the cluster does not answer."""
-        return [Node(facts) for facts in computes.nodes(name)]
+    def list_nodes(self, name: str) -> Iterable[ComputeNode]:
+        """List its nodes. Raises EngineError when the cluster does not answer."""
+        return [ComputeNode(facts) for facts in computes.nodes(name)]
 
-    def begin_create_or_update(self, compute: Compute) -> Done[Compute]:
+    def begin_create_or_update(self, compute: Compute) -> FinishedPoller[Compute]:
         """
         Attach it, over one of its name. An AmlCompute becomes a SlurmCompute, and changes only what it speaks of
         where one of its name is attached.
@@ -72,28 +71,21 @@ class ComputeOperations(Operations):
         """
         if not isinstance(compute, Compute):
             raise SpecError(f"{type(compute).__name__} is not a compute", "SlurmCompute(name=...)")
-        _warn(computes.attach(compute))
-        return Done(computes.get(compute.name))
+        print_warnings(computes.attach(compute))
+        return FinishedPoller(computes.get(compute.name))
 
-    def begin_attach(self, compute: Compute, **kwargs: Any) -> Done[Compute]:
-        """As ``begin_create_or_update``."""
+    def begin_attach(self, compute: Compute, **kwargs: Any) -> FinishedPoller[Compute]:
+        """Attach it, as ``begin_create_or_update``."""
         return self.begin_create_or_update(compute)
 
-    def begin_update(self, compute: Compute) -> Done[Compute]:
-        """As ``begin_create_or_update``, of one that is there."""
+    def begin_update(self, compute: Compute) -> FinishedPoller[Compute]:
+        """Update an existing one, as ``begin_create_or_update``."""
         computes.get(compute.name)
         return self.begin_create_or_update(compute)
 
-    def begin_delete(self, name: str, *, action: str = "Detach") -> Done[None]:
-        """Forget it; the machines stay, whatever ``action`` says, and its jobs go on."""
+    def begin_delete(self, name: str, *, action: str = "Detach") -> FinishedPoller[None]:
+        """Detach it, with either ``action``; machines and jobs stay."""
         if str(getattr(action, "value", action)).lower() not in ("detach", "delete"):
-            raise UsageError(f"action: {action!r} is neither 'Detach' nor 'Delete'")
+            raise UsageError(f"action must be 'Detach' or 'Delete'; got {action!r}")
         computes.detach(name)
-        return Done(None)
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    from drumline.control.terminal import clean
-
-    for warning in warnings:
-        print(f"warning: {clean(warning)}", file=sys.stderr)
+        return FinishedPoller(None)

@@ -11,21 +11,27 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import JobFailedError, SpecError
-from drumline.control import jobs
-from drumline.sdk.operations import Operations
+from drumline.contract.errors import SpecError
+from drumline.control.jobs import listing, lookup
+from drumline.control.observing import description
+from drumline.sdk.job_list import JobList
+from drumline.sdk.job_views import JobViews, job_failed
+from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel
+from drumline.sdk.operations import print_warnings
 from drumline.sdk.poller import Poller
 from drumline.sdk.stored import fixed_part, from_description
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from drumline.spec.command import Command
-    from drumline.spec.validate import ValidationResult
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+    from drumline.spec.jobs.command import Command
+    from drumline.spec.validation.validate import ValidationResult
 
 
-class JobOperations(Operations):
+class JobOperations(JobViews):
     def create_or_update(
         self,
         job: Command,
@@ -43,8 +49,8 @@ class JobOperations(Operations):
 
         Raises SpecError, PlanError; nothing was created or edited then.
         """
-        from drumline.control.submit import name_taken, submit
-        from drumline.control.terminal import clean
+        from drumline.control.submission.run_folder import forget_stored_name, name_taken
+        from drumline.control.submission.submit import submit
 
         given = {
             "description": description,
@@ -55,7 +61,8 @@ class JobOperations(Operations):
         for name, value in given.items():
             if value is not None:
                 setattr(job, name, value)
-        if job.name and job.name in jobs.all_names():
+        forget_stored_name(job)
+        if job.name and job.name in lookup.all_names():
             if not self._is_stored(job):
                 raise name_taken(job.name)
             return self.update(
@@ -71,20 +78,19 @@ class JobOperations(Operations):
 
             job.experiment_name = default_experiment_name(os.getcwd())
         submitted = submit(job, check=not skip_validation)
-        for warning in submitted.warnings:
-            print(f"warning: {clean(warning)}", file=sys.stderr)
+        print_warnings(submitted.warnings)
         job._stored_as, job._stored_spec = submitted.name, fixed_part(job)
         return self.get(submitted.name)
 
     def _is_stored(self, job: Command) -> bool:
-        """Whether it came from the store, or went there, and says the same but for what can be edited."""
+        """Return whether it came from the store, or went there, and differs only in fields that can be edited."""
         if not job.name or job._stored_as != job.name:
             return False
         stored = job._stored_spec
         return fixed_part(job) == (fixed_part(self.get(job.name)) if stored is None else stored)
 
     def get(self, name: str) -> Command:
-        return from_description(jobs.describe(name))
+        return from_description(description.show_job(name))
 
     def list(
         self,
@@ -93,29 +99,34 @@ class JobOperations(Operations):
         list_view_type: str = "ActiveOnly",
         **kwargs: Any,
     ) -> Iterator[Command]:
-        """Newest first."""
+        """List jobs, newest first. In a notebook the list shows itself as a table."""
         archived = {"ActiveOnly": False, "ArchivedOnly": True}.get(
             str(getattr(list_view_type, "value", list_view_type))
         )
-        names = jobs.names(archived=archived, parent=parent_job_name or "", limit=kwargs.get("max_results"))
-        return (from_description(described) for described in jobs.described(names))
+        names = listing.names(
+            archived=archived, parent=parent_job_name or "", limit=kwargs.get("max_results")
+        )
+        return JobList(names)
 
     def stream(self, name: str) -> None:
         """
-        Print the logs of all ranks until the job has ended. Blocks. Ctrl-C leaves the job running.
+        Print the logs of all ranks until the job has ended; in a notebook, show its page. Blocks.
 
+        Ctrl-C, or an interrupt of the kernel, leaves the job running; in a notebook ``stream`` then returns.
         Raises JobFailedError with the one-sentence reason when it failed.
         """
-        from drumline.control import stream
-
-        folder = jobs.folder_of(name)
-        sys.stdout.write(stream.header(folder))
-        show = stream.Show()
-        outcome = stream.follow(folder, sys.stdout, show)
-        sys.stdout.write(stream.summary(folder, outcome, show))
-        sys.stdout.flush()
+        folder = lookup.folder_of(name)
+        in_notebook = is_kernel()
+        try:
+            outcome = _show_live(folder) if in_notebook else _print_logs(folder)
+        except KeyboardInterrupt:
+            out = sys.stdout if in_notebook else sys.stderr
+            print(describe_interrupt(name), file=out)
+            if in_notebook:
+                return
+            raise
         if outcome.status == status.FAILED:
-            raise JobFailedError(f"job {name} failed: {outcome.reason}", f"drumline job show -n {name}")
+            raise job_failed(name, outcome.reason)
 
     def download(
         self,
@@ -125,14 +136,40 @@ class JobOperations(Operations):
         output_name: str | None = None,
         all: bool = False,
     ) -> None:
-        """To ``download_path``/artifacts and /named-outputs. Raises UsageError while the job has not ended."""
-        from drumline.control.download import download
+        """Copy to ``download_path``/artifacts and /named-outputs. Raises UsageError while the job has not ended."""
+        from drumline.control.jobs.download import download
+        from drumline.control.jobs.recovery import recover
 
+        recover(lookup.folder_of(name))
         download(name, os.fspath(download_path), output=output_name or "", everything=all)
+
+    def rerun(
+        self,
+        name: str,
+        *,
+        params_override: Sequence[dict[str, Any]] = (),
+        compute: str | None = None,
+        code: str | None = None,
+        new_name: str | None = None,
+    ) -> Command:
+        """
+        Submit an earlier job again, from what was stored of it, and return the new job at once.
+
+        ``params_override``: changes, as of ``load_job``: ``[{"inputs.lr": 0.01}]``. ``code``: "then", as it was stored,
+        or "now"; None: then, or now if it was not stored. A failed pipeline continues where it failed.
+        Raises NotFoundError, SpecError, PlanError, UsageError; nothing was created then.
+        """
+        from drumline.control.submission.rerun import prepare_rerun
+        from drumline.control.submission.submit import submit
+
+        again = prepare_rerun(name, params_override, compute=compute, code=code, new_name=new_name)
+        submitted = submit(again.job, again.run)
+        print_warnings((*again.notes, *submitted.warnings))
+        return self.get(submitted.name)
 
     def begin_cancel(self, name: str, **kwargs: Any) -> Poller:
         """Ask for the job's end, and return something whose ``result()`` waits for it."""
-        from drumline.control.cancel import cancel
+        from drumline.control.jobs.cancel import cancel
 
         cancel(name)
         return Poller(name)
@@ -141,11 +178,21 @@ class JobOperations(Operations):
         """Ask for the job's end, and return; the name of ``begin_cancel`` in azure-ai-ml before 1.0."""
         self.begin_cancel(name)
 
+    def delete(self, name: str) -> None:
+        """
+        Remove an ended job with its steps or trials, outputs, logs and metrics; print what others needed of it.
+
+        Raises UsageError for a job that has not ended, or that a running one reads from.
+        """
+        from drumline.control.upkeep import deletion
+
+        print_warnings(need.what for need in deletion.delete_jobs([name]).needs)
+
     def archive(self, name: str) -> None:
-        jobs.archive(name)
+        listing.archive(name)
 
     def restore(self, name: str) -> None:
-        jobs.restore(name)
+        listing.restore(name)
 
     def update(
         self,
@@ -157,7 +204,7 @@ class JobOperations(Operations):
         tags: dict[str, str] | None = None,
         properties: dict[str, str] | None = None,
     ) -> Command:
-        """Those given replace what was there."""
+        """Replace the fields that are given."""
         given = {
             "display_name": display_name,
             "experiment_name": experiment_name,
@@ -165,16 +212,33 @@ class JobOperations(Operations):
             "tags": tags,
             "properties": properties,
         }
-        jobs.edit(name, {field: value for field, value in given.items() if value is not None})
+        listing.edit(name, {field: value for field, value in given.items() if value is not None})
         return self.get(name)
 
     def show_services(self, name: str, node_index: int = 0) -> dict[str, Any]:
-        """By name, with endpoint and status; there is TensorBoard beside node 0 alone. Raises NotFoundError."""
-        return jobs.services(name)
+        """Return services by name, with endpoint and status; TensorBoard is on node 0 alone. Raises NotFoundError."""
+        return description.show_services(name)
 
     def validate(self, job: Command, *, raise_on_failure: bool = False, **kwargs: Any) -> ValidationResult:
-        """Raises SpecError with every problem, when asked to."""
+        """Return every problem; raise SpecError with them when asked to."""
         result = validate(job)
         if raise_on_failure and not result.passed:
             raise SpecError(list(result.problems))
         return result
+
+
+def _show_live(folder: RunFolder) -> Outcome:
+    from drumline.sdk.notebook import live
+
+    return live.follow(folder)
+
+
+def _print_logs(folder: RunFolder) -> Outcome:
+    from drumline.control.logs import stream
+
+    sys.stdout.write(stream.header(folder))
+    show = stream.StreamOptions()
+    outcome = stream.follow(folder, sys.stdout, show)
+    sys.stdout.write(stream.summary(folder, outcome, show))
+    sys.stdout.flush()
+    return outcome

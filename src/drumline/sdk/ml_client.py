@@ -12,21 +12,22 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from drumline.compat.azure_ai_ml import adopted
+from drumline.compat.azure_ai_ml import translate_object
 from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.ownership import check_owner
+from drumline.control.terminal import clean
 from drumline.sdk import asset_operations
 from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
 from drumline.sdk.workspace_operations import WorkspaceOperations, is_placeholder
-from drumline.spec.compute import Compute
-from drumline.spec.job import Job
-from drumline.spec.workspace import Workspace
+from drumline.spec.jobs.job import Job
+from drumline.spec.registered.compute import Compute
+from drumline.spec.registered.workspace import Workspace
 
 if TYPE_CHECKING:
-    from drumline.sdk.compute_operations import Done
-    from drumline.spec.command import Command
+    from drumline.sdk.compute_operations import FinishedPoller
+    from drumline.spec.jobs.command import Command
 
 T = TypeVar("T")
 
@@ -35,10 +36,10 @@ _CONFIG = ("config.json", os.path.join(".azureml", "config.json"))
 
 class MLClient:
     """
-    Jobs and assets of a workspace, and computes, as this machine knows them. A workspace is a home of its own:
+    Jobs and assets of a workspace, and computes, as this machine knows them. A workspace is a folder of its own:
     ``$DRUMLINE_HOME/workspaces/<workspace_name>``; without a name it is ``DRUMLINE_WORKSPACE``'s, else the base home.
 
-    Credential, subscription and resource group are accepted and kept, not used: there is nobody to sign in to.
+    Credential, subscription and resource group are stored, not used: there is no service to sign in to.
     Raises UsageError for what cannot be a workspace's name, and as ``ownership.check_owner``.
     """
 
@@ -55,7 +56,7 @@ class MLClient:
         self.resource_group_name = resource_group_name
         self.workspace_name = workspace_name
         check_owner(folder.base_home())
-        with folder.workspace(_chosen(workspace_name)):
+        with folder.workspace(_choose_workspace(workspace_name)):
             # Each keeps to the workspace in which it is made: ``sdk/operations.py``.
             self.jobs = JobOperations()
             self.compute = ComputeOperations()
@@ -76,7 +77,7 @@ class MLClient:
         **kwargs: Any,
     ) -> MLClient:
         """
-        With the names of ``config.json`` or ``.azureml/config.json``, looked for in ``path`` and the folders above it.
+        Use the names of ``config.json`` or ``.azureml/config.json`` in ``path`` or the nearest folder above it.
 
         Raises UsageError when there is none, or it is not one.
         """
@@ -84,11 +85,11 @@ class MLClient:
         try:
             with open(found, encoding="utf-8") as file:
                 data = json.load(file)
-            names = _names_of(data)
+            names = _parse_config(data)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{found} is not a workspace's configuration",
-                "it holds subscription_id, resource_group and workspace_name",
+                "it must contain subscription_id, resource_group and workspace_name",
             ) from error
         return cls(credential, names["subscription_id"], names["resource_group"], names["workspace_name"])
 
@@ -98,26 +99,26 @@ class MLClient:
 
         Raises SpecError for anything else.
         """
-        entity = adopted(entity)
+        entity = translate_object(entity)
         if isinstance(entity, Compute):
             attached: Any = self.compute.begin_create_or_update(entity).result()
             return cast("T", attached)
         if isinstance(entity, Workspace):
             made: Any = self.workspaces.begin_create(entity).result()
             return cast("T", made)
-        group = asset_operations.group_of(entity)
+        group = asset_operations.find_group(entity)
         if group:
             registered: Any = getattr(self, group).create_or_update(entity, **kwargs)
             return cast("T", registered)
         if not isinstance(entity, Job):
-            known = "jobs, computes, data, environments, models, components, datastores and workspaces are"
-            raise SpecError(f"{type(entity).__name__} entities are not supported", known)
+            known = "jobs, computes, data, environments, models, components, datastores, workspaces"
+            raise SpecError(f"{type(entity).__name__} entities are not supported", f"supported: {known}")
         submitted: Any = self.jobs.create_or_update(cast("Command", entity), **kwargs)
         return cast("T", submitted)
 
-    def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Done[Any]:
+    def begin_create_or_update(self, entity: Any, **kwargs: Any) -> FinishedPoller[Any]:
         """Attach a compute, as ``compute.begin_create_or_update``; make a workspace, as ``workspaces.begin_create``."""
-        entity = adopted(entity)
+        entity = translate_object(entity)
         if isinstance(entity, Workspace):
             return self.workspaces.begin_create(entity)
         return self.compute.begin_create_or_update(entity)
@@ -129,8 +130,8 @@ _SCOPE = re.compile(
 """The id of a workspace, which older configurations have in the place of its three names."""
 
 
-def _names_of(data: dict[str, Any]) -> dict[str, str]:
-    """Raises KeyError, TypeError, ValueError for what is not a configuration."""
+def _parse_config(data: dict[str, Any]) -> dict[str, str]:
+    """Return the three names. Raises KeyError, TypeError, ValueError for what is not a configuration."""
     keys = ("subscription_id", "resource_group", "workspace_name")
     if "Scope" not in data:
         return {key: str(data[key]) for key in keys}
@@ -140,14 +141,12 @@ def _names_of(data: dict[str, Any]) -> dict[str, str]:
     return dict(zip(keys, found.groups(), strict=True))
 
 
-def _chosen(workspace_name: str | None) -> str | None:
-    """As ``folder.workspace`` takes it. A name that was never filled in is none."""
+def _choose_workspace(workspace_name: str | None) -> str | None:
+    """Return the name as ``folder.workspace`` takes it; a placeholder that was never filled in counts as none."""
     if is_placeholder(workspace_name):
-        from drumline.control.terminal import clean
-
         where = clean(folder.home())
         print(
-            f"warning: workspace_name: {clean(str(workspace_name))} is no name; using {where}",
+            f"warning: workspace_name: {clean(str(workspace_name))} is a placeholder; using {where}",
             file=sys.stderr,
         )
         workspace_name = None
@@ -167,6 +166,6 @@ def _find_config(start: str, file_name: str | None) -> str:
         parent = os.path.dirname(place)
         if parent == place:
             raise UsageError(
-                f"there is no {names[0]} in {start} or above it", "or give the names to MLClient(...)"
+                f"there is no {names[0]} in {start} or its parent folders", "pass the names to MLClient(...)"
             )
         place = parent

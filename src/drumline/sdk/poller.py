@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from drumline.control import jobs
-from drumline.control.follow import wait_for_end
+from drumline.control.jobs import lookup, recovery
+from drumline.control.jobs.waiting import wait_for_end
 from drumline.sdk.operations import Operations
 
 
@@ -20,13 +20,13 @@ class Poller(Operations):
         self.wait(timeout)
 
     def wait(self, timeout: float | None = None) -> None:
-        """As ``result``."""
+        """Wait, as ``result``."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        wait_for_end(jobs.folder_of(self._name), deadline)
+        wait_for_end(lookup.folder_of(self._name), deadline)
 
     def done(self) -> bool:
-        return jobs.outcome_of(jobs.folder_of(self._name)).is_final
+        return recovery.recover(lookup.folder_of(self._name)).is_final
 
     def status(self) -> str:
-        """``InProgress`` or ``Succeeded``."""
+        """Return ``InProgress`` or ``Succeeded``."""
         return "Succeeded" if self.done() else "InProgress"

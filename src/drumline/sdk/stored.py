@@ -1,20 +1,22 @@
-"""A job as it is stored, as the entity that scripts know."""
+"""Stored jobs as entities."""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from drumline.control.jobs import EDITABLE
+from drumline.contract.folder import chosen_workspace
+from drumline.control.jobs.listing import EDITABLE
 from drumline.spec import builder
-from drumline.spec.assets import CreationContext
-from drumline.spec.command import Command
-from drumline.spec.services import FoundService
+from drumline.spec.jobs.command import Command
+from drumline.spec.parts.services import FoundService
+from drumline.spec.registered.assets import CreationContext
 
 if TYPE_CHECKING:
-    from drumline.spec.job import Job
+    from drumline.spec.jobs.job import Job
 
-_GIVEN = (
+_COMMAND_FIELDS = (
     "name", "display_name", "experiment_name", "description", "tags", "properties", "command", "code",
     "environment", "environment_variables", "compute", "inputs", "outputs", "distribution", "resources",
     "limits", "queue_settings", "identity", "parent_job_name", "drumline",
@@ -22,10 +24,11 @@ _GIVEN = (
 
 
 def from_description(described: dict[str, Any]) -> Command:
-    """``outputs.<name>.path`` is an input of the next job as it stands: ``azureml://jobs/<job>/outputs/<name>``."""
+    """Build the job's entity, whose ``outputs.<name>.path``, ``azureml://jobs/...``, can be an input as it stands."""
     folder = described["run_folder"]
-    with builder.building(None):  # Of no pipeline whose function is running.
-        job: Any = _of_kind(described, folder)
+    with builder.building(None):  # Not a step of a pipeline whose function is running.
+        job: Any = _build_job(described, folder)
+    job._page = partial(_render_page, described["name"], chosen_workspace())
     job.id = described["id"]
     job._stored_as = described["name"]
     job.status = described["status"]
@@ -38,32 +41,39 @@ def from_description(described: dict[str, Any]) -> Command:
     job.creation_context = CreationContext(context["created_at"], context["created_by"])
     job._base_path = folder
     logs = os.path.join(folder, "user_logs")
-    job.log_files = {f"user_logs/{name}": os.path.join(logs, name) for name in sorted(os.listdir(logs))}
+    listed = sorted(os.listdir(logs)) if os.path.isdir(logs) else ()  # They may be pruned.
+    job.log_files = {f"user_logs/{name}": os.path.join(logs, name) for name in listed}
     return cast("Command", job)
 
 
+def _render_page(name: str, workspace: str | None) -> str | None:
+    from drumline.sdk.notebook.current import render_current
+
+    return render_current(name, workspace)
+
+
 def fixed_part(job: Job) -> dict[str, Any]:
-    """Return what a submitted job keeps as it is, as YAML has it."""
+    """Return the fields that cannot change after submission, as YAML has them."""
     from copy import deepcopy
 
-    from drumline.spec.dump import to_dict
+    from drumline.spec.jobs.job import to_dict
 
     return deepcopy({key: value for key, value in to_dict(job).items() if key not in (*EDITABLE, "services")})
 
 
-def _of_kind(described: dict[str, Any], folder: str) -> Any:
-    """``trials`` and ``best_trial`` of a sweep, ``steps`` of a pipeline: as ``drumline job show`` has them."""
+def _build_job(described: dict[str, Any], folder: str) -> Any:
+    """Build the entity, a sweep's with ``trials`` and ``best_trial``, a pipeline's with ``steps``."""
     kind: Any = Command
     facts: tuple[str, ...] = ()
     if described["type"] == "pipeline":
-        from drumline.spec.pipeline import PipelineJob
+        from drumline.spec.jobs.pipeline import PipelineJob
 
         kind, facts = PipelineJob, ("steps",)
     elif described["type"] == "sweep":
-        from drumline.spec.sweep import SweepJob
+        from drumline.spec.jobs.sweep import SweepJob
 
         kind, facts = SweepJob, ("trials", "best_trial")
-    known = _GIVEN if kind is Command else kind._fields
+    known = _COMMAND_FIELDS if kind is Command else kind._fields
     given = {key: described[key] for key in known if described.get(key) is not None and key != "type"}
     job = kind(**given, base_path=folder)
     for fact in facts:

@@ -1,4 +1,4 @@
-"""MLflow in the process of whoever asks where the runs are."""
+"""MLflow in the process that asks where the runs are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _ALLOW = "MLFLOW_ALLOW_FILE_STORE"
 
 def let_mlflow_read(uri: str | None) -> None:
     """
-    MLflow 3.7 and later refuse a file store unless a variable allows it: set it in this process, where it is not set,
-    before the address of one is handed out.
+    Let MLflow read a file store in this process, before the address of one is handed out.
+
+    MLflow 3.7 and later refuse one unless a variable allows it; where that is set, it stays as it is.
     """
     if uri and uri.startswith(FILES):
         os.environ.setdefault(_ALLOW, "true")

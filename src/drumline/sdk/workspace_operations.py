@@ -6,20 +6,18 @@ Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.operation
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import current_workspace
-from drumline.control import workspaces
-from drumline.control.terminal import clean
-from drumline.sdk.compute_operations import Done
-from drumline.sdk.operations import Operations
+from drumline.control.settings import workspaces
+from drumline.sdk.compute_operations import FinishedPoller
+from drumline.sdk.operations import Operations, print_warnings
 from drumline.sdk.tracking import let_mlflow_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from drumline.spec.workspace import Workspace
+    from drumline.spec.registered.workspace import Workspace
 
 
 class WorkspaceOperations(Operations):
@@ -29,31 +27,32 @@ class WorkspaceOperations(Operations):
 
     def get(self, name: str | None = None, **kwargs: Any) -> Workspace:
         """
-        That of the client without a name, and by its name whether anything is in it yet. Raises NotFoundError for any
-        other that is not there.
+        Return a workspace; without a name, or with the client's, the client's own, even if nothing is in it yet.
+
+        Raises NotFoundError for any other that does not exist.
         """
         mine = current_workspace()
         is_mine = not name or name == mine or is_placeholder(name)
-        return self._of_client(workspaces.described(mine) if is_mine else workspaces.get(str(name)))
+        return self._of_client(workspaces.describe(mine) if is_mine else workspaces.get(str(name)))
 
     def _of_client(self, found: Workspace) -> Workspace:
-        """With the client's subscription and resource group; MLflow may read from where it says."""
+        """Add the client's subscription and resource group, and let MLflow read its store."""
         found.resource_group = found.resource_group or self._resource_group
         found.id = workspaces.arm_id(found.name, subscription=self._subscription, group=found.resource_group)
         let_mlflow_read(found.mlflow_tracking_uri)
         return found
 
     def list(self, *, scope: str = "resource_group", filtered_kinds: Any = None) -> Iterator[Workspace]:
-        """In the order of the alphabet, whatever ``scope`` and ``filtered_kinds`` say."""
-        return map(self._of_client, workspaces.all(damaged=lambda said: _warn([said])))
+        """List them in alphabetical order, with any ``scope`` and ``filtered_kinds``."""
+        return map(self._of_client, workspaces.all(damaged=lambda said: print_warnings([said])))
 
-    def begin_create(self, workspace: Workspace, *args: Any, **kwargs: Any) -> Done[Workspace]:
-        """Make it, or change what is said of it; using one that is not there makes it too. Raises SpecError."""
-        _warn(workspaces.create(workspace))
-        return Done(self._of_client(workspaces.get(workspace.name)))
+    def begin_create(self, workspace: Workspace, *args: Any, **kwargs: Any) -> FinishedPoller[Workspace]:
+        """Create or change it; using a workspace creates it too. Raises SpecError."""
+        print_warnings(workspaces.create(workspace))
+        return FinishedPoller(self._of_client(workspaces.get(workspace.name)))
 
-    def begin_update(self, workspace: Workspace, **kwargs: Any) -> Done[Workspace]:
-        """As ``begin_create``, of one that is there."""
+    def begin_update(self, workspace: Workspace, **kwargs: Any) -> FinishedPoller[Workspace]:
+        """Change an existing one, as ``begin_create``."""
         workspaces.get(workspace.name)
         return self.begin_create(workspace)
 
@@ -64,17 +63,12 @@ class WorkspaceOperations(Operations):
         delete_dependent_resources: bool = True,
         permanently_delete: bool = False,
         **kwargs: Any,
-    ) -> Done[None]:
-        """With all jobs and assets in it, for good. Raises NotFoundError; UsageError while a job has not ended."""
+    ) -> FinishedPoller[None]:
+        """Delete it with all its jobs and assets. Raises NotFoundError; UsageError while a job has not ended."""
         workspaces.delete(name)
-        return Done(None)
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        print(f"warning: {clean(warning)}", file=sys.stderr)
+        return FinishedPoller(None)
 
 
 def is_placeholder(name: str | None) -> bool:
-    """``<WORKSPACE_NAME>``: what documents have in the place of a name."""
+    """Return whether it looks like ``<WORKSPACE_NAME>``, which documents have in place of a name."""
     return bool(name) and str(name).startswith("<") and str(name).endswith(">")

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-_current: ContextVar[Builder | None] = ContextVar("pipeline_builder", default=None)
+_current: ContextVar[PipelineBuilder | None] = ContextVar("pipeline_builder", default=None)
 
 
-class Builder:
+class PipelineBuilder:
     """Nodes in the order in which they were made."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
 
     def owner_of(self, output: Any) -> tuple[Any, str] | None:
-        """The node that has just this output, and the output's name."""
+        """Return the node that has just this output, and the output's name."""
         for node in self.nodes:
             for name, mine in (node.outputs or {}).items():
                 if mine is output:
@@ -29,8 +29,8 @@ class Builder:
 
 
 @contextmanager
-def building(builder: Builder | None) -> Iterator[Builder | None]:
-    """Nodes made meanwhile are this builder's; None: nobody's."""
+def building(builder: PipelineBuilder | None) -> Iterator[PipelineBuilder | None]:
+    """Collect nodes that are made meanwhile in this builder; None: in no builder."""
     token = _current.set(builder)
     try:
         yield builder
@@ -38,19 +38,19 @@ def building(builder: Builder | None) -> Iterator[Builder | None]:
         _current.reset(token)
 
 
-def current() -> Builder | None:
+def current() -> PipelineBuilder | None:
     return _current.get()
 
 
 def register(node: Any) -> None:
-    """It was made, maybe within a pipeline's function."""
+    """Add a node to the pipeline that is being built, if there is one."""
     builder = _current.get()
     if builder is not None and not any(mine is node for mine in builder.nodes):
         builder.nodes.append(node)
 
 
 def withdraw(node: Any) -> None:
-    """It was the pattern of another node, and is none itself."""
+    """Remove a node that was the pattern of another node, and is none itself."""
     builder = _current.get()
     if builder is not None:
         builder.nodes = [mine for mine in builder.nodes if mine is not node]

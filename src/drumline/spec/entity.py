@@ -5,7 +5,27 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from typing import IO, Any
+
+
+class _Signature:
+    """The parameters of a class and, in the place of ``**kwargs``, of its bases; for help and editors."""
+
+    def __get__(self, instance: object, kind: type[Any]) -> Any:
+        if instance is not None:
+            raise AttributeError("__signature__")  # That of an object that can be called is its call's.
+        from inspect import Parameter, Signature, signature
+
+        found: dict[str, Parameter] = {}
+        for base in kind.__mro__[:-1]:
+            constructor = vars(base).get("__init__")
+            own = list(signature(constructor).parameters.values())[1:] if constructor else []
+            for parameter in own:
+                found.setdefault(parameter.name, parameter)
+            if own and own[-1].kind is not Parameter.VAR_KEYWORD:
+                break
+        return Signature(sorted(found.values(), key=lambda parameter: parameter.kind))
 
 
 class Entity:
@@ -14,11 +34,19 @@ class Entity:
     ``validate``.
     """
 
+    __signature__ = _Signature()
+
     _fields: tuple[str, ...] = ()
     _whole: tuple[str, ...] = ()
     """Fields where ``"4"`` and ``4.0`` are 4, as in YAML."""
     _folded: tuple[str, ...] = ()
     """Fields whose case does not matter; kept in lower case."""
+    _hidden: tuple[str, ...] = ()
+    """Fields that files do not have."""
+    _keeps_empty = False
+    """Whether an empty mapping in it says something."""
+    _is_asked_for = True
+    """Whether files have it at all."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._whole:
@@ -33,8 +61,13 @@ class Entity:
         return {name: value for name, value in values.items() if value is not None}
 
     def _plain(self) -> Any:
-        """The keys of YAML, where the fields alone are not it."""
-        return None
+        """Return it as JSON can hold it, with the keys of YAML and without what is not set."""
+        fields = {key: plain(item) for key, item in self._values().items() if key not in self._hidden}
+        return {
+            key: item
+            for key, item in fields.items()
+            if item != {} or self._keeps_empty or key == "environment"
+        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)) or type(other) is not type(self):
@@ -46,6 +79,27 @@ class Entity:
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._values().items())
         return f"{type(self).__name__}({fields})"
+
+
+class Keyed(Entity):
+    """An entity whose fields are items too, as azure-ai-ml's: ``output["path"]``."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._fields:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name) if name in self._fields else default
 
 
 class Written(Entity):
@@ -67,6 +121,20 @@ class Written(Entity):
         import yaml
 
         return str(yaml.safe_dump(self._file(), sort_keys=False, allow_unicode=True, width=10_000))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: entities as mappings with the keys of YAML, the rest as it is or as text."""
+    if isinstance(value, Entity):
+        return value._plain()
+    if isinstance(value, dict):
+        asked_for = {key: item for key, item in value.items() if getattr(item, "_is_asked_for", True)}
+        return {str(key): plain(item) for key, item in asked_for.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return str(value)
 
 
 class Attributes(dict[str, "Any"]):
@@ -98,12 +166,12 @@ class Attributes(dict[str, "Any"]):
 
 
 def text_path(value: Any) -> Any:
-    """A path-like object as text; anything else as it is."""
+    """Return a path-like object as text; anything else as it is."""
     return value.__fspath__() if hasattr(value, "__fspath__") else value
 
 
 def whole(value: Any) -> Any:
-    """The whole number that text or a float stands for; anything else as it is."""
+    """Return the whole number that text or a float stands for; anything else as it is."""
     if isinstance(value, (str, float)):
         try:
             return int(value)

@@ -26,10 +26,18 @@ def refuse_unknown(given: Iterable[str], known: tuple[str, ...], where: str = ""
     """
     for name in given:
         if name not in known and not name.startswith("_"):
-            from drumline.spec.schema.hints import key_hint
+            from drumline.spec.hints import key_hint
 
             place = f" in {where}" if where else ""
             raise SpecError(f"unknown keyword {name!r}{place}", key_hint(name, where, known))
+
+
+def describe_ignored(name: str, known: tuple[str, ...]) -> str:
+    """Return the warning for a keyword that azure-ai-ml drops in silence, which turns a typo into another job."""
+    from drumline.spec.hints import did_you_mean
+
+    hint = did_you_mean(name, known)
+    return f"{name}: not known, and ignored" + (f"; {hint}" if hint else "")
 
 
 def unknown_attributes(job: Any) -> Iterator[str]:
@@ -54,7 +62,7 @@ def _unknown(entity: Any, where: str) -> Iterator[str]:
             or hasattr(type(entity), name)
         ):
             continue
-        from drumline.spec.schema.hints import key_hint
+        from drumline.spec.hints import key_hint
 
         hint = key_hint(name, where, tuple(entity._fields))
         place = f"{where}.{name}" if where else name

@@ -6,30 +6,28 @@ Paths in the job stay as written; ``drumline.spec.paths.resolve`` says where the
 
 from __future__ import annotations
 
-import os
 import re
 
-from drumline.contract.errors import Problem, SpecError
-from drumline.spec.files import read
-from drumline.spec.nodes import Mapping, Scalar, Sequence
-from drumline.spec.schema.report import Report
-from drumline.spec.source import parse, problem_at
+from drumline.contract.errors import SpecError
+from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
+from drumline.spec.kinds.report import Report
+from drumline.spec.reading.files import read_tree
+from drumline.spec.reading.source import problem_at
+from drumline.spec.reading.tree import Mapping, Scalar, Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator
     from typing import IO, Any
 
-    from drumline.spec.assets import Asset, Data, Model
-    from drumline.spec.component import Component
-    from drumline.spec.compute import Compute
-    from drumline.spec.datastores import Datastore
-    from drumline.spec.environment import Environment
-    from drumline.spec.job import Job
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.kinds import Kind
+    from drumline.spec.jobs.job import Job
+    from drumline.spec.parts.environment import Environment
+    from drumline.spec.reading.tree import Node
+    from drumline.spec.registered.assets import Asset, Data, Model
+    from drumline.spec.registered.compute import Compute
+    from drumline.spec.registered.datastores import Datastore
 
-_TYPES = ("command", "parallel", "sweep", "pipeline")
 _OTHER_TYPES = (
     "automl",
     "spark",
@@ -48,18 +46,24 @@ def load_job(
     **kwargs: Any,
 ) -> Job:
     """
-    A ``Command``, ``Parallel``, ``SweepJob`` or ``PipelineJob``.
+    Load a ``Command``, ``Parallel``, ``SweepJob`` or ``PipelineJob``.
 
     relative_origin: what relative paths resolve against, instead of the folder of the file.
     params_override: ``[{"resources.instance_count": 2}]``, applied before anything is checked.
     Raises SpecError with every problem of the file.
     """
-    name, root = _read(source)
-    base_path = _base_path(source, relative_origin)
-    _override(root, params_override)
+    name, root, base_path = read_tree(source, relative_origin, params_override)
     kind = _job_type(root, name)
+    if "run_folder" in root and "creation_context" in root:
+        from drumline.spec.reading.shown import forget_run
+
+        forget_run(root, job_table(kind).fields)
     report = Report(base_path)
-    job = _make(kind, root, report)
+    values = job_table(kind).check(root, "", report)
+    if report.problems:
+        raise SpecError(report.problems)
+    values.pop("type", None)
+    job: Job = job_class(kind)(**values, base_path=base_path)
     job._source = name
     job._base_path = base_path
     environment = getattr(job, "environment", None)
@@ -77,8 +81,8 @@ def load_environment(
     params_override: list[dict[str, Any]] | None = None,
     **kwargs: Any,
 ) -> Environment:
-    """An environment from a file of its own. Raises SpecError with every problem of the file."""
-    from drumline.spec import environment
+    """Load an environment from its own file. Raises SpecError with every problem of the file."""
+    from drumline.spec.parts import environment
 
     return environment.from_tree(*_tree(source, relative_origin, params_override))
 
@@ -99,41 +103,22 @@ def load_component(
 
     named: it must have a name, as whatever is registered; a job may refer to a file without one.
     """
-    from drumline.spec.foreign.components import component_of, is_function
+    from drumline.spec.foreign.components import is_function
 
     if is_function(source):
+        from drumline.spec.foreign.jobs import component_of
+
         return component_of(source)
     if hasattr(source, "_pipeline_function"):
-        from drumline.spec.implied_component import of_function
+        from drumline.spec.dsl.implied_component import component_of_function
 
-        return of_function(source._pipeline_function)
+        return component_of_function(source._pipeline_function)
     if callable(source):
-        what = f"{getattr(source, '__name__', source)} is no function under @pipeline or @command_component"
+        what = f"{getattr(source, '__name__', source)} is not decorated with @pipeline or @command_component"
         raise SpecError(what, "decorate it")
-    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".py"):
-        what = f"{os.fspath(source)!r} is Python, which is not run to read a component"
-        raise SpecError(what, "import its function under @command_component: load_component(function)")
-    name, root = _read(source)
-    base_path = _base_path(source, relative_origin)
-    _override(root, params_override)
-    made, kind = _component_kind(root, named=named)
-    component = made(**_arguments(_check(kind, root, Report(base_path))), base_path=base_path)
-    component._source = name
-    return component
+    from drumline.spec.jobs.called_component import read_component
 
-
-def _component_kind(root: Mapping, *, named: bool) -> tuple[type[Component], Kind]:
-    """Its class, and its table."""
-    from drumline.spec.component import CommandComponent, PipelineComponent
-    from drumline.spec.parallel_component import ParallelComponent
-    from drumline.spec.schema import component, parallel, pipeline
-
-    kind = pipeline.type_of(root)
-    if kind == "pipeline":
-        return PipelineComponent, pipeline.PIPELINE_COMPONENT if named else pipeline.UNNAMED_PIPELINE
-    if kind == "parallel":
-        return ParallelComponent, parallel.NAMED_COMPONENT if named else parallel.UNNAMED_COMPONENT
-    return CommandComponent, component.NAMED_COMPONENT if named else component.COMPONENT
+    return read_component(source, relative_origin, params_override, named=named)
 
 
 def load_compute(
@@ -147,11 +132,10 @@ def load_compute(
     A ``SlurmCompute``, ``LocalCompute`` or ``AmlCompute``. Raises SpecError with every problem of
     the file.
     """
-    from drumline.spec.compute import from_tree
+    from drumline.spec.registered.compute import from_tree
 
-    _, root = _read(source)
-    _override(root, params_override)
-    compute = from_tree(root, Report(_base_path(source, relative_origin)))
+    root, report = _tree(source, relative_origin, params_override)
+    compute = from_tree(root, report)
     compute._warnings += _surprises(root)
     return compute
 
@@ -163,7 +147,7 @@ def load_data(
     params_override: list[dict[str, Any]] | None = None,
     **kwargs: Any,
 ) -> Data:
-    """Raises SpecError with every problem of the file."""
+    """Load a data asset. Raises SpecError with every problem of the file."""
     return _load_asset("data", *_tree(source, relative_origin, params_override))  # type: ignore[return-value]
 
 
@@ -174,12 +158,12 @@ def load_model(
     params_override: list[dict[str, Any]] | None = None,
     **kwargs: Any,
 ) -> Model:
-    """Raises SpecError with every problem of the file."""
+    """Load a model. Raises SpecError with every problem of the file."""
     return _load_asset("model", *_tree(source, relative_origin, params_override))  # type: ignore[return-value]
 
 
 def _load_asset(kind: str, root: Mapping, report: Report) -> Asset:
-    from drumline.spec import assets
+    from drumline.spec.registered import assets
 
     asset = assets.from_tree(kind, root, report)
     asset._warnings += _surprises(root)
@@ -193,8 +177,8 @@ def load_datastore(
     params_override: list[dict[str, Any]] | None = None,
     **kwargs: Any,
 ) -> Datastore:
-    """One of Azure's, or a ``LocalDatastore``. Raises SpecError with every problem of the file."""
-    from drumline.spec import datastores
+    """Load one of Azure's datastores, or a ``LocalDatastore``. Raises SpecError with every problem of the file."""
+    from drumline.spec.registered import datastores
 
     return datastores.from_tree(*_tree(source, relative_origin, params_override))
 
@@ -204,58 +188,25 @@ def _tree(
     relative_origin: str | os.PathLike[str] | None,
     params_override: list[dict[str, Any]] | None,
 ) -> tuple[Mapping, Report]:
-    _, root = _read(source)
-    _override(root, params_override)
-    return root, Report(_base_path(source, relative_origin))
-
-
-def _read(source: str | os.PathLike[str] | IO[Any]) -> tuple[str, Mapping]:
-    if isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)
-        return path, read(path, path)
-    name = getattr(source, "name", "")
-    name = name if isinstance(name, str) else ""
-    try:
-        data = source.read()
-    except UnicodeDecodeError:
-        raise SpecError(f"{name or '<stream>'!r} is not valid UTF-8") from None
-    return name, parse(data, name or "<stream>")
-
-
-def _base_path(
-    source: str | os.PathLike[str] | IO[Any], relative_origin: str | os.PathLike[str] | None
-) -> str:
-    if relative_origin is not None:
-        origin = os.path.abspath(relative_origin)
-        return origin if os.path.isdir(origin) else os.path.dirname(origin)
-    name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", None)
-    if isinstance(name, (str, os.PathLike)):
-        return os.path.dirname(os.path.abspath(name))
-    return os.getcwd()
-
-
-def _override(root: Mapping, overrides: list[dict[str, Any]] | None) -> None:
-    if overrides:
-        from drumline.spec.override import apply
-
-        apply(root, overrides)
+    _, root, base_path = read_tree(source, relative_origin, params_override)
+    return root, Report(base_path)
 
 
 def _job_type(root: Mapping, name: str) -> str:
     schema = root.get("$schema")
     if isinstance(schema, Scalar) and re.search(r"component\.schema\.json", str(schema.value), re.IGNORECASE):
-        what = "this is a component, and no job"
+        what = "this is a component, not a job"
         hint = "a node of a pipeline names it by `component: ./FILE`; drumline component create -f FILE registers it"
         raise SpecError([problem_at(schema, what, path="$schema", hint=hint)])
     node = root.get("type")
     if node is None:
         return "command"
     kind = node.value if isinstance(node, Scalar) else None
-    if kind in _TYPES:
+    if kind in JOB_TYPES:
         return str(kind)
     if kind in _OTHER_TYPES:
         what, hint = f"jobs of type {kind!r} are not supported", _one_of()
-    elif isinstance(kind, str) and kind.lower() in _TYPES:
+    elif isinstance(kind, str) and kind.lower() in JOB_TYPES:
         what, hint = f"{kind!r} is not a type of job", f"did you mean {kind.lower()!r}?"
     else:
         text = repr(kind) if isinstance(kind, str) else "this"
@@ -264,45 +215,7 @@ def _job_type(root: Mapping, name: str) -> str:
 
 
 def _one_of() -> str:
-    return "one of " + ", ".join(map(repr, _TYPES))
-
-
-def _make(kind: str, root: Mapping, report: Report) -> Job:
-    if kind == "command":
-        from drumline.spec.command import Command
-        from drumline.spec.schema.command import COMMAND_JOB
-
-        return Command(**_arguments(_check(COMMAND_JOB, root, report)))
-    if kind == "sweep":
-        from drumline.spec.schema.sweep import SWEEP_JOB
-        from drumline.spec.sweep import SweepJob
-
-        return SweepJob(**_arguments(_check(SWEEP_JOB, root, report)))
-    from drumline.spec.schema.pipeline import PARALLEL_JOB, PIPELINE_JOB
-
-    if kind == "parallel":
-        from drumline.spec.parallel import Parallel
-
-        return Parallel(**_arguments(_check(PARALLEL_JOB, root, report)))
-    from drumline.spec.pipeline import PipelineJob
-
-    return PipelineJob(**_arguments(_check(PIPELINE_JOB, root, report)), base_path=report.base_path)
-
-
-def _arguments(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != "type"}
-
-
-def _check(kind: Kind, root: Mapping, report: Report) -> dict[str, Any]:
-    values: dict[str, Any] = kind.check(root, "", report)
-    _raise_any(report)
-    return values
-
-
-def _raise_any(report: Report) -> None:
-    problems: list[Problem] = report.problems
-    if problems:
-        raise SpecError(problems)
+    return "one of " + ", ".join(map(repr, JOB_TYPES))
 
 
 def _surprises(root: Mapping) -> list[str]:

@@ -21,7 +21,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def random_name() -> str:
-    """``adjective_noun_`` and ten letters or digits, fresh enough to be unique."""
+    """Return ``adjective_noun_`` and ten letters or digits, fresh enough to be unique."""
     adjective, noun = _pick(_ADJECTIVES), _pick(_NOUNS)
     return f"{adjective}_{noun}_" + "".join(_pick(_LETTERS) for _ in range(10))
 
@@ -31,7 +31,7 @@ def _pick(items: list[str] | str) -> str:
 
 
 def default_experiment_name(folder: str) -> str:
-    """The name of the folder without spaces, or ``Default``."""
+    """Return the name of the folder without spaces, or ``Default``."""
     name = os.path.basename(os.path.abspath(folder)).replace(" ", "") or "Default"
     # A folder's name may be any bytes, an experiment's is text.
     return name.encode("utf-8", "replace").decode()

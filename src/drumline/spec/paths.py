@@ -43,7 +43,7 @@ def is_remote(value: str) -> bool:
 
 
 def local_part(value: str) -> str:
-    """The path in ``file:data``, ``file:///data`` or plain ``data``."""
+    """Return the path in ``file:data``, ``file:///data`` or plain ``data``."""
     if not value.lower().startswith("file:"):
         return value
     path = value[5:]
@@ -58,7 +58,7 @@ def local_part(value: str) -> str:
 
 def resolve(owner: HasBasePath, value: str) -> str:
     """
-    The absolute path that a value in a job or environment names; a URI as it is.
+    Return the absolute path that a value in a job or environment names; a URI as it is.
 
     ``~`` is an ordinary character, as in Azure.
     """

@@ -35,7 +35,7 @@ MOST_PLACEHOLDERS = 1000
 
 def expand(text: str, values: Mapping[str, str], *, where: str = "command") -> str:
     """
-    The text with its placeholders filled in.
+    Return the text with its placeholders filled in.
 
     values: by full name, as in ``{"inputs.lr": "0.1", "outputs.model": "/runs/j/model"}``.
     Raises PlanError for a name that ``values`` does not have, and for a ``${{`` that is never
@@ -89,7 +89,7 @@ def is_in(text: str) -> bool:
 
 
 def legacy_forms(text: str) -> list[str]:
-    """A warning for each placeholder in single braces."""
+    """Return a warning for each placeholder in single braces."""
     warnings: list[str] = []
     if "{" not in text:
         return warnings
@@ -102,7 +102,7 @@ def legacy_forms(text: str) -> list[str]:
 
 def undefined_inputs(command: str, known: Mapping[str, object]) -> list[str]:
     """
-    Inputs that a command refers to and the job does not have, as azure-ai-ml looks for them.
+    Return inputs that a command refers to and the job does not have, as azure-ai-ml looks for them.
 
     It sees only ``${{inputs.x}}`` without spaces, and lets anything pass that stands alone in
     square brackets.
@@ -135,13 +135,13 @@ def _fill(text: str, values: Mapping[str, str], where: str, group: str = "") -> 
     filled: list[str] = []
     position = 0
     for match in re.finditer(_BINDING, text):
-        filled += (_closed(text[position : match.start()], where), value_of(match))
+        filled += (_check_closed(text[position : match.start()], where), value_of(match))
         position = match.end()
-    filled.append(_closed(text[position:], where))
+    filled.append(_check_closed(text[position:], where))
     return "".join(filled)
 
 
-def _closed(text: str, where: str) -> str:
+def _check_closed(text: str, where: str) -> str:
     if "${{" in text:
         rest = text[text.index("${{") :].split("\n", 1)[0][:40]
         raise PlanError(

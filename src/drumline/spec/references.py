@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Reference: TypeAlias = "Asset | InDatastore | JobOutput | RunFile"
+    Reference: TypeAlias = "AssetReference | InDatastore | JobOutputReference | RunFile"
 
 
-class Asset:
+class AssetReference:
     """``version`` or ``label`` is set, or neither. ``registry``: of which it is; empty for a workspace's own."""
 
     def __init__(self, name: str, version: str = "", label: str = "", registry: str = "") -> None:
@@ -43,7 +43,7 @@ class InDatastore:
         self.path = path
 
 
-class JobOutput:
+class JobOutputReference:
     """``path`` is inside the output, as written."""
 
     def __init__(self, job: str, output: str, path: str = "") -> None:
@@ -61,10 +61,10 @@ class RunFile:
 
 
 _PREFIX = "azureml:"
-_OF_WORKSPACE = r"(?:(?:subscriptions|locations)/.*?/)?"
+_WORKSPACE_PREFIX = r"(?:(?:subscriptions|locations)/.*?/)?"
 _ARM = re.compile(r"/subscriptions/.+/providers/Microsoft\.MachineLearningServices/", re.IGNORECASE)
-_DATASTORE = re.compile(_OF_WORKSPACE + r"datastores/([^/]+)(?:/paths(?:/(.*))?)?/?")
-_JOB_OUTPUT = re.compile(_OF_WORKSPACE + r"jobs/([^/]+)/outputs/([^/]+)(?:/paths(?:/(.*))?)?/?")
+_DATASTORE = re.compile(_WORKSPACE_PREFIX + r"datastores/([^/]+)(?:/paths(?:/(.*))?)?/?")
+_JOB_OUTPUT = re.compile(_WORKSPACE_PREFIX + r"jobs/([^/]+)/outputs/([^/]+)(?:/paths(?:/(.*))?)?/?")
 _REGISTRY = re.compile(r"registries/([^/]+)/[a-z]+/([^/]+)/(versions|labels)/([^/]+)/?")
 _ASSET_ID = re.compile(
     r"(?:subscriptions|locations)/.*/(?:data|models|environments|components|codes)/([^/]+)"
@@ -84,7 +84,7 @@ def is_reference(text: str) -> bool:
 
 def parse(text: str) -> Reference:
     """
-    Raises SpecError for what begins like a reference and is none.
+    Parse a reference. Raises SpecError for what begins like one and is none.
 
     >>> str(parse("azureml:digits:1")), str(parse("azureml:azureml:digits@latest"))
     ('digits:1', 'digits@latest')
@@ -99,32 +99,32 @@ def parse(text: str) -> Reference:
         rest = rest[8:]
     found = _uri(rest.lstrip("/")) if rest.startswith("/") else _asset(rest)
     if found is None:
-        raise SpecError(f"{text!r} refers to nothing that is known here", _FORMS)
+        raise SpecError(f"unknown form of reference: {text!r}", _FORMS)
     return found
 
 
 def _uri(rest: str) -> Reference | None:
-    for pattern, kind in ((_DATASTORE, InDatastore), (_JOB_OUTPUT, JobOutput)):
+    for pattern, kind in ((_DATASTORE, InDatastore), (_JOB_OUTPUT, JobOutputReference)):
         found = pattern.fullmatch(rest)
         if found:
             return kind(*(part or "" for part in found.groups()))
     found = _REGISTRY.fullmatch(rest)
     if found:
         registry, name, which, value = found.groups()
-        return _made(name, which, value, registry)
+        return _make_reference(name, which, value, registry)
     return _asset_id(rest)
 
 
-def _asset_id(rest: str) -> Asset | None:
+def _asset_id(rest: str) -> AssetReference | None:
     found = _ASSET_ID.fullmatch(rest)
-    return _made(*found.groups()) if found else None
+    return _make_reference(*found.groups()) if found else None
 
 
-def _asset(rest: str) -> Asset | None:
+def _asset(rest: str) -> AssetReference | None:
     found = _ASSET.fullmatch(rest)
-    return Asset(*(part or "" for part in found.groups())) if found else None
+    return AssetReference(*(part or "" for part in found.groups())) if found else None
 
 
-def _made(name: str, which: str, value: str, registry: str = "") -> Asset | None:
+def _make_reference(name: str, which: str, value: str, registry: str = "") -> AssetReference | None:
     named = _asset(f"{name}@{value}" if which.lower() == "labels" else f"{name}:{value}")
-    return Asset(named.name, named.version, named.label, registry) if named else None
+    return AssetReference(named.name, named.version, named.label, registry) if named else None

@@ -1,1 +1,1 @@
-"""What surrounds the ranks on a node: code, inputs, outputs."""
+"""The code, inputs, outputs and environments of a job: brought to the machine before its ranks start."""

@@ -10,23 +10,23 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 
 
-def parse(text: str, what: str) -> int:
+def parse_size(text: str, what: str) -> int:
     """
-    Raises UsageError that says ``what`` is wrong.
+    Return a number of bytes. Raises UsageError that says that ``what`` is wrong.
 
-    >>> parse("200GB", "--to"), parse("1.5 GiB", "--to")
+    >>> parse_size("200GB", "--to"), parse_size("1.5 GiB", "--to")
     (200000000000, 1610612736)
     """
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([kmgtp]?i?)b?", text.strip().lower())
     unit = {**_UNITS, **_BINARY}.get(found[2]) if found else None
     if found is None or unit is None:
-        raise UsageError(f"{what}: {text!r} is no size", "a number with a unit, such as 200GB or 1.5TiB")
+        raise UsageError(f"{what}: {text!r} is not a size", "a number with a unit, such as 200GB or 1.5TiB")
     return int(float(found[1]) * unit)
 
 
-def shown(count: int) -> str:
+def format_size(count: int) -> str:
     """
-    >>> shown(999), shown(1_500_000), shown(200_000_000_000)
+    >>> format_size(999), format_size(1_500_000), format_size(200_000_000_000)
     ('999 B', '1.5 MB', '200 GB')
     """
     size, unit = float(count), "B"

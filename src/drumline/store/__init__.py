@@ -1,1 +1,1 @@
-"""The index over the jobs of a home. Run folders are the truth; this can be rebuilt from them."""
+"""The index of jobs and the records of assets. Run folders are the truth: the index can be rebuilt from them."""

@@ -1,5 +1,5 @@
 """
-What is registered: a YAML file for each version of each name, and nothing that has to agree with another file.
+Registered assets: a YAML file for each version of each name, which no other file has to agree with.
 
 ``$DRUMLINE_HOME/assets/<kind>/<name>/``::
 
@@ -41,7 +41,7 @@ _FIRST_BYTES = 200
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """The name, which is safe as a file's; whatever it is that is none. Raises UsageError."""
+    """Return the name, if it is safe as a file name; ``what`` it names is for the message. Raises UsageError."""
     if isinstance(name, str) and re.fullmatch(_NAME, name):
         return name
     hint = "letters, digits, '_', '-' and '.', beginning with a letter or digit, 255 at most"
@@ -49,16 +49,18 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 def check_version(version: str) -> str:
-    """Raises UsageError."""
+    """Return the version, if it is valid. Raises UsageError."""
     if _is_version(version):
         return version
-    raise UsageError(f"{version!r} cannot be a version", "printable characters but spaces, '/', '\\' and '@'")
+    raise UsageError(
+        f"{version!r} cannot be a version", "use printable characters except spaces, '/', '\\' and '@'"
+    )
 
 
 def check_label(label: str) -> str:
-    """One that can be set. Raises UsageError."""
+    """Return the label, if it can be set. Raises UsageError."""
     if check_name(label, "label") == LATEST:
-        raise UsageError(f"the label {LATEST!r} is always on what was created last", "choose another label")
+        raise UsageError(f"the label {LATEST!r} always marks the newest version", "choose another label")
     if len(label) > _MOST_NAME_BYTES:
         raise UsageError(f"a label of {len(label)} characters", f"{_MOST_NAME_BYTES} at most")
     return label
@@ -66,11 +68,11 @@ def check_label(label: str) -> str:
 
 def _is_version(text: str) -> bool:
     known = re.fullmatch(_VERSION, text) is not None and text.isprintable()
-    return known and len(_encoded(text)) <= _MOST_NAME_BYTES
+    return known and len(_encode(text)) <= _MOST_NAME_BYTES
 
 
 class Records:
-    """Those of one kind in one home. ``name`` and ``version`` may come from a user: they are checked here."""
+    """The records of one kind in one home. ``name`` and ``version`` may come from a user and are checked here."""
 
     def __init__(self, home: str, kind: str) -> None:
         self.kind = kind
@@ -79,53 +81,60 @@ class Records:
     # reading
 
     def names(self) -> list[str]:
-        """In the order of the alphabet; archived ones too."""
-        return [name for name in _listed(self._root) if re.fullmatch(_NAME, name) and self._files(name)]
+        """Return the sorted names, archived ones too."""
+        return [
+            name
+            for name in _list_files(self._root)
+            if re.fullmatch(_NAME, name) and self._list_versions(name)
+        ]
 
     def versions(self, name: str) -> list[str]:
-        """Created last first; archived ones too. Empty when there is no such name."""
-        keys = {version: (self._created(name, version), *_order(version)) for version in self._files(name)}
+        """Return the versions, newest first, archived ones too; none if there is no such name."""
+        keys = {
+            version: (self._read_created(name, version), *_order(version))
+            for version in self._list_versions(name)
+        }
         return sorted(keys, key=keys.__getitem__, reverse=True)
 
     def read(self, name: str, version: str) -> dict[str, Any]:
-        """The record, with ``created_at``. Raises NotFoundError; SpecError for a file that was damaged."""
+        """Return the record, with ``created_at``. Raises NotFoundError; SpecError for a damaged file."""
         path = self._path(name, version)
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 text = file.read()
         except FileNotFoundError:
             raise NotFoundError(f"there is no {self.kind} {name!r} of version {version!r}") from None
-        return _parsed(text, path)
+        return _parse(text, path)
 
     def find(self, name: str, label: str) -> str:
-        """The version that a label is on; ``latest`` is on the one created last and not archived. Empty for none."""
+        """Return the version of a label; ``latest`` is the newest one that is not archived. Empty if there is none."""
         if label == LATEST:
             active = (version for version in self.versions(name) if not self.is_archived(name, version))
             return next(active, "")
         version = self.labels(name).get(label, "")
-        return version if version in self._files(name) else ""
+        return version if version in self._list_versions(name) else ""
 
     def labels(self, name: str) -> dict[str, str]:
-        """Those that were set, with their versions; ``latest`` is not among them."""
+        """Return the labels that were set, with their versions; ``latest`` is not among them."""
         folder = os.path.join(self._folder(name), "labels")
         found = {}
-        for label in _listed(folder):
+        for label in _list_files(folder):
             path = os.path.join(folder, label)
             with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
                 found[label] = file.read()
         return found
 
     def is_archived(self, name: str, version: str | None = None) -> bool:
-        """Whether that version is, or its whole name; without ``version``: whether the name is."""
+        """Return whether that version is archived, or its whole name; without ``version``: whether the name is."""
         folder = os.path.join(self._folder(name), "archived")
-        marks = [_ALL] if version is None else [_ALL, _encoded(check_version(version))]
+        marks = [_ALL] if version is None else [_ALL, _encode(check_version(version))]
         return any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
 
     # writing
 
     def create(self, name: str, version: str | None, values: dict[str, Any]) -> str:
         """
-        The version that was made: the next whole number without one. ``values``: what YAML can hold.
+        Create a version and return it: the next whole number by default. ``values``: what YAML can hold.
 
         Raises FileExistsError when that version is there, UsageError, OSError.
         """
@@ -136,9 +145,9 @@ class Records:
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from error
         while True:
-            made = wanted or self._next(name)
+            made = wanted or self._next_number(name)
             try:
-                _link_new(self._path(name, made), _text(self._now(name), values))
+                _link_new(self._path(name, made), _text(self._next_time(name), values))
             except FileExistsError:
                 if wanted is not None:
                     raise
@@ -146,33 +155,36 @@ class Records:
                 return made
 
     def replace(self, name: str, version: str, values: dict[str, Any]) -> None:
-        """Another content for a version that is there, which stays as old as it is. Raises OSError."""
-        write_whole(self._path(name, version), _text(self._created(name, version) or self._now(name), values))
+        """Replace the content of an existing version, which keeps its time of creation. Raises OSError."""
+        write_whole(
+            self._path(name, version),
+            _text(self._read_created(name, version) or self._next_time(name), values),
+        )
 
     def remove(self, name: str, version: str) -> None:
-        """Raises NotFoundError."""
+        """Remove a version. Raises NotFoundError."""
         try:
             os.unlink(self._path(name, version))
         except FileNotFoundError:
             raise NotFoundError(f"there is no {self.kind} {name!r} of version {version!r}") from None
 
     def archive(self, name: str, version: str | None = None) -> None:
-        """That version, or the name with all versions, those to come too."""
+        """Archive that version, or the name with all versions, future ones too."""
         folder = os.path.join(self._folder(name), "archived")
         private_folder(folder)
-        mark = _ALL if version is None else _encoded(check_version(version))
+        mark = _ALL if version is None else _encode(check_version(version))
         os.close(os.open(os.path.join(folder, mark), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def restore(self, name: str, version: str | None = None) -> None:
-        """That version, or the name with all versions, however they were archived."""
+        """Restore that version, or the name with all versions, however they were archived."""
         folder = os.path.join(self._folder(name), "archived")
-        marks = _listed(folder) if version is None else [_encoded(check_version(version))]
+        marks = _list_files(folder) if version is None else [_encode(check_version(version))]
         for mark in marks:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, mark))
 
     def set_label(self, name: str, label: str, version: str) -> None:
-        """Put it on that version, and off any other. Raises UsageError for one that cannot be set."""
+        """Move the label to that version. Raises UsageError for one that cannot be set."""
         folder = os.path.join(self._folder(name), "labels")
         path = os.path.join(folder, check_label(label))
         private_folder(folder)
@@ -188,20 +200,20 @@ class Records:
         return os.path.join(self._root, check_name(name))
 
     def _path(self, name: str, version: str) -> str:
-        return os.path.join(self._folder(name), _encoded(check_version(version)) + _END)
+        return os.path.join(self._folder(name), _encode(check_version(version)) + _END)
 
-    def _files(self, name: str) -> list[str]:
-        """The versions there are, in no order; a file that is none of ours, such as a copy, is none."""
-        files = (file[: -len(_END)] for file in _listed(self._folder(name)) if file.endswith(_END))
-        found = ((file, _decoded(file)) for file in files)
-        return [version for file, version in found if _is_version(version) and _encoded(version) == file]
+    def _list_versions(self, name: str) -> list[str]:
+        """Return the versions in no order; files that are not ours, such as copies, are left out."""
+        files = (file[: -len(_END)] for file in _list_files(self._folder(name)) if file.endswith(_END))
+        found = ((file, _decode(file)) for file in files)
+        return [version for file, version in found if _is_version(version) and _encode(version) == file]
 
-    def _next(self, name: str) -> str:
-        numbers = [int(version) for version in self._files(name) if _is_number(version)]
+    def _next_number(self, name: str) -> str:
+        numbers = [int(version) for version in self._list_versions(name) if _is_number(version)]
         return str(max(numbers, default=0) + 1)
 
-    def _created(self, name: str, version: str) -> str:
-        """Empty for a file that says nothing of it."""
+    def _read_created(self, name: str, version: str) -> str:
+        """Return the time of creation; empty if the file does not say it."""
         try:
             with open(self._path(name, version), "rb") as file:
                 line = file.readline(_FIRST_BYTES).decode("ascii", "replace")
@@ -209,17 +221,17 @@ class Records:
             return ""
         return line.removeprefix(_FIRST).strip().strip("'\"") if line.startswith(_FIRST) else ""
 
-    def _now(self, name: str) -> str:
-        """Later than what is there, whatever the clocks of several machines say."""
-        newest = max((self._created(name, version) for version in self._files(name)), default="")
+    def _next_time(self, name: str) -> str:
+        """Return a time later than that of every version, whatever the clocks of several machines say."""
+        newest = max((self._read_created(name, version) for version in self._list_versions(name)), default="")
         now = datetime.now(UTC)
         with contextlib.suppress(ValueError, OverflowError):
             now = max(now, datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + timedelta(microseconds=1))
         return now.strftime(_TIME)
 
 
-def _listed(folder: str) -> list[str]:
-    """The names in it, sorted, without files that are being written."""
+def _list_files(folder: str) -> list[str]:
+    """Return the sorted names in a folder, without files that are being written."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -232,15 +244,15 @@ def _is_number(version: str) -> bool:
 
 
 def _order(version: str) -> tuple[int, str]:
-    """For versions made in the same microsecond."""
+    """Return a key that orders versions made in the same microsecond."""
     return (int(version) if _is_number(version) else -1, version)
 
 
-def _encoded(version: str) -> str:
+def _encode(version: str) -> str:
     """
-    The version as a file's name.
+    Return the version as a file name.
 
-    >>> _encoded("1"), _encoded("2024-01-01"), _encoded("a:b"), _encoded("..")
+    >>> _encode("1"), _encode("2024-01-01"), _encode("a:b"), _encode("..")
     ('1', '2024-01-01', 'a%3Ab', '%2E.')
     """
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*", version):
@@ -252,13 +264,13 @@ def _encoded(version: str) -> str:
     return f"%2E{text[1:]}" if text.startswith(".") else text
 
 
-def _decoded(file: str) -> str:
+def _decode(file: str) -> str:
     raw = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), os.fsencode(file))
     return raw.decode("utf-8", "replace")
 
 
 def _link_new(path: str, text: str) -> None:
-    """The file, whole from its first moment on. Raises FileExistsError when there is one."""
+    """Create a file that is whole from its first moment on. Raises FileExistsError if it exists."""
     partial = os.path.join(os.path.dirname(path), f".{os.urandom(8).hex()}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -279,7 +291,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def _write_new(path: str, text: str) -> None:
-    """As ``_link_new``, but for the moment in which it is being written."""
+    """Create a file that others may see while it is being written. Raises FileExistsError if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
@@ -294,7 +306,7 @@ def _text(created_at: str, values: dict[str, Any]) -> str:
     return f"{_FIRST}'{created_at}'\n{body}"
 
 
-def _parsed(text: str, path: str) -> dict[str, Any]:
+def _parse(text: str, path: str) -> dict[str, Any]:
     import yaml
 
     hint = "mend the file, or move it away"

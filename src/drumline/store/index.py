@@ -1,5 +1,5 @@
 """
-Which jobs there are, newest first, without opening a thousand folders.
+The index of jobs, newest first, so that nobody opens a thousand folders.
 
 SQLite in WAL mode, and ``BEGIN IMMEDIATE`` always: a transaction that reads first and writes then fails at once
 when another wrote in between, whatever its timeout.
@@ -21,7 +21,7 @@ from drumline.contract.folder import PARTIAL, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -33,9 +33,21 @@ CREATE TABLE IF NOT EXISTS jobs (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS jobs_by_created ON jobs (created DESC);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, stamp TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept (
+    name TEXT PRIMARY KEY,
+    stamp TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    described TEXT NOT NULL
+);
 """
-_VERSION = 2
-_BUSY_S = 30.0
+_VERSION = 3
+_KEEP = """
+INSERT INTO kept VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+    described = CASE WHEN excluded.described = '' AND stamp = excluded.stamp THEN described ELSE excluded.described END,
+    stamp = excluded.stamp,
+    facts = excluded.facts
+"""
+_LOCKED_LIMIT_S = 30.0
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FILES = ("", "-wal", "-shm", "-journal")
@@ -43,14 +55,14 @@ _FILES = ("", "-wal", "-shm", "-journal")
 _LOCAL = "/var/tmp"  # noqa: S108 - a folder for this user alone is made in it, and whose it is is looked at
 
 
-def _local() -> str:
-    """This user's own folder of this machine, where there is one; nobody else can be first there."""
+def _local_folder() -> str:
+    """Return this user's own folder of this machine, which no other user can create first."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     return own if os.path.isabs(own) and os.path.isdir(own) and os.stat(own).st_uid == os.getuid() else _LOCAL
 
 
 class Row(NamedTuple):
-    """``created``: seconds since 1970. ``parent``: a job's name, or empty."""
+    """One job. ``created``: seconds since 1970. ``parent``: a job's name, or empty."""
 
     name: str
     created: float
@@ -59,16 +71,28 @@ class Row(NamedTuple):
     archived: bool = False
 
 
-def _take(folder: str) -> None:
+class KeptFacts(NamedTuple):
     """
-    The folder, for this user alone. Where everybody writes, somebody else may have made one of that name first: then
-    it raises DrumlineError.
+    What is known of a job that has ended, as JSON. ``stamp``: of its events at that time. ``described``: all of it;
+    empty where nobody has asked yet.
+    """
+
+    stamp: str
+    facts: str
+    described: str = ""
+
+
+def _take_folder(folder: str) -> None:
+    """
+    Create the folder for this user alone, or check that it is.
+
+    Raises DrumlineError if another user created one of that name first, where everybody may write.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     known = os.lstat(folder)
     if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
-        raise DrumlineError(f"{folder} is not this user's alone", "whoever made it has to remove it")
+        raise DrumlineError(f"{folder} is not a folder for you alone", "delete it, or ask its owner to")
 
 
 class Index:
@@ -79,7 +103,7 @@ class Index:
         if is_network(home):
             # SQLite needs locks, and memory that is shared between processes: neither is to be had there.
             name = hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
-            self._ours = os.path.join(_local(), f"drumline-index-{os.getuid()}")
+            self._ours = os.path.join(_local_folder(), f"drumline-index-{os.getuid()}")
             self._folder = os.path.join(self._ours, name)
         self._path = os.path.join(self._folder, "index.sqlite")
         self._marks = os.path.join(home, "archive-marks") if self._ours else ""
@@ -93,21 +117,22 @@ class Index:
             database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
 
     def heal(self, names: Iterable[str], row_of: Callable[[str], Row | None]) -> None:
-        """Make the index hold just these jobs; ``row_of`` is asked for those that it lacks."""
+        """Make the index hold just these jobs; ``row_of`` is called for those that it lacks."""
         there = set(names)
         with self._transaction() as database:
             known = {name for (name,) in database.execute("SELECT name FROM jobs")}
             gone = known - there
-            database.executemany("DELETE FROM jobs WHERE name = ?", [(name,) for name in gone])
+            for table in ("jobs", "kept"):
+                database.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in gone])  # noqa: S608
             rows = [row for name in there - known if (row := row_of(name)) is not None]
             database.executemany("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
             if self._marks:
                 self._heed_marks(database, there)
 
     def _heed_marks(self, database: sqlite3.Connection, there: set[str]) -> None:
-        """Jobs that another machine archived or restored. A mark is read when it is new or was replaced."""
+        """Apply marks of jobs that another machine archived or restored, if they are new or were replaced."""
         known = dict(database.execute("SELECT name, stamp FROM marks"))
-        for name, stamp in _stamps(self._marks):
+        for name, stamp in _list_stamps(self._marks):
             path = os.path.join(self._marks, name)
             with contextlib.suppress(OSError):
                 if name.endswith(PARTIAL):
@@ -120,8 +145,83 @@ class Index:
                     database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
                     database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
 
+    def read_kept(self, names: Sequence[str] = ()) -> dict[str, KeptFacts]:
+        """Return what is kept of these jobs, or of all, without their descriptions."""
+        query = "SELECT name, stamp, facts FROM kept"
+        with self._transaction() as database:
+            if names:
+                found = [
+                    row for name in names for row in database.execute(query + " WHERE name = ?", (name,))
+                ]
+            else:
+                found = database.execute(query).fetchall()
+        return {name: KeptFacts(stamp, facts) for name, stamp, facts in found}
+
+    def read_descriptions(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the descriptions of those jobs of which one is kept."""
+        query = "SELECT described FROM kept WHERE name = ?"
+        with self._transaction() as database:
+            return {name: text for name in names for (text,) in database.execute(query, (name,))}
+
+    def keep_facts(self, kept: Mapping[str, KeptFacts]) -> None:
+        """Keep these; a description that was kept with the same stamp stays where these have none."""
+        with self._transaction() as database:
+            database.executemany(_KEEP, [(name, *one) for name, one in kept.items()])
+
+    def can_write(self) -> bool:
+        """Return whether the index can be written to, or made where it is missing."""
+        if os.path.exists(self._path) and not os.access(self._path, os.W_OK):
+            return False
+        folder = self._folder
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        return os.access(folder, os.W_OK)
+
+    def names_without_writing(
+        self,
+        names: Iterable[str],
+        row_of: Callable[[str], Row | None],
+        *,
+        archived: bool | None,
+        parent: str | None,
+        limit: int | None,
+    ) -> list[str]:
+        """Return the same as ``heal`` and ``names`` do; every job that the index lacks is read from its folder."""
+        there = set(names)
+        rows = {row.name: row for row in self._read_rows() if row.name in there}
+        found = [*rows.values(), *(row for name in there - rows.keys() if (row := row_of(name)) is not None)]
+        chosen = [
+            row
+            for row in found
+            if (archived is None or row.archived == archived) and (parent is None or row.parent == parent)
+        ]
+        chosen.sort(key=lambda row: (-row.created, row.name))
+        return [row.name for row in chosen[: limit if limit is not None and limit >= 0 else None]]
+
+    def experiments(self) -> list[str]:
+        """Return the experiments of the indexed jobs in alphabetical order, without writing."""
+        return sorted({row.experiment for row in self._read_rows()})
+
+    def _read_rows(self) -> list[Row]:
+        """Return the rows of an index that cannot be written to; none when it is missing, old or damaged."""
+        # Without a write-ahead log SQLite reads no file but this one, and needs none of its own beside it.
+        is_whole = not os.path.exists(f"{self._path}-wal")
+        path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        uri = f"file:{path}?mode=ro{'&immutable=1' if is_whole else ''}"
+        try:
+            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_LIMIT_S)) as database:
+                if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                    return []
+                columns = "name, created, experiment, parent, archived"
+                listed = database.execute(f"SELECT {columns} FROM jobs").fetchall()  # noqa: S608
+        except sqlite3.Error:
+            return []
+        return [
+            Row(name, created, experiment, parent, bool(a)) for name, created, experiment, parent, a in listed
+        ]
+
     def names(self, *, archived: bool | None, parent: str | None, limit: int | None) -> list[str]:
-        """Newest first. ``archived`` None: both kinds."""
+        """Return the names, newest first. ``archived`` None: both kinds."""
         where, values = ["1"], []
         if archived is not None:
             where.append("archived = ?")
@@ -136,13 +236,13 @@ class Index:
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if self._ours:
-            _take(self._ours)
+            _take_folder(self._ours)
         private_folder(self._folder)
         try:
-            database = self._begun()
+            database = self._begin_or_repair()
         except sqlite3.Error as error:
             raise DrumlineError(
-                f"the index {self._path} cannot be opened: {error}", "it can be deleted; it is made again"
+                f"the index {self._path} cannot be opened: {error}", "delete it; it is rebuilt from the jobs"
             ) from error
         try:
             yield database
@@ -150,14 +250,14 @@ class Index:
         except sqlite3.Error as error:
             if _is_damaged(error):
                 self._drop_damaged()
-                hint = "run the command again; the index was deleted, and is made again from the jobs"
+                hint = "run the command again; the index was deleted, and is rebuilt from the jobs"
                 raise DrumlineError(f"the index {self._path} was damaged: {error}", hint) from error
             raise DrumlineError(f"the index {self._path} cannot be used: {error}") from error
         finally:
             database.close()
 
-    def _begun(self) -> sqlite3.Connection:
-        """In a transaction. An index that is damaged is deleted and begun anew: jobs are added when it is healed."""
+    def _begin_or_repair(self) -> sqlite3.Connection:
+        """Begin a transaction. A damaged index is deleted and begun anew; healing adds the jobs again."""
         try:
             return self._begin()
         except sqlite3.Error as error:
@@ -178,7 +278,7 @@ class Index:
         return database
 
     def _drop_damaged(self) -> None:
-        """Several processes may come here at once: one deletes, and the others find a whole index."""
+        """Delete a damaged index. Of several processes one deletes, and the others find a whole index."""
         lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -200,7 +300,7 @@ class Index:
     def _open(self) -> sqlite3.Connection:
         if not os.path.exists(self._path):
             os.close(os.open(self._path, os.O_CREAT | os.O_CLOEXEC, 0o600))
-        database = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+        database = sqlite3.connect(self._path, timeout=_LOCKED_LIMIT_S, isolation_level=None)
         try:
             if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
                 database.execute("PRAGMA journal_mode = WAL")
@@ -218,8 +318,8 @@ def _is_damaged(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE or "no such table" in str(error)
 
 
-def _stamps(folder: str) -> Iterator[tuple[str, str]]:
-    """By name, what changes whenever the file is replaced."""
+def _list_stamps(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield name and stamp of each file; the stamp changes whenever the file is replaced."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:

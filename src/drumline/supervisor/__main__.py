@@ -1,6 +1,6 @@
 """
-``python -m drumline.supervisor RUN_FOLDER``: goes to the background at once and supervises that job. With ``--batch``
-before it, it stays: it is a step of an engine's batch job.
+``python -m drumline.supervisor RUN_FOLDER``: goes to the background at once and supervises that job, whose secrets it
+reads from its input. With ``--batch`` before it, it stays: it is a step of an engine's batch job.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from drumline.supervisor.main import supervise
 def main() -> int:
     if sys.argv[1] == "--batch":
         return supervise(sys.argv[2], batch=True)
+    secrets = sys.stdin.read()
     if os.fork():
         return 0
-    os._exit(supervise(sys.argv[1]))
+    os._exit(supervise(sys.argv[1], secrets=secrets))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class Clocks:
         """A question is sent to that node now."""
         self._asked[node] = time.monotonic()
 
-    def answered(self, node: int, at: float) -> bool:
+    def take_answer(self, node: int, at: float) -> bool:
         """Take in what its clock said; whether to ask it again at once."""
         asked, now = self._asked.pop(node, None), time.monotonic()
         if asked is None:

@@ -1,1 +1,1 @@
-"""Where metrics go."""
+"""Metrics of jobs: MLflow's files and servers, TensorBoard's event files."""

@@ -15,15 +15,15 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.contract.user import user
 from drumline.tracking import mlflow_files
-from drumline.tracking.runs import note_of
+from drumline.tracking.runs import note_path
 from drumline.tracking.server import Server
 
-_MOST_S = 30
+_ALARM_S = 30
 
 
 def main(argv: list[str]) -> int:
     # Whoever started this may be gone.
-    signal.alarm(_MOST_S)
+    signal.alarm(_ALARM_S)
     verb, path = argv[0], argv[1]
     folder = RunFolder(path)
     try:
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
             run_id, experiment_id = server.create_run(plan.job, experiment, user(), tags)
             answer = {"run_id": run_id, "experiment_id": experiment_id}
         else:
-            server.end_run(str((folder.read_json(note_of(folder)) or {})["run_id"]), argv[2])
+            server.end_run(str((folder.read_json(note_path(folder)) or {})["run_id"]), argv[2])
             answer = {}
     except DrumlineError as error:
         answer = {"warning": error.message + (f"; {error.hint}" if error.hint else "")}

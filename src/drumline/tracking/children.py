@@ -1,35 +1,35 @@
-"""The runs below a job's in the file store: those that its ranks made themselves, as Lightning's logger does."""
+"""The runs below a job's in the file store: those that its ranks created themselves, as Lightning's logger does."""
 
 from __future__ import annotations
 
 import os
 
 from drumline.contract.mlflow import PARENT_TAG
-from drumline.tracking.metrics import opened
+from drumline.tracking.metrics import open_plain_file
 
 _MOST_ENTRIES = 20_000
 _MOST = 100
 _LONGEST_TAG = 5000
-_SLACK_S = 60.0
+_CLOCK_SLACK_S = 60.0
 """By which clocks of a file system and of this machine may differ."""
 
 
-class Children:
-    """``since``: before that, in seconds since 1970, none was made. Each look opens only what is new."""
+class ChildRuns:
+    """The runs created after ``since``, in seconds since 1970. Each ``look`` opens only new ones."""
 
     def __init__(self, run_dir: str, since: float) -> None:
         self._run_id = os.path.basename(run_dir)
         self._root = os.path.dirname(os.path.dirname(run_dir))
-        self._since = since - _SLACK_S
+        self._since = since - _CLOCK_SLACK_S
         self._looked_at: set[str] = set()
         self.found: dict[str, str] = {}
         """Names by folder."""
 
     def look(self) -> None:
-        """Never raises: what cannot be read is none."""
+        """Find new runs. Never raises: unreadable runs are left out."""
         left = _MOST_ENTRIES
-        for experiment in _folders(self._root, left):
-            for entry in _folders(experiment.path, left):
+        for experiment in _list_folders(self._root, left):
+            for entry in _list_folders(experiment.path, left):
                 left -= 1
                 if left < 0 or len(self.found) >= _MOST:
                     return
@@ -43,14 +43,14 @@ class Children:
                 return
         except OSError:
             return
-        parent = _tag(entry.path, PARENT_TAG)
+        parent = _read_tag(entry.path, PARENT_TAG)
         if parent:
             self._looked_at.add(entry.path)
         if parent == self._run_id:
-            self.found[entry.path] = _tag(entry.path, "mlflow.runName") or entry.name
+            self.found[entry.path] = _read_tag(entry.path, "mlflow.runName") or entry.name
 
 
-def _folders(path: str, most: int) -> list[os.DirEntry[str]]:
+def _list_folders(path: str, most: int) -> list[os.DirEntry[str]]:
     found: list[os.DirEntry[str]] = []
     try:
         with os.scandir(path) as entries:
@@ -64,10 +64,10 @@ def _folders(path: str, most: int) -> list[os.DirEntry[str]]:
     return found
 
 
-def _tag(run_dir: str, name: str) -> str:
-    """Empty when it has none. Of a plain file alone."""
+def _read_tag(run_dir: str, name: str) -> str:
+    """Return a tag of a run; empty if it has none. Reads plain files alone."""
     try:
-        with opened(os.path.join(run_dir, "tags", name)) as file:
+        with open_plain_file(os.path.join(run_dir, "tags", name)) as file:
             return file.read(_LONGEST_TAG).decode("utf-8", "replace").strip()
     except OSError:
         return ""

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.plan import Plan
-    from drumline.tracking.series import Series
 
 _UNUSUAL = re.compile(r"[^/\w.\- :]")
 _LONGEST_NAME = 250
-_MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20
+
 _MOST_ENTRIES = 20_000
 _DEEPEST = 16
-_CHUNK = 1 << 20
 _TAIL = 4096
 
 
@@ -43,23 +42,23 @@ class Point(NamedTuple):
 
 
 def run_dir_of(plan: Plan) -> str:
-    """The folder of the job's run; empty when the job tracks elsewhere."""
+    """Return the folder of the job's run; empty if the job tracks elsewhere."""
     return os.path.dirname(mlflow_files.metrics_of(plan))
 
 
 def run_dir_here(environ: Mapping[str, str]) -> str:
-    """The same, for a rank that asks about itself; empty when it tracks elsewhere, or is no rank."""
+    """Return the same for the rank that calls; empty if it tracks elsewhere, or is not a rank."""
     job = environ.get("AZUREML_RUN_ID", "")
     return (job and mlflow_files.run_folder(job, environ)) or ""
 
 
-def usable(name: str) -> str:
+def clean_name(name: str) -> str:
     """
-    The name that MLflow would take: letters, digits and ``_-. :/`` alone, never outside the run.
+    Return the name as MLflow would take it: letters, digits and ``_-. :/`` alone, never outside the run.
 
-    >>> usable("f1 (macro)")
+    >>> clean_name("f1 (macro)")
     'f1 _macro_'
-    >>> usable("../loss")
+    >>> clean_name("../loss")
     '_./loss'
     """
     whole = "/".join(part for part in _UNUSUAL.sub("_", name).split("/") if part)[:_LONGEST_NAME].rstrip("/")
@@ -67,13 +66,13 @@ def usable(name: str) -> str:
     return "/".join("_" + part[1:] if part in (".", "..") else part for part in whole.split("/")) or "_"
 
 
-def log(run_dir: str, name: str, value: float, step: int = 0, timestamp_ms: int | None = None) -> None:
+def log_value(run_dir: str, name: str, value: float, step: int = 0, timestamp_ms: int | None = None) -> None:
     """
-    Add a value. One write of one line, so that all ranks may log the same metric.
+    Append a value by one write of one line, so that all ranks may log the same metric.
 
-    Raises UsageError for a name that ``usable`` would change, OSError.
+    Raises UsageError for a name that ``clean_name`` would change, OSError.
     """
-    path = _path(run_dir, name)
+    path = metric_path(run_dir, name)
     at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
     line = f"{at} {float(value)} {int(step)}\n".encode()
     private_folder(os.path.dirname(path))
@@ -89,29 +88,29 @@ def log(run_dir: str, name: str, value: float, step: int = 0, timestamp_ms: int 
         os.close(descriptor)
 
 
-def history(run_dir: str, name: str) -> list[Point]:
-    """Every value in the order in which they were logged; empty for a metric that is not there. Raises UsageError."""
-    return history_since(run_dir, name, 0)[0]
+def read_history(run_dir: str, name: str) -> list[Point]:
+    """Return all values in the order in which they were logged; none for an unknown metric. Raises UsageError."""
+    return read_history_since(run_dir, name, 0)[0]
 
 
-def history_since(run_dir: str, name: str, offset: int) -> tuple[list[Point], int]:
-    """What was logged behind that offset of the file, and the offset to go on from. Raises UsageError."""
+def read_history_since(run_dir: str, name: str, offset: int) -> tuple[list[Point], int]:
+    """Return the values behind that offset of the file, and the offset to go on from. Raises UsageError."""
     try:
-        data = _read(_path(run_dir, name), offset)
+        data = _read(metric_path(run_dir, name), offset)
     except OSError:
         return [], offset
     whole = data[: data.rfind(b"\n") + 1]
-    points = (_point(line) for line in whole.decode("utf-8", "replace").split("\n")[:-1])
+    points = (_parse_point(line) for line in whole.decode("utf-8", "replace").split("\n")[:-1])
     return [point for point in points if point is not None], offset + len(whole)
 
 
-def names(run_dir: str) -> list[str]:
-    """Of the metrics that there are, in the order of the alphabet; of very many, some."""
-    return listed(run_dir)[0]
+def list_names(run_dir: str) -> list[str]:
+    """Return the sorted names of the metrics; of very many, some."""
+    return list_some_names(run_dir)[0]
 
 
-def listed(run_dir: str) -> tuple[list[str], bool]:
-    """As ``names``, and whether there may be more: a job can log any number of metrics. Links lead nowhere."""
+def list_some_names(run_dir: str) -> tuple[list[str], bool]:
+    """Return the names, and whether there may be more: a job can log any number of metrics. Links are not followed."""
     found: list[str] = []
     left = _MOST_ENTRIES
     folders = [] if os.path.islink(os.path.join(run_dir, "metrics")) else [""]
@@ -126,75 +125,38 @@ def listed(run_dir: str) -> tuple[list[str], bool]:
                     name = os.path.join(inside, entry.name)
                     if entry.is_dir(follow_symlinks=False):
                         folders += [name] if name.count("/") < _DEEPEST else []
-                    elif entry.is_file(follow_symlinks=False) and usable(name) == name:
+                    elif entry.is_file(follow_symlinks=False) and clean_name(name) == name:
                         found.append(name)
         except OSError:
             continue
     return sorted(found), False
 
 
-def latest(run_dir: str, name: str) -> Point | None:
-    """By the end of its file alone: of the highest step there, and of several the last. Raises UsageError."""
+def read_latest(run_dir: str, name: str) -> Point | None:
+    """Return the value of the highest step at the end of its file, the last of several. Raises UsageError."""
     try:
-        with opened(_path(run_dir, name)) as file:
+        with open_plain_file(metric_path(run_dir, name)) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _TAIL))
             data = file.read(_TAIL)
     except OSError:
         return None
     lines = data.decode("utf-8", "replace").split("\n")[1 if size > _TAIL else 0 : -1]
-    points = [point for point in map(_point, lines) if point is not None]
+    points = [point for point in map(_parse_point, lines) if point is not None]
     return max(reversed(points), key=lambda point: point.step, default=None)
 
 
-class Growing:
-    """A metric whose file grows, read on from where the last look ended."""
-
-    def __init__(self, run_dir: str, name: str, series: Series) -> None:
-        """Raises UsageError for a name that cannot be."""
-        self._path = _path(run_dir, name)
-        self._offset = 0
-        self.series = series
-
-    def look(self, deadline: float) -> None:
-        """Until its end, or that time on the monotonic clock. Never raises for a file that cannot be read."""
-        self.series.is_cut = False
-        try:
-            with opened(self._path) as file:
-                while self._take(file):
-                    if time.monotonic() > deadline or self._offset >= _MOST_BYTES:
-                        self.series.is_cut = True
-                        return
-        except OSError:
-            return
-
-    def _take(self, file: BinaryIO) -> bool:
-        """One part of it; False at its end."""
-        file.seek(self._offset)
-        data = file.read(_CHUNK)
-        whole = data.rfind(b"\n") + 1
-        # What is longer than a chunk is no line of ours.
-        taken = whole or (len(data) if len(data) == _CHUNK else 0)
-        for line in data[:whole].split(b"\n"):
-            parts = line.split(b" ")
-            try:
-                self.series.add(int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1]))
-            except (ValueError, IndexError, OverflowError):
-                continue
-        self._offset += taken
-        return len(data) == _CHUNK
-
-
-def _path(run_dir: str, name: str) -> str:
-    if not name or usable(name) != name:
+def metric_path(run_dir: str, name: str) -> str:
+    if not name or clean_name(name) != name:
         raise UsageError(
-            f"a metric cannot have the name {name!r}", f"letters, digits and '_-. :/' can: {usable(name)!r}"
+            f"a metric cannot have the name {name!r}",
+            f"letters, digits and '_-. :/' can: {clean_name(name)!r}",
         )
     return os.path.join(run_dir, "metrics", name)
 
 
-def _point(line: str) -> Point | None:
-    """None for a line that was cut short. MLflow before 1.0 wrote no step, and a later one adds a data set's name."""
+def _parse_point(line: str) -> Point | None:
+    """Parse a line; None if it was cut short. MLflow before 1.0 wrote no step, a later one adds a data set's name."""
     parts = line.split(" ")
     try:
         step = int(parts[2]) if len(parts) > 2 else 0
@@ -204,14 +166,14 @@ def _point(line: str) -> Point | None:
 
 
 def _read(path: str, offset: int) -> bytes:
-    """Of a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
-    with opened(path) as file:
+    """Read a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
+    with open_plain_file(path) as file:
         file.seek(offset)
-        return file.read(max(0, _MOST_BYTES - offset))
+        return file.read(max(0, MOST_BYTES - offset))
 
 
-def opened(path: str) -> BinaryIO:
-    """A plain file and nothing else. Raises OSError."""
+def open_plain_file(path: str) -> BinaryIO:
+    """Open a plain file and nothing else. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -32,13 +32,13 @@ _STATUS = {status.COMPLETED: _FINISHED, status.FAILED: _FAILED, status.CANCELED:
 
 
 def metrics_of(plan: Plan) -> str:
-    """The folder of the run's metrics; empty when the job tracks elsewhere."""
+    """Return the folder of the run's metrics; empty if the job tracks elsewhere."""
     run = run_folder(plan.job, plan.user_env)
     return os.path.join(run, "metrics") if run else ""
 
 
 def begin(plan: Plan, user: str) -> None:
-    """Make experiment and run, unless the job tracks elsewhere. Raises OSError."""
+    """Create experiment and run, unless the job tracks elsewhere. Raises OSError."""
     run = run_folder(plan.job, plan.user_env)
     if run is None:
         return
@@ -85,7 +85,7 @@ def begin(plan: Plan, user: str) -> None:
 
 
 def tags_of(plan: Plan, user: str) -> dict[str, str]:
-    """What MLflow's pages show of a run, and what it can be found by."""
+    """Return the tags that MLflow's pages show of a run, and by which it can be found."""
     top = plan.user_env.get("AZUREML_ROOT_RUN_ID", plan.job)
     return {
         "mlflow.runName": plan.job,
@@ -109,7 +109,7 @@ def end(plan: Plan, job_status: str) -> None:
 
 
 def _read(path: str) -> str:
-    """Of a plain file and nothing else: a job can put a pipe there, or what has no end. Raises OSError."""
+    """Read a plain file and nothing else: a job can put a pipe there, or endless data. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(descriptor, encoding="utf-8", errors="replace") as file:
         facts = os.fstat(descriptor)
@@ -119,7 +119,7 @@ def _read(path: str) -> str:
 
 
 def _parse(text: str) -> Any:
-    """What we wrote is JSON; what MLflow wrote is YAML, which takes longer to import than to read."""
+    """Parse our JSON, or MLflow's YAML, whose package takes longer to import than to read it."""
     try:
         return json.loads(text)
     except ValueError:
@@ -132,12 +132,12 @@ def _parse(text: str) -> Any:
 
 
 def uri_of(home: str) -> str:
-    """MLFLOW_TRACKING_URI of a home."""
+    """Return MLFLOW_TRACKING_URI of a home."""
     return uri_of_folder(os.path.join(home, "mlruns"))
 
 
 def uri_of_folder(path: str) -> str:
-    """Of a file store, as MLflow takes it."""
+    """Return the URI of a file store, as MLflow takes it."""
     if path.isascii() and path.replace("/", "").replace("-", "").replace(".", "").replace("_", "").isalnum():
         return FILES + path
     from urllib.parse import quote
@@ -146,7 +146,7 @@ def uri_of_folder(path: str) -> str:
 
 
 def run_folder(job: str, chosen: Mapping[str, str]) -> str | None:
-    """Of a job with these variables; None when it tracks elsewhere: on a server, or in a run of its own."""
+    """Return the run's folder; None if the job tracks on a server, or in a run of its own."""
     uri = chosen.get("MLFLOW_TRACKING_URI", "")
     if not uri.startswith(FILES) or chosen.get("MLFLOW_RUN_ID") != run_id_of(job):
         return None
@@ -164,7 +164,7 @@ def _path_of(uri: str) -> str:
 
 
 def _experiment_id(name: str) -> str:
-    """The same for the same name, 18 digits as MLflow's own. Source: FNV-1a; hashlib costs 3 ms to import."""
+    """Return the same id for the same name, 18 digits as MLflow's own. FNV-1a, because hashlib costs 3 ms."""
     if name == "Default":
         return "0"  # MLflow makes that one by itself, and two of a name confuse it.
     value = 0xCBF29CE484222325

@@ -1,5 +1,5 @@
 """
-The run of a job: in MLflow's file store, or at a team's server, and there before the ranks start.
+The run of a job, in MLflow's file store or at a team's server, which exists before the ranks start.
 
 A server gives the run its id, so it is asked when the job starts, by a process of its own that can be left alone:
 ``python -m drumline.tracking``. Where it does not answer, the metrics go to the file store, and the job says so:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
 
-_LIMIT_S = 10
+_SERVER_LIMIT_S = 10
 """Of all that is asked of a server when a job starts, or ends."""
 
 
@@ -30,8 +30,8 @@ NAME = "Tracking"
 """Of the service, as Azure calls it."""
 
 
-class Where(NamedTuple):
-    """All empty: where MLflow puts it, which is not read here."""
+class RunLocation(NamedTuple):
+    """Where the run is. All empty: at a place of MLflow's own, which is not read here."""
 
     run_dir: str = ""
     """In the file store."""
@@ -44,52 +44,52 @@ class Where(NamedTuple):
     """Why it is not where it was to be."""
 
 
-def note_of(folder: RunFolder) -> str:
-    """The file that says what a server answered."""
+def note_path(folder: RunFolder) -> str:
+    """Return the file that holds a server's answer."""
     return os.path.join(folder.path, "tracking.json")
 
 
-def of(folder: RunFolder, plan: Plan) -> Where:
-    """``plan``: as it was submitted."""
-    note = folder.read_json(note_of(folder)) or {}
-    variables = _in_effect(folder, plan, note)
+def find_run(folder: RunFolder, plan: Plan) -> RunLocation:
+    """Return where the run is. ``plan``: as it was submitted."""
+    note = folder.read_json(note_path(folder)) or {}
+    variables = _effective_variables(folder, plan, note)
     uri, run_id = variables.get("MLFLOW_TRACKING_URI", ""), variables.get("MLFLOW_RUN_ID", "")
     warning = str(note.get("warning") or "")
     run_dir = mlflow_files.run_folder(plan.job, variables)
     if run_dir:
-        return Where(run_dir=run_dir, run_id=run_id, warning=warning)
-    return Where(server=uri, run_id=run_id) if is_server(uri) and run_id else Where()
+        return RunLocation(run_dir=run_dir, run_id=run_id, warning=warning)
+    return RunLocation(server=uri, run_id=run_id) if is_server(uri) and run_id else RunLocation()
 
 
 def is_asked_for(plan: Plan) -> bool:
-    """Whether a server has to be asked for a run: not where the user has named one."""
+    """Return whether a server has to create the run: not if the user has named one."""
     return is_server(plan.user_env.get("MLFLOW_TRACKING_URI", "")) and not plan.user_env.get("MLFLOW_RUN_ID")
 
 
 def begin(folder: RunFolder, plan: Plan, user: str, warn: Callable[[str], None]) -> Plan:
     """
-    The plan with the run's variables. Blocks for up to 10 s where a server is asked, whose failure ``warn`` is told of.
+    Return the plan with the run's variables. Blocks for up to 10 s if a server is asked; ``warn`` gets its failure.
 
     Raises OSError.
     """
     if is_asked_for(plan):
-        if not os.path.exists(note_of(folder)):
+        if not os.path.exists(note_path(folder)):
             answer = _ask("begin", folder.path)
             if not answer.get("run_id"):
                 place = mlflow_files.uri_of(folder.root)
                 answer = {"warning": f"metrics go to {place}: {answer.get('warning') or 'there is no run'}"}
-            folder.write(note_of(folder), json.dumps(answer))
+            folder.write(note_path(folder), json.dumps(answer))
             if answer.get("warning"):
                 warn(str(answer["warning"]))
-        note = folder.read_json(note_of(folder)) or {}
-        plan = plan._replace(user_env=_in_effect(folder, plan, note))
+        note = folder.read_json(note_path(folder)) or {}
+        plan = plan._replace(user_env=_effective_variables(folder, plan, note))
     mlflow_files.begin(plan, user)
     return plan
 
 
 def end(folder: RunFolder, plan: Plan, job_status: str, warn: Callable[[str], None]) -> None:
-    """``plan``: as ``begin`` gave it. Blocks as that. Raises OSError."""
-    if (folder.read_json(note_of(folder)) or {}).get("run_id"):
+    """End the run. ``plan``: as ``begin`` returned it. Blocks for as long. Raises OSError."""
+    if (folder.read_json(note_path(folder)) or {}).get("run_id"):
         answer = _ask("end", folder.path, job_status)
         if answer.get("warning"):
             warn(str(answer["warning"]))
@@ -97,7 +97,7 @@ def end(folder: RunFolder, plan: Plan, job_status: str, warn: Callable[[str], No
         mlflow_files.end(plan, job_status)
 
 
-def _in_effect(folder: RunFolder, plan: Plan, note: Mapping[str, object]) -> dict[str, str]:
+def _effective_variables(folder: RunFolder, plan: Plan, note: Mapping[str, object]) -> dict[str, str]:
     variables = dict(plan.user_env)
     if not note or not is_asked_for(plan):
         return variables
@@ -110,7 +110,7 @@ def _in_effect(folder: RunFolder, plan: Plan, note: Mapping[str, object]) -> dic
 
 
 def _ask(*words: str) -> dict[str, str]:
-    """What the process says, in time; ``warning`` else. Raises OSError."""
+    """Return the answer of the process, or a ``warning`` if it takes too long. Raises OSError."""
     import subprocess
     import sys
 
@@ -119,12 +119,12 @@ def _ask(*words: str) -> dict[str, str]:
             [sys.executable, "-P", "-m", "drumline.tracking", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            timeout=_LIMIT_S,
+            timeout=_SERVER_LIMIT_S,
             check=False,
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return {"warning": f"the MLflow server did not answer in {_LIMIT_S} s"}
+        return {"warning": f"the MLflow server did not answer in {_SERVER_LIMIT_S} s"}
     except (ValueError, RecursionError):
         answer = None
     return answer if isinstance(answer, dict) else {"warning": "the MLflow server could not be asked"}

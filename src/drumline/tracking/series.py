@@ -1,4 +1,4 @@
-"""The values of one metric, millions of them too: 24 bytes each."""
+"""The values of one metric, up to millions, in 24 bytes each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Figures(NamedTuple):
-    """``lowest`` and ``highest`` are of those that are finite; None where none is."""
+    """A summary. ``lowest`` and ``highest`` are of the finite values; None if there are none."""
 
     value_count: int
     last: Point | None
@@ -30,7 +30,7 @@ class Figures(NamedTuple):
 
 
 class Series:
-    """In the order in which they were logged."""
+    """The values in the order in which they were logged."""
 
     def __init__(self, name: str, source: str, run: str = "") -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Series:
         return map(Point, self._steps, self._times, self._values)
 
     def add(self, step: int, timestamp_ms: int, value: float) -> None:
-        """Raises OverflowError for a step or a time beyond 64 bits; nothing is added then."""
+        """Add a value. Raises OverflowError, and adds nothing, for a step or a time beyond 64 bits."""
         self._steps.append(step)
         try:
             self._times.append(timestamp_ms)
@@ -62,7 +62,7 @@ class Series:
         self._values.append(value)
 
     def extend(self, points: Iterable[Point]) -> None:
-        """Those that cannot be kept are left out."""
+        """Add the points that can be kept, and leave out the others."""
         for point in points:
             try:
                 self.add(*point)
@@ -70,7 +70,7 @@ class Series:
                 continue
 
     def between(self, first: int | None, last: int | None) -> Series:
-        """Those of the steps from ``first`` to ``last``, both included; None: without that bound."""
+        """Return the values of steps from ``first`` to ``last``, both included; None: without that bound."""
         if first is None and last is None:
             return self
         found = Series(self.name, self.source, self.run)
@@ -99,8 +99,9 @@ class Series:
 
     def columns(self, count: int) -> list[float | None]:
         """
-        The mean of what is finite in each of ``count`` even parts of the steps; None where there is nothing. Where all
-        have one step, of the order in which they came.
+        Return the mean of the finite values in each of ``count`` even parts of the steps; None for an empty part.
+
+        Values that all have one step are divided by the order in which they came.
         """
         sums, counts = [0.0] * count, [0] * count
         low, high = (min(self._steps), max(self._steps)) if self._steps else (0, 0)

@@ -1,5 +1,5 @@
 """
-A team's MLflow server, spoken to by its REST interface: the run of a job is made there, ended, and read.
+A team's MLflow server, by its REST interface: a job's run is created, ended and read there.
 
 Without MLflow, which costs 1.3 s to import. Credentials are those of MLflow's own variables, and are kept nowhere.
 Source: https://mlflow.org/docs/latest/rest-api.html, read from MLflow 3.17, and
@@ -42,7 +42,7 @@ _CREDENTIALS = (
 
 
 class ServerError(DrumlineError):
-    """It cannot be reached, or does not do what it is asked."""
+    """The server cannot be reached, or refuses a request."""
 
 
 class Server:
@@ -57,7 +57,7 @@ class Server:
         self._timeout_s = timeout_s
 
     def create_run(self, name: str, experiment: str, user: str, tags: Mapping[str, str]) -> tuple[str, str]:
-        """The ids of the run and of its experiment, which is made where it is missing. Raises ServerError."""
+        """Create a run, and its experiment if needed, and return the ids of both. Raises ServerError."""
         experiment_id = self._experiment_id(experiment)
         run = self.call(
             "POST",
@@ -69,23 +69,23 @@ class Server:
             tags=[{"key": key, "value": value} for key, value in tags.items()],
         )
         # It becomes a variable of the ranks.
-        run_id = _id(_at(run, "run", "info", "run_id"))
+        run_id = _parse_id(_look_up(run, "run", "info", "run_id"))
         if not run_id:
-            raise ServerError(f"{self._base} gave no id for the run")
+            raise ServerError(f"{self._base} returned no id for the run")
         return run_id, experiment_id
 
     def end_run(self, run_id: str, job_status: str) -> None:
-        """Raises ServerError."""
+        """End a run. Raises ServerError."""
         how = _STATUS.get(job_status, "FAILED")
         self.call("POST", "runs/update", run_id=run_id, status=how, end_time=int(time.time() * 1000))
 
     def latest(self, run_id: str) -> dict[str, Point]:
-        """The newest value of each metric, by name. Raises ServerError."""
-        data = _at(self.call("GET", "runs/get", run_id=run_id), "run", "data", "metrics")
-        return dict(_named_points(data))
+        """Return the newest value of each metric, by name. Raises ServerError."""
+        data = _look_up(self.call("GET", "runs/get", run_id=run_id), "run", "data", "metrics")
+        return dict(_parse_points(data))
 
     def history(self, run_id: str, name: str) -> list[Point]:
-        """Every value, in the server's order. Raises ServerError."""
+        """Return every value, in the server's order. Raises ServerError."""
         found: list[Point] = []
         token = ""
         for _ in range(_MOST_POINTS // _PAGE):
@@ -93,16 +93,16 @@ class Server:
             answer = self.call(
                 "GET", "metrics/get-history", **asked, **({"page_token": token} if token else {})
             )
-            found += [point for _, point in _named_points(answer.get("metrics"))]
+            found += [point for _, point in _parse_points(answer.get("metrics"))]
             before, token = token, str(answer.get("next_page_token") or "")
             if not token or token == before:
                 break
         return found
 
     def children(self, run_id: str) -> dict[str, str]:
-        """The ids of the runs below that one, in any experiment, with their names. Raises ServerError."""
+        """Return the ids of the runs below that one, in any experiment, with their names. Raises ServerError."""
         listed = self.call("POST", "experiments/search", max_results=_MOST_EXPERIMENTS).get("experiments")
-        ids = [_at(one, "experiment_id") for one in _list(listed)]
+        ids = [_look_up(one, "experiment_id") for one in _as_list(listed)]
         if not ids or "'" in run_id:
             return {}
         runs = self.call(
@@ -112,7 +112,7 @@ class Server:
             filter=f"tags.`mlflow.parentRunId` = '{run_id}'",
             max_results=_MOST_CHILDREN,
         ).get("runs")
-        found = [_at(one, "info") for one in _list(runs)]
+        found = [_look_up(one, "info") for one in _as_list(runs)]
         return {
             str(info["run_id"]): str(info.get("run_name") or "")
             for info in found
@@ -120,7 +120,7 @@ class Server:
         }
 
     def call(self, method: str, endpoint: str, **content: Any) -> dict[str, Any]:
-        """One answer. Raises ServerError."""
+        """Send a request and return the answer. Raises ServerError."""
         from http.client import HTTPException
         from urllib.error import HTTPError
         from urllib.parse import urlencode
@@ -138,8 +138,8 @@ class Server:
                 text = answer.read(_MOST_BYTES)
             data = json.loads(text)
         except HTTPError as error:
-            why = self._without_secrets(_said(error))
-            raise ServerError(f"{self._base} refuses {endpoint}: {why}", _hint(error.code)) from None
+            why = self._without_secrets(_read_message(error))
+            raise ServerError(f"{self._base} refuses {endpoint}: {why}", _hint_of(error.code)) from None
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             why = self._without_secrets(str(getattr(error, "reason", None) or error))
             raise ServerError(f"{self._base} does not answer as an MLflow server: {why}") from None
@@ -148,7 +148,7 @@ class Server:
         return data
 
     def _without_secrets(self, words: str) -> str:
-        """A server may say what it was sent, and what is said here is kept with the job."""
+        """Hide credentials, which a server may repeat, in a text that is kept with the job."""
         sent = {**self._headers, **_authorization(self._credentials)}.get("Authorization", "")
         secrets = [self._credentials.get(f"MLFLOW_TRACKING_{name}", "") for name in ("PASSWORD", "TOKEN")]
         for secret in (sent.partition(" ")[2], *secrets):
@@ -160,7 +160,7 @@ class Server:
         if found:
             return found
         try:
-            return _id(self.call("POST", "experiments/create", name=name)["experiment_id"])
+            return _parse_id(self.call("POST", "experiments/create", name=name)["experiment_id"])
         except (ServerError, KeyError) as error:
             # Another job may have made it meanwhile.
             found = self._find_experiment(name)
@@ -168,34 +168,34 @@ class Server:
                 return found
             if isinstance(error, ServerError):
                 raise
-            raise ServerError(f"{self._base} gave no id for the experiment {name!r}") from None
+            raise ServerError(f"{self._base} returned no id for the experiment {name!r}") from None
 
     def _find_experiment(self, name: str) -> str:
-        """Empty when there is none."""
+        """Return the id of an experiment; empty if there is none."""
         try:
             found = self.call("GET", "experiments/get-by-name", experiment_name=name).get("experiment")
         except ServerError as error:
             if "RESOURCE_DOES_NOT_EXIST" in error.message:
                 return ""
             raise
-        if _at(found, "lifecycle_stage") == "deleted":
+        if _look_up(found, "lifecycle_stage") == "deleted":
             raise ServerError(
                 f"experiment {name!r} is deleted at {self._base}", "restore it, or take another name"
             )
-        return _id(_at(found, "experiment_id"))
+        return _parse_id(_look_up(found, "experiment_id"))
 
     def _opener(self) -> Any:
         from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
-        class Stay(HTTPRedirectHandler):
-            """Who else is asked would be given the credentials."""
+        class NoRedirect(HTTPRedirectHandler):
+            """Follows no redirect: another server would get the credentials."""
 
             def redirect_request(self, *_: Any, **__: Any) -> None:
                 return None
 
         if not self._base.lower().startswith("https:"):
-            return build_opener(Stay)
-        return build_opener(Stay, HTTPSHandler(context=_tls(self._credentials)))
+            return build_opener(NoRedirect)
+        return build_opener(NoRedirect, HTTPSHandler(context=_make_tls_context(self._credentials)))
 
 
 def _authorization(credentials: Mapping[str, str]) -> dict[str, str]:
@@ -205,7 +205,7 @@ def _authorization(credentials: Mapping[str, str]) -> dict[str, str]:
     # As a file has it, with the end of its line.
     token = credentials.get("MLFLOW_TRACKING_TOKEN", "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ServerError("MLFLOW_TRACKING_TOKEN has letters that no token can have")
+        raise ServerError("MLFLOW_TRACKING_TOKEN has characters that no token can have")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -216,7 +216,7 @@ def _basic(text: str) -> str:
 
 
 def _without_user(uri: str) -> tuple[str, dict[str, str]]:
-    """The address alone, and a user in it as a header."""
+    """Return the address alone, and its user as a header."""
     scheme, _, rest = uri.partition("://")
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
@@ -227,7 +227,7 @@ def _without_user(uri: str) -> tuple[str, dict[str, str]]:
     return f"{scheme}://{host}{slash}{path}", {"Authorization": _basic(unquote(user))}
 
 
-def _tls(credentials: Mapping[str, str]) -> SSLContext:
+def _make_tls_context(credentials: Mapping[str, str]) -> SSLContext:
     import ssl
 
     context = ssl.create_default_context(cafile=credentials.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
@@ -239,8 +239,8 @@ def _tls(credentials: Mapping[str, str]) -> SSLContext:
     return context
 
 
-def _said(error: Any) -> str:
-    """The server's own words on one line, or its number."""
+def _read_message(error: Any) -> str:
+    """Return the server's message on one line, or its status."""
     from http.client import HTTPException
 
     try:
@@ -252,7 +252,7 @@ def _said(error: Any) -> str:
     return " ".join(words.split())[:300]
 
 
-def _hint(code: int) -> str:
+def _hint_of(code: int) -> str:
     if code in (401, 403):
         return (
             "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, say who you are"
@@ -260,33 +260,33 @@ def _hint(code: int) -> str:
     return ""
 
 
-def _named_points(listed: Any) -> Iterator[tuple[str, Point]]:
-    for one in _list(listed):
+def _parse_points(listed: Any) -> Iterator[tuple[str, Point]]:
+    for one in _as_list(listed):
         try:
             yield (
                 str(one["key"]).encode("utf-8", "replace").decode(),
-                Point(int(one.get("step") or 0), int(one["timestamp"]), _number(one.get("value"))),
+                Point(int(one.get("step") or 0), int(one["timestamp"]), _parse_number(one.get("value"))),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue
 
 
-def _number(value: Any) -> float:
-    """What is not finite comes as text; 0 may be left out. The databases of MLflow have the largest number for inf."""
+def _parse_number(value: Any) -> float:
+    """Parse a number: text if it is not finite, missing for 0. MLflow's databases have the largest float for inf."""
     number = float(value or 0.0)
     return math.copysign(math.inf, number) if abs(number) >= 1.7976931348623157e308 else number
 
 
-def _id(value: Any) -> str:
-    """Empty for what is none."""
+def _parse_id(value: Any) -> str:
+    """Return an id; empty for anything else."""
     return value if isinstance(value, str) and value.isprintable() and len(value) < _LONGEST_ID else ""
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _at(data: Any, *keys: str) -> Any:
+def _look_up(data: Any, *keys: str) -> Any:
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data

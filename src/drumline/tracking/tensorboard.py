@@ -1,8 +1,8 @@
 """
-Scalars in the event files of TensorBoard, read without it; a file that grows is read on from where it ended.
+Scalars of TensorBoard's event files, read without it; a file that grows is read on from where it ended.
 
-Which files, and what a tag is called: ``scalars``. How a file is framed: ``_records``. What is in a record is for
-``tensorboard_records``. Nothing that a job can write there is believed: a read has an end in files, bytes and time.
+``read_scalars`` finds the files and names the tags, ``_EventFile`` splits a file into records, and
+``tensorboard_records`` parses one. A job can write anything there, so a read is limited in files, bytes and time.
 
 Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/lib/io/record_writer.h (the framing),
 https://github.com/tensorflow/tensorboard/blob/master/tensorboard/backend/event_processing/io_wrapper.py (the names).
@@ -33,7 +33,7 @@ _DEEPEST = 16
 _MOST_BYTES = 64 << 20
 """In one answer."""
 
-_LIMIT_S = 4.0
+_READ_LIMIT_S = 4.0
 _CHUNK = 1 << 20
 _HEADER = 12
 _LARGEST = 8 << 20
@@ -43,75 +43,77 @@ _CHECKED = 1024
 """Up to this size a record's content is compared with its checksum: scalars are smaller."""
 
 
-class State:
-    """How far the files beneath one folder have been read. ``behind``: there was more than one answer may hold."""
+class ReadState:
+    """How far the files of a folder have been read. ``behind``: there was more than one answer may hold."""
 
     def __init__(self) -> None:
         self.behind = False
-        self.positions: dict[str, _Position] = {}
+        self.positions: dict[str, _FilePosition] = {}
         self.kinds: dict[str, bool] = {}
         """Whether a tag is one of scalars; its plug-in is named in its first record alone."""
 
 
-class _Position(NamedTuple):
+class _FilePosition(NamedTuple):
     inode: int
     offset: int
 
 
 def is_there(folder: str) -> bool:
-    """Whether there is any event file beneath it."""
-    return next(_files(folder), None) is not None
+    """Return whether there is any event file beneath the folder."""
+    return next(_list_files(folder), None) is not None
 
 
-def scalars(folder: str, state: State | None = None, *, limit_s: float = _LIMIT_S) -> dict[str, list[Point]]:
+def read_scalars(
+    folder: str, state: ReadState | None = None, *, limit_s: float = _READ_LIMIT_S
+) -> dict[str, list[Point]]:
     """
-    What was added beneath that folder since the last call with that ``state``, by tag, each in the order of the file.
+    Return the new points beneath that folder since the last call with ``state``, by tag, in the files' order.
 
     Tags are as TensorBoard shows them, with the run in front: ``version_0/loss`` of a file in ``version_0``. Of a tag
     with more than MOST_POINTS new points some are left out. Blocks for up to ``limit_s``; ``state.behind`` then says to
     call again. Never raises: a folder or a file that cannot be read has nothing in it, what is damaged ends a file
     there, and a record that is not whole yet is read when it is.
     """
-    state = State() if state is None else state
-    work = _Work(state, time.monotonic() + limit_s)
-    for path in sorted(_files(folder)):
+    state = ReadState() if state is None else state
+    work = _ScalarRead(state, time.monotonic() + limit_s)
+    for path in sorted(_list_files(folder)):
         relative = os.path.relpath(os.path.dirname(path), folder)
         work.read(path, "" if relative == "." else _text(relative) + "/")
     state.behind = work.is_over
     return {tag: line.points for tag, line in sorted(work.lines.items())}
 
 
-class _Work:
-    """One answer, as it is put together."""
+class _ScalarRead:
+    """One answer that is being put together."""
 
-    def __init__(self, state: State, deadline: float) -> None:
+    def __init__(self, state: ReadState, deadline: float) -> None:
         self._state = state
         self._deadline = deadline
         self._left = _MOST_BYTES
-        self.lines: dict[str, _Line] = {}
+        self.lines: dict[str, _TagPoints] = {}
         self.is_over = False
         """Whether a limit was met."""
 
     def read(self, path: str, run: str) -> None:
-        """Go on with one file."""
+        """Go on reading one file."""
         if self.is_over:
             return
         try:
-            with metrics.opened(path) as file:
-                self._read(_File(file.fileno(), path), run)
+            with metrics.open_plain_file(path) as file:
+                self._read(_EventFile(file.fileno(), path), run)
         except OSError:
             return
 
-    def _read(self, file: _File, run: str) -> None:
+    def _read(self, file: _EventFile, run: str) -> None:
         inode = os.fstat(file.descriptor).st_ino
         before = self._state.positions.get(file.path)
         file.offset = before.offset if before and before.inode == inode else 0
         begun = file.offset
         for data in file.records():
             if data is not None:
-                for tag, point in tensorboard_records.scalars(data, run, self._state.kinds):
+                for tag, point in tensorboard_records.parse_scalars(data, run, self._state.kinds):
                     self._add(tag, point)
-            self._state.positions[file.path] = _Position(inode, file.offset)
+            self._state.positions[file.path] = _FilePosition(inode, file.offset)
             if file.offset - begun > self._left or time.monotonic() > self._deadline:
                 self.is_over = True
                 break
@@ -122,11 +124,11 @@ class _Work:
         if line is None:
             if len(self.lines) >= MOST_TAGS:
                 return
-            line = self.lines[tag] = _Line()
+            line = self.lines[tag] = _TagPoints()
         line.add(point)
 
 
-class _Line:
+class _TagPoints:
     """The points of a tag: all of them while they are few, then every second, every fourth; and always the last."""
 
     def __init__(self) -> None:
@@ -149,7 +151,7 @@ class _Line:
                 self.points.append(last)
 
 
-class _File:
+class _EventFile:
     """An open event file, and where its next record begins."""
 
     def __init__(self, descriptor: int, path: str) -> None:
@@ -162,7 +164,7 @@ class _File:
 
     def records(self) -> Iterator[bytes | None]:
         """
-        The content of each whole record from ``offset`` on, which is behind it then; None for one that is passed by.
+        Yield the content of each whole record from ``offset`` on, and move that behind it; None for a skipped one.
 
         Ends at the end of the file, at a record that is still being written, and for good where a length is damaged.
         """
@@ -189,7 +191,7 @@ class _File:
         return content if length > _CHECKED or masked_crc(content) == crc else None
 
     def _at(self, offset: int, count: int) -> bytes:
-        """Fewer where the file is shorter."""
+        """Read at an offset; fewer bytes at the end of the file."""
         begin = offset - self._start
         if begin < 0 or begin + count > len(self._chunk):
             self._chunk = os.pread(self.descriptor, max(_CHUNK, count), offset)
@@ -197,8 +199,8 @@ class _File:
         return self._chunk[begin : begin + count]
 
 
-def _files(folder: str) -> Iterator[str]:
-    """Event files beneath it, at most MOST_FILES; links are followed nowhere."""
+def _list_files(folder: str) -> Iterator[str]:
+    """Yield event files beneath it, at most MOST_FILES; links are not followed."""
     count = looked_at = 0
     folders = [(folder, 0)]
     while folders:
@@ -221,5 +223,5 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _text(name: str) -> str:
-    """Of a folder, whose name need not be Unicode."""
+    """Return a folder's name, which need not be Unicode."""
     return os.fsencode(name).decode("utf-8", "replace")

@@ -57,46 +57,46 @@ _LONGEST_SHIFT = 63
 _LENGTH = 8
 
 
-def scalars(record: bytes, run: str, kinds: dict[str, bool]) -> Iterator[tuple[str, Point]]:
+def parse_scalars(record: bytes, run: str, kinds: dict[str, bool]) -> Iterator[tuple[str, Point]]:
     """
-    The scalars of a record, each with its tag and ``run`` in front; none where it has something else, or is damaged.
+    Yield the scalars of a record, each with its tag and ``run`` in front; none if it has something else, or is damaged.
 
     ``kinds`` is known of the tags before, and grows: whether each is one of scalars.
     """
     try:
-        wall_time, step, summaries = _event(record)
-        for value in (value for summary in summaries for value in _values(summary)):
-            found = _value(value, run, kinds)
+        wall_time, step, summaries = _parse_event(record)
+        for value in (value for summary in summaries for value in _list_values(summary)):
+            found = _parse_value(value, run, kinds)
             if found is not None:
                 yield found[0], Point(step, wall_time, found[1])
     except (ValueError, TypeError, IndexError, OverflowError, struct.error):
         return
 
 
-def _event(record: bytes) -> tuple[int, int, list[bytes]]:
-    """When, in milliseconds since 1970; the step; the summaries."""
+def _parse_event(record: bytes) -> tuple[int, int, list[bytes]]:
+    """Return the time in milliseconds since 1970, the step, and the summaries."""
     wall_time, step, summaries = 0.0, 0, []
-    for number, kind, value in _fields(record):
+    for number, kind, value in _parse_fields(record):
         if (number, kind) == (1, _FIXED64):
-            wall_time = _unpacked("<d", value)
+            wall_time = _unpack("<d", value)
         elif (number, kind) == (2, _VARINT):
-            step = _signed(value)
+            step = _to_signed(value)
         elif number == 5 and isinstance(value, bytes):
             summaries.append(value)
     milliseconds = int(wall_time * 1000) if 0 <= wall_time * 1000 < _MOST_MS else 0
     return milliseconds, step, summaries
 
 
-def _values(summary: bytes) -> Iterator[bytes]:
-    return (value for number, _, value in _fields(summary) if number == 1 and isinstance(value, bytes))
+def _list_values(summary: bytes) -> Iterator[bytes]:
+    return (value for number, _, value in _parse_fields(summary) if number == 1 and isinstance(value, bytes))
 
 
-def _value(data: bytes, run: str, kinds: dict[str, bool]) -> tuple[str, float] | None:
-    """Tag and value of a ``Summary.Value``; None when it is no scalar."""
+def _parse_value(data: bytes, run: str, kinds: dict[str, bool]) -> tuple[str, float] | None:
+    """Return tag and value of a ``Summary.Value``; None if it is not a scalar."""
     tag, simple, tensor, metadata = "", None, None, None
-    for number, kind, value in _fields(data):
+    for number, kind, value in _parse_fields(data):
         if (number, kind) == (2, _FIXED32):
-            simple = _unpacked("<f", value)
+            simple = _unpack("<f", value)
         elif not isinstance(value, bytes):
             continue
         elif number == 1 and len(value) <= _LONGEST_TAG:
@@ -110,31 +110,31 @@ def _value(data: bytes, run: str, kinds: dict[str, bool]) -> tuple[str, float] |
     if metadata is not None and len(kinds) < _MOST_KINDS:
         kinds.setdefault(tag, _is_of_scalars(metadata))
     if simple is None and tensor is not None and kinds.get(tag, True):
-        simple = _of_tensor(tensor)
+        simple = _read_tensor(tensor)
     return None if simple is None else (tag, simple)
 
 
 def _is_of_scalars(metadata: bytes) -> bool:
-    """By ``SummaryMetadata``: its plug-in, or the class of its data. One that has neither may be."""
+    """Return whether ``SummaryMetadata`` says so, by plug-in or class of data. One that has neither may be."""
     plugin: int | bytes = b""
     data_class = 0
-    for number, _, value in _fields(metadata):
+    for number, _, value in _parse_fields(metadata):
         if number == 1 and isinstance(value, bytes):
-            plugin = next((name for field, _, name in _fields(value) if field == 1), b"")
+            plugin = next((name for field, _, name in _parse_fields(value) if field == 1), b"")
         elif number == 4 and isinstance(value, int):
             data_class = value
     return plugin == _SCALARS or data_class == _DATA_CLASS_SCALAR or not (plugin or data_class)
 
 
-def _of_tensor(data: bytes) -> float | None:
-    """The value of a ``TensorProto`` that holds exactly one number."""
+def _read_tensor(data: bytes) -> float | None:
+    """Return the value of a ``TensorProto`` that holds exactly one number."""
     dtype, content = 0, b""
     repeated: dict[int, int | bytes] = {}
-    for number, _, value in _fields(data):
+    for number, _, value in _parse_fields(data):
         if number == 1 and isinstance(value, int):
             dtype = value
         elif number == 2 and isinstance(value, bytes):
-            if any(field == 2 for field, _, _ in _fields(value)):
+            if any(field == 2 for field, _, _ in _parse_fields(value)):
                 return None  # It has dimensions.
         elif number == 4 and isinstance(value, bytes):
             content = value
@@ -146,27 +146,27 @@ def _of_tensor(data: bytes) -> float | None:
     if content:
         if dtype == _BFLOAT16:
             return _bfloat16(int.from_bytes(content, "little")) if len(content) == 2 else None
-        return _unpacked(shape, content) if len(content) == struct.calcsize(shape) else None
-    return _of_repeated(repeated[field], dtype, field) if field in repeated else 0.0
+        return _unpack(shape, content) if len(content) == struct.calcsize(shape) else None
+    return _read_repeated(repeated[field], dtype, field) if field in repeated else 0.0
 
 
-def _of_repeated(value: int | bytes, dtype: int, field: int) -> float | None:
-    """One value of ``float_val`` and the like, packed or not."""
+def _read_repeated(value: int | bytes, dtype: int, field: int) -> float | None:
+    """Return one value of ``float_val`` and the like, packed or not."""
     if field in _PACKED:
         form = _PACKED[field]
         is_one = isinstance(value, bytes) and len(value) == struct.calcsize(form)
-        return _unpacked(form, value) if is_one else None
+        return _unpack(form, value) if is_one else None
     if isinstance(value, bytes):
         value, _ = _varint(value, 0)
     if field == _HALVES:
         bits = value & 0xFFFF
-        return _bfloat16(bits) if dtype == _BFLOAT16 else _unpacked("<e", bits.to_bytes(2, "little"))
-    return float(value if field in _UNSIGNED else _signed(value))
+        return _bfloat16(bits) if dtype == _BFLOAT16 else _unpack("<e", bits.to_bytes(2, "little"))
+    return float(value if field in _UNSIGNED else _to_signed(value))
 
 
-def _fields(data: bytes) -> Iterator[Field]:
+def _parse_fields(data: bytes) -> Iterator[Field]:
     """
-    Each field of a message: its number, how it is written, and its value; one of fixed size as bytes.
+    Yield each field of a message: its number, its wire type, and its value; one of fixed size as bytes.
 
     Raises ValueError, IndexError for what is no message.
     """
@@ -192,7 +192,7 @@ def _fields(data: bytes) -> Iterator[Field]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number, and where the next begins. Raises IndexError, ValueError."""
+    """Return a number, and where the next begins. Raises IndexError, ValueError."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -205,26 +205,26 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")
 
 
-def _signed(value: int | bytes) -> int:
-    """Of 64 bits; a negative one of 32 is written with as many."""
+def _to_signed(value: int | bytes) -> int:
+    """Return a signed number of 64 bits; a negative one of 32 is written with as many."""
     if isinstance(value, bytes):
         raise TypeError("no number")
     return value - (1 << 64) if value >> 63 else value
 
 
-def _unpacked(form: str, value: int | bytes) -> float:
+def _unpack(form: str, value: int | bytes) -> float:
     if isinstance(value, int):
         raise TypeError("no bytes")
     return float(struct.unpack(form, value)[0])
 
 
 def _bfloat16(bits: int) -> float:
-    """The upper half of a float."""
-    return _unpacked("<f", (bits << 16).to_bytes(4, "little"))
+    """Return the float whose upper half this is."""
+    return _unpack("<f", (bits << 16).to_bytes(4, "little"))
 
 
 def masked_crc(data: bytes) -> int:
-    """The checksum in front of and behind a record. Lengths are few, and come again and again."""
+    """Return the checksum in front of and behind a record. Lengths are few, and come again and again."""
     return _masked_crc(data) if len(data) == _LENGTH else _crc(data)
 
 

@@ -1,4 +1,4 @@
-"""The snippets of docs/azure-sdk-objects.md, as they stand there."""
+"""The snippets of docs/howto/azure-sdk-objects.md, as they stand there."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-TEXT = (Path(__file__).parents[3] / "docs" / "azure-sdk-objects.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "howto" / "azure-sdk-objects.md").read_text()
 OBJECTS, STEPS, FLOW = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 

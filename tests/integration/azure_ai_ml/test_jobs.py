@@ -17,10 +17,10 @@ from azure.ai.ml.sweep import BanditPolicy, Choice, LogUniform  # noqa: E402
 
 import drumline  # noqa: E402
 import drumline.entities  # noqa: E402
-from drumline.compat.azure_ai_ml import adopted  # noqa: E402
+from drumline.compat.azure_ai_ml import translate_object  # noqa: E402
 from drumline.exceptions import ValidationException  # noqa: E402
-from drumline.spec.dump import to_dict  # noqa: E402
-from drumline.spec.steps import filled_in  # noqa: E402
+from drumline.spec.jobs.job import to_dict  # noqa: E402
+from drumline.spec.jobs.steps import fill_component  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,12 +46,12 @@ def in_full(job):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_job_that_theirs_loads_is_the_job_that_ours_loads(name):
-    assert in_full(adopted(load_job(CASES / name))) == in_full(drumline.load_job(CASES / name))
+    assert in_full(translate_object(load_job(CASES / name))) == in_full(drumline.load_job(CASES / name))
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_pipeline_that_theirs_loads_has_the_nodes_that_ours_loads(name):
-    theirs, mine = adopted(load_job(CASES / name)), drumline.load_job(CASES / name)
+    theirs, mine = translate_object(load_job(CASES / name)), drumline.load_job(CASES / name)
     assert nodes_of(theirs) == nodes_of(mine)
     theirs.jobs = mine.jobs = {}
     assert in_full(theirs) == in_full(mine)
@@ -61,7 +61,7 @@ def nodes_of(pipeline):
     """Each with its component filled in, as the driver runs it."""
     found = {}
     for name, node in pipeline.jobs.items():
-        values = in_full(filled_in(node, lambda reference: pytest.fail(reference)))
+        values = in_full(fill_component(node, lambda reference: pytest.fail(reference)))
         # A port that is bound to the pipeline's has its component's type there, and none here.
         outputs = {
             key: item if isinstance(item, str) else item.get("path")
@@ -124,11 +124,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_command_says_what_the_same_call_of_ours_says(folder):
-    assert to_dict(adopted(of_theirs()), absolute=True) == to_dict(of_ours(), absolute=True)
+    assert to_dict(translate_object(of_theirs()), absolute=True) == to_dict(of_ours(), absolute=True)
 
 
 def test_a_command_keeps_the_folder_in_which_it_was_made(folder, monkeypatch):
-    job = adopted(of_theirs())
+    job = translate_object(of_theirs())
     monkeypatch.chdir("/")
     assert to_dict(job, absolute=True)["code"] == str(folder / "src")
 
@@ -142,7 +142,7 @@ def test_what_was_set_after_the_call_counts(folder):
     job.resources.instance_count = 4
     job.environment_variables["A"] = "2"
     job.command = "true"
-    found = adopted(job)
+    found = translate_object(job)
     assert (found.inputs.x, found.inputs.data.path, found.outputs.o.mode) == (5, "./other", "upload")
     assert (found.distribution.process_count_per_instance, found.resources.instance_count) == (3, 4)
     assert (found.environment_variables["A"], found.command) == ("2", "true")
@@ -163,7 +163,7 @@ def test_a_sweep_says_what_the_same_call_of_ours_says(folder):
         sweep.experiment_name = "exp"
         return sweep
 
-    theirs = to_dict(adopted(swept(command, Choice, LogUniform, BanditPolicy)), absolute=True)
+    theirs = to_dict(translate_object(swept(command, Choice, LogUniform, BanditPolicy)), absolute=True)
     from drumline.sweep import BanditPolicy as Policy
     from drumline.sweep import Choice as Choices
     from drumline.sweep import LogUniform as Log
@@ -188,7 +188,7 @@ def test_a_parallel_node_is_refused_by_its_type(folder):
         task=RunFunction(code="./src", entry_script="train.py", environment="azureml:e:1"),
     )
     with pytest.raises(ValidationException, match="Parallel is not supported"):
-        adopted(job)
+        translate_object(job)
 
 
 def test_a_command_runs(folder, drumline_home):

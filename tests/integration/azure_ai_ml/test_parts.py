@@ -11,7 +11,7 @@ from importlib import import_module  # noqa: E402 - after what they need
 from azure.ai.ml import entities, sweep  # noqa: E402
 
 from drumline.spec.entity import Entity  # noqa: E402
-from drumline.spec.foreign.parts import _HOMES, ours  # noqa: E402
+from drumline.spec.foreign_parts import _HOMES, ours  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -16,10 +16,10 @@ from azure.ai.ml.sweep import Uniform  # noqa: E402
 import drumline  # noqa: E402
 import drumline.dsl  # noqa: E402
 import drumline.entities  # noqa: E402
-from drumline.compat.azure_ai_ml import adopted  # noqa: E402
+from drumline.compat.azure_ai_ml import translate_object  # noqa: E402
 from drumline.exceptions import ValidationException  # noqa: E402
-from drumline.spec.dump import to_dict  # noqa: E402
-from drumline.spec.validate import validate  # noqa: E402
+from drumline.spec.jobs.job import to_dict  # noqa: E402
+from drumline.spec.validation.validate import validate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -100,8 +100,8 @@ def test_a_pipeline_says_what_the_same_script_of_ours_says(folder):
         collecting(drumline, drumline.command),
         drumline.entities.ResourceConfiguration,
     )
-    got, expected = to_dict(adopted(theirs), absolute=True), to_dict(mine, absolute=True)
-    assert validate(adopted(theirs)).passed
+    got, expected = to_dict(translate_object(theirs), absolute=True), to_dict(mine, absolute=True)
+    assert validate(translate_object(theirs)).passed
     assert list(got["jobs"]) == list(expected["jobs"]) == ["start", "below", "renamed"]
     del expected["jobs"]["start"]["inputs"]["note"]  # bound to a parameter that got nothing; here it is kept
     # Theirs has a component where ours has the inner pipeline itself.
@@ -153,7 +153,7 @@ def test_a_node_that_was_swept_is_a_sweep(folder):
         )
         train(data=best.outputs.model)
 
-    job = adopted(tuned(data=azure_ai_ml.Input(type="uri_folder", path="./data")))
+    job = translate_object(tuned(data=azure_ai_ml.Input(type="uri_folder", path="./data")))
     best, last = job.jobs
     assert (job.jobs[best].type, job.jobs[last].type) == ("sweep", "command")
     assert "${{search_space.lr}}" in to_dict(job)["jobs"][best]["trial"]["command"]
@@ -234,7 +234,7 @@ def test_a_group_of_parameters_is_refused_by_its_name(folder):
         train(lr=numbers.lr, data=azure_ai_ml.Input(path="./data"))
 
     with pytest.raises(ValidationException, match=r"inputs\.numbers: groups of parameters are not supported"):
-        adopted(grouped(numbers=Numbers(lr=0.2)))  # type: ignore[call-arg]  # of the decorator
+        translate_object(grouped(numbers=Numbers(lr=0.2)))  # type: ignore[call-arg]  # of the decorator
 
 
 def test_an_expression_over_inputs_is_refused_by_its_place(folder):
@@ -246,4 +246,4 @@ def test_an_expression_over_inputs_is_refused_by_its_place(folder):
         first.inputs.lr._data = lr + 1
 
     with pytest.raises(ValidationException, match=r"jobs\.first: inputs\.lr: an expression"):
-        adopted(computed())
+        translate_object(computed())

@@ -1,4 +1,4 @@
-"""docs/azure-ml.md leaves out nothing that azure-ai-ml has: its fields, names and methods have a row."""
+"""docs/reference/azure-ml.md leaves out nothing that azure-ai-ml has: its fields, names and methods have a row."""
 
 import inspect
 from importlib import import_module

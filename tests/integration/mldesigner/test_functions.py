@@ -19,11 +19,11 @@ with warnings.catch_warnings():
     pytest.importorskip("mldesigner", reason="mldesigner (4 MB with what it needs) is not installed")
 
 from drumline import Command, Input, MLClient, load_component
-from drumline.compat.azure_ai_ml import adopted
+from drumline.compat.azure_ai_ml import translate_object
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, ResourceConfiguration
 from drumline.exceptions import ValidationException
-from drumline.spec.dump import to_dict
+from drumline.spec.jobs.job import to_dict
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -198,7 +198,7 @@ def test_a_pipeline_of_azures_own_has_them_as_steps(steps):
     def theirs(raw):
         steps.train(data=steps.prepare(raw=raw, scale=1).outputs.ready)
 
-    job = adopted(theirs(raw=Data(type="uri_folder", path="./data")))
+    job = translate_object(theirs(raw=Data(type="uri_folder", path="./data")))
     assert list(job.jobs) == ["prepare", "train"]
     assert job.jobs["train"].component.command.startswith("mldesigner execute --source tf_steps.py")
 

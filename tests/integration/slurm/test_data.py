@@ -8,7 +8,7 @@ import pytest
 from cli_jobs import logs_of
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.observing import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 SHOWS = """
@@ -44,8 +44,8 @@ def test_data_is_fetched_once_for_all_nodes(slurm, server, tmp_path):
     host = slurm.cluster.exec("e1", "ip", "-4", "route", "show", "default").stdout.split()[2]
     address = {"type": "uri_file", "path": f"http://{host}:{server}/a.txt"}
     slurm.create(SHOWS, inputs={"d": address})
-    wait_until(lambda: jobs.describe("job")["status"] in FINAL, 30.0, "the job ends")
-    shown = jobs.describe("job")
+    wait_until(lambda: description.show_job("job")["status"] in FINAL, 30.0, "the job ends")
+    shown = description.show_job("job")
     assert shown["status"] == "Completed", shown["reason"]
     said = [line.split() for line in logs_of(shared / "jobs" / "job")]
     assert {node for *_, node in said} == {"0", "1"}

@@ -13,7 +13,7 @@ from cli_jobs import one_rank
 from slurm_jobs import COMPUTE, SAVES, WAITS
 from waiting import wait_until
 
-from drumline.control import jobs
+from drumline.control.jobs import lookup, recovery
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -231,7 +231,7 @@ def test_a_drained_node_goes_on_with_what_it_has(slurm):
 
 
 def jobs_of_compute():
-    from drumline.control import computes
+    from drumline.control.machine import computes
 
     return computes.nodes(COMPUTE)
 
@@ -325,7 +325,7 @@ def test_slurms_no_is_told_and_nothing_is_left(slurm, cli, tmp_path):
     done = cli("job", "create", "-f", tmp_path / "job.yml")
     assert done.rc == 2
     assert "invalid partition" in done.err.lower()
-    assert jobs.all_names() == []
+    assert lookup.all_names() == []
 
 
 def test_many_at_once(slurm, tmp_path):
@@ -347,7 +347,7 @@ def test_many_at_once(slurm, tmp_path):
         return not slurm.cluster.squeue()
 
     wait_until(ended, 60.0, "all to have run")
-    shown = [jobs.outcome_of(jobs.folder_of(name)) for name in names]
+    shown = [recovery.recover(lookup.folder_of(name)) for name in names]
     assert {one.status for one in shown} == {"Completed"}
     logs = [slurm.home / "jobs" / name / "user_logs" / "std_log.txt" for name in names]
     assert {log.read_text() for log in logs} == {"trained\n"}

@@ -20,9 +20,9 @@ from pipelines import (
 from slurm_jobs import COMPUTE
 
 from drumline import load_job
-from drumline.control import jobs
-from drumline.control.cancel import cancel
-from drumline.control.submit import submit
+from drumline.control.jobs.cancel import cancel
+from drumline.control.observing import description
+from drumline.control.submission.submit import submit
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -48,7 +48,7 @@ def test_steps_here_and_there_feed_each_other(slurm, begin):
     shown = wait_for_end()
     assert shown["status"] == "Completed", shown["reason"]
     assert slurm.logs("p-after") == ["".join(f"{rank} e{rank // 2 + 1} from here\n" for rank in range(4))]
-    assert jobs.describe("p-there")["slurm"]["slurm_job_id"]
+    assert description.show_job("p-there")["slurm"]["slurm_job_id"]
 
 
 def test_a_driver_that_is_killed_meanwhile_finds_the_step_again(slurm, begin, tmp_path):

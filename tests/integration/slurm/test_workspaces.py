@@ -7,7 +7,8 @@ from cli_jobs import one_rank, write_job
 from waiting import wait_until
 
 from drumline.contract.folder import home_of, workspace
-from drumline.control import assets, jobs
+from drumline.control.assets import assets
+from drumline.control.observing import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 
@@ -28,8 +29,8 @@ def test_two_workspaces_may_have_a_job_of_one_name(slurm, tmp_path, cli):
         assert (done.rc, done.err) == (0, "")
     for name in ("vision", "speech"):
         with workspace(name):
-            wait_until(lambda: jobs.describe("job")["status"] in FINAL, 30.0, f"the job of {name}")
-            shown = jobs.describe("job")
+            wait_until(lambda: description.show_job("job")["status"] in FINAL, 30.0, f"the job of {name}")
+            shown = description.show_job("job")
             place = shared / "workspaces" / name / "jobs" / "job"
             assert (shown["status"], shown["run_folder"]) == ("Completed", str(place))
             assert (place / "user_logs" / "std_log.txt").read_text() == f"<{name}>\n{python}\n"

@@ -8,7 +8,7 @@ from http_server import HttpServer, http_server
 from hub_server import HubServer, hub_server
 from services import cloud_variables
 
-from drumline.contract.uris import parse
+from drumline.contract.uris import parse_uri
 from drumline.staging.stores import open_store, retry
 from drumline.staging.stores.base import Store
 
@@ -38,4 +38,4 @@ def hub() -> Iterator[HubServer]:
 @pytest.fixture
 def open_uri() -> Callable[..., Store]:
     """By the address alone, or with a datastore's record."""
-    return lambda uri, record=None: open_store(parse(uri), record)
+    return lambda uri, record=None: open_store(parse_uri(uri), record)

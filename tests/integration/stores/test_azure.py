@@ -9,7 +9,7 @@ from store_reading import found_in, whole
 
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import azure
-from drumline.staging.stores.base import Changed
+from drumline.staging.stores.base import ObjectChangedError
 
 FILES = {
     "digits/train/0.bin": b"zero" * 1000,
@@ -67,7 +67,7 @@ class TestReading:
         store = open_uri(azurite.uri(container, "changing"))
         found = store.stat()
         azurite.put(container, "changing", b"new")
-        with pytest.raises(Changed, match="changing was written"):
+        with pytest.raises(ObjectChangedError, match="changing changed, or was removed"):
             store.read(found, 0, 3)
 
     def test_the_digest_is_that_of_the_content(self, azurite, container, open_uri):
@@ -172,10 +172,10 @@ class TestAccess:
         for name in ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sig=word")
-        assert azure._from_variables("lab") is None
+        assert azure._variable_credential("lab") is None
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "lab")
-        assert azure._from_variables("lab") is not None
-        assert azure._from_variables("another") is None
+        assert azure._variable_credential("lab") is not None
+        assert azure._variable_credential("another") is None
 
     def test_a_connections_secrets_go_to_its_own_server_alone(self, open_uri, monkeypatch):
         monkeypatch.setenv(

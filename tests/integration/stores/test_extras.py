@@ -6,8 +6,8 @@ import pytest
 
 from drumline.contract.errors import NodeError, PlanError
 from drumline.contract.extras import install_line
-from drumline.control.submit import submit
-from drumline.spec.command import command
+from drumline.control.submission.submit import submit
+from drumline.spec.jobs.command import command
 
 
 @pytest.mark.parametrize(

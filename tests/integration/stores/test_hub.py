@@ -69,5 +69,5 @@ def test_a_name_that_is_none_here(open_uri, hub):
 
 
 def test_nothing_is_written(open_uri, tmp_path: Path):
-    with pytest.raises(NodeError, match="read only"):
+    with pytest.raises(NodeError, match="only reads the hub"):
         open_uri("hf://lab/net").put("a", str(tmp_path), len)

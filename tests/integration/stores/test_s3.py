@@ -10,7 +10,7 @@ from services import S3Server
 from store_reading import found_in, whole
 
 from drumline.contract.errors import NodeError
-from drumline.staging.stores.base import Changed
+from drumline.staging.stores.base import ObjectChangedError
 
 FILES = {
     "v1/a.bin": b"zero" * 1000,
@@ -54,7 +54,7 @@ def test_what_was_written_or_removed_meanwhile_is_not_read(bucket, open_uri, s3_
     store = open_uri(f"s3://{bucket}/changing")
     found = store.stat()
     s3_server.put(bucket, "changing", b"new")
-    with pytest.raises(Changed):
+    with pytest.raises(ObjectChangedError):
         store.read(found, 0, 3)
 
 

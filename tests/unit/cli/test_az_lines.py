@@ -9,7 +9,8 @@ import shlex
 import pytest
 from surface import nouns
 
-from drumline.cli.arguments import Parser, parsed
+from drumline.cli.arguments import Parser, parse_verb
+from drumline.cli.main import find_module
 from drumline.contract.errors import UsageError
 
 LINES = """
@@ -204,7 +205,7 @@ def _parse(line):
     noun, *words = shlex.split(line)
     # The command takes --debug before it looks for a verb.
     words = [word for word in words if word != "--debug"]
-    return parsed(noun, "", importlib.import_module(f"drumline.cli.{noun}").VERBS, words)
+    return parse_verb(noun, "", importlib.import_module(find_module(noun)).VERBS, words)
 
 
 @pytest.mark.parametrize("line", LINES.strip().splitlines())
@@ -221,14 +222,14 @@ def test_registries_alone_are_refused(line):
 def _verbs():
     """Those that are not there for their message alone, with what they cannot do without."""
     for noun in nouns():
-        for verb, (_, arguments, _) in importlib.import_module(f"drumline.cli.{noun}").VERBS.items():
+        for verb, (_, arguments, _) in importlib.import_module(find_module(noun)).VERBS.items():
             parser = Parser(prog=verb)
             try:
                 arguments(parser)
             except UsageError:
                 continue
-            needs_file = any(action.required for action in parser._actions)
-            yield f"{noun} {verb} -f file" if needs_file else f"{noun} {verb}"
+            required = [action for action in parser._actions if action.required]
+            yield " ".join((noun, verb, *("-f file" if one.option_strings else one.dest for one in required)))
 
 
 @pytest.mark.parametrize("words", list(_verbs()))

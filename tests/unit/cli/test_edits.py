@@ -1,6 +1,6 @@
 import pytest
 
-from drumline.cli.edits import changes_of
+from drumline.cli.edits import parse_edits
 from drumline.contract.errors import UsageError
 
 JOB = {"display_name": "old", "tags": {"a": "1", "b": "2"}, "properties": {}}
@@ -23,7 +23,7 @@ JOB = {"display_name": "old", "tags": {"a": "1", "b": "2"}, "properties": {}}
     ],
 )
 def test_what_is_given_and_removed_becomes_new_values(given, removed, changes):
-    assert changes == changes_of(JOB, given, removed)
+    assert changes == parse_edits(JOB, given, removed)
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_what_is_given_and_removed_becomes_new_values(given, removed, changes):
 )
 def test_what_cannot_change_is_refused(given):
     with pytest.raises(UsageError):
-        changes_of(JOB, [given], [])
+        parse_edits(JOB, [given], [])
 
 
 def test_the_job_that_was_given_is_left_alone():
-    changes_of(JOB, ["tags.c=3"], ["tags.a"])
+    parse_edits(JOB, ["tags.c=3"], ["tags.a"])
     assert JOB["tags"] == {"a": "1", "b": "2"}

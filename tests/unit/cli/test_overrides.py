@@ -1,6 +1,6 @@
 import pytest
 
-from drumline.cli.arguments import overrides
+from drumline.cli.arguments import parse_overrides
 from drumline.contract.errors import UsageError
 
 
@@ -18,10 +18,10 @@ from drumline.contract.errors import UsageError
     ],
 )
 def test_a_value_is_text_unless_it_is_json(text, change):
-    assert [change] == overrides([text])
+    assert [change] == parse_overrides([text])
 
 
 @pytest.mark.parametrize("text", ["a", "=1", ".=1", "a..b=1", 'a={"b"'])
 def test_what_is_no_change_is_refused(text):
     with pytest.raises(UsageError):
-        overrides([text])
+        parse_overrides([text])

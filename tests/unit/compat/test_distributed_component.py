@@ -5,9 +5,9 @@ import textwrap
 import pytest
 
 from drumline.compat.distributed_component import load
-from drumline.compat.environment import DEFAULT_CPU_IMAGE
+from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE
 from drumline.contract.errors import SpecError
-from drumline.spec.component import to_dict
+from drumline.spec.jobs.component import to_dict
 
 WHOLE = """
 $schema: https://componentsdk.azureedge.net/jsonschema/DistributedComponent.json

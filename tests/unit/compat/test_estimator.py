@@ -11,12 +11,13 @@ from drumline.compat.estimator import (
     PyTorch,
     TensorFlow,
 )
-from drumline.compat.run_configuration import MpiConfiguration, RunConfiguration, TensorflowConfiguration
-from drumline.compat.run_configuration_data import Data, DataLocation, DataPath
+from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.data import Data, DataLocation, DataPath
+from drumline.compat.run_configuration.sections import MpiConfiguration, TensorflowConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
-from drumline.sdk.v1.data import Dataset, FileDataset
-from drumline.spec.dump import to_dict
+from drumline.sdk.v1.assets.dataset import Dataset, FileDataset
+from drumline.spec.jobs.job import to_dict
 
 
 def job_of(kind=Estimator, **given):

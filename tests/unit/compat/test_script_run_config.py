@@ -4,26 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from drumline.compat.environment import Environment
-from drumline.compat.run_configuration import (
+from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.environment import Environment
+from drumline.compat.run_configuration.sections import (
     DockerConfiguration,
     MpiConfiguration,
     ParallelTaskConfiguration,
     PyTorchConfiguration,
-    RunConfiguration,
     TensorflowConfiguration,
 )
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
-from drumline.sdk.v1.data import (
+from drumline.sdk.v1.assets.dataset import (
     DataReference,
     DatasetConsumptionConfig,
     FileDataset,
     OutputFileDatasetConfig,
 )
-from drumline.sdk.v1.datastore import Datastore
-from drumline.spec.dump import to_dict
-from drumline.spec.validate import validate
+from drumline.sdk.v1.assets.datastore import Datastore
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.validation.validate import validate
 
 
 def job_of(**given):
@@ -248,9 +248,9 @@ def test_data_by_the_names_of_its_own_classes():
     store = Datastore(None, "mine")
     reference = DataReference(datastore=store, data_reference_name="x", path_on_datastore="a/b")
     assert job_of(arguments=[reference]).inputs["x"].path == "azureml://datastores/mine/paths/a/b"
-    with pytest.raises(UsageError, match="a str is no dataset"):
+    with pytest.raises(UsageError, match="expected a dataset, got str"):
         DatasetConsumptionConfig("images", "/data")
-    with pytest.raises(UsageError, match="mode: 'upload' is not supported"):
+    with pytest.raises(UsageError, match="mode must be 'mount' or 'download'; got 'upload'"):
         DataReference(store, mode="upload")
 
 

@@ -28,12 +28,44 @@ def installed_as(monkeypatch, direct_url):
         ),
         ({"url": "file:///home/ann/drumline", "dir_info": {}}, "'/home/ann/drumline[s3]'"),
         ({"url": "file:///tmp/drumline.whl", "archive_info": {}}, '"drumline[s3]"'),
-        ({"url": "ssh://host/drumline.git", "vcs_info": {"vcs": "git"}}, '"drumline[s3]"'),
+        (
+            {"url": "ssh://host/drumline.git", "vcs_info": {"vcs": "git"}},
+            "'drumline[s3] @ git+ssh://host/drumline.git'",
+        ),
     ],
 )
 def test_the_line_installs_from_the_clone_that_we_came_from(monkeypatch, direct_url, arguments):
     installed_as(monkeypatch, direct_url)
     assert extras.install_line("s3").endswith(f" install {arguments}")
+
+
+def test_the_line_installs_from_a_file_that_is_still_there(monkeypatch, tmp_path):
+    wheel = tmp_path / "drumline-1-py3-none-any.whl"
+    wheel.touch()
+    installed_as(monkeypatch, {"url": f"file://{wheel}", "archive_info": {}})
+    assert extras.install_line("s3").endswith(f" install '{wheel}[s3]'")
+
+
+@pytest.mark.parametrize(
+    ("receipt", "line"),
+    [
+        ("uv-receipt.toml", 'uv tool install "drumline[s3]"'),
+        ("pipx_metadata.json", 'pipx install --force "drumline[s3]"'),
+    ],
+)
+def test_the_line_names_the_tool_that_installed_us(monkeypatch, tmp_path, receipt, line):
+    installed_as(monkeypatch, None)
+    (tmp_path / receipt).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert extras.install_line("s3") == line
+
+
+def test_an_environment_without_pip_is_uvs(monkeypatch):
+    installed_as(monkeypatch, None)
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(extras.shutil, "which", lambda name: f"/bin/{name}")
+    assert extras.install_line("s3") == 'uv pip install --python /venv/bin/python "drumline[s3]"'
 
 
 def test_the_line_uses_our_own_pip(monkeypatch, tmp_path):

@@ -16,7 +16,7 @@ from drumline.contract.folder import RunFolder, home, write_whole
 
 @pytest.fixture
 def folder(drumline_home):
-    made = RunFolder.of("calm_drum")
+    made = RunFolder.for_job("calm_drum")
     made.create()
     return made
 
@@ -35,7 +35,7 @@ def test_the_home_is_the_variable_else_xdg_else_the_users(monkeypatch):
 def test_exactly_one_of_many_gets_a_name(drumline_home):
     def create(_):
         try:
-            RunFolder.of("wanted").create()
+            RunFolder.for_job("wanted").create()
         except FileExistsError:
             return 0
         return 1
@@ -80,17 +80,17 @@ def test_everything_is_for_its_owner_alone(folder, drumline_home):
 
 
 def test_a_process_is_known_by_more_than_its_number():
-    mine = identity.of(os.getpid())
+    mine = identity.identify_process(os.getpid())
     assert identity.is_alive(mine)
     assert not identity.is_alive({**mine, "started": mine["started"] - 1})
     assert not identity.is_alive({**mine, "boot": "another"})
     assert identity.open_pidfd({**mine, "started": 0}) is None
-    assert identity.of(2**22 + 1) is None
+    assert identity.identify_process(2**22 + 1) is None
 
 
 def test_a_process_of_another_machine_or_container_is_not_judged_from_here():
     """Its number means nothing here; to take it for dead would end somebody's job."""
-    mine = identity.of(os.getpid())
+    mine = identity.identify_process(os.getpid())
     elsewhere = {**mine, "space": "another/1", "started": 0, "boot": "x"}
     assert identity.is_alive(elsewhere)
     assert identity.open_pidfd(elsewhere) is None
@@ -141,32 +141,32 @@ def make_long_ago(folder):
 
 def test_a_folder_whose_maker_lives_is_not_abandoned_however_long_it_sleeps(folder):
     make_long_ago(folder)
-    assert not RunFolder.of("calm_drum").is_abandoned(60.0)
+    assert not RunFolder.for_job("calm_drum").is_abandoned(60.0)
     folder.begin(e.JobSubmitted(1.0, "ann"))
     assert not os.path.exists(folder.maker)
     make_long_ago(folder)
-    assert not RunFolder.of("calm_drum").is_abandoned(60.0), "it is a job"
+    assert not RunFolder.for_job("calm_drum").is_abandoned(60.0), "it is a job"
 
 
 def test_a_folder_whose_maker_was_killed_is_abandoned_at_once(folder):
-    dead = {**identity.of(os.getpid()), "started": 1}
+    dead = {**identity.identify_process(os.getpid()), "started": 1}
     folder.write(folder.maker, json.dumps(dead))
-    assert RunFolder.of("calm_drum").is_abandoned(60.0)
+    assert RunFolder.for_job("calm_drum").is_abandoned(60.0)
 
 
 def test_a_maker_of_another_machine_has_some_time(folder):
-    folder.write(folder.maker, json.dumps({**identity.of(os.getpid()), "space": "elsewhere"}))
-    assert not RunFolder.of("calm_drum").is_abandoned(60.0)
+    folder.write(folder.maker, json.dumps({**identity.identify_process(os.getpid()), "space": "elsewhere"}))
+    assert not RunFolder.for_job("calm_drum").is_abandoned(60.0)
     make_long_ago(folder)
-    assert RunFolder.of("calm_drum").is_abandoned(60.0)
+    assert RunFolder.for_job("calm_drum").is_abandoned(60.0)
 
 
 def test_whoever_comes_back_too_late_sees_that_its_name_was_taken(folder):
     assert not folder.was_taken_over()
     shutil.rmtree(folder.path)
     assert folder.was_taken_over()
-    RunFolder.of("calm_drum").create()
-    other = {**identity.of(os.getpid()), "pid": 1}
+    RunFolder.for_job("calm_drum").create()
+    other = {**identity.identify_process(os.getpid()), "pid": 1}
     folder.write(folder.maker, json.dumps(other))
     assert folder.was_taken_over()
-    assert not RunFolder.of("calm_drum").was_taken_over(), "it has made none"
+    assert not RunFolder.for_job("calm_drum").was_taken_over(), "it has made none"

@@ -25,7 +25,7 @@ from drumline.contract.errors import SpecError
     ],
 )  # fmt: skip
 def test_the_parts_of_an_address(text, expected):
-    assert uris.parse(text)[:4] == expected
+    assert uris.parse_uri(text)[:4] == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_parts_of_an_address(text, expected):
 )
 def test_what_is_none(text, said):
     with pytest.raises(SpecError, match=said):
-        uris.parse(text)
+        uris.parse_uri(text)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_is_none(text, said):
     ],
 )
 def test_secrets_are_not_shown(text, shown, is_secret):
-    assert uris.shown(text) == shown
+    assert uris.hide_secrets(text) == shown
     assert uris.has_secret(text) is is_secret
 
 

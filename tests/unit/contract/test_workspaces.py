@@ -29,7 +29,7 @@ def test_the_folder_of_a_compute_has_the_same_workspaces(drumline_home):
     assert home("/shared") == "/shared"
     with workspace("a"):
         assert home("/shared") == "/shared/workspaces/a"
-        assert RunFolder.of("x", home("/shared")).path == "/shared/workspaces/a/jobs/x"
+        assert RunFolder.for_job("x", home("/shared")).path == "/shared/workspaces/a/jobs/x"
 
 
 def test_a_block_is_of_its_thread_alone(drumline_home):
@@ -43,8 +43,8 @@ def test_a_block_is_of_its_thread_alone(drumline_home):
 
 def test_a_run_folder_knows_its_workspace(drumline_home):
     with workspace("a"):
-        assert RunFolder.of("x").workspace == "a"
-    assert RunFolder.of("x").workspace == ""
+        assert RunFolder.for_job("x").workspace == "a"
+    assert RunFolder.for_job("x").workspace == ""
     assert RunFolder("/shared/workspaces/a/jobs/x").workspace == ""
 
 

@@ -6,11 +6,12 @@ import pytest
 
 from drumline.contract.errors import NotFoundError, PlanError, SpecError, UsageError
 from drumline.contract.folder import workspace
-from drumline.control import asset_files, assets
-from drumline.spec.assets import Data, Model
-from drumline.spec.component import CommandComponent, PipelineComponent
-from drumline.spec.environment import Environment
+from drumline.control.assets import asset_files, assets
+from drumline.spec.jobs.command import CommandComponent
+from drumline.spec.jobs.pipeline import PipelineComponent
 from drumline.spec.load import load_component, load_data, load_environment
+from drumline.spec.parts.environment import Environment
+from drumline.spec.registered.assets import Data, Model
 
 CONDA = "name: torch\nchannels: [conda-forge]\ndependencies:\n- python=3.11\n- pip: [torch]\n"
 
@@ -124,7 +125,7 @@ def test_fields_without_effect_are_told(here):
     made = assets.create(digits(datastore="blob", colour="red"))
     assert sorted(made._warnings) == [
         "colour: not known, and ignored",
-        "datastore: not used; what is registered stays where it is",
+        "datastore: not used; registered assets stay where they are",
     ]
 
 
@@ -473,14 +474,14 @@ def test_a_model_that_is_elsewhere_is_not_one_of_the_same_name(here, path, said)
 
 @pytest.mark.parametrize("which", ["versions/2", "labels/latest"])
 def test_a_component_of_ours_stands_in_for_a_registrys(which):
-    from drumline.control.driver.prepare import registered
+    from drumline.control.submission.fields import find_component
 
     reference = f"azureml://registries/azureml/components/scorer/{which}"
     with pytest.raises(NotFoundError, match="in a registry of Azure's, which is not asked") as caught:
-        registered(reference)
+        find_component(reference)
     assert caught.value.hint.startswith(
         "to have one of your own stand in for it: drumline component create -f FILE"
     )
     for version in ("1", "2"):
         assets.create(CommandComponent(name="scorer", version=version, command=f"echo {version}"))
-    assert registered(reference).command == "echo 2"
+    assert find_component(reference).command == "echo 2"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import EngineError, NotFoundError, PlanError, SpecError, UsageError
-from drumline.control import computes
+from drumline.control.machine import computes
 from drumline.engines import table
-from drumline.spec.compute import AmlCompute, LocalCompute, SlurmCompute
+from drumline.spec.registered.compute import AmlCompute, LocalCompute, SlurmCompute
 
 ARM = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/"
 

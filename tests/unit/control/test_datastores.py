@@ -5,8 +5,8 @@ import pytest
 
 from drumline.contract.errors import NotFoundError, PlanError, SpecError, UsageError
 from drumline.contract.folder import workspace
-from drumline.control import datastores
-from drumline.spec.datastores import (
+from drumline.control.assets import datastores
+from drumline.spec.registered.datastores import (
     AccountKeyConfiguration,
     AzureBlobDatastore,
     AzureDataLakeGen2Datastore,
@@ -90,7 +90,7 @@ def test_secrets_are_kept_and_not_shown(drumline_home):
 
 
 def test_what_is_shown_for_a_secret_is_not_taken_for_it():
-    with pytest.raises(SpecError, match="is not the secret"):
+    with pytest.raises(SpecError, match="is a masked secret, not the secret itself"):
         datastores.create(blob(credentials=AccountKeyConfiguration(account_key="********")))
 
 

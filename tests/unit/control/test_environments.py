@@ -10,15 +10,17 @@ from planning import plan
 
 from drumline import command, load_job
 from drumline.contract.errors import PlanError, SpecError, UsageError
-from drumline.control import assets, environments, submit
-from drumline.control.environments import Machine, found
-from drumline.control.recipes import recipe_of
-from drumline.control.references import resolved
+from drumline.control.assets import assets
+from drumline.control.assets.references import resolve_references
+from drumline.control.environments import environment_builds
+from drumline.control.environments.environment_builds import TargetMachine, plan_environment
+from drumline.control.environments.recipes import recipe_of
+from drumline.control.submission import planning
 from drumline.entities import Environment
-from drumline.spec.distribution import PyTorchDistribution
-from drumline.spec.nodes import wrap
+from drumline.spec.parts.distribution import PyTorchDistribution
+from drumline.spec.reading.tree import wrap
 
-HERE = Machine(sys.executable)
+HERE = TargetMachine(sys.executable)
 PIP = {
     "dependencies": [
         "python=3.11",
@@ -50,7 +52,7 @@ def refused(content, folder="/nowhere"):
 
 
 def built(content, machine=HERE, **fields):
-    return found(Environment(image="ubuntu", conda_file=content, **fields), machine).build
+    return plan_environment(Environment(image="ubuntu", conda_file=content, **fields), machine).build
 
 
 # what a conda file says
@@ -207,14 +209,14 @@ def test_mistakes_have_file_and_line(tmp_path):
     (tmp_path / "conda.yml").write_text("dependencies:\n- python=3.11\n- pip:\n  - torch=2.0\n")
     (tmp_path / "job.yml").write_text("command: x\nenvironment:\n  image: y\n  conda_file: conda.yml\n")
     with pytest.raises(PlanError) as caught:
-        submit.plan(load_job(tmp_path / "job.yml"))
+        planning.plan(load_job(tmp_path / "job.yml"))
     (problem,) = caught.value.problems
     assert (os.path.basename(problem.file), problem.line, problem.column) == ("conda.yml", 4, 5)
     (tmp_path / "job.yml").write_text(
         "command: x\nenvironment:\n  image: y\n  conda_file:\n    dependencies:\n    - pip: [torch=2.0]\n"
     )
     with pytest.raises(PlanError) as caught:
-        submit.plan(load_job(tmp_path / "job.yml"))
+        planning.plan(load_job(tmp_path / "job.yml"))
     (problem,) = caught.value.problems
     assert (os.path.basename(problem.file), problem.line) == ("job.yml", 6)
 
@@ -249,7 +251,7 @@ def test_a_wheel_is_known_by_its_content(tmp_path):
 def test_without_a_python_it_is_that_at_hand():
     made = built({"dependencies": [{"pip": ["x"]}]})
     assert made.recipe["base"] == os.path.realpath(sys.executable)
-    far = Machine("/opt/other/bin/python", is_local=False, compute={"folder": "/shared"})
+    far = TargetMachine("/opt/other/bin/python", is_local=False, compute={"folder": "/shared"})
     there = built({"dependencies": [{"pip": ["x"]}]}, far)
     assert (there.recipe["base"], there.prefix) == (
         "/opt/other/bin/python",
@@ -294,7 +296,9 @@ def test_a_package_of_conda_needs_a_conda(tmp_path):
 
 
 def test_a_cluster_may_have_the_conda_that_this_machine_has_not():
-    assert built({"dependencies": ["numpy"]}, Machine("/usr/bin/python3", is_local=False)).kind == "conda"
+    assert (
+        built({"dependencies": ["numpy"]}, TargetMachine("/usr/bin/python3", is_local=False)).kind == "conda"
+    )
 
 
 # what wins
@@ -302,27 +306,27 @@ def test_a_cluster_may_have_the_conda_that_this_machine_has_not():
 
 def test_a_python_of_its_own_wins():
     job = command(command="x", environment=Environment(image="i", conda_file=PIP, python=sys.executable))
-    known = resolved(job)
+    known = resolve_references(job)
     assert (known.build, known.interpreter) == (None, sys.executable)
 
 
 def test_current_wins_over_all(monkeypatch):
     job = command(command="x", environment=Environment(image="i", conda_file={"dependencies": ["numpy"]}))
     with pytest.raises(PlanError):
-        resolved(job)
+        resolve_references(job)
     job.drumline = {"environment": "current"}
-    assert (resolved(job).build, resolved(job).interpreter) == (None, "")
+    assert (resolve_references(job).build, resolve_references(job).interpreter) == (None, "")
     job.drumline = {}
-    monkeypatch.setenv(environments.VARIABLE, "current")
-    assert resolved(job).build is None
-    monkeypatch.setenv(environments.VARIABLE, "another")
+    monkeypatch.setenv(environment_builds.VARIABLE, "current")
+    assert resolve_references(job).build is None
+    monkeypatch.setenv(environment_builds.VARIABLE, "another")
     with pytest.raises(PlanError, match="can be 'current' alone"):
-        resolved(job)
+        resolve_references(job)
 
 
 def test_an_image_alone_is_not_built():
     job = command(command="x", environment=Environment(image="ubuntu"))
-    known = resolved(job)
+    known = resolve_references(job)
     assert known.build is None
     (warning,) = known.warnings
     assert warning.startswith("environment.image: ubuntu is not used")
@@ -330,7 +334,7 @@ def test_an_image_alone_is_not_built():
 
 
 def test_the_plan_has_the_build_and_what_activation_sets():
-    plan = submit.plan(
+    plan = planning.plan(
         command(command="x", environment=Environment(image="i", conda_file={**PIP, "variables": {"A": 1}}))
     )
     assert plan.build is not None
@@ -348,14 +352,14 @@ def test_an_asset_keeps_what_its_conda_file_leads_to(tmp_path):
     made = assets.create(Environment(name="e", image="i", conda_file=str(tmp_path / "conda.yml")))
     (tmp_path / "more.txt").unlink()
     assert made.conda_file == {"dependencies": [{"pip": ["torch", "numpy", "x"]}]}
-    assert resolved(command(command="x", environment="azureml:e@latest")).build.name == "e:1"
+    assert resolve_references(command(command="x", environment="azureml:e@latest")).build.name == "e:1"
     (tmp_path / "conda.yml").write_text("dependencies:\n- pip: [-r gone.txt]\n")
     with pytest.raises(SpecError, match="cannot read"):
         assets.create(Environment(name="f", image="i", conda_file=str(tmp_path / "conda.yml")))
 
 
 def test_there_must_be_something_to_build():
-    from drumline.control import built_environments
+    from drumline.control.environments import built_environments
 
     with pytest.raises(UsageError, match="there is nothing to build"):
         built_environments.build(Environment(image="i"), 2)

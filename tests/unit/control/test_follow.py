@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from drumline.control import rank_log
-from drumline.control.rank_log import LINE_LIMIT, RankLog
+from drumline.control.logs import rank_log
+from drumline.control.logs.rank_log import LINE_LIMIT, RankLog
 
 
 @pytest.fixture

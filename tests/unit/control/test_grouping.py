@@ -1,17 +1,17 @@
 """What several steps are warned about alike."""
 
 from drumline import load_job
-from drumline.control.driver.grouping import grouped
-from drumline.control.driver.start import prepared, warnings_of
+from drumline.control.submission.driven import prepare, warnings_of
+from drumline.control.submission.warning_groups import group_warnings
 
 
 def test_more_steps_than_can_be_named_are_counted():
-    said = grouped([f"jobs.s{number}: not used" for number in range(9)])
+    said = group_warnings([f"jobs.s{number}: not used" for number in range(9)])
     assert said == ["jobs.s0, jobs.s1, jobs.s2, jobs.s3 and 5 more steps: not used"]
 
 
 def test_what_is_said_of_the_whole_and_of_a_step_names_both():
-    assert grouped(["identity: x", "jobs.a: identity: x"]) == ["the job, jobs.a: identity: x"]
+    assert group_warnings(["identity: x", "jobs.a: identity: x"]) == ["the job, jobs.a: identity: x"]
 
 
 def test_equal_warnings_of_steps_are_one(tmp_path):
@@ -28,5 +28,5 @@ def test_equal_warnings_of_steps_are_one(tmp_path):
         "jobs.a, jobs.b, jobs.c.jobs.d: compute: 'far' is not attached; the job runs on this machine",
         "jobs.b: resources.instance_type: not used; nodes are this machine's",
     ]
-    assert prepared(job)[1] == said
+    assert prepare(job)[1] == said
     assert warnings_of(job) == said

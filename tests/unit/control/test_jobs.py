@@ -1,6 +1,6 @@
 """Jobs as the folders of a home, which people may have changed."""
 
-from drumline.control import jobs
+from drumline.control.jobs import listing, lookup
 
 
 def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
@@ -10,5 +10,5 @@ def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
     (folder / "pool").symlink_to(folder / "loop")
     (folder / "gone").symlink_to(tmp_path / "nowhere")
     (folder / "job").mkdir()
-    assert jobs.all_names() == ["job"]
-    assert jobs.names() == []
+    assert lookup.all_names() == ["job"]
+    assert listing.names() == []

@@ -9,7 +9,7 @@ from planning import plan
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control import metrics
+from drumline.control.observing import metrics
 from drumline.tracking import metrics as files
 from drumline.tracking import mlflow_files, runs
 
@@ -17,7 +17,7 @@ from drumline.tracking import mlflow_files, runs
 @pytest.fixture
 def job(drumline_home):
     """A job that was submitted and has a run, and nothing else."""
-    folder: Any = RunFolder.of("calm_drum")
+    folder: Any = RunFolder.for_job("calm_drum")
     folder.create()
     made = plan(nodes=1)
     uri = mlflow_files.uri_of(folder.root)
@@ -53,35 +53,35 @@ def scalar(tag, value, step):
 
 
 def test_what_mlflow_has_is_not_taken_from_tensorboard_too(job):
-    files.log(job.run_dir, "loss", 0.5, 3)
+    files.log_value(job.run_dir, "loss", 0.5, 3)
     with open(f"{job.outputs}/events.out.tfevents.1.host", "wb") as file:
         file.write(scalar("loss", 9.0, 1) + scalar("acc", 0.25, 2))
-    found = metrics.of_job(job)
+    found = metrics.read_metrics(job)
     assert [(one.name, one.source, [point.value for point in one]) for one in found.series] == [
         ("acc", "tensorboard", [0.25]),
         ("loss", "mlflow", [0.5]),
     ]
-    assert metrics.latest_of(job) == ({"acc": 0.25, "loss": 0.5}, 0)
+    assert metrics.read_latest(job) == ({"acc": 0.25, "loss": 0.5}, 0)
 
 
 def test_each_look_reads_what_is_new(job):
-    reader = metrics.Reader(job, ["l*"])
+    reader = metrics.MetricsReader(job, ["l*"])
     assert reader.look().series == []
-    files.log(job.run_dir, "loss", 0.5, 3)
-    files.log(job.run_dir, "acc", 0.5, 3)
+    files.log_value(job.run_dir, "loss", 0.5, 3)
+    files.log_value(job.run_dir, "acc", 0.5, 3)
     assert [len(one) for one in reader.look().series] == [1]
-    files.log(job.run_dir, "loss", 0.25, 4)
+    files.log_value(job.run_dir, "loss", 0.25, 4)
     assert [[point.value for point in one] for one in reader.look().series] == [[0.5, 0.25]]
 
 
 def test_a_plan_that_was_damaged_has_no_metrics(job):
     job.write(job.plan, "[]")
-    assert metrics.of_job(job).series == []
-    assert metrics.latest_of(job) == ({}, 0)
+    assert metrics.read_metrics(job).series == []
+    assert metrics.read_latest(job) == ({}, 0)
 
 
 def test_tags_that_are_pipes_or_folders_are_none(job):
-    files.log(job.run_dir, "loss", 0.5, 3)
+    files.log_value(job.run_dir, "loss", 0.5, 3)
     kept = []
     for number, make in enumerate((os.mkfifo, os.mkdir)):
         tags = f"{job.run_dir}-{number}/tags"
@@ -89,6 +89,6 @@ def test_tags_that_are_pipes_or_folders_are_none(job):
         make(f"{tags}/mlflow.parentRunId")
         if make is os.mkfifo:
             kept.append(os.open(f"{tags}/mlflow.parentRunId", os.O_RDWR))
-    assert metrics.latest_of(job) == ({"loss": 0.5}, 0)
+    assert metrics.read_latest(job) == ({"loss": 0.5}, 0)
     for descriptor in kept:
         os.close(descriptor)

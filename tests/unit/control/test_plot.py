@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from drumline.control import plot
+from drumline.control.observing import plot
 from drumline.tracking.metrics import Point
 from drumline.tracking.series import Series
 
@@ -58,3 +58,17 @@ def test_what_is_never_finite_has_none():
 def test_a_line_shows_the_course():
     assert plot.line(series(0.0, 1.0, 0.5, 0.0), 10, unicode=True) == "▁█▅▁"
     assert plot.line(series(0.0, 1.0), 10, unicode=False) == "_#"
+
+
+def test_series_of_several_jobs_share_a_chart():
+    lines = plot.overlay([series(4.0, 3.0, 2.0, 1.0), None, series(1.0, 2.0, 3.0, 4.0)], 12, 4)
+    assert lines == ["4|aa     cc", " |  aaccc", " | cccaaa", "1|c      aa", "  0       3"]
+    assert plot.overlay([series(1.0, 2.0)] * 2, 12, 2) == ["2|    *****", "1|****", "  0       1"]
+    assert plot.overlay([None, series(math.nan)], 12, 4) == []
+
+
+def test_a_series_lies_at_its_steps_in_a_shared_chart():
+    later = Series("loss", "mlflow")
+    later.extend([Point(2, 0, 3.0), Point(3, 0, 4.0)])
+    lines = plot.overlay([series(1.0, 2.0), later], 12, 4)
+    assert lines == ["4|       bb", " |     bb", " | aa", "1|a", "  0       3"]

@@ -9,9 +9,9 @@ import tty
 
 import pytest
 
-from drumline.control import rank_log
-from drumline.control.printer import Printer
-from drumline.control.rank_log import RankLog
+from drumline.control.logs import rank_log
+from drumline.control.logs.printer import Printer
+from drumline.control.logs.rank_log import RankLog
 from drumline.control.terminal import clean, decode
 
 HOSTILE = [

@@ -4,7 +4,7 @@ import io
 
 from drumline.contract import events as e
 from drumline.contract.outcome import fold
-from drumline.control.progress import Progress
+from drumline.control.logs.progress import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -21,7 +21,7 @@ ARRIVED = e.Transferred(9.0, "inputs.d", "s3://b/\x1b[31mx", 2_000_000, 4, 500_0
 
 def test_a_terminal_has_a_bar_that_goes_when_all_is_there():
     out = Terminal()
-    progress = Progress("job", out)
+    progress = ProgressLine("job", out)
     progress.look(fold([moving(500_000)]))
     assert "inputs.d  [######..................]  25%  500.0 kB of 2.0 MB" in out.getvalue()
     progress.look(fold([moving(1_500_000, 2.0)]))
@@ -35,7 +35,7 @@ def test_a_terminal_has_a_bar_that_goes_when_all_is_there():
 
 def test_elsewhere_there_are_whole_lines_once():
     out = io.StringIO()
-    progress = Progress("job", out)
+    progress = ProgressLine("job", out)
     for events in ([moving(500_000)], [moving(900_000, 2.0)], [ARRIVED], [ARRIVED]):
         progress.look(fold(events))
     begun, arrived = out.getvalue().splitlines()
@@ -45,7 +45,7 @@ def test_elsewhere_there_are_whole_lines_once():
 
 def test_an_environment_that_was_there_is_not_worth_a_line():
     out = io.StringIO()
-    progress = Progress("job", out)
+    progress = ProgressLine("job", out)
     progress.look(fold([e.EnvironmentReady(1.0, "d", "/p", 0.0, reused=True)]))
     assert out.getvalue() == ""
     progress.look(fold([e.EnvironmentBuilding(2.0, "installing 3 packages")]))

@@ -11,10 +11,11 @@ from drumline import Input, Output, command, load_job
 from drumline.contract import events as e
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder, workspace
-from drumline.control import assets, submit
-from drumline.control.references import resolved
+from drumline.control.assets import assets
+from drumline.control.assets.references import resolve_references
+from drumline.control.submission import planning
 from drumline.entities import Environment
-from drumline.spec.assets import Data, Model
+from drumline.spec.registered.assets import Data, Model
 
 
 @pytest.fixture
@@ -33,19 +34,19 @@ def job_with(path, **fields):
 
 
 def input_of(path, **fields):
-    made = resolved(job_with(path, **fields))
+    made = resolve_references(job_with(path, **fields))
     return made.job.inputs["x"].path, made.job.inputs["x"].type
 
 
 def refusal(job):
     with pytest.raises(PlanError) as caught:
-        submit.plan(job)
+        planning.plan(job)
     return str(caught.value)
 
 
 def ran(name, status="Completed", parent="", outputs=None, root=None):
     """The run folder of a job that has, or has not, ended."""
-    folder = RunFolder.of(name, root)
+    folder = RunFolder.for_job(name, root)
     folder.create()
     variables = {f"AZURE_ML_OUTPUT_{output}": path for output, path in (outputs or {}).items()}
     folder.write(folder.plan, json.dumps({"user_env": variables}))
@@ -68,14 +69,14 @@ def test_an_asset_is_its_path_and_its_type(data, path):
 def test_a_label_is_the_version_that_it_was_on(data):
     for _ in range(2):
         registered(Data, name="d", path=str(data))
-    found = resolved(job_with("azureml:d@latest")).found
+    found = resolve_references(job_with("azureml:d@latest")).found
     assert found == {"inputs.x.asset": "azureml:d:2", "inputs.x.path": str(data)}
 
 
 def test_the_job_itself_stays_as_it_was_written(data):
     registered(Data, name="d", path=str(data))
     job = job_with("azureml:d:1")
-    assert resolved(job).job is not job
+    assert resolve_references(job).job is not job
     assert job.inputs["x"].path == "azureml:d:1"
 
 
@@ -87,7 +88,7 @@ def test_a_model_is_found_by_the_inputs_type(data):
 
 def hint_of(job):
     with pytest.raises(PlanError) as caught:
-        resolved(job)
+        resolve_references(job)
     return caught.value.hint
 
 
@@ -118,7 +119,7 @@ def test_a_workspace_has_the_assets_of_the_base_home_too(data):
         ("azureml:d:7", r"data 'd' has no version '7'"),
         ("azureml:d", r"'azureml:d' names no version"),
         ("azureml://registries/azureml/data/d/versions/1", r"in a registry of Azure's, which is not asked"),
-        ("azureml:../../etc:1", r"refers to nothing that is known here"),
+        ("azureml:../../etc:1", r"unknown form of reference"),
         ("azureml://datastores/nowhere/paths/x", r"there is no datastore 'nowhere'"),
         ("azureml://datastores/workspaceblobstore/paths/../../x", r"leads out of the datastore"),
         ("azureml://jobs/none/outputs/o", r"there is no job 'none'"),
@@ -128,7 +129,7 @@ def test_a_workspace_has_the_assets_of_the_base_home_too(data):
 def test_what_leads_nowhere_is_refused_with_the_inputs_name(data, path, message):
     registered(Data, name="d", path=str(data))
     with pytest.raises(PlanError, match=message) as caught:
-        resolved(job_with(path))
+        resolve_references(job_with(path))
     assert [problem.path for problem in caught.value.problems] == ["inputs.x.path"]
 
 
@@ -136,7 +137,7 @@ def test_every_mistake_is_told_at_once_with_its_line(tmp_path):
     path = tmp_path / "job.yml"
     path.write_text("command: 'true'\ninputs:\n  a: {path: azureml:n}\n  b: {path: 'azureml:o:1'}\n")
     with pytest.raises(PlanError) as caught:
-        submit.plan(load_job(path))
+        planning.plan(load_job(path))
     assert [(problem.line, problem.path) for problem in caught.value.problems] == [
         (3, "inputs.a.path"),
         (4, "inputs.b.path"),
@@ -149,12 +150,12 @@ def test_a_type_that_the_file_says_and_the_asset_has_not_is_refused(data, tmp_pa
     path.write_text("command: 'true'\ninputs: {x: {path: 'azureml:d:1', type: uri_folder}}\n")
     assert "is of type uri_file, and the input of type uri_folder" in refusal(load_job(path))
     path.write_text("command: 'true'\ninputs: {x: {path: 'azureml:d:1'}}\n")
-    assert resolved(load_job(path)).job.inputs["x"].type == "uri_file"
+    assert resolve_references(load_job(path)).job.inputs["x"].type == "uri_file"
 
 
 def test_a_text_that_looks_like_a_reference_is_a_text(data):
     job = command(command="echo ${{inputs.x}}", inputs={"x": "azureml:d:1"})
-    assert submit.plan(job).argv[-1] == "echo azureml:d:1"
+    assert planning.plan(job).argv[-1] == "echo azureml:d:1"
 
 
 # outputs of jobs
@@ -164,7 +165,7 @@ def test_the_output_of_a_job_is_where_that_job_wrote_it(tmp_path):
     ran("first", outputs={"o": str(tmp_path / "elsewhere")})
     assert input_of("azureml://jobs/first/outputs/o")[0] == str(tmp_path / "elsewhere")
     assert input_of("azureml://jobs/first/outputs/o/paths/a/b/")[0] == str(tmp_path / "elsewhere/a/b")
-    assert input_of("azureml://jobs/first/outputs/default")[0] == RunFolder.of("first").outputs
+    assert input_of("azureml://jobs/first/outputs/default")[0] == RunFolder.for_job("first").outputs
 
 
 def test_azures_own_asset_of_an_output_is_that_output(tmp_path):
@@ -176,18 +177,18 @@ def test_the_output_of_a_job_that_has_not_ended_is_refused(drumline_home):
     folder = ran("first", status="", outputs={"o": "/o"})
     folder.write(folder.supervisor, json.dumps(_me()))
     with pytest.raises(PlanError, match="job first is NotStarted; its output is whole when it has Completed"):
-        resolved(job_with("azureml://jobs/first/outputs/o"))
+        resolve_references(job_with("azureml://jobs/first/outputs/o"))
 
 
 def _me():
     from drumline.contract import identity
 
-    return identity.of(os.getpid())
+    return identity.identify_process(os.getpid())
 
 
 def test_the_output_of_a_failed_job_is_used_with_a_warning():
     ran("first", status="Failed", outputs={"o": "/o"})
-    made = resolved(job_with("azureml://jobs/first/outputs/o"))
+    made = resolve_references(job_with("azureml://jobs/first/outputs/o"))
     assert made.job.inputs["x"].path == "/o"
     assert made.warnings == ("inputs.x: job first is Failed, and what it wrote may not be whole",)
 
@@ -201,7 +202,7 @@ def test_an_output_that_the_job_has_not_is_told_with_those_it_has():
 def test_a_path_out_of_an_output_is_refused(inside):
     ran("first", outputs={"o": "/data/o"})
     with pytest.raises(PlanError, match="leads out of the output 'o' of job first"):
-        resolved(job_with(f"azureml://jobs/first/outputs/o/paths/{inside}"))
+        resolve_references(job_with(f"azureml://jobs/first/outputs/o/paths/{inside}"))
 
 
 def pipeline_with(link):
@@ -224,16 +225,16 @@ def test_a_step_may_have_written_elsewhere_and_nobody_else(tmp_path):
     pipeline_with(tmp_path / "o")
     job = job_with("azureml://jobs/whole/outputs/o")
     with pytest.raises(PlanError, match="no job of it wrote"):
-        resolved(job)
+        resolve_references(job)
     ran("step", parent="whole", outputs={"o": str(tmp_path / "o")})
-    RunFolder.of("whole").append(e.StepStarted(time.time(), "s", "step"))
-    assert resolved(job).job.inputs["x"].path == str(tmp_path / "o")
+    RunFolder.for_job("whole").append(e.StepStarted(time.time(), "s", "step"))
+    assert resolve_references(job).job.inputs["x"].path == str(tmp_path / "o")
 
 
 def test_a_job_on_another_compute_is_followed_to_its_folder(tmp_path):
     made = ran("far", outputs={"o": "/o"}, root=str(tmp_path / "shared"))
-    os.makedirs(os.path.dirname(RunFolder.of("far").path))
-    os.symlink(made.path, RunFolder.of("far").path)
+    os.makedirs(os.path.dirname(RunFolder.for_job("far").path))
+    os.symlink(made.path, RunFolder.for_job("far").path)
     assert input_of("azureml://jobs/far/outputs/o")[0] == "/o"
 
 
@@ -250,7 +251,7 @@ def test_files_of_a_run_are_what_it_logged_else_what_it_kept(drumline_home):
     assert input_of("runs:/first/model")[0] == str(place / "model")
     assert input_of("runs:/first/outputs/model")[0] == os.path.join(folder.outputs, "model")
     with pytest.raises(PlanError, match="leads out of the run of job first"):
-        resolved(job_with("runs:/first/../../../x"))
+        resolve_references(job_with("runs:/first/../../../x"))
 
 
 def test_the_output_artifacts_is_what_a_run_logged_and_kept(drumline_home):
@@ -284,7 +285,9 @@ def test_an_output_that_a_job_itself_calls_artifacts_is_that(tmp_path):
 
 def test_an_output_in_a_datastore_is_a_folder_there(drumline_home):
     path = "azureml://datastores/workspaceblobstore/paths/sets/${{name}}/${{output_name}}"
-    planned = submit.plan(command(name="j", command="echo ${{outputs.o}}", outputs={"o": Output(path=path)}))
+    planned = planning.plan(
+        command(name="j", command="echo ${{outputs.o}}", outputs={"o": Output(path=path)})
+    )
     place = str(drumline_home / "datastores/workspaceblobstore/sets/j/o")
     assert planned.folders == (place,)
     assert planned.resolved == {"outputs.o.path": place}
@@ -300,7 +303,7 @@ def test_nothing_is_written_to_an_asset_or_to_another_jobs_output():
 def test_a_named_output_is_registered_in_the_jobs_home(drumline_home):
     outputs = {"o": Output(name="d"), "m": Output(name="m", version="3", type="mlflow_model")}
     with workspace("w"):
-        planned = submit.plan(command(name="j", command="true", outputs=outputs))
+        planned = planning.plan(command(name="j", command="true", outputs=outputs))
     home = str(drumline_home / "workspaces" / "w")
     assert [tuple(one)[:5] for one in planned.registers] == [
         ("o", "data", "d", "", "uri_folder"),
@@ -334,12 +337,12 @@ def test_the_python_of_an_environment_is_the_one_behind_its_shim(tmp_path, monke
     (tmp_path / "here" / ".python-version").write_text("3.x\n")
     monkeypatch.chdir(tmp_path / "here")
     environment = Environment(name="e", version="1", python=str(shim))
-    assert resolved(command(command="true", environment=environment)).interpreter == str(real)
+    assert resolve_references(command(command="true", environment=environment)).interpreter == str(real)
     registered(Environment, name="e", version="1", python=str(shim))
     monkeypatch.chdir(tmp_path)
-    assert resolved(command(command="true", environment="azureml:e:1")).interpreter == str(real)
+    assert resolve_references(command(command="true", environment="azureml:e:1")).interpreter == str(real)
     with pytest.raises(PlanError, match=f"environment: the shim {shim} finds no Python"):
-        resolved(command(command="true", environment=environment))
+        resolve_references(command(command="true", environment=environment))
 
 
 @pytest.fixture
@@ -365,7 +368,7 @@ def python(tmp_path):
 )
 def test_an_environment_with_a_python_is_what_the_ranks_run_with(python, reference):
     registered(Environment, name="curated", python=python)
-    planned = submit.plan(command(command="true", environment=reference))
+    planned = planning.plan(command(command="true", environment=reference))
     assert planned.user_env["PATH"].split(":")[0] == os.path.dirname(python)
     assert planned.resolved == {"environment": "azureml:curated:1", "environment.python": python}
     assert planned.warnings == ()
@@ -374,15 +377,15 @@ def test_an_environment_with_a_python_is_what_the_ranks_run_with(python, referen
 def test_an_environment_of_an_image_is_not_built(monkeypatch):
     monkeypatch.setenv("DRUMLINE_CONTAINER", "none")
     registered(Environment, name="e", image="ubuntu")
-    (warning,) = submit.plan(command(command="true", environment="azureml:e:1")).warnings
+    (warning,) = planning.plan(command(command="true", environment="azureml:e:1")).warnings
     assert warning.startswith("environment.image: ubuntu is not used")
 
 
 def test_an_environment_that_is_not_registered_is_told_with_the_line_that_does_it():
-    (warning,) = submit.plan(command(command="true", environment="AzureML-acpt@latest")).warnings
+    (warning,) = planning.plan(command(command="true", environment="AzureML-acpt@latest")).warnings
     assert warning.startswith("environment: 'AzureML-acpt@latest' is not registered; the command runs with ")
     assert warning.endswith("drumline environment create --name AzureML-acpt --python PATH")
-    (warning,) = submit.plan(command(command="true", environment="azureml:AzureML-acpt:12")).warnings
+    (warning,) = planning.plan(command(command="true", environment="azureml:AzureML-acpt:12")).warnings
     assert "--name AzureML-acpt --version 12 --python PATH" in warning
 
 
@@ -391,9 +394,9 @@ def test_a_python_that_is_gone_is_refused_here_and_left_to_the_nodes_elsewhere(p
     os.unlink(python)
     job = command(command="true", environment="azureml:e:1")
     assert f"environment: its python, {python}, is not there" in refusal(job)
-    assert resolved(job, is_local=False).interpreter == python
+    assert resolve_references(job, is_local=False).interpreter == python
 
 
 def test_a_job_that_refers_to_nothing_is_not_looked_at(monkeypatch):
-    monkeypatch.setitem(sys.modules, "drumline.control.references", None)
-    submit.plan(command(command="true", inputs={"n": 1}, outputs={"o": None}))
+    monkeypatch.setitem(sys.modules, "drumline.control.assets.references", None)
+    planning.plan(command(command="true", inputs={"n": 1}, outputs={"o": None}))

@@ -9,8 +9,8 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.errors import PlanError
-from drumline.control import submit
-from drumline.control.submit import create_folder
+from drumline.control.submission import run_folder
+from drumline.control.submission.run_folder import create_folder
 
 JOB = SimpleNamespace(name="wanted")
 
@@ -20,16 +20,16 @@ def test_a_submitter_that_sleeps_keeps_its_name(drumline_home):
     os.utime(folder.path, (0, 0))
     with pytest.raises(PlanError, match="there is a job 'wanted' already"):
         create_folder(JOB, str(drumline_home))
-    submit.check_is_ours(folder)
+    run_folder.check_is_ours(folder)
     folder.begin(e.JobSubmitted(1.0, "ann"))
     assert folder.exists()
 
 
 def test_the_name_of_a_submitter_that_was_killed_is_free_at_once(drumline_home):
     first = create_folder(JOB, str(drumline_home))
-    first.write(first.maker, json.dumps({**identity.of(os.getpid()), "started": 1}))
+    first.write(first.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
     second = create_folder(JOB, str(drumline_home))
-    submit.check_is_ours(second)
+    run_folder.check_is_ours(second)
 
 
 def test_a_submitter_of_another_machine_that_comes_back_late_harms_nobody(drumline_home):
@@ -40,6 +40,6 @@ def test_a_submitter_of_another_machine_that_comes_back_late_harms_nobody(drumli
     second = create_folder(JOB, str(drumline_home))
     second.begin(e.JobSubmitted(1.0, "ann"))
     with pytest.raises(PlanError, match="another submission took the name 'wanted' meanwhile"):
-        submit.check_is_ours(first)
-    submit.remove_folder(first)
+        run_folder.check_is_ours(first)
+    run_folder.remove_folder(first)
     assert second.exists()

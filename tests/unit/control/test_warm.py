@@ -10,7 +10,7 @@ import pytest
 from drumline.cli.main import main
 from drumline.contract import identity
 from drumline.contract.errors import NodeError, NotFoundError
-from drumline.control import warm
+from drumline.control.machine import warm
 
 ONE = {
     "pid": 4711,
@@ -31,7 +31,7 @@ class Keeper:
     """Speaks the protocol, and holds nothing."""
 
     def __init__(self, home, held, kind="0a1b2c3d", answer=None):
-        self.folder = home / "warm" / identity.host() / kind
+        self.folder = home / "warm" / identity.name_machine() / kind
         self.folder.mkdir(parents=True, mode=0o700)
         self.held = list(held)
         self.answer = answer
@@ -71,7 +71,7 @@ class Keeper:
 
 
 @pytest.fixture
-def keepers(drumline_home):
+def pools(drumline_home):
     """Makes one in the test's home."""
     made = []
 
@@ -87,13 +87,13 @@ def keepers(drumline_home):
 def test_nothing_is_warm_before_any_job(drumline_home, capsys):
     assert warm.warm_interpreters() == warm.stop() == []
     assert main(["warm", "list", "-o", "json"]) == main(["warm", "stop"]) == 0
-    assert capsys.readouterr() == ("[]\n", "no interpreter is held ready\n")
+    assert capsys.readouterr() == ("[]\n", "there are no warm interpreters\n")
     assert not drumline_home.exists()
 
 
-def test_those_of_all_keepers_are_listed_used_last_first(keepers):
-    keepers(ONE, kind="00000001")
-    keepers(TWO, kind="00000002")
+def test_those_of_all_pools_are_listed_used_last_first(pools):
+    pools(ONE, kind="00000001")
+    pools(TWO, kind="00000002")
     two, one = warm.warm_interpreters()
     assert (one["pid"], one["program"], one["memory_bytes"], one["keeper"]) == (
         4711,
@@ -109,15 +109,15 @@ def test_those_of_all_keepers_are_listed_used_last_first(keepers):
     assert (one["idle"], one["idle_s"], two["idle"], two["idle_s"]) == ("12 s", 12.0, "in use", None)
 
 
-def test_a_home_whose_path_is_longer_than_that_of_a_socket(keepers, tmp_path, monkeypatch):
+def test_a_home_whose_path_is_longer_than_that_of_a_socket(pools, tmp_path, monkeypatch):
     home = tmp_path / ("x" * 120)
-    keepers(ONE, home=home)
+    pools(ONE, home=home)
     monkeypatch.setenv("DRUMLINE_HOME", str(home))
     assert len(warm.warm_interpreters()) == 1
 
 
-def test_a_table_of_them(keepers, capsys):
-    keepers(ONE, {**TWO, "program": "tr\x1b[31mäin.py", "memory_bytes": None})
+def test_a_table_of_them(pools, capsys):
+    pools(ONE, {**TWO, "program": "tr\x1b[31mäin.py", "memory_bytes": None})
     assert main(["warm", "list", "-o", "table"]) == 0
     heading, two, one = capsys.readouterr().out.splitlines()
     assert heading.split() == ["PID", "PROGRAM", "PYTHON", "IMPORTED", "MEMORY", "AGE", "IDLE", "USED"]
@@ -126,24 +126,24 @@ def test_a_table_of_them(keepers, capsys):
     assert "äin.py" in two
 
 
-def test_all_are_stopped_or_one(keepers, capsys):
-    keeper = keepers(ONE, TWO)
+def test_all_are_stopped_or_one(pools, capsys):
+    pool = pools(ONE, TWO)
     assert main(["warm", "stop", "--pid", "4712"]) == 0
     assert capsys.readouterr().err == "stopped warm interpreter 4712\n"
     assert [one["pid"] for one in warm.warm_interpreters()] == [4711]
     assert main(["warm", "stop", "--pid", "4712"]) == 3
     assert "there is no warm interpreter 4712" in capsys.readouterr().err
-    keeper.held.append(TWO)
+    pool.held.append(TWO)
     assert warm.stop() == [4711, 4712]
-    assert keeper.asked[-1] == {"do": "stop", "pid": None}
+    assert pool.asked[-1] == {"do": "stop", "pid": None}
 
 
-def test_one_that_is_gone_is_passed_over(keepers, drumline_home):
-    keepers(ONE)
+def test_one_that_is_gone_is_passed_over(pools, drumline_home):
+    pools(ONE)
     for kind in ("00000001", "00000002", "not-a-kind"):
-        (drumline_home / "warm" / identity.host() / kind).mkdir(mode=0o700)
+        (drumline_home / "warm" / identity.name_machine() / kind).mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as left:
-        at = os.open(drumline_home / "warm" / identity.host() / "00000001", os.O_RDONLY)
+        at = os.open(drumline_home / "warm" / identity.name_machine() / "00000001", os.O_RDONLY)
         left.bind(f"/proc/self/fd/{at}/socket")
         os.close(at)
     assert [one["pid"] for one in warm.warm_interpreters()] == [4711]
@@ -151,8 +151,8 @@ def test_one_that_is_gone_is_passed_over(keepers, drumline_home):
         warm.stop(1)
 
 
-def test_one_of_another_user_is_not_asked(keepers, monkeypatch):
-    keepers(ONE)
+def test_one_of_another_user_is_not_asked(pools, monkeypatch):
+    pools(ONE)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert warm.warm_interpreters() == warm.stop() == []
 
@@ -160,13 +160,13 @@ def test_one_of_another_user_is_not_asked(keepers, monkeypatch):
 @pytest.mark.parametrize(
     "answer", [b"[]\n", b"{}\n", b'{"warm": 1, "stopped": {"a": 1}}\n', b'{"warm": [1]}\n', b"null"]
 )
-def test_an_odd_answer_is_one_of_nothing(keepers, answer):
-    keepers(ONE, answer=answer)
+def test_an_odd_answer_is_one_of_nothing(pools, answer):
+    pools(ONE, answer=answer)
     assert warm.warm_interpreters() == warm.stop() == []
 
 
-def test_an_answer_that_is_none_is_an_error_in_words(keepers, capsys):
-    keepers(ONE, answer=b"hello\n")
+def test_an_answer_that_is_none_is_an_error_in_words(pools, capsys):
+    pools(ONE, answer=b"hello\n")
     with pytest.raises(NodeError, match="does not answer in JSON"):
         warm.warm_interpreters()
     assert main(["warm", "list"]) == 1
@@ -174,7 +174,7 @@ def test_an_answer_that_is_none_is_an_error_in_words(keepers, capsys):
 
 def test_one_that_does_not_answer_is_not_waited_for(drumline_home, monkeypatch):
     monkeypatch.setattr(warm, "PATIENCE_S", 0.05)
-    folder = drumline_home / "warm" / identity.host() / "00000001"
+    folder = drumline_home / "warm" / identity.name_machine() / "00000001"
     folder.mkdir(parents=True, mode=0o700)
     at = os.open(folder, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as silent:

@@ -9,8 +9,10 @@ import time
 import pytest
 
 from drumline.contract.errors import EngineError
+from drumline.contract.messages import Hello
 from drumline.engines import network
-from drumline.node import interfaces, join
+from drumline.linux import interfaces
+from drumline.node.agent import join
 
 
 def interface(name, address, *, infiniband=False, speed=0, virtual=False):
@@ -38,12 +40,13 @@ def hello(node, own, reached=(), links=()):
     """A node that has these interfaces and reaches these of node 0, each by the one of the same name."""
     here = [{**one, "address": one["address"].rpartition(".")[0] + f".{node + 1}"} for one in own]
     by_name = {one["name"]: one["address"] for one in here}
-    return {
-        "host": f"gpu-{node}",
-        "interfaces": here,
-        "reached": {one["address"]: by_name[one["name"]] for one in reached},
-        "infiniband": adapters(*links),
-    }
+    return Hello(
+        *("secret", node, "version", "package", 1, "", "cgroup"),
+        host=f"gpu-{node}",
+        interfaces=here,
+        reached={one["address"]: by_name[one["name"]] for one in reached},
+        infiniband=adapters(*links),
+    )
 
 
 def nodes(own, *reached, links=()):
@@ -92,8 +95,9 @@ def test_one_node_needs_none():
 
 
 def test_the_computes_wish_is_taken_and_each_node_may_call_it_otherwise():
-    other = hello(1, [{**ETH, "name": "enp1s0"}])
-    other["reached"] = {"10.0.0.1": "10.0.0.2", "10.2.0.1": "10.2.0.2"}
+    other = hello(1, [{**ETH, "name": "enp1s0"}])._replace(
+        reached={"10.0.0.1": "10.0.0.2", "10.2.0.1": "10.2.0.2"}
+    )
     found = network.choose([hello(0, [ETH, IB]), other], "eth0")
     assert found.interfaces == ("eth0", "enp1s0")
     assert found.reason == "the compute says so"
@@ -142,7 +146,7 @@ def test_adapters(links, ib_devices, ucx_devices):
 
 def test_each_nodes_own_adapters_count():
     first, second = nodes([ETH], [ETH])
-    second["infiniband"] = adapters("Ethernet", "InfiniBand")
+    second = second._replace(infiniband=adapters("Ethernet", "InfiniBand"))
     found = network.choose([first, second])
     assert [one["ib_devices"] for one in found.facts] == ["", "=mlx5_1:1"]
     assert [one["ucx_devices"] for one in found.facts] == ["eth0", "mlx5_1:1"]
@@ -152,7 +156,7 @@ def test_each_nodes_own_adapters_count():
 
 
 def test_this_machines_interfaces_are_those_that_it_has():
-    found = interfaces.scan()
+    found = interfaces.list_interfaces()
     assert {one["name"] for one in found} <= {name for _, name in socket.if_nameindex()} - {"lo"}
     for one in found:
         assert not one["address"].startswith("127.")
@@ -168,7 +172,7 @@ def test_the_address_by_which_this_machine_reaches_others_is_among_them():
             asked.connect(("192.0.2.1", 9))  # Nothing is sent.
         except OSError:
             pytest.skip("this machine has no route to others")
-        assert asked.getsockname()[0] in {one["address"] for one in interfaces.scan()}
+        assert asked.getsockname()[0] in {one["address"] for one in interfaces.list_interfaces()}
 
 
 def port_of(root, device, port, **files):
@@ -185,12 +189,12 @@ def test_ports_that_are_active(tmp_path):
     port_of(tmp_path, "qib0", "1", state="4: ACTIVE")
     port_of(tmp_path, "odd", "1")
     (tmp_path / "bare").mkdir()
-    assert interfaces.infiniband(str(tmp_path)) == [
+    assert interfaces.list_infiniband_ports(str(tmp_path)) == [
         {"device": "mlx5_0", "port": "1", "link": "Ethernet"},
         {"device": "mlx5_1", "port": "1", "link": "InfiniBand"},
         {"device": "qib0", "port": "1", "link": "InfiniBand"},
     ]
-    assert interfaces.infiniband(str(tmp_path / "none")) == []
+    assert interfaces.list_infiniband_ports(str(tmp_path / "none")) == []
 
 
 # What is reached.

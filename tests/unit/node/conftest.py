@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from drumline.node import failures
+from drumline.node import hook_folder
+from drumline.node.diagnostics import failures
 
 
 @pytest.fixture
@@ -20,15 +21,17 @@ def rank(tmp_path):
         (tmp_path / "train.py").write_text(textwrap.dedent(text))
         variables = {**os.environ, **(env or {})}
         notes = str(tmp_path / "notes.jsonl")
-        failures.add_hook(variables, notes)
+        hook_folder.add_hook(variables, notes)
         command = command or [sys.executable, *options, "train.py", *arguments]
         since = time.monotonic()
         done: Any = subprocess.Popen(
             command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         done.out = done.communicate()[0]
-        done.told = failures.of(notes, done.pid, done.returncode, str(tmp_path), since, time.monotonic())
-        done.failure = done.told.get("failure")
+        done.told = failures.read_failure(
+            notes, done.pid, done.returncode, str(tmp_path), since, time.monotonic()
+        )
+        done.failure = done.told.failure
         return done
 
     return run

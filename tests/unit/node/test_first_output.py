@@ -7,8 +7,11 @@ import time
 
 import pytest
 
-from drumline.node import failures, first_output
-from drumline.node.first_output import FirstOutput
+from drumline.contract.evidence import ExitEvidence
+from drumline.contract.messages import GroupSeen, OutputSeen
+from drumline.node.agent import first_output
+from drumline.node.agent.first_output import FirstOutputWatcher
+from drumline.node.diagnostics import failures
 
 
 @pytest.fixture
@@ -19,7 +22,7 @@ def watched(tmp_path):
         def __init__(self):
             self.poller = select.epoll()
             self.told = []
-            self.first = FirstOutput(self.poller, lambda kind, **content: self.told.append((kind, content)))
+            self.first = FirstOutputWatcher(self.poller, self.told.append)
             self.log, self.notes = str(tmp_path / "std_log.txt"), str(tmp_path / "failures-3.jsonl")
 
         def expect(self):
@@ -49,9 +52,9 @@ def test_the_first_bytes_are_told_once(watched):
     assert watched.look() == []
     before = time.monotonic()
     watched.write(watched.log, "hello\n")
-    ((kind, content),) = watched.look()
-    assert (kind, content["rank"]) == ("first_output", 3)
-    assert before <= content["at"] <= time.monotonic()
+    (output,) = watched.look()
+    assert (type(output), output.rank) == (OutputSeen, 3)
+    assert before <= output.at <= time.monotonic()
     watched.write(watched.log, "again\n")
     assert watched.look() == []
 
@@ -60,7 +63,7 @@ def test_what_was_in_the_file_before_is_no_output(watched):
     watched.write(watched.log, "of another attempt\n")
     watched.expect()
     assert watched.look() == []
-    watched.first.ended(3, time.monotonic())
+    watched.first.note_end(3, time.monotonic())
     assert watched.told == []
 
 
@@ -76,7 +79,7 @@ def test_the_first_group_is_told_whatever_else_is_noted_before(watched):
     assert watched.look() == []
     line = note(group="gloo\x1b[31m")
     watched.write(watched.notes, line)
-    assert watched.look() == [("grouped", {"rank": 3, "at": json.loads(line)["at"], "backend": "gloo [31m"})]
+    assert watched.look() == [GroupSeen(3, json.loads(line)["at"], "gloo [31m")]
     watched.write(watched.notes, note(group="nccl"))
     assert watched.look() == []
 
@@ -98,10 +101,10 @@ def test_nothing_is_watched_when_all_is_told(watched):
     assert descriptors() == before + 1
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
-    assert [kind for kind, _ in watched.look()] == ["first_output", "grouped"]
+    assert [type(one) for one in watched.look()] == [OutputSeen, GroupSeen]
     assert descriptors() == before
     watched.expect()
-    watched.first.ended(3, time.monotonic())
+    watched.first.note_end(3, time.monotonic())
     assert descriptors() == before
 
 
@@ -109,8 +112,8 @@ def test_what_comes_right_before_the_end_is_told(watched):
     watched.expect()
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
-    watched.first.ended(3, time.monotonic())
-    assert [kind for kind, _ in watched.told] == ["first_output", "grouped"]
+    watched.first.note_end(3, time.monotonic())
+    assert [type(one) for one in watched.told] == [OutputSeen, GroupSeen]
 
 
 @pytest.fixture
@@ -119,7 +122,7 @@ def without_inotify(monkeypatch):
         raise OSError("no inotify")
 
     monkeypatch.setattr(first_output, "Inotify", refuse)
-    monkeypatch.setattr(first_output, "_LOOK_S", 0.0)
+    monkeypatch.setattr(first_output, "_POLL_INTERVAL_S", 0.0)
 
 
 @pytest.mark.usefixtures("without_inotify")
@@ -129,7 +132,7 @@ def test_without_inotify_the_files_are_looked_at(watched):
     assert watched.look() == []
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
-    assert [kind for kind, _ in watched.look()] == ["first_output", "grouped"]
+    assert [type(one) for one in watched.look()] == [OutputSeen, GroupSeen]
     assert watched.look() == []
 
 
@@ -137,7 +140,7 @@ def test_a_log_that_cannot_be_is_none(watched, tmp_path):
     watched.log = str(tmp_path / "missing" / "std_log.txt")
     watched.expect()
     assert watched.look() == []
-    watched.first.ended(3, time.monotonic())
+    watched.first.note_end(3, time.monotonic())
 
 
 def test_a_pipe_in_the_place_of_notes_blocks_nobody(watched):
@@ -151,10 +154,12 @@ def test_a_group_is_neither_a_failure_nor_an_end(tmp_path):
     since = time.monotonic()
     group = note(group="gloo", message="bad", type="ValueError", file="f", line=1, function="f")
     notes.write_text(group)
-    assert failures.of(str(notes), 7, 1, "", since, time.monotonic()) == {}
+    assert failures.read_failure(str(notes), 7, 1, "", since, time.monotonic()) == ExitEvidence()
     notes.write_text(group + note())
-    assert list(failures.of(str(notes), 7, 0, "", since, time.monotonic())) == ["left_at"]
+    told = failures.read_failure(str(notes), 7, 0, "", since, time.monotonic())
+    assert [name for name, value in told._asdict().items() if value] == ["left_at"]
     failure = note(type="ValueError", message="bad", file="train.py", line=2, function="step")
     notes.write_text(failure + group)
-    told = failures.of(str(notes), 7, 1, "", since, time.monotonic())
-    assert told["failure"]["message"] == "bad"
+    told = failures.read_failure(str(notes), 7, 1, "", since, time.monotonic())
+    assert told.failure is not None
+    assert told.failure["message"] == "bad"

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from drumline.node import failures
+from drumline.contract.evidence import ExitEvidence
+from drumline.node import hook_folder
+from drumline.node.diagnostics import failures
 
 RAISE = "def step(batch):\n    raise ValueError('bad batch')\n\nstep(1)\n"
 
@@ -59,7 +61,7 @@ def test_the_users_own_hook_is_called_after_ours(rank, tmp_path):
     )
     theirs = str(tmp_path / "site" / "sitecustomize.py")
     assert [os.path.join(tmp_path, path) for path in done.out.split()] == [theirs, theirs]
-    assert failures.HOOK not in rank("import sys; print(sys.path)").out
+    assert hook_folder.HOOK not in rank("import sys; print(sys.path)").out
 
 
 def test_an_ordinary_end_notes_nothing(rank):
@@ -70,8 +72,8 @@ def test_an_ordinary_end_notes_nothing(rank):
 
 def test_an_ordinary_end_has_its_time_before_anything_is_closed(rank):
     done = rank("import time; print(time.monotonic())")
-    assert float(done.out) <= done.told["left_at"] <= time.monotonic()
-    assert rank("import os; os._exit(3)").told == {}
+    assert float(done.out) <= done.told.left_at <= time.monotonic()
+    assert rank("import os; os._exit(3)").told == ExitEvidence()
 
 
 @pytest.mark.parametrize(("env", "options"), [({"DRUMLINE_HOOK": "0"}, ()), ({}, ("-I",)), ({}, ("-S",))])
@@ -128,14 +130,18 @@ def test_a_forked_child_notes_for_itself(rank):
 def test_a_crash_leaves_its_stack_in_the_log(rank, tmp_path):
     done = rank("import ctypes\n\ndef step():\n    ctypes.string_at(0)\n\nstep()\n")
     assert done.returncode == -signal.SIGSEGV
-    assert failures.crash_of(done.out, str(tmp_path)) == {"file": "train.py", "line": 4, "function": "step"}
+    assert failures.parse_crash(done.out, str(tmp_path)) == {
+        "file": "train.py",
+        "line": 4,
+        "function": "step",
+    }
 
 
 def test_a_child_that_ends_well_is_not_the_end_of_the_rank(rank):
     quiet = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'pass'])\n"
     done = rank(quiet + "raise ValueError('bad batch')\n")
-    assert (done.failure["message"], "left_at" in done.told) == ("bad batch", False)
-    assert rank(quiet + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n").told == {}
+    assert (done.failure["message"], done.told.left_at) == ("bad batch", None)
+    assert rank(quiet + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n").told == ExitEvidence()
 
 
 def test_a_child_that_outlives_the_exception_does_not_hide_it(rank):
@@ -203,23 +209,25 @@ def test_letters_of_any_plane_arrive(rank):
 @pytest.mark.parametrize("plant", ["os.mkfifo(p)", "os.symlink('/etc/passwd', p)", "os.mkdir(p)"])
 def test_what_a_job_puts_in_the_place_of_its_notes_is_not_read(rank, plant):
     done = rank(f"import os\np = os.environ['DRUMLINE_FAILURES']\n{plant}\nos._exit(3)\n")
-    assert (done.returncode, done.told) == (3, {})
+    assert (done.returncode, done.told) == (3, ExitEvidence())
 
 
 @pytest.mark.parametrize("at", ["1" + "0" * 400, "1e999", "99999999", "NaN", "-1", "0"])
 def test_a_time_that_cannot_be_is_not_believed(tmp_path, at):
     notes = tmp_path / "notes.jsonl"
     notes.write_text(f'{{"at": {at}, "pid": 7, "parent": 1, "type": "E", "message": "m"}}\n')
-    assert failures.of(str(notes), 7, 1, "", 1.0, 1000.0) == {}
+    assert failures.read_failure(str(notes), 7, 1, "", 1.0, 1000.0) == ExitEvidence()
 
 
 def test_notes_that_are_none_are_passed_over(tmp_path):
     notes = tmp_path / "notes.jsonl"
     good = {"at": 1.0, "pid": 7, "parent": 1, "type": "E", "message": "m\x1b[31m", "file": "f", "line": 3}
     notes.write_bytes(b"\xff\n[1]\n{}\n" + b"[" * 9999 + b"\n" + json.dumps(good).encode() + b'\n{"at": "x"')
-    assert failures.of(str(notes), 7, 1, "", 0.0, 9.0)["failure"]["message"] == "m [31m"
-    assert failures.of(str(tmp_path / "none"), 7, 1, "", 0.0, 9.0) == {}
-    assert failures.of(str(notes), 99, 7, "", 0.0, 9.0) == {}, (
+    failure = failures.read_failure(str(notes), 7, 1, "", 0.0, 9.0).failure
+    assert failure is not None
+    assert failure["message"] == "m [31m"
+    assert failures.read_failure(str(tmp_path / "none"), 7, 1, "", 0.0, 9.0) == ExitEvidence()
+    assert failures.read_failure(str(notes), 99, 7, "", 0.0, 9.0) == ExitEvidence(), (
         "a grandchild's, of which the rank may know nothing"
     )
 

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+from typing import Any
 
 import pytest
 
-from drumline.node import failures, full_disk
-from drumline.supervisor import telling
+from drumline.contract.evidence import ExitEvidence
+from drumline.node.diagnostics import failures, full_disk
+from drumline.supervisor.explaining import exit_evidence
 
 
 def links(failure):
@@ -14,9 +16,7 @@ def links(failure):
 
 
 def settled(done):
-    evidence = {"failure": done.failure}
-    telling.settle(evidence, 0.0)
-    return evidence["failure"]
+    return exit_evidence.choose_failure(ExitEvidence(done.failure), 0.0)
 
 
 IN_FINALLY = """
@@ -130,11 +130,11 @@ LOADER = """
 def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
     pytest.importorskip("torch")
     done = rank(LOADER.format(signal=signal))
-    failures.add_killed_worker(done.told, done.out)
+    done.told = failures.add_killed_worker(done.told, done.out)
     failure = settled(done)
     assert f"is killed by signal: {name}" in failure["message"], (failure, done.out)
     assert failure["file"] == "train.py"
-    assert len(failures.killed_workers(failure["message"])) == 1
+    assert len(failures.find_killed_workers(failure["message"])) == 1
 
 
 @pytest.fixture
@@ -152,11 +152,11 @@ def small_disk(tmp_path):
 def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
     pytest.importorskip("torch")
     done = rank(f"import torch\ntorch.save({{'a': torch.zeros(1 << 20)}}, {target})\n")
-    assert full_disk.of([done.failure], "/") == f"the disk of {small_disk} has 0 of 2 MB free"
+    assert full_disk.describe_full_disk([done.failure], "/") == f"the disk of {small_disk} has 0 of 2 MB free"
     assert "unexpected pos" not in settled(done)["message"]
 
 
 def test_a_disk_with_room_is_not_full(tmp_path):
-    one = {"message": "[enforce fail at inline_container.cc:672] . unexpected pos 960 vs 854"}
-    assert full_disk.of([one], str(tmp_path)) == ""
-    assert full_disk.of([{"message": "bad batch"}], str(tmp_path)) == ""
+    for message in ("[enforce fail at inline_container.cc:672] . unexpected pos 960 vs 854", "bad batch"):
+        one: Any = {"message": message}
+        assert full_disk.describe_full_disk([one], str(tmp_path)) == ""

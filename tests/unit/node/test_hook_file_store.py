@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from drumline.node import failures
+from drumline.node import hook_folder
 
 LIKE_MLFLOW = """
     import os
@@ -37,7 +37,7 @@ def rank(tmp_path):
         if not file.exists() or file.read_text() != textwrap.dedent(module):
             file.write_text(textwrap.dedent(module))
         variables = {**os.environ, "MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(tmp_path)}
-        failures.add_hook(variables, str(tmp_path / "notes.jsonl"))
+        hook_folder.add_hook(variables, str(tmp_path / "notes.jsonl"))
         return subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(text)],
             cwd=tmp_path,

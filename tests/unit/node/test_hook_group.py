@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from drumline.node import failures
+from drumline.node import hook_folder
+from drumline.node.diagnostics import failures
 
-GROUP = os.path.join(failures.HOOK, "group.py")
+GROUP = os.path.join(hook_folder.HOOK, "group.py")
 
 
 @pytest.fixture
@@ -123,11 +124,11 @@ def test_the_hook_notes_it_in_the_file_of_the_rank(tmp_path):
     file.write_text(textwrap.dedent(LIKE_TORCH))
     notes, since = str(tmp_path / "notes.jsonl"), time.monotonic()
     variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    failures.add_hook(variables, notes)
+    hook_folder.add_hook(variables, notes)
     program = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     done = subprocess.run(program, env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    at, backend = failures.group_of(notes, since, time.monotonic())
+    at, backend = failures.read_first_group(notes, since, time.monotonic())
     assert (since < at, backend) == (True, "gloo")
     with open(notes) as opened:
         assert opened.read().count('"group"') == 1

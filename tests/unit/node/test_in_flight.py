@@ -10,7 +10,8 @@ import textwrap
 import pytest
 from waiting import wait_until
 
-from drumline.node import failures, in_flight
+from drumline.node import hook_folder
+from drumline.node.diagnostics import in_flight
 
 CLEANING = """
     import time
@@ -34,7 +35,7 @@ def ask(tmp_path):
     def run(text, command=None):
         (tmp_path / "train.py").write_text(textwrap.dedent(text))
         variables = dict(os.environ)
-        failures.add_hook(variables, notes)
+        hook_folder.add_hook(variables, notes)
         process = subprocess.Popen(
             command or [sys.executable, "train.py"],
             cwd=tmp_path,
@@ -47,8 +48,8 @@ def ask(tmp_path):
         answers = []
 
         def answered():
-            asked = in_flight.ask(process.pid, notes)
-            answers.append(in_flight.answer(asked, notes, str(tmp_path)))
+            asked = in_flight.send_request(process.pid, notes)
+            answers.append(in_flight.read_answers(asked, notes, str(tmp_path)))
             return answers[-1] is not None
 
         wait_until(answered, 20.0, "its answer")
@@ -107,7 +108,7 @@ def test_a_python_below_a_shell_is_asked(ask):
 
 def test_one_without_the_hook_is_left_alone(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert in_flight.ask(process.pid, str(tmp_path / "notes")) == []
+    assert in_flight.send_request(process.pid, str(tmp_path / "notes")) == []
     process.communicate(b"\n")
     assert process.returncode == 0
 
@@ -119,7 +120,7 @@ def test_another_program_that_has_a_use_for_the_signal_is_left_alone(tmp_path):
         [sys.executable, "-c", text + "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout.readline() == b"there\n"
-    assert in_flight.ask(process.pid, str(tmp_path / "notes")) == []
+    assert in_flight.send_request(process.pid, str(tmp_path / "notes")) == []
     process.communicate(b"\n")
     assert process.returncode == 0
 
@@ -138,7 +139,7 @@ def test_an_interpreter_that_is_ending_ignores_the_question(tmp_path):
     """
     (tmp_path / "train.py").write_text(textwrap.dedent(text))
     variables = dict(os.environ)
-    failures.add_hook(variables, str(tmp_path / "notes"))
+    hook_folder.add_hook(variables, str(tmp_path / "notes"))
     done = subprocess.run(
         [sys.executable, "train.py"], cwd=tmp_path, env=variables, capture_output=True, check=False
     )
@@ -150,4 +151,4 @@ def test_what_is_no_answer_is_none(tmp_path, content):
     path = in_flight.FILE % (tmp_path / "notes", 7)
     with open(path, "wb") as file:
         file.write(content)
-    assert not in_flight.answer([7], str(tmp_path / "notes"), "")
+    assert not in_flight.read_answers([7], str(tmp_path / "notes"), "")

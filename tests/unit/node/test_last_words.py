@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from drumline.node import last_words
-from drumline.supervisor import words
+from drumline.node.diagnostics import last_words
+from drumline.supervisor.explaining import exit_messages
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,17 @@ from drumline.supervisor import words
 )
 def test_a_mistake_in_the_syntax_of_a_shell(script, told):
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    said = last_words.of(done.stdout + done.stderr)
+    said = last_words.find_last_words(done.stdout + done.stderr)
     assert done.returncode != 0
     assert told in said
-    assert words._PYTHONS_OWN.search(said)
+    assert exit_messages._PYTHONS_OWN.search(said)
 
 
 def test_the_last_line_is_what_a_program_said():
-    assert last_words.of("one\n  two  \n\n") == "two"
-    assert last_words.of("\n") == ""
+    assert last_words.find_last_words("one\n  two  \n\n") == "two"
+    assert last_words.find_last_words("\n") == ""
     # Another program's text that only looks alike.
-    assert last_words.of("x: line 2: other\ny: line 2: `text'\n") == "y: line 2: `text'"
+    assert last_words.find_last_words("x: line 2: other\ny: line 2: `text'\n") == "y: line 2: `text'"
 
 
 def test_what_the_c_library_says_before_it_aborts():
@@ -37,7 +37,7 @@ def test_what_the_c_library_says_before_it_aborts():
     twice = "libc.malloc.restype = ctypes.c_void_p\np = ctypes.c_void_p(libc.malloc(100))\nlibc.free(p)\nlibc.free(p)\n"
     done = subprocess.run([sys.executable, "-c", libc + twice], capture_output=True, text=True, check=False)
     assert "Fatal Python error: Aborted" in done.stderr
-    assert last_words.of_abort(done.stderr).startswith("free(): double free")
+    assert last_words.find_abort_reason(done.stderr).startswith("free(): double free")
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_the_c_library_says_before_it_aborts():
     ],
 )
 def test_what_native_code_says_before_it_aborts(text, told):
-    assert last_words.of_abort(text) == told
+    assert last_words.find_abort_reason(text) == told

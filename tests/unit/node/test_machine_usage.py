@@ -2,7 +2,7 @@
 
 import os
 
-from drumline.node import machine_usage
+from drumline.node.metrics import machine_usage
 
 STAT = b"""cpu  400 0 200 1000 50 10 20 5 0 0
 cpu0 100 0 100 500 25 5 10 2 0 0
@@ -34,25 +34,25 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def test_only_the_nodes_own_cores_count():
-    assert machine_usage.busy_of(STAT, {b"cpu0", b"cpu1"}) == ((215 + 415) / TICKS, 2)
-    assert machine_usage.busy_of(STAT, {b"cpu1"}) == (415 / TICKS, 1)
-    assert machine_usage.busy_of(b"", {b"cpu1"}) == (0.0, 0)
+    assert machine_usage.parse_busy(STAT, {b"cpu0", b"cpu1"}) == ((215 + 415) / TICKS, 2)
+    assert machine_usage.parse_busy(STAT, {b"cpu1"}) == (415 / TICKS, 1)
+    assert machine_usage.parse_busy(b"", {b"cpu1"}) == (0.0, 0)
 
 
 def test_memory_that_can_be_had_is_not_used():
-    assert machine_usage.memory_of(MEMINFO) == ((400 << 10, 1000 << 10), (100 << 10, 500 << 10))
-    assert machine_usage.memory_of(b"") == ((0, 0), (0, 0))
+    assert machine_usage.parse_memory(MEMINFO) == ((400 << 10, 1000 << 10), (100 << 10, 500 << 10))
+    assert machine_usage.parse_memory(b"") == ((0, 0), (0, 0))
 
 
 def test_bytes_are_counted_once():
-    assert machine_usage.network_of(NETWORK, {b"eth0"}) == (100, 200)
-    assert machine_usage.network_of(NETWORK, set()) == (110, 220)
-    assert machine_usage.disk_of(DISKS, {b"sda"}) == (5120, 10240)
-    assert machine_usage.disk_of(DISKS, set()) == (0, 0)
+    assert machine_usage.parse_network(NETWORK, {b"eth0"}) == (100, 200)
+    assert machine_usage.parse_network(NETWORK, set()) == (110, 220)
+    assert machine_usage.parse_disks(DISKS, {b"sda"}) == (5120, 10240)
+    assert machine_usage.parse_disks(DISKS, set()) == (0, 0)
 
 
 def test_this_machine():
-    machine = machine_usage.Machine()
+    machine = machine_usage.MachineReader()
     try:
         reading = machine.read()
         assert reading.cores == len(os.sched_getaffinity(0))
@@ -63,7 +63,7 @@ def test_this_machine():
 
 
 def test_the_folders_above_a_group():
-    upwards = machine_usage._upwards
+    upwards = machine_usage._list_groups_above
     assert upwards("/a/b", root="/", mount="/sys/fs/cgroup") == [
         "/sys/fs/cgroup/a/b",
         "/sys/fs/cgroup/a",

@@ -9,8 +9,8 @@ import pytest
 from waiting import wait_until
 
 from drumline.contract import samples
-from drumline.node import nvml
-from drumline.node.system_metrics import Sampler
+from drumline.node.metrics import nvml
+from drumline.node.metrics.sampling import Sampler
 
 SOURCE = """
 #include <stdlib.h>
@@ -136,7 +136,7 @@ def test_a_driver_that_does_not_answer_holds_up_nothing(sampler, tmp_path, monke
     for _ in range(4):
         sample(sampler, {})
     assert (len(newest(tmp_path).gpus), newest(tmp_path).elapsed_s) == (0, 24.0)
-    assert sampler._looker is not None
+    assert sampler.helper_pid
     assert not sampler.is_broken
 
 
@@ -145,14 +145,14 @@ def test_a_library_that_is_not_there_or_does_not_start(sampler, tmp_path, monkey
     monkeypatch.setenv(*(("FAKE_NVML_FAILS", "1") if fault == "no start" else (nvml.SWITCH, "/no/such.so")))
     sampler.work({})
     sample(sampler, {})
-    assert sampler._looker is not None
-    wait_until(lambda: (sample(sampler, {}), sampler._looker is None)[1])
+    assert sampler.helper_pid
+    wait_until(lambda: (sample(sampler, {}), not sampler.helper_pid)[1])
     sample(sampler, {})
     assert newest(tmp_path).gpus == ()
 
 
 def test_what_says_whether_gpus_are_looked_at(monkeypatch):
     monkeypatch.setenv(nvml.SWITCH, "0")
-    assert nvml.library() == ""
+    assert nvml.find_library() == ""
     monkeypatch.setenv(nvml.SWITCH, "/opt/libnvidia-ml.so.1")
-    assert nvml.library() == "/opt/libnvidia-ml.so.1"
+    assert nvml.find_library() == "/opt/libnvidia-ml.so.1"

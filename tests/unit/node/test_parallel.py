@@ -376,13 +376,13 @@ def test_files_below_links_are_items_and_circles_end(tmp_path):
     (tmp_path / "data" / "link").symlink_to(tmp_path / "far")
     (tmp_path / "data" / "round").symlink_to(tmp_path / "data")
     (tmp_path / "data" / "a").touch()
-    items = [os.path.relpath(item, tmp_path / "data") for item in manager.items_of(str(tmp_path / "data"))]
+    items = [os.path.relpath(item, tmp_path / "data") for item in manager.list_items(str(tmp_path / "data"))]
     assert items == ["a", "link/x"]
-    assert manager.items_of(str(tmp_path / "data" / "a")) == [str(tmp_path / "data" / "a")]
+    assert manager.list_items(str(tmp_path / "data" / "a")) == [str(tmp_path / "data" / "a")]
 
 
 def test_workers_share_the_gpus_in_turn(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    assert [manager.gpus_of(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)] == ["2", "5", "2"]
+    assert [manager.choose_gpus(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)] == ["2", "5", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
-    assert manager.gpus_of(1) == {}
+    assert manager.choose_gpus(1) == {}

@@ -12,7 +12,8 @@ import time
 import pytest
 from waiting import wait_until
 
-from drumline.node import failures, stacks
+from drumline.node import hook_folder
+from drumline.node.diagnostics import stacks
 
 WAIT = "import time\n\ndef load_batch():\n    {wait}\n\nprint('there', flush=True)\nload_batch()\n"
 THERE = ["train.py", 4, "load_batch"]
@@ -29,7 +30,7 @@ def rank(tmp_path):
             os.mkfifo(tmp_path / "fifo")
         variables = dict(os.environ)
         if hook:
-            failures.add_hook(variables, str(tmp_path / "notes"))
+            hook_folder.add_hook(variables, str(tmp_path / "notes"))
         process = subprocess.Popen(
             command or [sys.executable, "train.py"],
             cwd=tmp_path,
@@ -50,7 +51,7 @@ def rank(tmp_path):
 
 
 def where(process, tmp_path, path=""):
-    return stacks.of({0: process.pid}, str(tmp_path), path, {0: str(tmp_path / "notes")})[0]
+    return stacks.read_stacks({0: process.pid}, str(tmp_path), path, {0: str(tmp_path / "notes")})[0]
 
 
 def wait_for(process, tmp_path, place=THERE):
@@ -115,7 +116,7 @@ def test_sixteen_are_asked_at_once(rank, tmp_path):
     processes = {number: rank(WAIT.format(wait="time.sleep(100)")).pid for number in range(16)}
 
     def all_answer():
-        found = stacks.of(processes, str(tmp_path), "", {})
+        found = stacks.read_stacks(processes, str(tmp_path), "", {})
         return all(found[number][0]["frames"] for number in range(16))
 
     wait_until(all_answer, 20.0, "all to have run for a moment")
@@ -190,7 +191,7 @@ def test_a_program_that_becomes_another_again_and_again_survives(rank, tmp_path)
 
 def test_what_is_read_and_written_is_counted(rank):
     process = rank(WAIT.format(wait="open('/dev/null', 'wb').write(bytes(1 << 22)); time.sleep(100)"))
-    wait_until(lambda: stacks.used(process.pid).io_bytes > 1 << 22, 20.0, "the write")
+    wait_until(lambda: stacks.measure_used(process.pid).io_bytes > 1 << 22, 20.0, "the write")
 
 
 def test_a_python_without_the_hook_is_sent_nothing(rank, tmp_path):
@@ -234,7 +235,7 @@ def test_a_stopped_process_is_shown_as_stopped_and_in_time(rank, tmp_path):
 def test_a_process_that_is_gone_is_no_error(tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
-    (found,) = stacks.of({0: gone.pid}, str(tmp_path), "", {0: str(tmp_path / "notes")})[0]
+    (found,) = stacks.read_stacks({0: gone.pid}, str(tmp_path), "", {0: str(tmp_path / "notes")})[0]
     assert found["frames"] == []
 
 
@@ -242,7 +243,7 @@ def test_cpu_time_counts_what_it_started(rank):
     process = rank(
         WAIT.format(wait="while True: pass"), ["bash", "-c", f"{shlex.quote(sys.executable)} train.py; true"]
     )
-    wait_until(lambda: stacks.used(process.pid).cpu_s > 0.2, 30.0, "some CPU time")
+    wait_until(lambda: stacks.measure_used(process.pid).cpu_s > 0.2, 30.0, "some CPU time")
 
 
 RECORDER = """
@@ -369,7 +370,7 @@ def test_a_rank_whose_interpreter_has_ended_is_not_sent_the_signal(rank, tmp_pat
         "libc.__cxa_atexit(ctypes.cast(libc.pause, ctypes.c_void_p), None, None)\nprint('there', flush=True)\n"
     )
     process = rank(text)
-    caught = lambda: stacks._answers(process.pid)  # noqa: E731
+    caught = lambda: stacks._handles_signal(process.pid)  # noqa: E731
     wait_until(lambda: not caught(), 20.0, "the end of the interpreter")
     os.kill(process.pid, stacks.SIGNAL)
     assert where(process, tmp_path)[0]["frames"] == []
@@ -380,7 +381,7 @@ def test_cpu_time_of_other_threads_than_those_that_may_spin_is_told_apart(rank, 
     compute = "def compute():\n    while True:\n        pass\n"
     start = "import threading\nthread = threading.Thread(target=compute, daemon=True)\nthread.start()\n"
     process = rank(compute + start + "print('there', flush=True)\nthreading.Event().wait()\n")
-    wait_until(lambda: stacks.used(process.pid).cpu_s > 1.0, 20.0, "some CPU time")
+    wait_until(lambda: stacks.measure_used(process.pid).cpu_s > 1.0, 20.0, "some CPU time")
     (found,) = where(process, tmp_path)
     assert found["spin"]["cpu_s"] < 0.5
     assert (found["spin"]["library"], found["spin"]["call"]) == ("", "")

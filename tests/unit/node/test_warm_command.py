@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from drumline.node.warm import command, shell
-from drumline.node.warm.command import NotWarm
+from drumline.node.warm.program import python_command, shell_syntax
+from drumline.node.warm.program.python_command import NotWarm
 
 TELL = """\
 import json, os, sys
@@ -52,7 +52,7 @@ def place(tmp_path_factory):
 
 def parse(place, text, **more):
     folder, env = place
-    return command.parse(("/bin/bash", "-c", text), {**env, **more}, folder)
+    return python_command.parse_command(("/bin/bash", "-c", text), {**env, **more}, folder)
 
 
 SAME = [
@@ -143,7 +143,11 @@ def test_a_shim_is_looked_through_to_what_it_starts(place, pyenv, text, version)
     ran = subprocess.run(("/bin/bash", "-c", text), env=env, cwd=folder, stdout=subprocess.PIPE, check=True)
     real_env, _, _ = json.loads(ran.stdout)
     found = parse((folder, env), text)
-    assert found.python == command.resolve(found) == str(pyenv / "versions" / version / "bin" / "python")
+    assert (
+        found.python
+        == python_command.find_interpreter(found)
+        == str(pyenv / "versions" / version / "bin" / "python")
+    )
     assert found.env == real_env
 
 
@@ -375,35 +379,35 @@ def test_nothing_of_a_command_is_run(place, text):
     folder, env = place
     evil = {**env, "EVIL": "a[$(touch mark)]"}
     with contextlib.suppress(NotWarm):
-        command.parse(("bash", "-c", text), evil, f"{folder}")
+        python_command.parse_command(("bash", "-c", text), evil, f"{folder}")
     assert not os.path.exists(f"{folder}/mark")
 
 
 def test_a_program_without_a_shell(place):
     folder, env = place
-    found = command.parse(("python", "-u", "t.py", "$RANK", "a b"), env, folder)
-    assert found == command.Program("python", ("-u",), ("t.py",), ("$RANK", "a b"), env, folder)
+    found = python_command.parse_command(("python", "-u", "t.py", "$RANK", "a b"), env, folder)
+    assert found == python_command.Program("python", ("-u",), ("t.py",), ("$RANK", "a b"), env, folder)
     assert found.env is not env
-    found = command.parse(("env", "-u", "A", "B=1", "python", "-m", "mod"), env, folder)
+    found = python_command.parse_command(("env", "-u", "A", "B=1", "python", "-m", "mod"), env, folder)
     assert found.env == {**{name: value for name, value in env.items() if name != "A"}, "B": "1"}
     for argv in ((), ("bash", "run.sh"), ("bash", "-c", "python t.py", "x"), ("bash", "-lc", "python t.py")):
         with pytest.raises(NotWarm):
-            command.parse(argv, env, folder)
+            python_command.parse_command(argv, env, folder)
 
 
 def test_resolve(place, tmp_path):
     folder, env = place
-    program = command.parse(("python", "t.py"), env, folder)
-    assert command.resolve(program) == f"{folder}/bin/python"
-    assert command.resolve(program._replace(python="bin/python")) == f"{folder}/bin/python"
+    program = python_command.parse_command(("python", "t.py"), env, folder)
+    assert python_command.find_interpreter(program) == f"{folder}/bin/python"
+    assert python_command.find_interpreter(program._replace(python="bin/python")) == f"{folder}/bin/python"
     (tmp_path / "python").write_text("#!/bin/sh\n")
     os.chmod(tmp_path / "python", 0o755)
     os.symlink("/bin/true", tmp_path / "python3")
     for word, said in (("python", "is a script"), ("python3", "not CPython"), ("python3.77", "not on PATH")):
         with pytest.raises(NotWarm, match=said):
-            command.resolve(program._replace(python=word, env={"PATH": str(tmp_path)}))
+            python_command.find_interpreter(program._replace(python=word, env={"PATH": str(tmp_path)}))
     with pytest.raises(NotWarm, match="No such file"):
-        command.resolve(program._replace(python="/nowhere/python"))
+        python_command.find_interpreter(program._replace(python="/nowhere/python"))
 
 
 PIECES = [
@@ -443,6 +447,6 @@ def test_words_without_expansions_are_read_as_bash_reads_them():
     )
     said = iter(ran.stdout.decode().split("\0"))
     for text in texts:
-        (statement,) = shell.read(text).statements
+        (statement,) = shell_syntax.parse_shell(text).statements
         real = [next(said) for _ in range(int(next(said)))]
         assert [word.value for word in statement.words[1:]] == real, text

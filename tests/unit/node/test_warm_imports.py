@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from drumline.node.warm import imports
-from drumline.node.warm.command import NotWarm, Program
+from drumline.node.warm.program import imports
+from drumline.node.warm.program.python_command import NotWarm, Program
 
 
 def put(folder, files):
@@ -20,7 +20,7 @@ def put(folder, files):
 
 def of(folder, files, *target, flags=(), **env):
     put(str(folder), files)
-    return imports.of_program(Program("python", flags, target or ("train.py",), (), env, str(folder)))
+    return imports.find_imports(Program("python", flags, target or ("train.py",), (), env, str(folder)))
 
 
 def shown(found):

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from drumline.contract.errors import NotFoundError, PlanError
-from drumline.plan.graph import graph_of
-from drumline.spec.component import CommandComponent, PipelineComponent
-from drumline.spec.io import Input
-from drumline.spec.pipeline import PipelineJob
-from drumline.spec.steps import filled_in
+from drumline.plan.pipelines.graph import build_graph
+from drumline.spec.jobs.command import CommandComponent
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
+from drumline.spec.jobs.steps import fill_component
+from drumline.spec.parts.io import Input
 
 OUT = {"o": None}
 
@@ -21,7 +21,7 @@ def no_component(reference):
 
 
 def graph(jobs, lookup=no_component, **fields):
-    return graph_of(filled_in(PipelineJob(jobs=jobs, **fields), lookup), lookup)
+    return build_graph(fill_component(PipelineJob(jobs=jobs, **fields), lookup), lookup)
 
 
 def problems_of(jobs, lookup=no_component, **fields):
@@ -130,9 +130,21 @@ def test_a_circle_is_told_with_the_way_around_it(jobs, around, path):
         ("parent.inputs.numbr", "is not an input of the pipeline", "did you mean 'number'?"),
         ("parent.jobs.first_.outputs.o", "the pipeline has no job 'first_'", "did you mean 'first'?"),
         ("parent.jobs.first.outputs.x", "'first' has no output 'x'", "known: o"),
-        ("parent.outputs.r", "refers to nothing that a step can have", "${{parent.inputs.NAME}}"),
-        ("inputs.n", "refers to nothing that a step can have", "${{parent.inputs.NAME}}"),
-        ("parent.jobs.first", "refers to nothing that a step can have", "${{parent.inputs.NAME}}"),
+        (
+            "parent.outputs.r",
+            "is neither an input of the pipeline nor an output of a step",
+            "${{parent.inputs.NAME}}",
+        ),
+        (
+            "inputs.n",
+            "is neither an input of the pipeline nor an output of a step",
+            "${{parent.inputs.NAME}}",
+        ),
+        (
+            "parent.jobs.first",
+            "is neither an input of the pipeline nor an output of a step",
+            "${{parent.inputs.NAME}}",
+        ),
     ],
 )
 def test_a_binding_that_leads_nowhere_is_refused_with_a_hint(text, what, hint):
@@ -188,7 +200,7 @@ def test_variables_take_literals_of_the_pipeline():
         ({"type": "boolean"}, "maybe", "it takes true or false, and gets 'maybe'"),
         ({"type": "integer", "min": 2}, 1, "1 is below 2"),
         ({"type": "number", "max": 0.5}, 0.6, "0.6 is above 0.5"),
-        ({"type": "string", "enum": ["a", "b"]}, "c", "'c' is not one of a, b"),
+        ({"type": "string", "enum": ["a", "b"]}, "c", "must be one of a, b; got 'c'"),
         ({"type": "uri_folder"}, 3, "it takes uri_folder, and gets 3"),
         ({"type": "uri_folder"}, "./data", "it takes uri_folder, and gets './data'"),
         ({"type": "string"}, Input(path="x"), "it takes text, and gets data of type uri_folder"),

@@ -4,7 +4,7 @@ import pytest
 from planning import FACTS, environments, plan
 
 from drumline.contract.errors import PlanError
-from drumline.contract.mpi import INTEL, MPICH, OPEN_MPI, Mpi, read
+from drumline.contract.mpi import INTEL, MPICH, OPEN_MPI, Mpi, recognize_mpi
 from drumline.contract.plan import Plan
 
 TWO_EACH = {"type": "mpi", "process_count_per_instance": 2}
@@ -29,7 +29,7 @@ def of(mpi, **job):
     ],
 )
 def test_an_mpi_is_known_by_what_its_launcher_says(mpi, said):
-    assert read(mpi.program if mpi else "mpirun", said) == mpi
+    assert recognize_mpi(mpi.program if mpi else "mpirun", said) == mpi
 
 
 @pytest.mark.parametrize(

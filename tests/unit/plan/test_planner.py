@@ -63,7 +63,7 @@ def test_a_plan_of_a_newer_format_is_not_guessed_at():
             {"nodes": 4096, "distribution": {"type": "pytorch", "process_count_per_instance": 8}},
             r"16384 ranks",
         ),
-        ({"command": "   "}, r"command: there is nothing to run"),
+        ({"command": "   "}, r"command: the job has no command"),
         ({"command": "echo ${{outputs.nope}}"}, r"outputs.nope"),
         ({"command": "echo ${{inputs.nope}}"}, r"inputs.nope"),
         ({"environment_variables": {"A=B": "1"}}, r"'A=B' cannot be a variable's name"),
@@ -77,7 +77,7 @@ def test_a_plan_of_a_newer_format_is_not_guessed_at():
         ({"inputs": {"x": {"path": "s3://lab/a/../b"}}}, r"cannot have a part"),
         (
             {"outputs": {"x": {"path": "https://h/x"}}},
-            r"outputs.x: nothing can be written to https://h/x",
+            r"outputs.x: cannot write to https://h/x",
         ),
     ],
 )

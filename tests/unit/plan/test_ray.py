@@ -13,7 +13,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.plan import bind
 from drumline.plan.distributions.ray import _program
 from drumline.plan.planner import plan_job
-from drumline.spec.command import command
+from drumline.spec.jobs.command import command
 
 ALL_FACTS = {
     **FACTS,

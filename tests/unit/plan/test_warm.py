@@ -5,9 +5,9 @@ import yaml
 from planning import plan
 
 from drumline.contract.errors import PlanError, SpecError, UsageError
-from drumline.control import submit
-from drumline.spec.command import command
-from drumline.spec.dump import to_yaml
+from drumline.control.submission import planning
+from drumline.spec.jobs.command import command
+from drumline.spec.jobs.job import to_yaml
 from drumline.spec.load import load_job
 
 
@@ -30,7 +30,7 @@ def test_as_yaml_has_it(tmp_path, written, means):
     """YAML 1.1 reads ``on`` as true where nobody quotes it."""
     job = loaded(tmp_path, written)
     assert job._warnings == []
-    assert submit.plan(job).warm == means
+    assert planning.plan(job).warm == means
     again = yaml.safe_load(to_yaml(job))
     assert again["drumline"] == {"warm": means}
 
@@ -45,7 +45,7 @@ def test_another_word_is_refused_with_its_place(tmp_path, written):
 @pytest.mark.parametrize(("given", "means"), [(True, "on"), (False, "off"), ("ON", "on"), ("auto", "auto")])
 def test_as_python_has_it(given, means):
     assert plan(drumline={"warm": given}).warm == means
-    assert submit.plan(command(command="true", drumline={"warm": given})).warm == means
+    assert planning.plan(command(command="true", drumline={"warm": given})).warm == means
 
 
 def test_nothing_said_is_auto():
@@ -70,7 +70,7 @@ def test_who_is_heard_first():
     ],
 )
 def test_another_word_is_no_plan(job, path):
-    with pytest.raises(PlanError, match=rf"{path}: 'maybe' is none of auto, on, off") as caught:
+    with pytest.raises(PlanError, match=rf"{path}: must be one of auto, on, off; got 'maybe'") as caught:
         plan(**job)
     assert caught.value.problems[0].path == path
 
@@ -78,12 +78,12 @@ def test_another_word_is_no_plan(job, path):
 @pytest.mark.parametrize(("said", "means"), [("off", "off"), ("0", "off"), ("On", "on"), ("", "auto")])
 def test_the_variable_of_whoever_submits(monkeypatch, said, means):
     monkeypatch.setenv("DRUMLINE_WARM", said)
-    assert submit.plan(command(command="true")).warm == means
-    assert submit.plan(command(command="true", drumline={"warm": "auto"})).warm == "auto"
+    assert planning.plan(command(command="true")).warm == means
+    assert planning.plan(command(command="true", drumline={"warm": "auto"})).warm == "auto"
 
 
 def test_a_variable_with_another_word(monkeypatch):
     monkeypatch.setenv("DRUMLINE_WARM", "sure")
-    with pytest.raises(UsageError, match="DRUMLINE_WARM: 'sure' is none of auto, on, off") as caught:
-        submit.plan(command(command="true"))
+    with pytest.raises(UsageError, match="DRUMLINE_WARM: must be one of auto, on, off; got 'sure'") as caught:
+        planning.plan(command(command="true"))
     assert caught.value.exit_code == 2

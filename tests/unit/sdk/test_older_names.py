@@ -9,7 +9,7 @@ import pytest
 
 import drumline
 
-PAGE = (Path(__file__).parents[3] / "docs" / "older-sdks.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "howto" / "older-sdks.md").read_text()
 
 
 def test_every_name_in_the_page_is_there():

@@ -56,8 +56,8 @@ def test_a_metric_is_a_number_once_and_a_list_when_logged_more_often(rank):
     assert run.get_metrics() == expected
     assert run.get_metrics("loss") == {"loss": [0.5, 0.25]}
     folder = metrics.run_dir_here(os.environ)
-    assert [point.step for point in metrics.history(folder, "loss")] == [0, 1]
-    assert metrics.history(folder, "accuracy")[0].step == 7
+    assert [point.step for point in metrics.read_history(folder, "loss")] == [0, 1]
+    assert metrics.read_history(folder, "accuracy")[0].step == 7
 
 
 def test_a_scalar_of_another_library_is_a_number(rank):
@@ -119,7 +119,7 @@ def test_a_problem_with_a_metric_is_a_warning(rank, capsys):
     run.log("loss/x", 1)
     assert run.get_metrics() == {"f1 _macro_": 1.0, "loss": 1.0}
     said = capsys.readouterr().err
-    assert "warning: metric 'f1 (macro)' is kept as 'f1 _macro_'" in said
+    assert "warning: metric 'f1 (macro)' is stored as 'f1 _macro_'" in said
     assert "warning: metric 'loss/x' could not be logged" in said
 
 
@@ -147,7 +147,7 @@ def test_outside_a_job_what_is_logged_is_printed(capsys):
     assert capsys.readouterr().out == (
         "Attempted to log scalar metric loss:\n0.1\nAttempted to log row metric r:\n{'a': 1}\n"
     )
-    with pytest.raises(UsageError, match="no rank of a job"):
+    with pytest.raises(UsageError, match="not a rank of a job"):
         Run.get_context(allow_offline=False)
 
 
@@ -166,7 +166,7 @@ def test_a_name_that_is_no_text_does_not_end_the_training(rank, capsys):
     run.log(3, 0.5)
     run.tag(4, "x")
     assert run.get_metrics() == {"3": 0.5}
-    assert "metric 3 is kept as '3'" in capsys.readouterr().err
+    assert "metric 3 is stored as '3'" in capsys.readouterr().err
 
 
 def test_a_file_that_ranks_upload_at_once_is_that_of_one_of_them(rank, tmp_path):

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.assets import Data, Model
-from drumline.spec.datastores import (
+from drumline.spec.load import load_data, load_datastore, load_environment, load_model
+from drumline.spec.parts.environment import Environment
+from drumline.spec.registered.assets import Data, Model
+from drumline.spec.registered.datastores import (
     AzureBlobDatastore,
     CertificateConfiguration,
     LocalDatastore,
@@ -15,8 +17,6 @@ from drumline.spec.datastores import (
     SasTokenConfiguration,
     ServicePrincipalConfiguration,
 )
-from drumline.spec.environment import Environment
-from drumline.spec.load import load_data, load_datastore, load_environment, load_model
 
 
 def text(written):

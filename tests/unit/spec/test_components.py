@@ -10,10 +10,11 @@ from drumline import Input, Output, command, load_component
 from drumline.contract.errors import NotFoundError, SpecError
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineComponent, PyTorchDistribution
-from drumline.spec.command import Command
-from drumline.spec.component import to_dict
-from drumline.spec.pipeline import PipelineJob
-from drumline.spec.steps import filled_in, to_node
+from drumline.spec.jobs.command import Command
+from drumline.spec.jobs.component import to_dict
+from drumline.spec.jobs.pipeline import PipelineJob
+from drumline.spec.jobs.pipeline_nodes import to_node
+from drumline.spec.jobs.steps import fill_component
 
 COMMAND = """
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
@@ -80,7 +81,7 @@ def no_lookup(reference):
 
 
 def filled(node, lookup=no_lookup):
-    return filled_in(node, lookup)
+    return fill_component(node, lookup)
 
 
 # reading
@@ -198,7 +199,7 @@ def test_a_call_of_a_pipeline_component_gives_a_pipeline(folder):
 
 def test_a_node_takes_the_rest_from_its_component(train, folder):
     job = filled(train(data=Input(path="/d"), epochs=3))
-    assert job.called is None
+    assert job.called_component is None
     assert (job.command, job.queue_settings.job_tier) == (train.command, "spot")
     assert job.code == str(folder / "src")
     assert job._includes == [str(folder.parent / "lib")]
@@ -380,7 +381,7 @@ def test_a_command_is_a_component_too():
     assert (found.inputs["rate"].min, found.outputs["o"].path) == (0, None)
     assert "component:" not in str(made)
     node = found(data=Input(type="uri_file", path="e"), rate=1)
-    filled: Any = filled_in(node, None)
+    filled: Any = fill_component(node, None)
     assert filled.inputs["epochs"] == 3
 
 
@@ -414,7 +415,7 @@ def test_a_function_under_pipeline_is_a_component_by_its_annotations_and_its_nod
     }
     assert (list(found.jobs), list(found.outputs)) == (["prepared", "train"], ["ready"])
     called = found(raw=Input(type="uri_file", path="r"), rate=1, more=Input(type="mltable", path="t"))
-    filled: Any = filled_in(called, None)
+    filled: Any = fill_component(called, None)
     assert filled.inputs["steps"] == 5
 
 
@@ -423,10 +424,10 @@ def test_a_parameter_of_which_nothing_says_a_type_is_refused():
     def unused(data):
         command(command="true")
 
-    with pytest.raises(SpecError, match="unused: nothing says of which type its parameter 'data' is"):
+    with pytest.raises(SpecError, match="unused: the type of its parameter 'data' is unknown"):
         load_component(unused)
 
 
 def test_a_plain_function_is_no_component():
-    with pytest.raises(SpecError, match="no_component is no function under @pipeline or @command_component"):
+    with pytest.raises(SpecError, match="no_component is not decorated with @pipeline or @command_component"):
         load_component(test_a_plain_function_is_no_component)

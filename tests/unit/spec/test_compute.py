@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.compute import (
+from drumline.spec.load import load_compute
+from drumline.spec.registered.compute import (
     AmlCompute,
     LocalCompute,
     SlurmCompute,
-    checked,
+    check_compute,
     from_dict,
     to_dict,
     to_slurm,
 )
-from drumline.spec.load import load_compute
 
 FULL = """
 $schema: ours
@@ -181,10 +181,10 @@ def test_an_override_comes_before_the_checks(tmp_path):
 
 
 def test_a_compute_built_in_python_is_checked_as_its_file_would_be():
-    compute: Any = checked(SlurmCompute(name="a", time_limit=60))
+    compute: Any = check_compute(SlurmCompute(name="a", time_limit=60))
     assert compute.time_limit == "60"
     with pytest.raises(SpecError, match="partition must be one line"):
-        checked(SlurmCompute(name="a", partition="a\nb"))
+        check_compute(SlurmCompute(name="a", partition="a\nb"))
 
 
 def test_an_amlcompute_stands_for_a_slurm_compute(tmp_path):
@@ -201,7 +201,7 @@ def test_an_amlcompute_stands_for_a_slurm_compute(tmp_path):
 def test_azures_constructor_takes_any_spelling_of_a_tier_and_has_its_defaults():
     aml = AmlCompute(name="cpu", tier="LowPriority", unknown=1)
     assert (aml.min_instances, aml.max_instances, aml.idle_time_before_scale_down) == (0, 4, 120)
-    checked_aml: Any = checked(aml)
+    checked_aml: Any = check_compute(aml)
     slurm: Any
     slurm, warnings = to_slurm(aml)
     assert (checked_aml.tier, slurm.tier, slurm.max_instances) == ("low_priority", "low_priority", 4)
@@ -244,13 +244,13 @@ def test_the_verdict_on_an_amlcompute_is_that_of_azure_ai_ml(tmp_path, case):
 
 
 def test_every_field_is_in_its_page():
-    page = (Path(__file__).parents[3] / "docs" / "computes.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "computes.md").read_text()
     fields = {*SlurmCompute._fields, *AmlCompute._fields, *LocalCompute._fields}
     assert [field for field in sorted(fields) if f"`{field}" not in page] == []
 
 
 def test_the_file_of_its_page_is_valid(tmp_path):
-    page = (Path(__file__).parents[3] / "docs" / "computes.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "computes.md").read_text()
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     compute: Any = load_compute(write(tmp_path, block))
     assert compute.max_instances == 16

@@ -14,10 +14,10 @@ from drumline import Input, Output, command, dsl, load_job
 from drumline.contract.errors import SpecError
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineJob, ResourceConfiguration
-from drumline.plan.graph import graph_of
-from drumline.spec.dump import to_dict
-from drumline.spec.steps import filled_in
-from drumline.spec.validate import validate
+from drumline.plan.pipelines.graph import build_graph
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.steps import fill_component
+from drumline.spec.validation.validate import validate
 
 STEP = CommandComponent(
     name="step",
@@ -47,8 +47,8 @@ def inputs(node):
 
 def graph(job):
     """Checked as a whole, and its steps by name."""
-    whole = filled_in(job, None)
-    return {step.name: step for step in graph_of(whole, None).steps}
+    whole = fill_component(job, None)
+    return {step.name: step for step in build_graph(whole, None).steps}
 
 
 # names
@@ -412,8 +412,8 @@ def test_outputs_that_are_returned_are_the_pipelines():
     ("returned", "what"),
     [
         (lambda node: node.outputs.o, "may return a dictionary of outputs, not a Output"),
-        (lambda node: {"a": 1}, "returns 'a', which is no output of its nodes"),
-        (lambda node: {"a": OUTSIDE.outputs.o}, "returns 'a', which is no output of its nodes"),
+        (lambda node: {"a": 1}, "returns 'a', which is not an output of its nodes"),
+        (lambda node: {"a": OUTSIDE.outputs.o}, "returns 'a', which is not an output of its nodes"),
         (lambda node: {"a": node.outputs.o, "b": node.outputs.o}, "returns the output 'o' of a node twice"),
     ],
 )

@@ -25,10 +25,10 @@ from drumline.entities import (
     TensorFlowDistribution,
     UserIdentityConfiguration,
 )
-from drumline.spec.command import command
-from drumline.spec.dump import to_dict, to_yaml
+from drumline.spec.jobs.command import command
+from drumline.spec.jobs.job import to_dict, to_yaml
 from drumline.spec.load import load_job
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 
 
 def job(**kwargs) -> Command:
@@ -187,7 +187,6 @@ def test_an_entity_that_cannot_be_is_refused_at_once(build):
         ({"environment": Environment()}, "environment"),
         ({"environment": Environment(image="a", build={"path": "/"})}, "environment"),
         ({"code": "/nope"}, "code"),
-        ({"instance_count": "many"}, "resources.instance_count"),
         ({"drumline": {"grace": -1}}, "drumline.grace"),
         ({"services": {"s": {"type": "custom", "log_dir": "x"}}}, ""),
     ],
@@ -213,6 +212,12 @@ def test_validate_names_the_field(change, path):
 )
 def test_validate_passes_what_azure_ai_ml_takes(change):
     assert errors_of(**change) == {}
+
+
+def test_validate_names_a_field_that_was_set_later():
+    made = job(instance_count=1)
+    made.resources.instance_count = "many"
+    assert list(validate(made).error_messages) == ["resources.instance_count"]
 
 
 def test_validate_points_at_the_file_until_the_job_is_changed(tmp_path):

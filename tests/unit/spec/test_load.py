@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.command import Command
-from drumline.spec.distribution import PyTorchDistribution
-from drumline.spec.io import Input, Output
+from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_environment, load_job
+from drumline.spec.parts.distribution import PyTorchDistribution
+from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import resolve
 
 JOB = """

@@ -10,8 +10,8 @@ from drumline.contract.errors import PlanError, SpecError
 from drumline.dsl import pipeline
 from drumline.entities import Parallel, ParallelComponent
 from drumline.parallel import RunFunction, parallel_run_function
-from drumline.plan.graph import graph_of
-from drumline.spec.steps import filled_in
+from drumline.plan.pipelines.graph import build_graph
+from drumline.spec.jobs.steps import fill_component
 
 TASK = {"type": "run_function", "entry_script": "score.py"}
 
@@ -23,7 +23,7 @@ def job(**fields):
 
 
 def settings(**fields):
-    made: Any = filled_in(job(**fields), None)
+    made: Any = fill_component(job(**fields), None)
     assert made.type == "command"
     return made.drumline["parallel"]
 
@@ -85,10 +85,10 @@ def test_the_field_goes_before_the_argument():
         ),
         ({"mini_batch_size": "10kb"}, "mini_batch_size: '10kb' is a size of a table"),
         ({"mini_batch_size": 0}, "mini_batch_size: 0 is below 1"),
-        ({"mini_batch_size": "many"}, "mini_batch_size: 'many' is not a whole number"),
-        ({"mini_batch_size": "1.5"}, "mini_batch_size: '1.5' is not a whole number"),
+        ({"mini_batch_size": "many"}, "mini_batch_size: must be a whole number; got 'many'"),
+        ({"mini_batch_size": "1.5"}, "mini_batch_size: must be a whole number; got '1.5'"),
         ({"partition_keys": ["a"]}, "partition_keys: tables are not split here"),
-        ({"logging_level": "loud"}, "logging_level: 'loud' is not one of DEBUG, INFO, WARNING"),
+        ({"logging_level": "loud"}, "logging_level: must be one of DEBUG, INFO, WARNING; got 'loud'"),
         ({"error_threshold": -2}, "error_threshold: -2 is below -1"),
         ({"retry_settings": {"timeout": 0}}, "retry_settings.timeout: 0 is below 1"),
         (
@@ -103,7 +103,7 @@ def test_the_field_goes_before_the_argument():
         ),
         (
             {"of_task": {"program_arguments": "--m ${{inputs.m}}"}},
-            "task.program_arguments: ${{inputs.m}} refers to nothing that the job has",
+            "task.program_arguments: ${{inputs.m}} is not an input of the job",
         ),
         ({"of_task": {"program_arguments": "--m 'a"}}, "task.program_arguments: no closing quotation"),
     ],
@@ -163,7 +163,7 @@ def test_a_table_is_refused_wherever_it_comes_from(component, tmp_path, place):
         (tmp_path / "p.yml").write_text(json.dumps(whole))
         made = load_job(tmp_path / "p.yml")
     with pytest.raises((PlanError, SpecError), match=r"input_data: tables \(mltable\) are not split here"):
-        graph_of(made, None)
+        build_graph(made, None)
 
 
 def test_several_mistakes_are_told_at_once():
@@ -206,7 +206,7 @@ def test_a_component_declares_and_what_the_node_says_goes_first(component, tmp_p
     node = made(x=Input(path="data"))
     node.mini_batch_size = 3
     node.resources.instance_count = 4
-    command: Any = filled_in(node, None)
+    command: Any = fill_component(node, None)
     found = command.drumline["parallel"]
     assert (found["batch_size"], found["max_retries"]) == (3, 1)
     assert (command.resources.instance_count, made.resources.instance_count) == (4, 2)
@@ -221,7 +221,7 @@ def test_a_step_of_a_file_is_parallel_by_its_type_or_its_component(component, tm
     path = tmp_path / "p.yml"
     path.write_text(json.dumps({"type": "pipeline", "jobs": {"a": step}}))
     found: Any
-    (found,) = graph_of(load_job(path), None).steps
+    (found,) = build_graph(load_job(path), None).steps
     assert found.job.drumline["parallel"]["batch_size"] == 7
 
 
@@ -242,7 +242,7 @@ def test_a_function_of_the_sdk_is_a_node_by_its_call():
     made = scoring(Input(path="data"))
     assert list(made.jobs) == ["first"]
     step: Any
-    (step,) = graph_of(made, None).steps
+    (step,) = build_graph(made, None).steps
     assert (step.job.resources.instance_count, step.job.drumline["parallel"]["input"]) == (2, "x")
 
 
@@ -251,8 +251,8 @@ def test_a_job_is_written_and_read_again(tmp_path):
     made.dump(tmp_path / "job.yml")
     again = load_job(tmp_path / "job.yml")
     assert isinstance(again, Parallel)
-    read: Any = filled_in(again, None)
-    written: Any = filled_in(made, None)
+    read: Any = fill_component(again, None)
+    written: Any = fill_component(made, None)
     assert read.drumline == written.drumline
 
 

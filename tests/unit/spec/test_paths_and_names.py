@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from drumline.spec.command import command
+from drumline.spec.jobs.command import command
 from drumline.spec.names import default_experiment_name, random_name
 from drumline.spec.paths import is_remote, resolve, scheme_of
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.dump import to_dict
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.pipeline import PipelineJob
+from drumline.spec.jobs.sweep import SweepJob
 from drumline.spec.load import load_job
-from drumline.spec.pipeline import PipelineJob
-from drumline.spec.sweep import SweepJob
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 
 COMPONENT = """
 name: c

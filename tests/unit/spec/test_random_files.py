@@ -15,7 +15,7 @@ from drumline.spec.load import load_job
 from drumline.spec.schema.command import COMMAND_JOB
 from drumline.spec.schema.pipeline import PIPELINE_JOB
 from drumline.spec.schema.sweep import SWEEP_JOB
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 
 QUIET = settings(
     deadline=None,

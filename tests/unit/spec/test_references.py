@@ -17,24 +17,30 @@ def shown(text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("azureml:digits:1", ("Asset", "digits", "1", "", "")),
-        ("azureml:digits:18.04:2022", ("Asset", "digits", "18.04:2022", "", "")),
-        ("azureml:digits@latest", ("Asset", "digits", "", "latest", "")),
-        ("azureml:digits", ("Asset", "digits", "", "", "")),
-        ("AzureML:digits:1", ("Asset", "digits", "1", "", "")),
-        ("azureml:azureml:digits:1", ("Asset", "digits", "1", "", "")),
-        (f"{ARM}/data/digits/versions/1", ("Asset", "digits", "1", "", "")),
-        (f"{ARM.removeprefix('azureml:')}/models/m/versions/2", ("Asset", "m", "2", "", "")),
+        ("azureml:digits:1", ("AssetReference", "digits", "1", "", "")),
+        ("azureml:digits:18.04:2022", ("AssetReference", "digits", "18.04:2022", "", "")),
+        ("azureml:digits@latest", ("AssetReference", "digits", "", "latest", "")),
+        ("azureml:digits", ("AssetReference", "digits", "", "", "")),
+        ("AzureML:digits:1", ("AssetReference", "digits", "1", "", "")),
+        ("azureml:azureml:digits:1", ("AssetReference", "digits", "1", "", "")),
+        (f"{ARM}/data/digits/versions/1", ("AssetReference", "digits", "1", "", "")),
+        (f"{ARM.removeprefix('azureml:')}/models/m/versions/2", ("AssetReference", "m", "2", "", "")),
         (f"{ARM}/datastores/blob/paths/a", ("InDatastore", "blob", "a")),
-        ("azureml://locations/l/workspaces/w/environments/e/labels/latest", ("Asset", "e", "", "latest", "")),
-        ("azureml://registries/azureml/environments/e/versions/3", ("Asset", "e", "3", "", "azureml")),
+        (
+            "azureml://locations/l/workspaces/w/environments/e/labels/latest",
+            ("AssetReference", "e", "", "latest", ""),
+        ),
+        (
+            "azureml://registries/azureml/environments/e/versions/3",
+            ("AssetReference", "e", "3", "", "azureml"),
+        ),
         ("azureml://datastores/blob/paths/a/b.csv", ("InDatastore", "blob", "a/b.csv")),
         ("azureml:azureml://datastores/blob/paths/a/", ("InDatastore", "blob", "a/")),
         ("azureml://datastores/blob", ("InDatastore", "blob", "")),
         (f"{LONG}/datastores/blob/paths/a", ("InDatastore", "blob", "a")),
-        ("azureml://jobs/j/outputs/o", ("JobOutput", "j", "o", "")),
-        ("azureml://jobs/j/outputs/o/paths/x/y", ("JobOutput", "j", "o", "x/y")),
-        (f"{LONG}/jobs/j/outputs/default", ("JobOutput", "j", "default", "")),
+        ("azureml://jobs/j/outputs/o", ("JobOutputReference", "j", "o", "")),
+        ("azureml://jobs/j/outputs/o/paths/x/y", ("JobOutputReference", "j", "o", "x/y")),
+        (f"{LONG}/jobs/j/outputs/default", ("JobOutputReference", "j", "default", "")),
         ("runs:/j/model", ("RunFile", "j", "model")),
     ],
 )
@@ -61,7 +67,7 @@ def test_each_form_is_read(text, expected):
     ],
 )
 def test_what_is_none_is_refused(text):
-    with pytest.raises(SpecError, match="refers to nothing"):
+    with pytest.raises(SpecError, match="unknown form of reference"):
         parse(text)
 
 

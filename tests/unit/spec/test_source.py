@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from drumline.contract.errors import SpecError
-from drumline.spec.nodes import plain
-from drumline.spec.source import MAX_DEPTH, MAX_NODES, parse
+from drumline.spec.reading.source import MAX_DEPTH, MAX_NODES, parse
+from drumline.spec.reading.tree import plain
 
 SCALARS = """
 a: yes

@@ -9,12 +9,12 @@ import pytest
 import drumline.sweep
 from drumline.contract.errors import SpecError
 from drumline.entities import CommandJobLimits, Input, Output, QueueSettings, Sweep
-from drumline.spec.command import command
-from drumline.spec.component import CommandComponent
-from drumline.spec.dump import to_dict
+from drumline.spec.jobs.command import CommandComponent, command
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.sweep import resolve_trial
+from drumline.spec.jobs.trial import ParameterizedCommand
 from drumline.spec.load import load_job
-from drumline.spec.trial import ParameterizedCommand, resolved
-from drumline.spec.validate import validate
+from drumline.spec.validation.validate import validate
 from drumline.sweep import (
     BanditPolicy,
     BayesianSamplingAlgorithm,
@@ -220,8 +220,8 @@ def test_setting_an_attribute_to_a_dictionary_makes_the_object(attribute, given,
 @pytest.mark.parametrize(
     ("attribute", "given", "what"),
     [
-        ("sampling_algorithm", "best", "'best' is none"),
-        ("early_termination", {"type": "stop"}, "'stop' is not a policy"),
+        ("sampling_algorithm", "best", "unknown algorithm 'best'"),
+        ("early_termination", {"type": "stop"}, "unknown policy 'stop'"),
         ("early_termination", {"type": "median_stopping", "slack": 1}, "has no 'slack'"),
         ("objective", "loss", "give Objective"),
         ("limits", 20, "give SweepJobLimits"),
@@ -306,7 +306,7 @@ def test_a_component_as_trial(tmp_path):
     assert (dict(made.inputs), list(made.outputs)) == ({"n": 3}, ["model"])
     assert made.trial.distribution.process_count_per_instance == 2
     whole = SweepJob(trial=component, search_space={"lr": Uniform(0, 1)})
-    assert "${{search_space.lr}}" in resolved(whole, lambda text: pytest.fail(text)).command
+    assert "${{search_space.lr}}" in resolve_trial(whole, lambda text: pytest.fail(text)).command
 
 
 def test_a_trial_by_reference_is_read_when_it_is_needed(tmp_path):
@@ -317,9 +317,9 @@ def test_a_trial_by_reference_is_read_when_it_is_needed(tmp_path):
     one = SweepJob(trial="file:c.yml", search_space={"lr": Uniform(0, 1)}, base_path=str(tmp_path))
     assert to_dict(one)["trial"] == "file:c.yml"
     assert to_dict(one, absolute=True)["trial"] == f"file:{tmp_path}/c.yml"
-    assert resolved(one, lambda text: pytest.fail(text)).command == "echo ${{search_space.lr}}"
+    assert resolve_trial(one, lambda text: pytest.fail(text)).command == "echo ${{search_space.lr}}"
     named = SweepJob(trial="azureml:c:1", search_space={"lr": Uniform(0, 1)})
-    found = resolved(named, lambda text: CommandComponent(name=text, command="true"))
+    found = resolve_trial(named, lambda text: CommandComponent(name=text, command="true"))
     assert isinstance(found, ParameterizedCommand)
     with pytest.raises(SpecError, match="no trial"):
-        resolved(SweepJob(), lambda text: None)
+        resolve_trial(SweepJob(), lambda text: None)

@@ -15,8 +15,8 @@ from shelf import Shelf, fetch
 from waiting import wait_until
 
 from drumline.contract.errors import NodeError
-from drumline.staging import fetching
-from drumline.staging.cache import Cache, is_safe
+from drumline.staging.cache.folder import Cache, is_safe
+from drumline.staging.transfer import download
 
 SHELF = Path(shelf.__file__)
 
@@ -44,7 +44,7 @@ def data(tmp_path):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Of 1,000 bytes."""
-    monkeypatch.setattr(fetching, "CHUNK", 1000)
+    monkeypatch.setattr(download, "CHUNK_BYTES", 1000)
 
 
 def content_of(cache):
@@ -81,7 +81,7 @@ def test_the_variable_names_another_place(monkeypatch, tmp_path, run, data):
 def test_a_place_that_can_be_none_is_named(monkeypatch, tmp_path, run, data):
     (tmp_path / "file").touch()
     monkeypatch.setenv("DRUMLINE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(NodeError, match=f"the cache cannot be in {tmp_path}/file: File exists"):
+    with pytest.raises(NodeError, match=f"could not make the cache in {tmp_path}/file: File exists"):
         fetch(run, "data", Shelf(data))
 
 
@@ -183,7 +183,7 @@ def test_what_may_be_missing_may_be(run, data, capfd):
 def test_names_that_lead_elsewhere_are_refused(run, data, cache, name):
     store = Shelf(data)
     store.list = lambda: iter([shelf.Object("a.txt", 1, "1"), shelf.Object(name, 1, "1")])
-    with pytest.raises(NodeError, match="cannot be one here"):
+    with pytest.raises(NodeError, match="is not valid here"):
         fetch(run, "d", store)
     assert store.reads == []
     assert is_safe(name) == (name == "n" * 256)
@@ -192,7 +192,7 @@ def test_names_that_lead_elsewhere_are_refused(run, data, cache, name):
 def test_a_file_that_is_a_folder_too_is_refused(run, data):
     store = Shelf(data)
     store.list = lambda: iter([shelf.Object("a.txt", 1, "1"), shelf.Object("a.txt/b", 1, "1")])
-    with pytest.raises(NodeError, match="a folder that is a file as well"):
+    with pytest.raises(NodeError, match="a folder that is also a file"):
         fetch(run, "d", store)
 
 
@@ -248,7 +248,7 @@ def test_records_that_are_no_records_are_not_there(cache, run, tmp_path, data, d
 def test_nobody_waits_for_a_pipe_that_a_job_left(cache, run, data):
     fetch(run, "d", Shelf(data))
     os.mkfifo(os.path.join(cache.sources, "a" * 64))
-    assert len(list(cache.all_sources())) == 1
+    assert len(list(cache.list_sources())) == 1
 
 
 # chunks and digests
@@ -299,7 +299,7 @@ def test_a_service_without_ranges_or_sizes_is_read_in_order(run, big, small_chun
 
 @pytest.mark.parametrize("chunk", [1000, 1 << 20])
 def test_a_digest_of_the_service_is_compared(run, big, capfd, monkeypatch, chunk):
-    monkeypatch.setattr(fetching, "CHUNK", chunk)
+    monkeypatch.setattr(download, "CHUNK_BYTES", chunk)
     fetch(run, "d", Shelf(big, digest=shelf.md5_of(big)), kind="file")
     assert said(capfd)[-1]["verified"] == 1
 

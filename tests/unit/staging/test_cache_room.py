@@ -16,8 +16,9 @@ from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.errors import NodeError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.staging import cache_room, leases, sizes
-from drumline.staging.cache import STAMP_NS, Cache
+from drumline.staging import sizes
+from drumline.staging.cache import leases, pruning
+from drumline.staging.cache.folder import STAMP_NS, Cache
 
 KB = 1000
 
@@ -39,8 +40,8 @@ def get(tmp_path, cache, monkeypatch):
         fetch(str(tmp_path / "jobs" / job), name, Shelf(file), kind="file", **{"writable": True, **fields})
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         when = time.time() - 60 * minutes
-        os.utime(cache.path_of(digest), ns=(int(when * 10**9), STAMP_NS))
-        for source in cache.all_sources():
+        os.utime(cache.content_path(digest), ns=(int(when * 10**9), STAMP_NS))
+        for source in cache.list_sources():
             if source.items[0].digest == digest:
                 os.utime(os.path.join(cache.sources, source.key), (when, when))
         return file
@@ -49,11 +50,11 @@ def get(tmp_path, cache, monkeypatch):
 
 
 def names(cache):
-    return sorted(source.key for source in cache.all_sources())
+    return sorted(source.key for source in cache.list_sources())
 
 
 def size_of(cache):
-    return sum(one.size for one in cache_room.contents(cache))
+    return sum(one.size for one in pruning.list_contents(cache))
 
 
 def end(job):
@@ -78,7 +79,7 @@ def begin(tmp_path, supervisor, job):
     folder = RunFolder(str(tmp_path / "jobs" / job))
     os.makedirs(folder.path)
     folder.begin(e.JobSubmitted(time.time(), "somebody"))
-    folder.write(folder.supervisor, json.dumps(identity.of(supervisor.pid)))
+    folder.write(folder.supervisor, json.dumps(identity.identify_process(supervisor.pid)))
     return folder
 
 
@@ -116,11 +117,11 @@ def test_what_a_running_job_reads_stays(get, cache, tmp_path, supervisor, why):
         end(folder.path)
     elif why == "its folder is gone":
         shutil.rmtree(folder.path)
-    runs = [os.path.basename(one.run) for one in leases.held(cache)]
-    removal = cache_room.prune(cache, 0)
+    runs = [os.path.basename(one.run) for one in leases.list_active_leases(cache)]
+    removal = pruning.prune(cache, 0)
     if why == "it runs":
         assert runs == ["reader"]
-        assert removal == cache_room.Removal((), 0, 0, 30 * KB)
+        assert removal == pruning.Removal((), 0, 0, 30 * KB)
         assert len(Path(folder.inputs, "read").read_bytes()) == 30 * KB
     else:
         assert runs == []
@@ -134,23 +135,23 @@ def test_what_a_job_reads_stays_when_another_supervisor_takes_over(get, cache, t
     get("read", minutes=90, job="reader", writable=False)
     supervisor.kill()
     supervisor.wait()
-    assert leases.held(cache) == []
-    folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
-    assert cache_room.prune(cache, 0).left == 30 * KB
+    assert leases.list_active_leases(cache) == []
+    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    assert pruning.prune(cache, 0).left == 30 * KB
 
 
 def test_a_copy_is_the_jobs_own_and_holds_nothing(get, cache, tmp_path, supervisor):
     begin(tmp_path, supervisor, "copier")
     get("copied", job="copier", writable=True)
-    assert cache_room.prune(cache, 0).left == 0
+    assert pruning.prune(cache, 0).left == 0
 
 
 def test_what_is_being_fetched_for_stays_until_it_is_in_place(get, cache, tmp_path):
     get("before", minutes=5)
-    lease = leases.Lease(cache, str(tmp_path))
+    lease = leases.CacheLease(cache, str(tmp_path))
     lease.begin()
     get("now")
-    assert cache_room.prune(cache, 0).left == 30 * KB
+    assert pruning.prune(cache, 0).left == 30 * KB
     lease.close()
 
 
@@ -168,9 +169,9 @@ def test_a_job_that_needs_more_than_the_limit_is_let_through(get, cache, capfd, 
 def test_what_was_not_used_for_long_goes_whatever_the_limit(get, cache):
     get("old", minutes=90)
     get("new")
-    would = cache_room.prune(cache, 1 << 40, unused_since=time.time() - 3600, dry_run=True)
+    would = pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600, dry_run=True)
     assert (would.files, would.left, size_of(cache)) == (1, 30 * KB, 60 * KB)
-    assert cache_room.prune(cache, 1 << 40, unused_since=time.time() - 3600) == would
+    assert pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600) == would
     assert size_of(cache) == 30 * KB
 
 
@@ -181,13 +182,13 @@ def test_what_fetches_that_were_cut_short_left_goes_after_a_week(get, cache):
     os.utime(old, (0, 0))
     young.write_text("young")
     tree.mkdir()
-    cache_room.prune(cache, 1 << 40)
+    pruning.prune(cache, 1 << 40)
     assert os.listdir(cache.partial) == [young.name]
-    lock = cache.lock(young.name)
-    cache_room.prune(cache, 0, cut_off_since=time.time() + 99)
+    lock = cache.try_lock(young.name)
+    pruning.prune(cache, 0, cut_off_since=time.time() + 99)
     assert young.exists()
     lock.release()
-    cache_room.prune(cache, 0, cut_off_since=time.time() + 99)
+    pruning.prune(cache, 0, cut_off_since=time.time() + 99)
     assert os.listdir(cache.partial) == []
 
 
@@ -198,32 +199,32 @@ def test_a_lease_of_another_machine_counts_for_a_while(get, cache, days, counts)
     lease = json.loads(path.read_text())
     lease.update(run="/elsewhere/jobs/far", who={**lease["who"], "space": "other/1"})
     path.write_text(json.dumps({**lease, "written": time.time() - days * 86400}))
-    assert (cache_room.prune(cache, 0).left > 0) == counts
+    assert (pruning.prune(cache, 0).left > 0) == counts
 
 
 def test_a_damaged_lease_is_none(get, cache):
     get("a", writable=False)
     for text in ("", "[]", "{}", '{"run": 1, "who": 2, "since": "x", "trees": 3}'):
         Path(cache.leases, "d" * 64).write_text(text)
-        assert [os.path.basename(one.run) for one in leases.held(cache)] == ["job"]
+        assert [os.path.basename(one.run) for one in leases.list_active_leases(cache)] == ["job"]
 
 
 def test_the_limit_is_the_variable_or_the_setting_or_a_quarter_of_the_disk(cache, monkeypatch, tmp_path):
     disk = os.statvfs(tmp_path)
-    assert cache_room.limit(cache) == (disk.f_blocks * disk.f_frsize // 4, "default")
-    cache_room.set_limit(cache, 5)
-    assert cache_room.limit(cache) == (5, "settings")
+    assert pruning.read_limit(cache) == (disk.f_blocks * disk.f_frsize // 4, "default")
+    pruning.set_limit(cache, 5)
+    assert pruning.read_limit(cache) == (5, "settings")
     monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", "1.5GiB")
-    assert cache_room.limit(cache) == (3 << 29, "DRUMLINE_CACHE_LIMIT")
+    assert pruning.read_limit(cache) == (3 << 29, "DRUMLINE_CACHE_LIMIT")
     monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", "much")
-    with pytest.raises(UsageError, match="DRUMLINE_CACHE_LIMIT: 'much' is no size"):
-        cache_room.limit(cache)
+    with pytest.raises(UsageError, match="DRUMLINE_CACHE_LIMIT: 'much' is not a size"):
+        pruning.read_limit(cache)
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "1 2", "1e9", "9" * 16, "1GBB", "0x10", "1iB"])
 def test_what_is_no_size(text):
-    with pytest.raises(UsageError, match="is no size"):
-        sizes.parse(text, "--to")
+    with pytest.raises(UsageError, match="is not a size"):
+        sizes.parse_size(text, "--to")
 
 
 # a full disk
@@ -246,7 +247,7 @@ def test_what_does_not_fit_is_said_before_anything_is_fetched(small_disk, tmp_pa
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     store = Shelf(tmp_path / "large")
     with pytest.raises(
-        NodeError, match=r"s3://shelf/data: the disk of the cache is full \(.*\): 3.1 MB are to come"
+        NodeError, match=r"s3://shelf/data: the disk of the cache is full \(.*\): 3.1 MB still to download"
     ):
         fetch(str(tmp_path / "run"), "d", store, kind="file")
     assert store.reads == []
@@ -256,7 +257,7 @@ def test_what_does_not_fit_is_said_before_anything_is_fetched(small_disk, tmp_pa
 def test_a_disk_that_fills_up_meanwhile_is_one_sentence_and_leaves_nothing(
     small_disk, tmp_path, ranges, monkeypatch
 ):
-    monkeypatch.setattr("drumline.staging.fetching.CHUNK", 200_000)
+    monkeypatch.setattr("drumline.staging.transfer.download.CHUNK_BYTES", 200_000)
     (tmp_path / "large").write_bytes(os.urandom(1_500_000))
     store = Shelf(tmp_path / "large", ranges=ranges)
     store.before_read = (
@@ -282,8 +283,8 @@ def test_what_no_job_uses_gives_way_on_a_full_disk(small_disk, tmp_path):
             writable=True,
         )
         assert Path(target).stat().st_size == 1_200_000
-        for one in cache_room.contents(Cache()):
-            os.utime(Cache().path_of(one.digest), ns=(0, STAMP_NS))
-        for source in Cache().all_sources():
+        for one in pruning.list_contents(Cache()):
+            os.utime(Cache().content_path(one.digest), ns=(0, STAMP_NS))
+        for source in Cache().list_sources():
             os.utime(os.path.join(Cache().sources, source.key), (0, 0))
     assert size_of(Cache()) == 1_200_000

@@ -8,7 +8,7 @@ import pytest
 
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.plan import Build
-from drumline.staging import container_recipes, containers
+from drumline.staging.environments import containers, image_recipes
 from drumline.staging.environments.tool import BuildError
 
 
@@ -19,7 +19,7 @@ def programs(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.delenv("DRUMLINE_CONTAINER")
-    containers._look.cache_clear()
+    containers._find_working_engine.cache_clear()
 
     def make(name, answer="1.0", code=0):
         program = folder / name
@@ -27,7 +27,7 @@ def programs(tmp_path, monkeypatch):
         program.chmod(0o755)
 
     yield make
-    containers._look.cache_clear()
+    containers._find_working_engine.cache_clear()
 
 
 def test_the_first_engine_that_works_is_taken(programs, monkeypatch):
@@ -37,11 +37,11 @@ def test_the_first_engine_that_works_is_taken(programs, monkeypatch):
     assert containers.find_engine({}) == "apptainer"
     programs("podman")
     assert containers.find_engine({}) == "apptainer", "it is asked once a process"
-    containers._look.cache_clear()
+    containers._find_working_engine.cache_clear()
     assert containers.find_engine({}) == "podman"
     assert containers.find_engine({"type": "slurm"}) == "apptainer"
     monkeypatch.setenv("DRUMLINE_CONTAINER", "docker")
-    assert (containers.find_engine({}), containers.why_not({})) == ("docker", "")
+    assert (containers.find_engine({}), containers.explain_no_engine({})) == ("docker", "")
     monkeypatch.setenv("DRUMLINE_CONTAINER", "lxc")
     with pytest.raises(UsageError, match="DRUMLINE_CONTAINER is 'lxc'"):
         containers.find_engine({})
@@ -50,13 +50,13 @@ def test_the_first_engine_that_works_is_taken(programs, monkeypatch):
 def test_a_docker_without_its_daemon_is_none(programs):
     programs("docker", answer="", code=1)
     assert containers.find_engine({}) == ""
-    assert containers.why_not({}) == "docker is here, but its daemon does not answer"
+    assert containers.explain_no_engine({}) == "docker is here, but its daemon does not answer"
     wanted = {"image": "img:1", "context": "", "dockerfile": "", "conda": None}
-    assert containers.build_of(wanted, compute={}, root="/home/ann", name="", interpreter="") is None
+    assert containers.plan_image_build(wanted, compute={}, root="/home/ann", name="", interpreter="") is None
 
 
 def test_nothing_there_is_said(programs):
-    assert containers.why_not({}) == "there is no podman, apptainer or docker here"
+    assert containers.explain_no_engine({}) == "there is no podman, apptainer or docker here"
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def built(programs):
 
     def build(**wanted):
         known = {"image": "", "context": "", "dockerfile": "", "conda": None, **wanted}
-        made = containers.build_of(known, compute={}, root="/home/ann", name="env:1", interpreter="")
+        made = containers.plan_image_build(known, compute={}, root="/home/ann", name="env:1", interpreter="")
         return made.build
 
     return build
@@ -82,11 +82,11 @@ def test_a_build_is_known_by_its_content(built, tmp_path):
     os.mkfifo(context / "pipe")
     first = built(context=str(context))
     assert first.recipe["image"] == f"localhost/drumline:{first.digest[:32]}"
-    container_recipes.check_unchanged(first.recipe)
+    image_recipes.check_unchanged(first.recipe)
     (context / "more").write_text("x")
     assert built(context=str(context)).digest != first.digest
     with pytest.raises(BuildError, match="has changed since the job was submitted"):
-        container_recipes.check_unchanged(first.recipe)
+        image_recipes.check_unchanged(first.recipe)
 
 
 @pytest.mark.parametrize("dockerfile", ["none", "../Dockerfile", "/etc/passwd"])
@@ -99,7 +99,7 @@ def test_a_dockerfile_is_below_its_context(built, tmp_path, dockerfile):
 
 @pytest.mark.parametrize("image", ["--privileged", "a b", "a\nb", ""])
 def test_an_image_is_a_name(built, image):
-    with pytest.raises(PlanError, match="cannot be an image's name"):
+    with pytest.raises(PlanError, match="is not a valid image name"):
         built(image=image)
 
 
@@ -111,7 +111,9 @@ CONDA: dict[str, object] = {
 def test_packages_go_on_top_of_an_image(built, tmp_path):
     build = built(image="img:1", conda=CONDA)
     assert (build.recipe["pip"], build.recipe["version"]) == (["torch==2.*", "rich"], "3.11")
-    folder = container_recipes.write_conda(build._replace(prefix=str(tmp_path)), "img:1", has_settings=True)
+    folder = image_recipes.write_conda_context(
+        build._replace(prefix=str(tmp_path)), "img:1", has_settings=True
+    )
     assert not list(Path(folder).glob("files/*"))
     dockerfile = Path(folder, "Dockerfile").read_text()
     assert dockerfile.startswith("FROM img:1\n")
@@ -133,7 +135,7 @@ def test_what_requirements_name_by_path_goes_along(built, tmp_path):
         "files": {str(wheel): "digest"},
     }
     build = built(image="img:1", conda=conda)
-    folder = Path(container_recipes.write_conda(build._replace(prefix=str(tmp_path / "e")), "img:1"))
+    folder = Path(image_recipes.write_conda_context(build._replace(prefix=str(tmp_path / "e")), "img:1"))
     inside = "/tmp/drumline/files/0/a-1-py3-none-any.whl"
     assert (folder / "requirements.txt").read_text() == f"{inside}[x]\nb\n"
     assert inside in (folder / "conda.json.yml").read_text()
@@ -149,9 +151,9 @@ def test_indexes_go_along_unless_they_are_files_of_this_machine(tmp_path):
         "PIP_INDEX_URL": "https://me:secret@index/simple",
         "PIP_EXTRA_INDEX_URL": "file:///opt/simple",
     }
-    text = container_recipes.pip_settings(environ)
+    text = image_recipes.render_pip_settings(environ)
     assert text == "[global]\nindex-url = https://me:secret@index/simple\n"
-    with container_recipes.secret(str(tmp_path), text) as words:
+    with image_recipes.mount_secret(str(tmp_path), text) as words:
         assert words == ["--secret", f"id=pip,src={tmp_path}/pip.conf"]
         assert os.stat(tmp_path / "pip.conf").st_mode & 0o777 == 0o600
     assert not (tmp_path / "pip.conf").exists()
@@ -160,11 +162,14 @@ def test_indexes_go_along_unless_they_are_files_of_this_machine(tmp_path):
 def test_apptainer_has_its_image_in_a_file(programs):
     programs("apptainer")
     known = {"image": "ubuntu:22.04", "context": "", "dockerfile": "", "conda": None}
-    build = containers.build_of(known, compute={}, root="/home/ann", name="", interpreter="").build
+    build = containers.plan_image_build(known, compute={}, root="/home/ann", name="", interpreter="").build
     assert build.recipe == {"image": f"{build.prefix}/image.sif", "source": "ubuntu:22.04"}
-    assert containers.why_not({}) == "apptainer alone makes no images"
+    assert containers.explain_no_engine({}) == "apptainer alone makes no images"
     for more in ({"conda": CONDA}, {"context": "/c"}):
-        assert containers.build_of({**known, **more}, compute={}, root="/", name="", interpreter="") is None
+        assert (
+            containers.plan_image_build({**known, **more}, compute={}, root="/", name="", interpreter="")
+            is None
+        )
 
 
 def test_a_failed_step_is_told_in_its_own_words(tmp_path, programs, monkeypatch):
@@ -177,7 +182,7 @@ def test_a_failed_step_is_told_in_its_own_words(tmp_path, programs, monkeypatch)
     )
     program.chmod(0o755)
     (tmp_path / "Dockerfile").write_text("")
-    content = container_recipes.content_of(str(tmp_path))
+    content = image_recipes.digest_folder(str(tmp_path))
     recipe = {
         "image": "i:1",
         "context": str(tmp_path),

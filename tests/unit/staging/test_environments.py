@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from drumline.contract.plan import Build
-from drumline.staging.environments import MARKER, builder, is_ready, use, uv
-from drumline.staging.environments.pip_settings import for_uv
+from drumline.staging.environments import builder, uv
+from drumline.staging.environments.error_text import summarize_output
+from drumline.staging.environments.folder import MARKER
+from drumline.staging.environments.pip_settings import make_uv_variables
+from drumline.staging.environments.state import is_ready, note_use
 from drumline.staging.environments.tool import BuildError, Tool
-from drumline.staging.environments.words import words_of
 
 UV = """Using Python 3.11.7 environment at: v
 Resolved 3 packages in 1ms
@@ -59,11 +61,11 @@ critical libmamba Could not solve for environment specs
     ],
 )
 def test_the_last_words_are_one_sentence(output, words):
-    assert words_of(output) == words
+    assert summarize_output(output) == words
 
 
 def test_a_long_story_is_cut():
-    said = words_of("error: " + "x" * 5000)
+    said = summarize_output("error: " + "x" * 5000)
     assert len(said) <= 600
     assert said.endswith(" ...")
 
@@ -93,7 +95,7 @@ def test_pips_indexes_are_uvs_too(settings):
         "[global]\nindex-url = https://a/simple\nextra-index-url = https://b/simple\n    https://c/simple\n"
         "[install]\nfind-links = /wheels\n"
     )
-    found = for_uv(environ)
+    found = make_uv_variables(environ)
     assert {
         name: found[name] for name in ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "UV_INDEX_STRATEGY")
     } == {
@@ -106,22 +108,22 @@ def test_pips_indexes_are_uvs_too(settings):
 
 def test_pips_variables_win_over_its_file(settings):
     environ = settings("[global]\nindex-url = https://a/simple\n", PIP_INDEX_URL="https://z/simple")
-    assert for_uv(environ)["UV_DEFAULT_INDEX"] == "https://z/simple"
+    assert make_uv_variables(environ)["UV_DEFAULT_INDEX"] == "https://z/simple"
 
 
 @pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS", "UV_CONFIG_FILE"])
 def test_uvs_own_settings_win(settings, name):
-    assert for_uv(settings("[global]\nindex-url = https://a/simple\n", **{name: "mine"})) == {}
+    assert make_uv_variables(settings("[global]\nindex-url = https://a/simple\n", **{name: "mine"})) == {}
 
 
 def test_uvs_own_file_wins(settings, tmp_path):
     (tmp_path / "uv").mkdir()
     (tmp_path / "uv" / "uv.toml").write_text("")
-    assert for_uv(settings("[global]\nindex-url = https://a/simple\n")) == {}
+    assert make_uv_variables(settings("[global]\nindex-url = https://a/simple\n")) == {}
 
 
 def test_a_file_that_is_none_is_left_out(settings):
-    assert "UV_DEFAULT_INDEX" not in for_uv(settings("index-url = x\n\0"))
+    assert "UV_DEFAULT_INDEX" not in make_uv_variables(settings("index-url = x\n\0"))
 
 
 # whether one is there
@@ -140,7 +142,7 @@ def test_ready_is_what_has_its_marker_and_its_python(tmp_path):
     assert is_ready(build)
     os.utime(prefix / MARKER, (0, 0))
     (prefix / "environment.lock").write_text("a==1\n")
-    use(build, str(run))
+    note_use(build, str(run))
     assert (prefix / MARKER).stat().st_mtime > 0
     assert (run / "environment.lock").read_text() == "a==1\n"
 
@@ -152,9 +154,9 @@ def test_what_works_stays_when_it_cannot_be_made_again(tmp_path, monkeypatch):
     (prefix / "bin" / "python").touch()
     (prefix / MARKER).write_text("{}")
     (tmp_path / "d.build-left").mkdir()
-    monkeypatch.setattr(uv, "program", lambda: "")
+    monkeypatch.setattr(uv, "find_uv", lambda: "")
     with pytest.raises(BuildError):
-        builder.build(build, 2, print, is_forced=True)
+        builder.build_environment(build, 2, print, is_forced=True)
     assert is_ready(build)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "d.lock"]
 
@@ -178,7 +180,9 @@ def test_what_is_elsewhere_on_the_machine_is_no_part_of_it(tmp_path, monkeypatch
     )
     said = []
     monkeypatch.setattr(
-        builder, "_maker", lambda _: lambda _, tool: said.append(tool.output([sys.executable, "-c", asks]))
+        builder,
+        "_choose_maker",
+        lambda _: lambda _, tool: said.append(tool.output([sys.executable, "-c", asks])),
     )
-    builder.build(Build("uv", "d", str(tmp_path / "d"), {}), 2, print)
+    builder.build_environment(Build("uv", "d", str(tmp_path / "d"), {}), 2, print)
     assert said == ["None  0\n"]

@@ -7,8 +7,8 @@ from planning import plan
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import InputCopy
-from drumline.staging.inputs import copy
-from drumline.staging.workplace import prepare
+from drumline.staging.local_inputs import copy_input
+from drumline.staging.run_setup import prepare_run
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_folder_with_modes_and_times(data, target):
     os.utime(data / "a", (1e9, 1e9))
     (data / "sub").chmod(0o500)
     (data / "none").mkdir()
-    copy(str(data), str(target))
+    copy_input(str(data), str(target))
     (data / "sub").chmod(0o700)
     assert found_in(target) == ["a", "none", "sub", "sub/b"]
     assert ((target / "a").stat().st_mode & 0o7777, (target / "a").stat().st_mtime) == (0o750, 1e9)
@@ -42,7 +42,7 @@ def test_a_folder_with_modes_and_times(data, target):
 
 
 def test_a_file(data, target):
-    copy(str(data / "a"), str(target))
+    copy_input(str(data / "a"), str(target))
     assert target.read_text() == "a"
 
 
@@ -52,7 +52,7 @@ def test_what_is_neither_file_nor_folder_is_left_out_and_hangs_nothing(data, tar
     monkeypatch.chdir(data)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
-    copy(str(data), str(target))
+    copy_input(str(data), str(target))
     assert found_in(target) == ["a", "link", "sub", "sub/b"]
     assert os.readlink(target / "link") == "pipe"
 
@@ -60,7 +60,7 @@ def test_what_is_neither_file_nor_folder_is_left_out_and_hangs_nothing(data, tar
 def test_a_pipe_as_the_input_is_refused(tmp_path, target):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="neither a file nor a folder"):
-        copy(str(tmp_path / "pipe"), str(target))
+        copy_input(str(tmp_path / "pipe"), str(target))
 
 
 def test_links_within_stay_links_and_others_become_what_they_lead_to(data, target, tmp_path):
@@ -74,7 +74,7 @@ def test_links_within_stay_links_and_others_become_what_they_lead_to(data, targe
     (data / "out").symlink_to(tmp_path / "out")
     (data / "file").symlink_to(tmp_path / "out" / "deep" / "c")
     (data / "nothing").symlink_to("nowhere")
-    copy(str(data), str(target))
+    copy_input(str(data), str(target))
     links = {
         name: os.readlink(target / name) for name in ("relative", "sub/absolute", "sub/circle", "nothing")
     }
@@ -90,7 +90,7 @@ def test_links_within_stay_links_and_others_become_what_they_lead_to(data, targe
 
 def test_the_copy_of_a_link_to_a_folder_is_a_folder(data, target, tmp_path):
     (tmp_path / "link").symlink_to(data)
-    copy(str(tmp_path / "link"), str(target))
+    copy_input(str(tmp_path / "link"), str(target))
     assert found_in(target) == ["a", "sub", "sub/b"]
     assert not target.is_symlink()
 
@@ -105,4 +105,4 @@ def test_what_cannot_be_copied_is_named_in_one_sentence(tmp_path, name, why):
         cwd=str(tmp_path), folders=(), copies=(InputCopy("x", source, os.path.join(folder.path, "x")),)
     )
     with pytest.raises(NodeError, match=f"^could not put the job in place: {why}.*: {source}$"):
-        prepare(folder, job)
+        prepare_run(folder, job)

@@ -9,13 +9,14 @@ from shelf import Shelf
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Fetch
-from drumline.contract.uris import parse
-from drumline.staging import cache_room, mount_reading, mounting
-from drumline.staging.cache import Cache
-from drumline.staging.chunk_files import ChunkFiles
-from drumline.staging.mount import FileSystem
-from drumline.staging.mount_reading import Reader
-from drumline.staging.mounting import Found
+from drumline.contract.uris import parse_uri
+from drumline.staging.cache import pruning
+from drumline.staging.cache.chunk_files import ChunkFiles
+from drumline.staging.cache.folder import Cache
+from drumline.staging.mount import choice
+from drumline.staging.mount.filesystem import FileSystem
+from drumline.staging.mount.reader import MountReader
+from drumline.staging.mount.record import MountedInput, read_record, write_record
 from drumline.staging.stores.base import Object
 
 CHUNK = 1000
@@ -23,7 +24,7 @@ CHUNK = 1000
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(mount_reading, "CHUNK", CHUNK)
+    monkeypatch.setattr("drumline.staging.mount.reader.CHUNK_BYTES", CHUNK)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def cache():
 
 
 def reader(shelf, cache):
-    return Reader(shelf, "identity", ChunkFiles(cache))
+    return MountReader(shelf, "identity", ChunkFiles(cache))
 
 
 def file(shelf, path):
@@ -113,34 +114,34 @@ def test_what_was_read_counts_and_goes_and_comes_again(shelf, cache):
     large = file(shelf, "large")
     reads = reader(shelf, cache)
     reads.read(large, 0, 10)
-    assert sum(one.size for one in cache_room.contents(cache)) == CHUNK
-    assert cache_room.prune(cache, 0).size == CHUNK
-    assert not list(cache_room.contents(cache))
+    assert sum(one.size for one in pruning.list_contents(cache)) == CHUNK
+    assert pruning.prune(cache, 0).size == CHUNK
+    assert not list(pruning.list_contents(cache))
     assert reads.read(large, 0, 10) == content(shelf, "large")[:10]
     reader(shelf, cache).read(large, 0, 10)
     assert len(shelf.reads) == 2
 
 
 def test_the_limit_holds_while_it_reads(shelf, cache, monkeypatch):
-    monkeypatch.setenv(cache_room.LIMIT, str(3 * CHUNK))
+    monkeypatch.setenv(pruning.LIMIT, str(3 * CHUNK))
     reads, large = reader(shelf, cache), file(shelf, "large")
     for start in range(0, large.size, 500):
         assert reads.read(large, start, 500) == content(shelf, "large")[start : start + 500]
-        assert sum(one.size for one in cache_room.contents(cache)) <= 3 * CHUNK
-    assert any(cache_room.contents(cache))
+        assert sum(one.size for one in pruning.list_contents(cache)) <= 3 * CHUNK
+    assert any(pruning.list_contents(cache))
 
 
 def test_where_there_is_no_room_it_is_read_all_the_same(shelf, cache, monkeypatch):
-    monkeypatch.setenv(cache_room.LIMIT, "10")
+    monkeypatch.setenv(pruning.LIMIT, "10")
     reads, large = reader(shelf, cache), file(shelf, "large")
     assert reads.read(large, 0, 99_999) == content(shelf, "large")
-    assert not list(cache_room.contents(cache))
+    assert not list(pruning.list_contents(cache))
 
 
 def test_a_part_that_somebody_wrote_to_is_read_again(shelf, cache):
     large = file(shelf, "large")
     reader(shelf, cache).read(large, 0, 10)
-    path = next(cache_room.contents(cache)).path
+    path = next(pruning.list_contents(cache)).path
     os.chmod(path, 0o600)
     with open(path, "r+b") as damaged:
         damaged.write(b"other")
@@ -149,7 +150,7 @@ def test_a_part_that_somebody_wrote_to_is_read_again(shelf, cache):
 
 def system(shelf, cache, file="", objects=None):
     objects = tuple(sorted(shelf.list())) if objects is None else objects
-    return FileSystem(Found("inputs.x", "identity", file, objects), reader(shelf, cache), lambda: None)
+    return FileSystem(MountedInput("inputs.x", "identity", file, objects), reader(shelf, cache), lambda: None)
 
 
 def names(found):
@@ -186,33 +187,33 @@ FETCH = Fetch("inputs.x", "s3://shelf/data", "folder", "/target", writable=False
 
 
 def test_whose_wish_it_is(monkeypatch):
-    assert mounting.mode_of(FETCH) == "auto"
+    assert choice.choose_mode(FETCH) == "auto"
     monkeypatch.setenv("DRUMLINE_MOUNT", "always")
-    assert mounting.mode_of(FETCH) == "always"
-    assert mounting.mode_of(FETCH._replace(mount="never")) == "never"
+    assert choice.choose_mode(FETCH) == "always"
+    assert choice.choose_mode(FETCH._replace(mount="never")) == "never"
     monkeypatch.setenv("DRUMLINE_MOUNT", "sometimes")
-    with pytest.raises(NodeError, match="'sometimes' is none of auto, always, never"):
-        mounting.mode_of(FETCH)
-    assert not mounting.may_be(FETCH._replace(mode="download"))
+    with pytest.raises(NodeError, match="must be one of auto, always, never; got 'sometimes'"):
+        choice.choose_mode(FETCH)
+    assert not choice.asks_for_mount(FETCH._replace(mode="download"))
 
 
 def test_what_cannot_be_mounted_says_why(shelf, tmp_path):
     run = RunFolder(str(tmp_path))
-    place, files = parse("s3://shelf/data"), list(shelf.list())
+    place, files = parse_uri("s3://shelf/data"), list(shelf.list())
     several = plan(nodes=2)._replace(engine="slurm")
-    assert "several nodes" in mounting.obstacle(run, several, place, shelf, files)
+    assert "several nodes" in choice.find_obstacle(run, several, place, shelf, files)
     contained = plan(nodes=1)._replace(container={"kind": "podman"})
-    assert "container" in mounting.obstacle(run, contained, place, shelf, files)
-    assert "hub" in mounting.obstacle(run, plan(nodes=1), parse("hf://datasets/a/b"), shelf, files)
+    assert "container" in choice.find_obstacle(run, contained, place, shelf, files)
+    assert "hub" in choice.find_obstacle(run, plan(nodes=1), parse_uri("hf://datasets/a/b"), shelf, files)
     without = [files[0]._replace(version="")]
-    assert "versions" in mounting.obstacle(run, plan(nodes=1), place, shelf, without)
+    assert "versions" in choice.find_obstacle(run, plan(nodes=1), place, shelf, without)
 
 
 def test_names_lead_nowhere_else(tmp_path):
     folder = RunFolder(str(tmp_path))
     for name in ("../x", "a/b", ".."):
         with pytest.raises(NodeError):
-            mounting.note(folder, Found(name, "identity", "", ()))
-    mounting.note(folder, Found("inputs.x", "identity", "", (Object("../x", 1, "1"),)))
+            write_record(folder, MountedInput(name, "identity", "", ()))
+    write_record(folder, MountedInput("inputs.x", "identity", "", (Object("../x", 1, "1"),)))
     with pytest.raises(NodeError, match="damaged"):
-        mounting.read(folder, "inputs.x")
+        read_record(folder, "inputs.x")

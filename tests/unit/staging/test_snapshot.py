@@ -4,7 +4,8 @@ import stat
 import pytest
 
 from drumline.contract.errors import PlanError
-from drumline.staging import snapshot
+from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
 
 @pytest.fixture
@@ -17,13 +18,13 @@ def code(tmp_path):
 
 @pytest.fixture
 def take(code, tmp_path):
-    return lambda: snapshot.take(str(code), str(tmp_path / "home"))
+    return lambda: take_snapshot(str(code), str(tmp_path / "home"))
 
 
 def test_equal_folders_have_equal_names_wherever_they_are(code, take, tmp_path):
     first = take()
     code.rename(tmp_path / "moved")
-    assert first == snapshot.take(str(tmp_path / "moved"), str(tmp_path / "home"))
+    assert first == take_snapshot(str(tmp_path / "moved"), str(tmp_path / "home"))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_any_difference_has_another_name(code, take, change):
 def test_what_is_stored_cannot_be_changed_by_accident(code, take, tmp_path):
     (code / "x").write_text("")
     (code / "x").chmod(0o777)
-    folder = snapshot.path_of(str(tmp_path / "home"), take().digest)
+    folder = snapshot_path(str(tmp_path / "home"), take().digest)
     modes = {name: stat.S_IMODE(os.stat(os.path.join(folder, name)).st_mode) for name in os.listdir(folder)}
     assert modes == {"a": 0o400, "x": 0o500}
 
@@ -53,7 +54,7 @@ def test_what_is_stored_cannot_be_changed_by_accident(code, take, tmp_path):
 def test_a_copy_is_writable_and_keeps_what_can_be_executed(code, take, tmp_path):
     (code / "x").write_text("")
     (code / "x").chmod(0o755)
-    snapshot.lay_out(str(tmp_path / "home"), take().digest, str(tmp_path / "copy"))
+    copy_snapshot(str(tmp_path / "home"), take().digest, str(tmp_path / "copy"))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "copy").iterdir()}
     assert modes == {"a": 0o600, "x": 0o700}
 
@@ -129,15 +130,15 @@ def test_something_ignored_that_comes_and_goes_all_the_time_is_no_change(code, t
 
 def test_a_pattern_that_is_none_is_refused_with_its_line(code, take):
     (code / ".amlignore").write_text("*.log\n!\n")
-    with pytest.raises(PlanError, match=r"/code/.amlignore:2: this is no pattern of an ignore file"):
+    with pytest.raises(PlanError, match=r"/code/.amlignore:2: not a pattern of an ignore file"):
         take()
 
 
 def test_what_takes_long_is_said_once(code, tmp_path, monkeypatch):
-    monkeypatch.setattr(snapshot, "SLOW_S", -1.0)
+    monkeypatch.setattr("drumline.staging.snapshot.take.SLOW_S", -1.0)
     (code / "b").write_text("")
     said = []
-    snapshot.take(str(code), str(tmp_path / "home"), said.append)
+    take_snapshot(str(code), str(tmp_path / "home"), said.append)
     assert said == [2]
 
 

@@ -8,8 +8,9 @@ import stat
 import pytest
 
 from drumline.contract.errors import PlanError
-from drumline.staging import snapshot
-from drumline.staging.code import listing
+from drumline.staging.snapshot import listing
+from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
 
 @pytest.fixture
@@ -25,8 +26,8 @@ def take(code, tmp_path):
     """Take the code; what is in the snapshot, and what was left out."""
 
     def run():
-        taken = snapshot.take(str(code), str(tmp_path / "home"))
-        return contents(snapshot.path_of(str(tmp_path / "home"), taken.digest)), taken.skipped
+        taken = take_snapshot(str(code), str(tmp_path / "home"))
+        return contents(snapshot_path(str(tmp_path / "home"), taken.digest)), taken.skipped
 
     return run
 
@@ -156,7 +157,7 @@ def test_links_that_multiply_have_an_end(code, take, monkeypatch):
         (code / f"d{depth}" / "one").symlink_to(f"../d{depth + 1}")
         (code / f"d{depth}" / "two").symlink_to(f"../d{depth + 1}")
     (code / "d30").mkdir()
-    with pytest.raises(PlanError, match="is more than 2,000 files") as refused:
+    with pytest.raises(PlanError, match="has more than 2,000 files") as refused:
         take()
     assert "amlignore" in refused.value.hint
 
@@ -203,7 +204,7 @@ def test_two_hundred_folders_within_each_other_are_taken_and_laid_out(code, take
     found, _ = take()
     assert set(found) == {"a", "d/" * 200 + "leaf"}
     digest = os.listdir(tmp_path / "home" / "snapshots")[0]
-    snapshot.lay_out(str(tmp_path / "home"), digest, str(tmp_path / "copy"))
+    copy_snapshot(str(tmp_path / "home"), digest, str(tmp_path / "copy"))
     assert contents(tmp_path / "copy") == found
 
 
@@ -232,10 +233,10 @@ def test_a_file_without_bytes_and_a_sparse_one(code, tmp_path):
     (code / "all-hole").touch()
     os.truncate(code / "all-hole", 1 << 20)
     home = str(tmp_path / "home")
-    taken = snapshot.take(str(code), home)
+    taken = take_snapshot(str(code), home)
     assert taken.size_bytes == size + (1 << 20) + 1
-    snapshot.lay_out(home, taken.digest, str(tmp_path / "copy"))
-    for folder in (snapshot.path_of(home, taken.digest), str(tmp_path / "copy")):
+    copy_snapshot(home, taken.digest, str(tmp_path / "copy"))
+    for folder in (snapshot_path(home, taken.digest), str(tmp_path / "copy")):
         facts = os.stat(os.path.join(folder, "sparse"))
         assert (facts.st_size, facts.st_blocks * 512 < 4 << 20) == (size, True)
         with open(os.path.join(folder, "sparse"), "rb") as copy, (code / "sparse").open("rb") as original:
@@ -243,7 +244,7 @@ def test_a_file_without_bytes_and_a_sparse_one(code, tmp_path):
         assert os.path.getsize(os.path.join(folder, "all-hole")) == 1 << 20
     # With its holes filled the content is the same, and so is the name.
     (code / "sparse").write_bytes((code / "sparse").read_bytes())
-    assert snapshot.take(str(code), home).digest == taken.digest
+    assert take_snapshot(str(code), home).digest == taken.digest
 
 
 def test_hard_links_within_the_code_are_files_of_their_own(code, take, tmp_path):
@@ -257,13 +258,13 @@ def test_code_that_is_neither_folder_nor_file_is_refused(tmp_path, make):
     with pytest.raises(
         PlanError, match=r"is neither a folder nor a file|No such file or directory: .*nowhere"
     ):
-        snapshot.take(str(tmp_path / "odd"), str(tmp_path / "home"))
+        take_snapshot(str(tmp_path / "odd"), str(tmp_path / "home"))
 
 
 def test_no_files_at_all_are_refused(tmp_path):
     (tmp_path / "empty" / "sub").mkdir(parents=True)
     with pytest.raises(PlanError, match="has no files to take"):
-        snapshot.take(str(tmp_path / "empty"), str(tmp_path / "home"))
+        take_snapshot(str(tmp_path / "empty"), str(tmp_path / "home"))
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])

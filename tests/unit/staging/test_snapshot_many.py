@@ -13,9 +13,13 @@ import time
 import pytest
 
 from drumline.contract.errors import PlanError
-from drumline.staging import snapshot
+from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
-TAKE = "import sys; from drumline.staging import snapshot; print(snapshot.take(*sys.argv[1:]).digest)"
+TAKE = (
+    "import sys; from drumline.staging.snapshot.take import take_snapshot\n"
+    "print(take_snapshot(*sys.argv[1:]).digest)"
+)
 IS_SLOW = bool(os.environ.get("DRUMLINE_SLOW"))
 
 
@@ -49,24 +53,25 @@ def test_one_that_was_killed_leaves_no_snapshot_and_the_next_clears_up(code, tmp
     home = tmp_path / "home"
     script = (
         "import os, sys\n"
-        "from drumline.staging import copying, snapshot\n"
-        "copy = copying.copy_and_digest\n"
+        "from drumline.staging import file_copy\n"
+        "from drumline.staging.snapshot.take import take_snapshot\n"
+        "copy = file_copy.copy_and_digest\n"
         "def slowly(source, target):\n"
         "    if os.fstat(source).st_size == 2:\n"
         "        print('copying', flush=True); sys.stdin.read()\n"
         "    return copy(source, target)\n"
-        "copying.copy_and_digest = slowly\n"
-        "snapshot.take(*sys.argv[1:])\n"
+        "file_copy.copy_and_digest = slowly\n"
+        "take_snapshot(*sys.argv[1:])\n"
     )
     pipe = subprocess.PIPE
     argv = [sys.executable, "-c", script, str(code), str(home)]
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout.readline() == "copying\n"
         (partial,) = os.listdir(home / "snapshots")
-        living = snapshot.take(str(code / "1"), str(home)).digest
+        living = take_snapshot(str(code / "1"), str(home)).digest
         assert sorted(os.listdir(home / "snapshots")) == sorted([partial, living])
         process.send_signal(signal.SIGKILL)
-    taken = snapshot.take(str(code), str(home))
+    taken = take_snapshot(str(code), str(home))
     assert sorted(os.listdir(home / "snapshots")) == sorted([living, taken.digest])
 
 
@@ -99,12 +104,12 @@ def test_a_tree_that_others_change_all_the_time_is_taken_as_it_was_at_one_moment
         ends = time.monotonic() + (20 if IS_SLOW else 1.5)
         while time.monotonic() < ends or not digests:
             with contextlib.suppress(PlanError):
-                digests.add(snapshot.take(str(code), str(home)).digest)
+                digests.add(take_snapshot(str(code), str(home)).digest)
     finally:
         is_over.set()
         writer.join()
     for digest in digests:
-        folder = snapshot.path_of(str(home), digest)
+        folder = snapshot_path(str(home), digest)
         numbers = [int(open_text(os.path.join(folder, name))) for name in sorted(os.listdir(folder))]
         assert len(numbers) == 20
         assert numbers == sorted(numbers, reverse=True)
@@ -143,15 +148,15 @@ def test_many_files_are_taken_in_little_memory_and_not_read_again(tmp_path, sett
             file.truncate(1 << 30)
         count += 1
     began = time.monotonic()
-    first = snapshot.take(code, home)
+    first = take_snapshot(code, home)
     print(f"first: {time.monotonic() - began:.2f} s")
     opened.clear()
     began = time.monotonic()
-    assert snapshot.take(code, home) == first
+    assert take_snapshot(code, home) == first
     print(f"again: {time.monotonic() - began:.2f} s")
     assert first.file_count == count
     assert not [path for path in opened if str(path).endswith((".py", "sparse"))]
-    snapshot.lay_out(home, first.digest, str(tmp_path / "copy"))
+    copy_snapshot(home, first.digest, str(tmp_path / "copy"))
     assert sum(len(names) for _, _, names in os.walk(tmp_path / "copy")) == count
     if IS_SLOW:
         assert peak_kib(code, str(tmp_path / "other")) < 300 * 1024

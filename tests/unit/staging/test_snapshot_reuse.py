@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
-from drumline.staging import snapshot, stamps
+from drumline.staging import file_stamps
+from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def home(tmp_path):
 @pytest.fixture
 def take(code, home):
     """Take the code; the folder of the snapshot."""
-    return lambda: snapshot.path_of(home, snapshot.take(str(code), home).digest)
+    return lambda: snapshot_path(home, take_snapshot(str(code), home).digest)
 
 
 def read_of(code, opened):
@@ -105,7 +107,7 @@ def test_times_that_were_set_back_hide_nothing(code, take, settled):
 def test_stamps_differ_in_whatever_can_be_changed(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
-    seen = {stamps.stamp_of(path.stat())}
+    seen = {file_stamps.stamp_of(path.stat())}
     for change in (
         lambda: path.write_text("xy"),
         lambda: os.utime(path, ns=(1, 1)),
@@ -115,14 +117,14 @@ def test_stamps_differ_in_whatever_can_be_changed(tmp_path):
         lambda: shutil.copy2(path, tmp_path / "copy") and (tmp_path / "copy").replace(path),
     ):
         change()
-        seen.add(stamps.stamp_of(path.stat()))
+        seen.add(file_stamps.stamp_of(path.stat()))
     assert len(seen) == 7
 
 
 def test_code_of_another_folder_with_equal_content_is_the_same_snapshot(code, take, home, tmp_path):
     first = take()
     shutil.copytree(code, tmp_path / "clone")
-    assert snapshot.path_of(home, snapshot.take(str(tmp_path / "clone"), home).digest) == first
+    assert snapshot_path(home, take_snapshot(str(tmp_path / "clone"), home).digest) == first
 
 
 @pytest.mark.parametrize("harm", ["removed", "cut", "changed", "folder"])
@@ -177,7 +179,7 @@ def test_where_links_are_not_to_be_had_files_are_copied(code, take, settled, mon
 def test_what_a_job_does_to_its_code_is_not_done_to_the_snapshot(code, take, home, tmp_path):
     stored = take()
     copy = tmp_path / "copy"
-    snapshot.lay_out(home, os.path.basename(stored), str(copy))
+    copy_snapshot(home, os.path.basename(stored), str(copy))
     assert inode(copy, "a") != inode(stored, "a")
     (copy / "a").write_text("broken")
     with open(os.path.join(stored, "a")) as file:
@@ -187,7 +189,7 @@ def test_what_a_job_does_to_its_code_is_not_done_to_the_snapshot(code, take, hom
 def test_what_is_put_together_anew_is_compared_with_what_it_was(code, home, tmp_path, settled):
     def take(name):
         shutil.copytree(code, tmp_path / name)
-        return snapshot.path_of(home, snapshot.take(str(tmp_path / name), home, known_as="merged").digest)
+        return snapshot_path(home, take_snapshot(str(tmp_path / name), home, known_as="merged").digest)
 
     first = take("one")
     (code / "b").write_text("changed")
@@ -197,11 +199,11 @@ def test_what_is_put_together_anew_is_compared_with_what_it_was(code, home, tmp_
 
 
 def test_folders_that_were_not_taken_for_long_are_forgotten(code, home, monkeypatch):
-    from drumline.staging.code import known
+    from drumline.staging.snapshot import index
 
-    monkeypatch.setattr(known, "_MOST_FOLDERS", 4)
+    monkeypatch.setattr(index, "_MOST_FOLDERS", 4)
     for number in range(6):
-        snapshot.take(str(code), home, known_as=str(number))
+        take_snapshot(str(code), home, known_as=str(number))
     assert len(os.listdir(os.path.join(home, "snapshot-index"))) <= 4
 
 

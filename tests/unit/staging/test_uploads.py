@@ -11,8 +11,8 @@ from shelf import Shelf
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Upload
-from drumline.contract.uris import parse
-from drumline.staging import uploads
+from drumline.contract.uris import parse_uri
+from drumline.staging.transfer import outputs
 
 URI = "wasbs://out@shelf.blob.core.windows.net/?sig=secret"
 
@@ -33,7 +33,7 @@ def send(tmp_path, capfd):
     def run(source, kind="folder", store=None, *, always=False):
         store = store or Shelf(tmp_path)
         one = Upload("outputs.model", str(source), URI, kind, always)
-        uploads.run(RunFolder(str(tmp_path / "run")), [one], lambda _: (parse(URI), store))
+        outputs.upload_outputs(RunFolder(str(tmp_path / "run")), [one], lambda _: (parse_uri(URI), store))
         said = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         return store.written, [one for one in said if one["type"] == "transferred"]
 
@@ -65,8 +65,8 @@ def test_one_file_is_the_place_itself(send, out):
     [
         ("none", "file", "outputs.model: the job did not write it"),
         ("none", "folder", "outputs.model: the job did not write it"),
-        ("a", "folder", "is to be a folder, and .*/a is none"),
-        ("sub", "file", "is to be a file, and .*/sub is none"),
+        ("a", "folder", "must be a folder, but .*/a is a file"),
+        ("sub", "file", "must be a file, but .*/sub is a folder"),
     ],
 )
 def test_what_is_not_there_or_of_another_kind(send, out, source, kind, words):
@@ -94,7 +94,7 @@ def test_plain_files_alone_and_links_within(tmp_path, out, capfd):
     (out / "sub" / "circle").symlink_to("..")
     store = Shelf(tmp_path)
     one = Upload("outputs.model", str(out), URI, "folder", always=False)
-    uploads.run(RunFolder(str(tmp_path / "run")), [one], lambda _: (parse(URI), store))
+    outputs.upload_outputs(RunFolder(str(tmp_path / "run")), [one], lambda _: (parse_uri(URI), store))
     listening.close()
     assert sorted(store.written) == ["a", "folder/b", "sub/b", "within"]
     log = capfd.readouterr().err
@@ -107,7 +107,7 @@ def test_plain_files_alone_and_links_within(tmp_path, out, capfd):
 def test_a_name_that_is_no_text_is_an_error_after_all_others(send, out):
     Path(os.fsdecode(os.fsencode(out) + b"/\xff")).write_text("x")
     store = Shelf(out)
-    with pytest.raises(NodeError, match=r"no UTF-8 text cannot be written: '\\udcff'"):
+    with pytest.raises(NodeError, match=r"not UTF-8 cannot be uploaded: '\\udcff'"):
         send(out, store=store)
     assert sorted(store.written) == ["a", "sub/b"]
 

@@ -121,7 +121,7 @@ def test_a_label_is_on_one_version(records):
     assert records.find("digits", "prod") == "2"
     records.remove_label("digits", "prod")
     assert records.find("digits", "prod") == ""
-    with pytest.raises(UsageError, match="always on what was created last"):
+    with pytest.raises(UsageError, match="always marks the newest version"):
         records.set_label("digits", "latest", "1")
 
 

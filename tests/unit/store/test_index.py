@@ -120,7 +120,7 @@ def test_two_homes_have_an_index_each(place, tmp_path):
 
 def test_a_folder_that_others_may_enter_is_not_used(place, tmp_path):
     (place / f"drumline-index-{os.getuid()}").mkdir(mode=0o755)
-    with pytest.raises(DrumlineError, match="is not this user's alone"):
+    with pytest.raises(DrumlineError, match="is not a folder for you alone"):
         every(Index(str(tmp_path / "home")))
 
 
@@ -133,9 +133,9 @@ def test_what_is_no_folder_is_not_used(place, tmp_path, kind):
     else:
         (tmp_path / "theirs").mkdir(mode=0o700)
         there.symlink_to(tmp_path / ("theirs" if kind == "link" else "nothing"))
-    with pytest.raises(DrumlineError, match="is not this user's alone") as error:
+    with pytest.raises(DrumlineError, match="is not a folder for you alone") as error:
         every(Index(str(tmp_path / "home")))
-    assert error.value.hint == "whoever made it has to remove it"
+    assert error.value.hint == "delete it, or ask its owner to"
     assert not (tmp_path / "nothing").exists()
 
 
@@ -143,7 +143,7 @@ def test_somebody_elses_folder_is_not_used(place, tmp_path, monkeypatch):
     uid = os.getuid()
     (place / f"drumline-index-{uid + 1}").mkdir(mode=0o700)
     monkeypatch.setattr(store.os, "getuid", lambda: uid + 1)
-    with pytest.raises(DrumlineError, match="is not this user's alone"):
+    with pytest.raises(DrumlineError, match="is not a folder for you alone"):
         every(Index(str(tmp_path / "home")))
 
 
@@ -272,3 +272,31 @@ def test_a_mark_goes_with_its_job(machines, tmp_path):
     assert list((tmp_path / "home" / "archive-marks").iterdir()) == []
     index.heal(rows, rows.get)
     assert every(index, archived=False) == ["a"]
+
+
+def test_an_index_that_cannot_be_written_to_answers_the_same(index):
+    rows = [Row(name, float(created), "e", "p" if name == "c" else "") for created, name in enumerate("abcd")]
+    add(index, *rows[:3])
+    index.set_archived("a", archived=True)
+    by_name, asked = {row.name: row for row in rows}, []
+
+    def row_of(name):
+        asked.append(name)
+        return by_name[name]
+
+    chosen = [
+        {"archived": archived, "parent": parent, "limit": limit}
+        for archived in (None, True, False)
+        for parent in (None, "p")
+        for limit in (None, 0, 1)
+    ]
+    found = [index.names_without_writing("abcd", row_of, **one) for one in chosen]
+    assert set(asked) == {"d"}
+    index.heal("abcd", row_of)
+    assert found == [index.names(**one) for one in chosen]
+
+
+def test_an_index_that_is_missing_is_read_from_the_jobs(index, tmp_path):
+    row = Row("a", 1.0, "e", "")
+    assert index.names_without_writing(["a"], lambda _: row, archived=None, parent=None, limit=None) == ["a"]
+    assert not (tmp_path / "home").exists()

@@ -32,7 +32,7 @@ def ask(clocks, ours, node, ahead, there_s=0.001, back_s=0.001):
     ours.passes(there_s)
     at = ours.now + ahead
     ours.passes(back_s)
-    return clocks.answered(node, at)
+    return clocks.take_answer(node, at)
 
 
 def test_a_clock_that_is_ahead_is_set_right_by_the_quickest_answer(ours):
@@ -55,7 +55,7 @@ def test_a_clock_that_was_never_asked_is_taken_for_ours(ours):
 
 def test_an_answer_that_nobody_asked_for_is_passed_over(ours):
     clocks = Clocks()
-    assert not clocks.answered(0, 5.0)
+    assert not clocks.take_answer(0, 5.0)
     assert clocks.wall(0, ours.now) == EPOCH + ours.now
 
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from drumline.supervisor.hang import END, Seen, Watch, Where, explain, places_of, where_of
+from drumline.supervisor.watching.hang import (
+    END,
+    HangDetector,
+    RankPlace,
+    RankSample,
+    explain_hang,
+    list_places,
+    locate_rank,
+)
 
 TORCH = "/venv/lib/python3.11/site-packages/torch/distributed/"
 ALL_REDUCE = [
@@ -23,38 +31,38 @@ def hangs_at(watch, looks, ranks=(0, 1)):
     """The first look at which it hangs, None for never; ``looks``: of second and rank, what is seen."""
     for second in range(100):
         seen = {rank: looks(second, rank) for rank in ranks}
-        if not watch.wants_places(second):
-            seen = {rank: one._replace(where=Where()) for rank, one in seen.items()}
-        if watch.saw(seen, float(second)):
+        if not watch.wants_stacks(second):
+            seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
+        if watch.add_samples(seen, float(second)):
             return second
     return None
 
 
 def both(looks, ranks=(0, 1)):
     """When the job is reported, and when it may be ended."""
-    return hangs_at(Watch(10), looks, ranks), hangs_at(Watch(10, END), looks, ranks)
+    return hangs_at(HangDetector(10), looks, ranks), hangs_at(HangDetector(10, END), looks, ranks)
 
 
 def idle(stack="idle"):
-    return Seen(0, 1.0, where=Where(stack))
+    return RankSample(0, 1.0, where=RankPlace(stack))
 
 
 def spinning(second, share=1.0, elsewhere=0.0, **where):
     """One that has used that share of a core at one place, and another share in other threads."""
-    return Seen(0, second * (share + elsewhere), where=Where("here", second * share, **where))
+    return RankSample(0, second * (share + elsewhere), where=RankPlace("here", second * share, **where))
 
 
 def test_a_job_that_neither_prints_nor_computes_hangs():
-    assert both(lambda _, __: Seen(0, 1.0)) == (10, 10)
+    assert both(lambda _, __: RankSample(0, 1.0)) == (10, 10)
     assert both(lambda _, __: idle()) == (10, 10)
 
 
 def test_one_rank_that_prints_is_enough():
-    assert both(lambda second, rank: Seen(second * rank, 1.0)) == (None, None)
+    assert both(lambda second, rank: RankSample(second * rank, 1.0)) == (None, None)
 
 
 def test_one_rank_that_computes_here_and_there_is_enough():
-    looks = lambda second, rank: Seen(0, second * 0.9 * rank, where=Where(f"line {second}"))  # noqa: E731
+    looks = lambda second, rank: RankSample(0, second * 0.9 * rank, where=RankPlace(f"line {second}"))  # noqa: E731
     assert both(looks) == (None, None)
 
 
@@ -76,7 +84,8 @@ def test_a_rank_that_may_spin_is_reported_but_ends_no_job(library):
 
 
 def test_a_collective_that_returns_is_another_one_each_time():
-    steps = lambda _, __: Seen(0, 1.0, where=Where("all_reduce", 1.0, is_collective=True, went_on=True))  # noqa: E731
+    place = RankPlace("all_reduce", 1.0, is_collective=True, went_on=True)
+    steps = lambda _, __: RankSample(0, 1.0, where=place)  # noqa: E731
     assert both(steps) == (10, None), "a report may be wrong"
 
 
@@ -92,16 +101,16 @@ def test_a_background_thread_is_no_progress_but_keeps_a_job_from_being_ended():
 
 
 def test_what_the_flight_recorder_counts_on_is_progress():
-    recorded = lambda second, _: Seen(0, 1.0, where=Where("here", recorded=f"seq {second}"))  # noqa: E731
+    recorded = lambda second, _: RankSample(0, 1.0, where=RankPlace("here", recorded=f"seq {second}"))  # noqa: E731
     assert both(recorded) == (None, None)
 
 
 def test_a_rank_that_computes_at_a_place_that_nobody_knows_goes_on():
-    assert both(lambda second, rank: Seen(0, second * 0.9 * rank)) == (None, None)
+    assert both(lambda second, rank: RankSample(0, second * 0.9 * rank)) == (None, None)
 
 
 def test_what_ranks_have_left_to_the_agent_goes_on_for_them():
-    daemon = lambda second, rank: Seen(0, second * 0.9) if rank < 0 else idle()  # noqa: E731
+    daemon = lambda second, rank: RankSample(0, second * 0.9) if rank < 0 else idle()  # noqa: E731
     assert both(daemon, ranks=(0, 1, -1)) == (None, None)
     assert both(lambda _, __: idle(""), ranks=(0, 1, -1)) == (10, 10)
 
@@ -114,7 +123,7 @@ def test_a_single_rank_waits_for_nobody():
 
 def test_a_rank_that_reads_or_writes_goes_on():
     def reads(bytes_):
-        return lambda second, rank: Seen(0, 1.0, second * bytes_ * rank, where=Where("read"))
+        return lambda second, rank: RankSample(0, 1.0, second * bytes_ * rank, where=RankPlace("read"))
 
     assert both(reads(2 << 20)) == (None, None)
     assert both(reads(1 << 17)) == (10, None), "who reads a little may work"
@@ -122,48 +131,49 @@ def test_a_rank_that_reads_or_writes_goes_on():
 
 
 def test_what_a_look_takes_is_not_the_ranks():
-    looks = lambda second, _: Seen(0, second * 0.3, second << 21, 0.3, 2 << 20, Where(f"line {second}"))  # noqa: E731
+    place = lambda second: RankPlace(f"line {second}")  # noqa: E731
+    looks = lambda second, _: RankSample(0, second * 0.3, second << 21, 0.3, 2 << 20, place(second))  # noqa: E731
     assert both(looks) == (10, 10)
 
 
 def test_waking_up_now_and_then_is_not_going_on():
-    looks = lambda second, _: Seen(0, second * 0.01, where=Where(f"line {second}"))  # noqa: E731
+    looks = lambda second, _: RankSample(0, second * 0.01, where=RankPlace(f"line {second}"))  # noqa: E731
     assert both(looks) == (10, 10)
 
 
 def test_it_hangs_once_and_again_after_it_went_on():
-    watch = Watch(5)
-    assert hangs_at(watch, lambda _, __: Seen(0, 1.0)) == 5
+    watch = HangDetector(5)
+    assert hangs_at(watch, lambda _, __: RankSample(0, 1.0)) == 5
     assert watch.is_hung
-    assert not watch.saw({0: Seen(0, 1.0), 1: Seen(0, 1.0)}, 200.0), "it is known already"
-    assert not watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, 201.0)
+    assert not watch.add_samples({0: RankSample(0, 1.0), 1: RankSample(0, 1.0)}, 200.0), "it is known already"
+    assert not watch.add_samples({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 201.0)
     assert not watch.is_hung
-    assert watch.saw({0: Seen(7, 1.0), 1: Seen(0, 1.0)}, 206.0)
+    assert watch.add_samples({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 206.0)
 
 
 def test_a_rank_that_ends_is_a_sign_of_life():
-    watch = Watch(5)
-    two = {0: Seen(0, 1.0), 1: Seen(0, 1.0)}
-    assert not watch.saw(two, 0.0)
-    assert not watch.saw(two, 4.0)
-    assert not watch.saw({0: Seen(0, 1.0)}, 6.0)
-    assert watch.saw({0: Seen(0, 1.0)}, 11.0)
+    watch = HangDetector(5)
+    two = {0: RankSample(0, 1.0), 1: RankSample(0, 1.0)}
+    assert not watch.add_samples(two, 0.0)
+    assert not watch.add_samples(two, 4.0)
+    assert not watch.add_samples({0: RankSample(0, 1.0)}, 6.0)
+    assert watch.add_samples({0: RankSample(0, 1.0)}, 11.0)
 
 
 def test_without_ranks_nothing_hangs():
-    assert hangs_at(Watch(5), lambda _, __: Seen(0, 0.0), ranks=()) is None
+    assert hangs_at(HangDetector(5), lambda _, __: RankSample(0, 0.0), ranks=()) is None
 
 
 def test_where_a_rank_is_comes_from_all_its_processes():
     spin = {"cpu_s": 2.0, "library": "MPI", "call": ""}
     reduces = {**at(ALL_REDUCE)[0], "spin": spin, "went_on": False}
     barrier = {**at([["train.py", 7, "step"]])[0], "spin": {**spin, "call": "Barrier"}, "went_on": True}
-    assert where_of([reduces]) == Where(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
-    assert where_of([reduces, barrier])[1:] == (4.0, "MPI", True, True, "")
-    assert not where_of([reduces, at(LOAD)[0]]).is_collective
-    assert where_of([reduces, at([])[0]]) == where_of([]) == Where()
+    assert locate_rank([reduces]) == RankPlace(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
+    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "")
+    assert not locate_rank([reduces, at(LOAD)[0]]).is_collective
+    assert locate_rank([reduces, at([])[0]]) == locate_rank([]) == RankPlace()
     recorded = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}
-    assert where_of(at(LOAD, collective=recorded)).is_collective
+    assert locate_rank(at(LOAD, collective=recorded)).is_collective
 
 
 @pytest.mark.parametrize(
@@ -180,13 +190,13 @@ def test_where_a_rank_is_comes_from_all_its_processes():
     ],
 )
 def test_a_place_is_the_programs_own_line_and_what_it_called(frames, place):
-    assert places_of(at(frames)) == ([place] if place else [])
+    assert list_places(at(frames)) == ([place] if place else [])
 
 
 def said(stacks, quiet_s=118.0):
-    watch = Watch(300)
-    watch.saw({rank: Seen(0, 0.0) for rank in stacks}, 1000.0)
-    return explain(stacks, {rank: str(rank) for rank in stacks}, watch, 1000.0 + quiet_s)
+    watch = HangDetector(300)
+    watch.add_samples({rank: RankSample(0, 0.0) for rank in stacks}, 1000.0)
+    return explain_hang(stacks, {rank: str(rank) for rank in stacks}, watch, 1000.0 + quiet_s)
 
 
 def test_ranks_at_one_place_come_together_and_the_odd_one_last():
@@ -207,7 +217,7 @@ def test_a_rank_without_python_is_where_the_kernel_has_it():
 
 
 def test_when_nobody_answers_that_is_said():
-    assert explain({}, {}, Watch(1), 0.0) == "no rank has answered"
+    assert explain_hang({}, {}, HangDetector(1), 0.0) == "no rank has answered"
 
 
 def test_a_rank_of_several_processes_is_at_several_places():
@@ -223,7 +233,7 @@ def test_collectives_have_their_number_where_the_recorder_knows_it():
     )
     stacks[4] = at(LOAD, collective={**waits, "seq": 4810})
     labels = {rank: str(rank) for rank in stacks}
-    assert explain(stacks, labels, Watch(10), 0.0) == (
+    assert explain_hang(stacks, labels, HangDetector(10), 0.0) == (
         "ranks 0-2 wait in all_reduce (seq 4812, train.py:210, in step); "
         "rank 3 is in load_batch (data.py:31), its last collective was all_gather, seq 4811 of tensor; "
         "rank 4 is in load_batch (data.py:31), waiting in all_reduce, seq 4810"

@@ -3,12 +3,13 @@
 import pytest
 
 from drumline.contract.events import RankExited
-from drumline.supervisor import policy as p
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.deciding import policy as p
 
-FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
+FOUR = {rank: h.Member(rank // 2, str(rank)) for rank in range(4)}
 
 
-START = p.SetTimer("start", p.START_TIMEOUT_S)
+START = h.SetTimer("start", p.START_TIMEOUT_S)
 
 
 def said(instructions):
@@ -25,14 +26,14 @@ def running(**settings):
     job = policy(**settings)
     members = settings.get("members", FOUR)
     for node in range(settings.get("nodes", 2)):
-        job.handle(p.Joined(node))
+        job.handle(h.Joined(node))
     for node in range(settings.get("nodes", 2)):
-        job.handle(p.Prepared(node))
+        job.handle(h.Prepared(node))
     for node in range(1, settings.get("nodes", 2)):
-        job.handle(p.Reached(node, ""))
+        job.handle(h.Reached(node, ""))
     for rank in members:
-        last = job.handle(p.Started(rank))
-    assert said(last) == said([p.AllRunning()])
+        last = job.handle(h.Started(rank))
+    assert said(last) == said([h.AllRunning()])
     return job
 
 
@@ -42,36 +43,36 @@ def exit_(rank, code=0, signal=None, time=0.0, members=FOUR):
 
 def end_of(instructions):
     """The finish among them."""
-    return next(item for item in instructions if isinstance(item, p.Finish))
+    return next(item for item in instructions if isinstance(item, h.Finish))
 
 
 def emptied(job, *nodes):
     for node in nodes:
-        last = job.handle(p.Emptied(node, ()))
+        last = job.handle(h.Emptied(node, ()))
     return end_of(last)
 
 
 def test_ranks_start_once_every_node_has_joined_and_reached_the_first():
     job = policy()
-    assert said(job.begin()) == said([p.SetTimer("join", p.JOIN_TIMEOUT_S)])
-    assert job.handle(p.Joined(1)) == []
-    assert said(job.handle(p.Joined(0))) == said([p.Prepare()])
-    assert job.handle(p.Prepared(0)) == []
-    assert said(job.handle(p.Prepared(1))) == said([p.Reach()])
-    assert said(job.handle(p.Reached(1, ""))) == said([p.StartRanks(), START])
+    assert said(job.begin()) == said([h.SetTimer("join", p.JOIN_TIMEOUT_S)])
+    assert job.handle(h.Joined(1)) == []
+    assert said(job.handle(h.Joined(0))) == said([h.Prepare()])
+    assert job.handle(h.Prepared(0)) == []
+    assert said(job.handle(h.Prepared(1))) == said([h.Reach()])
+    assert said(job.handle(h.Reached(1, ""))) == said([h.StartRanks(), START])
 
 
 def test_a_single_node_has_nobody_to_reach():
-    job = policy({0: p.Member(0, "0")}, nodes=1)
-    job.handle(p.Joined(0))
-    assert said(job.handle(p.Prepared(0))) == said([p.StartRanks(), START])
+    job = policy({0: h.Member(0, "0")}, nodes=1)
+    job.handle(h.Joined(0))
+    assert said(job.handle(h.Prepared(0))) == said([h.StartRanks(), START])
 
 
 def test_all_ranks_ending_with_zero_complete_the_job():
     job = running()
     for rank in range(3):
         assert job.handle(exit_(rank)) == []
-    assert said(job.handle(exit_(3)))[:1] == said([p.Empty((0, 1), p.LEFTOVER_GRACE_S)])
+    assert said(job.handle(exit_(3)))[:1] == said([h.Empty((0, 1), p.LEFTOVER_GRACE_S)])
     end = emptied(job, 0, 1)
     assert (end.status, end.exit_code, end.rank) == ("Completed", 0, None)
 
@@ -79,11 +80,11 @@ def test_all_ranks_ending_with_zero_complete_the_job():
 def test_the_first_failure_ends_the_rest():
     job = running()
     first, timer = job.handle(exit_(3, code=7, time=2.0))
-    assert (first.nodes, timer) == ((0, 1), p.SetTimer("grace", 30.0))
-    assert isinstance(first, p.Terminate)
+    assert (first.nodes, timer) == ((0, 1), h.SetTimer("grace", 30.0))
+    assert isinstance(first, h.Terminate)
     for rank in (0, 1):
         assert job.handle(exit_(rank, signal=15, time=2.1)) == []
-    assert isinstance(job.handle(exit_(2, signal=15, time=2.1))[0], p.Empty)
+    assert isinstance(job.handle(exit_(2, signal=15, time=2.1))[0], h.Empty)
     end = emptied(job, 0, 1)
     assert (end.status, end.exit_code, end.rank, end.node) == ("Failed", 7, 3, 1)
     assert end.reason == "rank 3 on node 1 failed first: exit code 7; ranks 0-2 were then stopped"
@@ -103,9 +104,9 @@ def test_the_failure_that_came_first_decides_though_it_was_heard_of_later():
 def test_ranks_that_ignore_sigterm_are_killed_after_the_grace_period():
     job = running()
     job.handle(exit_(0, code=1))
-    kill, bound = job.handle(p.Elapsed("grace"))
-    assert said([kill]) == said([p.Kill((0, 1))])
-    assert bound == p.SetTimer("kill", p.EMPTY_TIMEOUT_S)
+    kill, bound = job.handle(h.Elapsed("grace"))
+    assert said([kill]) == said([h.Kill((0, 1))])
+    assert bound == h.SetTimer("kill", p.EMPTY_TIMEOUT_S)
 
 
 def test_a_signal_becomes_128_plus_its_number():
@@ -115,12 +116,12 @@ def test_a_signal_becomes_128_plus_its_number():
         job.handle(exit_(rank, signal=15, time=1.0))
     end = emptied(job, 0, 1)
     assert end.exit_code == 137
-    assert end.reason.startswith("rank 1 on node 0 failed first: ended by signal 9 (SIGKILL")
+    assert end.reason.startswith("rank 1 on node 0 failed first: killed by signal 9 (SIGKILL")
 
 
 def test_cancel_is_not_a_failure():
     job = running()
-    assert isinstance(job.handle(p.Canceled("ann", at_once=False))[0], p.Terminate)
+    assert isinstance(job.handle(h.Canceled("ann", at_once=False))[0], h.Terminate)
     for rank in range(4):
         job.handle(exit_(rank, signal=15))
     end = emptied(job, 0, 1)
@@ -129,24 +130,24 @@ def test_cancel_is_not_a_failure():
 
 def test_cancel_at_once_does_not_wait_for_the_grace_period():
     job = running()
-    kinds = [type(item).__name__ for item in job.handle(p.Canceled("ann", at_once=True))]
+    kinds = [type(item).__name__ for item in job.handle(h.Canceled("ann", at_once=True))]
     assert kinds == ["Terminate", "SetTimer", "Kill", "SetTimer"]
 
 
 def test_a_second_cancel_at_once_kills_what_the_first_only_asked():
     job = running()
-    job.handle(p.Canceled("ann", at_once=False))
-    assert said(job.handle(p.Canceled("ann", at_once=True)))[0] == repr(p.Kill((0, 1)))
+    job.handle(h.Canceled("ann", at_once=False))
+    assert said(job.handle(h.Canceled("ann", at_once=True)))[0] == repr(h.Kill((0, 1)))
 
 
 def test_the_time_limit_runs_from_the_start_of_the_ranks_and_cancels():
     job = policy(timeout_s=60.0)
-    for event in (p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)):
+    for event in (h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1)):
         job.handle(event)
-    assert p.SetTimer("limit", 60.0) in job.handle(p.Reached(1, ""))
+    assert h.SetTimer("limit", 60.0) in job.handle(h.Reached(1, ""))
     for rank in FOUR:
-        job.handle(p.Started(rank))
-    job.handle(p.Elapsed("limit"))
+        job.handle(h.Started(rank))
+    job.handle(h.Elapsed("limit"))
     for rank in FOUR:
         job.handle(exit_(rank, signal=15))
     end = emptied(job, 0, 1)
@@ -156,7 +157,7 @@ def test_the_time_limit_runs_from_the_start_of_the_ranks_and_cancels():
 
 def test_a_lost_agent_fails_the_job_and_its_ranks_count_as_gone():
     job = running()
-    assert isinstance(job.handle(p.Lost(1, "was killed by SIGKILL"))[0], p.Terminate)
+    assert isinstance(job.handle(h.Lost(1, "was killed by SIGKILL"))[0], h.Terminate)
     job.handle(exit_(0, signal=15))
     job.handle(exit_(1, signal=15))
     end = emptied(job, 0)
@@ -166,32 +167,32 @@ def test_a_lost_agent_fails_the_job_and_its_ranks_count_as_gone():
 
 def test_all_agents_lost_leaves_nobody_to_wait_for():
     job = running()
-    job.handle(p.Lost(0, "was killed by SIGKILL"))
-    end = end_of(job.handle(p.Lost(1, "was killed by SIGKILL")))
+    job.handle(h.Lost(0, "was killed by SIGKILL"))
+    end = end_of(job.handle(h.Lost(1, "was killed by SIGKILL")))
     assert end.reason == "the agent of node 0 was killed by SIGKILL"
 
 
 def test_a_node_that_cannot_reach_the_first_fails_the_job_before_any_rank_starts():
     job = policy()
-    for event in (p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)):
+    for event in (h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1)):
         job.handle(event)
-    assert isinstance(job.handle(p.Reached(1, "no route to host"))[0], p.Empty)
+    assert isinstance(job.handle(h.Reached(1, "no route to host"))[0], h.Empty)
     assert emptied(job, 0, 1).reason == "node 1 cannot reach node 0: no route to host"
 
 
 def test_a_node_that_never_joins_is_named():
     job = policy()
-    job.handle(p.Joined(0))
-    job.handle(p.Elapsed("join"))
+    job.handle(h.Joined(0))
+    job.handle(h.Elapsed("join"))
     assert emptied(job, 0, 1).reason == "node 1 did not answer within 60 s"
 
 
-WITH_SERVER = {0: p.Member(0, "0"), 1: p.Member(0, "ps0", awaited=False)}
+WITH_SERVER = {0: h.Member(0, "0"), 1: h.Member(0, "ps0", awaited=False)}
 
 
 def test_parameter_servers_are_ended_when_the_workers_are_done_and_that_is_success():
     job = running(members=WITH_SERVER, nodes=1)
-    assert isinstance(job.handle(exit_(0, members=WITH_SERVER))[0], p.Terminate)
+    assert isinstance(job.handle(exit_(0, members=WITH_SERVER))[0], h.Terminate)
     job.handle(exit_(1, signal=15, members=WITH_SERVER))
     assert emptied(job, 0).status == "Completed"
 
@@ -207,15 +208,15 @@ def test_a_parameter_server_that_fails_fails_the_job():
 
 def with_chief(servers):
     """A chief, a worker, and maybe parameter servers, which are not waited for, nor is then the worker."""
-    tasks = [p.Member(0, "0", awaited=not servers), p.Member(0, "chief")]
-    tasks += [p.Member(0, f"ps{index}", awaited=False) for index in range(servers)]
-    return dict(enumerate([*tasks, p.Member(0, "evaluator", awaited=False)]))
+    tasks = [h.Member(0, "0", awaited=not servers), h.Member(0, "chief")]
+    tasks += [h.Member(0, f"ps{index}", awaited=False) for index in range(servers)]
+    return dict(enumerate([*tasks, h.Member(0, "evaluator", awaited=False)]))
 
 
 def test_with_a_chief_and_parameter_servers_the_chiefs_result_decides():
     members = with_chief(servers=2)
     job = running(members=members, nodes=1)
-    assert isinstance(job.handle(exit_(1, members=members))[0], p.Terminate)
+    assert isinstance(job.handle(exit_(1, members=members))[0], h.Terminate)
     for rank in (0, 2, 3, 4):
         job.handle(exit_(rank, signal=15, members=members))
     assert emptied(job, 0).reason == (
@@ -245,12 +246,12 @@ def test_whoever_fails_beside_the_chief_fails_the_job(rank):
     assert (end.status, end.exit_code, end.rank) == ("Failed", 5, rank)
 
 
-WITH_RAY = {0: p.Member(0, "0"), 1: p.Member(0, "ray0", awaited=False), 2: p.Member(1, "ray1", awaited=False)}
+WITH_RAY = {0: h.Member(0, "0"), 1: h.Member(0, "ray0", awaited=False), 2: h.Member(1, "ray1", awaited=False)}
 
 
 def test_a_ray_cluster_is_ended_with_the_command():
     job = running(members=WITH_RAY)
-    assert isinstance(job.handle(exit_(0, members=WITH_RAY))[0], p.Terminate)
+    assert isinstance(job.handle(exit_(0, members=WITH_RAY))[0], h.Terminate)
     for rank in (1, 2):
         job.handle(exit_(rank, code=1, members=WITH_RAY))
     end = emptied(job, 0, 1)
@@ -270,8 +271,8 @@ def test_processes_that_even_sigkill_does_not_end_are_named():
     job = running()
     for rank in range(4):
         job.handle(exit_(rank))
-    job.handle(p.Emptied(0, ({"pid": 4711, "name": "python", "state": "D", "waits_in": "nfs_wait"},)))
-    end = end_of(job.handle(p.Emptied(1, ())))
+    job.handle(h.Emptied(0, ({"pid": 4711, "name": "python", "state": "D", "waits_in": "nfs_wait"},)))
+    end = end_of(job.handle(h.Emptied(1, ())))
     assert end.reason.endswith("; even SIGKILL did not end process 4711 (python, state D in nfs_wait)")
 
 
@@ -279,8 +280,8 @@ def test_an_agent_that_never_says_that_its_node_is_empty_is_given_up():
     job = running()
     for rank in range(4):
         job.handle(exit_(rank))
-    job.handle(p.Emptied(0, ()))
-    assert end_of(job.handle(p.Elapsed("empty"))).status == "Completed"
+    job.handle(h.Emptied(0, ()))
+    assert end_of(job.handle(h.Elapsed("empty"))).status == "Completed"
 
 
 def test_nothing_is_decided_after_the_end():
@@ -288,31 +289,31 @@ def test_nothing_is_decided_after_the_end():
     for rank in range(4):
         job.handle(exit_(rank))
     emptied(job, 0, 1)
-    assert job.handle(p.Canceled("ann", at_once=True)) == []
+    assert job.handle(h.Canceled("ann", at_once=True)) == []
 
 
 @pytest.mark.parametrize("phase", range(5))
 def test_cancel_before_the_ranks_run_ends_the_job_too(phase):
     job = policy()
-    steps = [p.Joined(0), p.Joined(1), p.Prepared(0), p.Prepared(1)]
+    steps = [h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1)]
     for event in steps[:phase]:
         job.handle(event)
-    assert isinstance(job.handle(p.Canceled("ann", at_once=False))[0], p.Empty)
+    assert isinstance(job.handle(h.Canceled("ann", at_once=False))[0], h.Empty)
     assert emptied(job, 0, 1).status == "Canceled"
 
 
 def test_an_agent_that_joins_while_the_others_leave_is_told_too():
     job = policy()
-    job.handle(p.Joined(0))
-    assert said(job.handle(p.Canceled("ann", at_once=False)))[0] == repr(p.Empty((0, 1), 0.0))
-    assert said(job.handle(p.Joined(1))) == said([p.Empty((1,), 0.0)])
+    job.handle(h.Joined(0))
+    assert said(job.handle(h.Canceled("ann", at_once=False)))[0] == repr(h.Empty((0, 1), 0.0))
+    assert said(job.handle(h.Joined(1))) == said([h.Empty((1,), 0.0)])
 
 
 def test_a_node_that_is_lost_while_the_job_ends_is_not_what_it_failed_of():
     job = running()
     job.handle(exit_(0, code=1, time=2.0))
     job.handle(exit_(1, signal=15, time=2.1))
-    job.handle(p.Lost(1, "was killed by SIGKILL"))
+    job.handle(h.Lost(1, "was killed by SIGKILL"))
     end = emptied(job, 0)
     assert (end.rank, end.exit_code) == (0, 1)
     assert end.reason == "rank 0 on node 0 failed first: exit code 1; rank 1 was then stopped"
@@ -320,22 +321,22 @@ def test_a_node_that_is_lost_while_the_job_ends_is_not_what_it_failed_of():
 
 def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
     job = running()
-    assert job.handle(p.Hung("ranks 0-3 wait")) == []
+    assert job.handle(h.Hung("ranks 0-3 wait")) == []
     job = running(ends_when_hung=True)
-    assert isinstance(job.handle(p.Hung("ranks 0-3 wait"))[0], p.Terminate)
+    assert isinstance(job.handle(h.Hung("ranks 0-3 wait"))[0], h.Terminate)
     for rank in range(4):
         job.handle(exit_(rank, signal=15))
     end = emptied(job, 0, 1)
-    assert (end.status, end.exit_code, end.reason) == ("Failed", p.HUNG_CODE, "it hung: ranks 0-3 wait")
+    assert (end.status, end.exit_code, end.reason) == ("Failed", h.HUNG_CODE, "it hung: ranks 0-3 wait")
 
 
 def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
     for went_on, said_more in ((False, "; it hung: ranks 0-3 wait"), (True, "")):
         job = running(timeout_s=5.0)
-        job.handle(p.Hung("ranks 0-3 wait"))
+        job.handle(h.Hung("ranks 0-3 wait"))
         if went_on:
-            job.handle(p.WentOn())
-        (stop, _) = job.handle(p.Elapsed("limit"))
+            job.handle(h.WentOn())
+        (stop, _) = job.handle(h.Elapsed("limit"))
         assert stop.reason == "it ran into its time limit of 5 s" + said_more
 
 
@@ -344,14 +345,14 @@ def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
 def test_whoever_takes_the_nodes_away_may_leave_less_time_and_not_more(kind, grace_s, expected):
     job = running()
     happening = {
-        "cancel": p.Canceled("scancel", at_once=False, grace_s=grace_s),
-        "preemption": p.Preempted("Slurm", None, grace_s),
-        "node preemption": p.Preempted("Slurm", 1, grace_s),
+        "cancel": h.Canceled("scancel", at_once=False, grace_s=grace_s),
+        "preemption": h.PreemptionAnnounced("Slurm", None, grace_s),
+        "node preemption": h.PreemptionAnnounced("Slurm", 1, grace_s),
     }[kind]
     first, timer = job.handle(happening)
-    assert isinstance(first, p.Terminate)
+    assert isinstance(first, h.Terminate)
     assert (first.nodes, first.grace_s) == ((0, 1), expected)
-    assert timer == p.SetTimer("grace", expected)
+    assert timer == h.SetTimer("grace", expected)
 
 
 def stopped(job):
@@ -362,8 +363,8 @@ def stopped(job):
 
 def test_a_cancel_during_a_preemption_is_what_the_job_ends_with():
     job = running()
-    job.handle(p.Preempted("Slurm", None, 5.0))
-    assert job.handle(p.Canceled("ann", at_once=False)) == []
+    job.handle(h.PreemptionAnnounced("Slurm", None, 5.0))
+    assert job.handle(h.Canceled("ann", at_once=False)) == []
     end = stopped(job)
     assert (end.status, end.exit_code, end.reason, end.kind) == (
         "Canceled",
@@ -375,14 +376,14 @@ def test_a_cancel_during_a_preemption_is_what_the_job_ends_with():
 
 def test_a_cancel_at_once_during_a_preemption_does_not_wait():
     job = running()
-    job.handle(p.Preempted("Slurm", None, 5.0))
-    assert said(job.handle(p.Canceled("ann", at_once=True)))[0] == repr(p.Kill((0, 1)))
+    job.handle(h.PreemptionAnnounced("Slurm", None, 5.0))
+    assert said(job.handle(h.Canceled("ann", at_once=True)))[0] == repr(h.Kill((0, 1)))
 
 
 def test_a_preemption_during_a_cancel_changes_nothing():
     job = running()
-    job.handle(p.Canceled("ann", at_once=False))
-    assert job.handle(p.Preempted("Slurm", None, 5.0)) == []
+    job.handle(h.Canceled("ann", at_once=False))
+    assert job.handle(h.PreemptionAnnounced("Slurm", None, 5.0)) == []
     end = stopped(job)
     assert (end.status, end.reason) == ("Canceled", "canceled by ann")
 
@@ -390,7 +391,7 @@ def test_a_preemption_during_a_cancel_changes_nothing():
 def test_a_preemption_after_a_failure_is_a_failure():
     job = running()
     job.handle(exit_(0, code=3, time=1.0))
-    assert job.handle(p.Preempted("Slurm", None, 5.0)) == []
+    assert job.handle(h.PreemptionAnnounced("Slurm", None, 5.0)) == []
     for rank in (1, 2, 3):
         job.handle(exit_(rank, signal=15, time=2.0))
     end = emptied(job, 0, 1)
@@ -399,17 +400,17 @@ def test_a_preemption_after_a_failure_is_a_failure():
 
 def test_one_node_after_the_other_is_the_whole_job():
     job = running()
-    job.handle(p.Preempted("Slurm", 0, 5.0))
-    assert job.handle(p.Preempted("Slurm", 1, 4.0)) == [p.SetTimer("grace", 4.0)]
+    job.handle(h.PreemptionAnnounced("Slurm", 0, 5.0))
+    assert job.handle(h.PreemptionAnnounced("Slurm", 1, 4.0)) == [h.SetTimer("grace", 4.0)]
     end = stopped(job)
     assert (end.kind, end.node, end.reason) == ("preemption", None, "preempted by Slurm")
 
 
 def test_a_cancel_before_the_ranks_run_leaves_nothing_to_wait_for():
     job = policy()
-    job.handle(p.Joined(0))
-    (empty, _) = job.handle(p.Canceled("scancel", at_once=False, grace_s=2.0))
-    assert empty == p.Empty((0, 1), 0.0)
+    job.handle(h.Joined(0))
+    (empty, _) = job.handle(h.Canceled("scancel", at_once=False, grace_s=2.0))
+    assert empty == h.Empty((0, 1), 0.0)
     end = emptied(job, 0, 1)
     assert (end.status, end.reason) == ("Canceled", "canceled by scancel")
 
@@ -418,29 +419,29 @@ def starting():
     """A policy that has told both agents to start their ranks."""
     job = policy()
     for node in range(2):
-        job.handle(p.Joined(node))
+        job.handle(h.Joined(node))
     for node in range(2):
-        job.handle(p.Prepared(node))
-    assert p.SetTimer("start", p.START_TIMEOUT_S) in job.handle(p.Reached(1, ""))
+        job.handle(h.Prepared(node))
+    assert h.SetTimer("start", p.START_TIMEOUT_S) in job.handle(h.Reached(1, ""))
     return job
 
 
 def test_a_node_that_does_not_start_its_ranks_fails_the_job():
     job = starting()
     for rank in (0, 1, 2):
-        job.handle(p.Started(rank))
-    again = job.handle(p.Elapsed("start"))
-    assert said(again) == said([p.SetTimer("start", p.START_TIMEOUT_S)]), "some have been started since"
-    last = job.handle(p.Elapsed("start"))
-    assert [type(item) for item in last] == [p.Terminate, p.SetTimer]
+        job.handle(h.Started(rank))
+    again = job.handle(h.Elapsed("start"))
+    assert said(again) == said([h.SetTimer("start", p.START_TIMEOUT_S)]), "some have been started since"
+    last = job.handle(h.Elapsed("start"))
+    assert [type(item) for item in last] == [h.Terminate, h.SetTimer]
     for rank in (0, 1, 2):
         job.handle(exit_(rank, signal=15))
-    job.handle(p.Elapsed("grace"))
-    job.handle(p.Elapsed("kill"))
+    job.handle(h.Elapsed("grace"))
+    job.handle(h.Elapsed("kill"))
     end = emptied(job, 0, 1)
     assert (end.reason, end.node) == ("node 1 did not start rank 3 within 600 s", 1)
 
 
 def test_ranks_that_run_have_no_limit_to_start():
     job = running()
-    assert job.handle(p.Elapsed("start")) == []
+    assert job.handle(h.Elapsed("start")) == []

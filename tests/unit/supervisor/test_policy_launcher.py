@@ -3,28 +3,29 @@
 import pytest
 
 from drumline.contract.events import RankExited
-from drumline.supervisor import cut_off
-from drumline.supervisor import policy as p
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.deciding import policy as p
+from drumline.supervisor.explaining import lost_peer
 
-FOUR = {rank: p.Member(rank // 2, str(rank)) for rank in range(4)}
+FOUR = {rank: h.Member(rank // 2, str(rank)) for rank in range(4)}
 
 
 def launching():
     """A policy whose launcher has been started."""
     job = p.Policy(FOUR, 2, grace_s=30.0, launcher="mpirun")
     for node in range(2):
-        job.handle(p.Joined(node))
+        job.handle(h.Joined(node))
     for node in range(2):
-        job.handle(p.Prepared(node))
-    started = job.handle(p.Reached(1, ""))
-    assert p.SetTimer("launcher", p.LAUNCHER_TIMEOUT_S) in started
+        job.handle(h.Prepared(node))
+    started = job.handle(h.Reached(1, ""))
+    assert h.SetTimer("launcher", p.LAUNCHER_TIMEOUT_S) in started
     return job
 
 
 def running():
     job = launching()
     for rank in FOUR:
-        job.handle(p.Started(rank))
+        job.handle(h.Started(rank))
     return job
 
 
@@ -41,16 +42,16 @@ def end_after(job, instructions, left=()):
     assert kinds(instructions)[0] in ("Terminate", "Empty")
     for rank in left:
         job.handle(exit_(rank, signal=15, time=2.0))
-    job.handle(p.Emptied(0, ()))
-    return job.handle(p.Emptied(1, ()))[-1]
+    job.handle(h.Emptied(0, ()))
+    return job.handle(h.Emptied(1, ()))[-1]
 
 
 def test_a_job_is_complete_once_its_launcher_has_ended_too():
     job = running()
     for rank in range(3):
         assert job.handle(exit_(rank)) == []
-    assert job.handle(exit_(3)) == [p.SetTimer("launcher end", p.LAUNCHER_END_S)]
-    end = end_after(job, job.handle(p.LauncherEnded(0, "", 0)))
+    assert job.handle(exit_(3)) == [h.SetTimer("launcher end", p.LAUNCHER_END_S)]
+    end = end_after(job, job.handle(h.LauncherEnded(0, "", 0)))
     assert (end.status, end.exit_code) == ("Completed", 0)
 
 
@@ -58,7 +59,7 @@ def test_a_launcher_that_does_not_end_is_ended():
     job = running()
     for rank in range(4):
         job.handle(exit_(rank))
-    end = end_after(job, job.handle(p.Elapsed("launcher end")))
+    end = end_after(job, job.handle(h.Elapsed("launcher end")))
     assert end.status == "Completed"
 
 
@@ -66,30 +67,30 @@ def test_a_cancel_that_comes_after_the_last_rank_changes_nothing():
     job = running()
     for rank in range(4):
         job.handle(exit_(rank))
-    assert job.handle(p.Canceled("ann", at_once=False)) == []
-    assert end_after(job, job.handle(p.LauncherEnded(0, "", 0))).status == "Completed"
+    assert job.handle(h.Canceled("ann", at_once=False)) == []
+    assert end_after(job, job.handle(h.LauncherEnded(0, "", 0))).status == "Completed"
 
 
 def test_its_end_may_be_heard_of_before_that_of_the_last_rank():
     job = running()
     for rank in range(3):
         job.handle(exit_(rank))
-    job.handle(p.LauncherEnded(0, "", 0))
+    job.handle(h.LauncherEnded(0, "", 0))
     assert end_after(job, job.handle(exit_(3))).status == "Completed"
 
 
 def test_a_launcher_that_is_killed_is_the_reason_at_once():
     job = running()
-    stop = job.handle(p.LauncherEnded(0, "mpirun was ended by signal 9", 137, killed=True))
+    stop = job.handle(h.LauncherEnded(0, "mpirun was killed by signal 9", 137, killed=True))
     end = end_after(job, stop, left=range(4))
     assert (end.status, end.exit_code, end.rank) == ("Failed", 137, None)
-    assert end.reason == "mpirun was ended by signal 9"
+    assert end.reason == "mpirun was killed by signal 9"
 
 
 def test_a_rank_that_fails_while_its_launcher_gives_up_is_the_reason():
     """As with MPI_Abort: the launcher ends the others, and the rank that called it ends a moment later."""
     job = running()
-    assert kinds(job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))) == [
+    assert kinds(job.handle(h.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))) == [
         "SetTimer",
         "SetTimer",
     ]
@@ -99,23 +100,23 @@ def test_a_rank_that_fails_while_its_launcher_gives_up_is_the_reason():
 
 def test_a_rank_that_fails_long_after_that_is_a_consequence():
     job = running()
-    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
-    job.handle(p.Elapsed("settled"))
+    job.handle(h.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    job.handle(h.Elapsed("settled"))
     assert job.handle(exit_(2, code=1)) == []
-    assert kinds(job.handle(p.LauncherEnded(0, "mpirun exited with code 1 (said why)", 1))) == [
+    assert kinds(job.handle(h.LauncherEnded(0, "mpirun exited with code 1 (said why)", 1))) == [
         "SetTimer",
         "SetTimer",
     ]
-    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
+    end = end_after(job, job.handle(h.Elapsed("broken")), left=(0, 1, 3))
     assert (end.reason, end.rank) == ("mpirun exited with code 1 (said why)", None)
 
 
 def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
     job = running()
-    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    job.handle(h.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
     assert job.handle(exit_(1, signal=11)) == []
-    job.handle(p.LauncherEnded(0, "mpirun exited with code 9 (Abort(9) on rank 2)", 9))
-    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 2, 3))
+    job.handle(h.LauncherEnded(0, "mpirun exited with code 9 (Abort(9) on rank 2)", 9))
+    end = end_after(job, job.handle(h.Elapsed("broken")), left=(0, 2, 3))
     assert (end.reason, end.exit_code) == ("mpirun exited with code 9 (Abort(9) on rank 2)", 9)
 
 
@@ -123,11 +124,11 @@ def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
 def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(event):
     """A launcher learns by a closed connection of it, which may come before the rank's end is seen."""
     job = running()
-    job.handle(p.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
-    job.handle(p.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
-    job.handle(p.LauncherEnded(0, "mpirun exited with code 255", 255))
+    job.handle(h.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
+    job.handle(h.LauncherEnded(0, "mpirun exited with code 255", 255))
     if event:
-        job.handle(p.Elapsed(event))
+        job.handle(h.Elapsed(event))
     end = end_after(job, job.handle(exit_(2, signal=9)), left=(0, 1, 3))
     assert (end.exit_code, end.rank) == (137, 2)
 
@@ -135,10 +136,10 @@ def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(even
 def test_ranks_that_lost_a_peer_and_their_launcher_wait_for_the_one_that_is_gone():
     """Its connections close before its end is seen; Open MPI then ends its neighbours, and itself."""
     job = running()
-    lost = exit_(3, code=14)._replace(evidence={"lost_peer": cut_off.by_mpi(14)})
+    lost = exit_(3, code=14)._replace(evidence={"lost_peer": lost_peer.explain_mpi_code(14)})
     assert kinds(job.handle(lost)) == ["Seek", "SetTimer"]
-    assert job.handle(p.Broken(1, "mpirun ended rank 2", 1, p.ABANDONED_DELAY_S)) == []
-    assert job.handle(p.LauncherEnded(0, "mpirun exited with code 14", 14)) == []
+    assert job.handle(h.Broken(1, "mpirun ended rank 2", 1, p.ABANDONED_DELAY_S)) == []
+    assert job.handle(h.LauncherEnded(0, "mpirun exited with code 14", 14)) == []
     end = end_after(job, job.handle(exit_(2, signal=9, time=1.01)), left=(0, 1))
     assert (end.rank, end.verdict["cut_off"]) == (2, [3])
     assert "rank 3 was then cut off (MPI lost a peer)" in end.reason
@@ -146,30 +147,30 @@ def test_ranks_that_lost_a_peer_and_their_launcher_wait_for_the_one_that_is_gone
 
 def test_a_rank_of_that_code_is_named_when_nothing_explains_it():
     job = running()
-    job.handle(exit_(3, code=14)._replace(evidence={"lost_peer": cut_off.by_mpi(14)}))
-    job.handle(p.LauncherEnded(0, "mpirun exited with code 14", 14))
-    end = end_after(job, job.handle(p.Elapsed("cause")), left=(0, 1, 2))
+    job.handle(exit_(3, code=14)._replace(evidence={"lost_peer": lost_peer.explain_mpi_code(14)}))
+    job.handle(h.LauncherEnded(0, "mpirun exited with code 14", 14))
+    end = end_after(job, job.handle(h.Elapsed("cause")), left=(0, 1, 2))
     assert (end.rank, end.exit_code) == (3, 14)
 
 
 def test_a_rank_that_lost_its_daemon_is_a_consequence():
     job = running()
     assert kinds(job.handle(exit_(2, code=p.LOST_DAEMON_CODE))) == ["SetTimer", "SetTimer"]
-    stop = job.handle(p.Broken(1, "the daemon of mpirun on node 1 was ended by signal 9", 137, 0.0))
+    stop = job.handle(h.Broken(1, "the daemon of mpirun on node 1 was killed by signal 9", 137, 0.0))
     end = end_after(job, stop, left=(0, 1, 3))
-    assert (end.reason, end.node) == ("the daemon of mpirun on node 1 was ended by signal 9", 1)
+    assert (end.reason, end.node) == ("the daemon of mpirun on node 1 was killed by signal 9", 1)
 
 
 def test_what_it_says_itself_counts_when_nothing_better_comes():
     job = running()
     job.handle(exit_(2, code=p.LOST_DAEMON_CODE))
-    end = end_after(job, job.handle(p.Elapsed("broken")), left=(0, 1, 3))
+    end = end_after(job, job.handle(h.Elapsed("broken")), left=(0, 1, 3))
     assert end.reason == "rank 2 on node 1 failed: exit code 195, as one that has lost its daemon of mpirun"
 
 
 def test_ranks_that_were_never_started_are_not_waited_for():
     job = launching()
-    job.handle(p.Started(0))
+    job.handle(h.Started(0))
     stop = job.handle(exit_(0, code=1))
     assert kinds(stop)[0] == "Empty"
     assert end_after(job, stop).rank == 0
@@ -179,15 +180,15 @@ def test_ranks_that_were_never_started_are_not_waited_for():
 def test_a_launcher_that_asks_for_no_ranks_is_given_up(started, missing):
     job = launching()
     for rank in started:
-        job.handle(p.Started(rank))
-    end = end_after(job, job.handle(p.Elapsed("launcher")), left=started)
+        job.handle(h.Started(rank))
+    end = end_after(job, job.handle(h.Elapsed("launcher")), left=started)
     assert end.reason == f"mpirun did not start rank {missing} within 60 s"
 
 
 def test_nothing_that_breaks_while_the_job_stops_changes_its_reason():
     job = running()
     stop = job.handle(exit_(1, code=3))
-    assert job.handle(p.Broken(1, "late", 1, 0.0)) == []
-    assert job.handle(p.LauncherEnded(0, "late", 1)) == []
+    assert job.handle(h.Broken(1, "late", 1, 0.0)) == []
+    assert job.handle(h.LauncherEnded(0, "late", 1)) == []
     end = end_after(job, stop, left=(0, 2, 3))
     assert (end.rank, end.exit_code) == (1, 3)

@@ -8,7 +8,7 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
-from drumline.supervisor.preparation import Helpers
+from drumline.supervisor.helpers.preparation import HelperProcesses
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def hear(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         folder = RunFolder(str(tmp_path / "job"))
         folder.create()
-        helpers = Helpers(folder, planning.plan())
+        helpers = HelperProcesses(folder, planning.plan())
         reader, writer = os.pipe()
         try:
             helpers.start("a test", "said")

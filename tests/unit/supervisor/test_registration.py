@@ -7,13 +7,13 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Registration
-from drumline.control import assets
-from drumline.supervisor.registration import register
+from drumline.control.assets import assets
+from drumline.supervisor.job.registration import register
 
 
 @pytest.fixture
 def folder(tmp_path, drumline_home):
-    made = RunFolder.of("job")
+    made = RunFolder.for_job("job")
     made.create()
     made.begin(e.JobSubmitted(time.time(), "ann"))
     (tmp_path / "set").mkdir()

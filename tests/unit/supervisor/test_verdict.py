@@ -1,13 +1,14 @@
 """Who began, how, and what became of the others, from the ends of ranks alone."""
 
+from typing import Any
+
 import pytest
 
 from drumline.contract.events import RankExited
-from drumline.supervisor.cause import Where
-from drumline.supervisor.policy import Member
-from drumline.supervisor.verdict import judge
+from drumline.supervisor.explaining.missing_rank import RunningRank
+from drumline.supervisor.explaining.verdict import judge
 
-FOUR = {rank: Member(rank // 2, str(rank)) for rank in range(4)}
+FOUR = {rank: str(rank) for rank in range(4)}
 
 
 def ended(rank, time, code=1, signal=None, raised=None, error="ValueError: bad batch", node=None, **evidence):
@@ -16,7 +17,7 @@ def ended(rank, time, code=1, signal=None, raised=None, error="ValueError: bad b
         kind, _, message = error.partition(": ")
         place = {"file": "train.py", "line": 88, "function": "step"}
         evidence["failure"] = {"type": kind, "message": message, "time": raised, **place}
-    where = FOUR[rank].node if node is None else node
+    where = rank // 2 if node is None else node
     return RankExited(time, rank, where, None if signal else code, signal, "", evidence or None)
 
 
@@ -25,10 +26,10 @@ def cut_off(rank, raised):
     return ended(rank, raised + 0.3, raised=raised, error=message)
 
 
-def verdict(*exits, members=FOUR, heard=None, where=None):
+def verdict(*exits, labels=FOUR, heard=None, where=None):
     """``heard``: when the first failure was heard of; default: when the first of them ended."""
     stopped_after = exits[0].time if heard is None else heard
-    return judge(members, {one.rank: one for one in exits}, stopped_after, 100.0, where)
+    return judge(labels, {one.rank: one for one in exits}, stopped_after, 100.0, where)
 
 
 def test_the_exception_and_its_place_and_who_was_cut_off():
@@ -136,7 +137,8 @@ def test_a_connection_that_may_be_to_another_service_is_explained_by_an_end_at_t
 def in_flight(kind, message="", *before):
     """What a rank was failing of, and what that came of."""
     place = {"file": "train.py", "line": 7, "function": "step"}
-    return Where((), [{"type": kind, "message": message, **place}, *(one.in_flight[0] for one in before)])
+    own: Any = {"type": kind, "message": message, **place}
+    return RunningRank((), [own, *(one.in_flight[0] for one in before)])
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def in_flight(kind, message="", *before):
         (in_flight("SystemExit", "0"), "rank 3 on node 1 ended early, 1.00 s in, with exit code 0", 1),
         (in_flight("ConnectionResetError"), "rank 0 on node 0 failed first, 1.00 s in: RuntimeError", 1),
         (in_flight("ModuleNotFoundError", "apex"), "rank 0 on node 0 failed first, 1.00 s in: Runtime", 1),
-        (Where((), []), "rank 0 on node 0 failed first", 1),
-        (Where((), None), "rank 0 on node 0 failed first", 1),
+        (RunningRank((), []), "rank 0 on node 0 failed first", 1),
+        (RunningRank((), None), "rank 0 on node 0 failed first", 1),
     ],
 )
 def test_a_rank_that_was_told_to_end_while_it_cleaned_up_is_the_one_that_began(where, expected, code):
@@ -177,8 +179,8 @@ def test_what_was_in_flight_does_not_count_where_a_rank_has_gone_on_or_failed_ot
 
 
 TIMED_OUT = "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete"
-AT_THE_LINE = Where(("wait in all_reduce (train.py:88, in step)",), None)
-LOADING = Where(("be in load_batch (data.py:31)",), [])
+AT_THE_LINE = RunningRank(("wait in all_reduce (train.py:88, in step)",), None)
+LOADING = RunningRank(("be in load_batch (data.py:31)",), [])
 
 
 def gave_up(rank, raised, error=TIMED_OUT, line=88):
@@ -210,7 +212,7 @@ def test_of_a_timeout_the_late_rank_is_named_and_where_it_was():
 
 
 def test_several_that_are_late_are_told_with_their_places():
-    where = {2: LOADING, 3: Where(("wait in recv (train.py:99, in step)",), None)}
+    where = {2: LOADING, 3: RunningRank(("wait in recv (train.py:99, in step)",), None)}
     found = verdict(gave_up(0, 102.0), gave_up(1, 102.01), told_to_end(2), told_to_end(3), where=where)
     assert found.reason.startswith(
         "ranks 2-3 kept the others waiting: rank 2 was in load_batch (data.py:31) and "
@@ -289,8 +291,8 @@ def test_where_all_were_cut_off_the_first_of_them_is_named():
 
 
 def test_a_single_rank_failed_and_was_not_first():
-    only = {0: Member(0, "0")}
-    found = verdict(ended(0, 101.0, code=9), members=only)
+    only = {0: "0"}
+    found = verdict(ended(0, 101.0, code=9), labels=only)
     assert found.reason == "rank 0 on node 0 failed 1.00 s in: exit code 9"
 
 
@@ -308,7 +310,7 @@ def test_a_rank_that_did_not_start():
     [
         (
             ended(0, 101.0, signal=9, memory_ran_out=True, peak_bytes=3 << 30),
-            "the kernel ended it at 3.0 GB, for memory",
+            "the kernel killed it at 3.0 GB, for memory",
         ),
         (
             ended(0, 101.0, signal=9, memory_ran_out=False),
@@ -316,7 +318,7 @@ def test_a_rank_that_did_not_start():
         ),
         (
             ended(0, 101.0, code=137, memory_ran_out=True, peak_bytes=0),
-            "exit code 137, for a command in it was ended by",
+            "exit code 137: a command in it was killed by",
         ),
         (
             ended(0, 101.0, signal=7, shared_memory="/dev/shm has 0 of 64 MB free"),
@@ -355,7 +357,7 @@ def test_a_rank_that_did_not_start():
     ],
 )
 def test_what_ended_it_is_said_with_what_was_seen(exit_, words):
-    assert words in verdict(exit_, members={0: Member(0, "0")}).reason
+    assert words in verdict(exit_, labels={0: "0"}).reason
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from drumline.tracking import metrics, mlflow_files
 
 def test_what_was_logged_is_read_back_in_its_order(tmp_path):
     run = str(tmp_path)
-    metrics.log(run, "loss", 0.5, step=3, timestamp_ms=17)
-    metrics.log(run, "loss", 1, step=1, timestamp_ms=18)
-    metrics.log(run, "val/accuracy", float("nan"))
-    assert metrics.history(run, "loss") == [(3, 17, 0.5), (1, 18, 1.0)]
-    assert metrics.names(run) == ["loss", "val/accuracy"]
-    assert str(metrics.history(run, "val/accuracy")[0].value) == "nan"
+    metrics.log_value(run, "loss", 0.5, step=3, timestamp_ms=17)
+    metrics.log_value(run, "loss", 1, step=1, timestamp_ms=18)
+    metrics.log_value(run, "val/accuracy", float("nan"))
+    assert metrics.read_history(run, "loss") == [(3, 17, 0.5), (1, 18, 1.0)]
+    assert metrics.list_names(run) == ["loss", "val/accuracy"]
+    assert str(metrics.read_history(run, "val/accuracy")[0].value) == "nan"
     assert (tmp_path / "metrics" / "loss").read_text() == "17 0.5 3\n18 1.0 1\n"
-    assert metrics.history(run, "never") == []
+    assert metrics.read_history(run, "never") == []
 
 
 @pytest.mark.parametrize(
@@ -43,46 +43,46 @@ def test_what_was_logged_is_read_back_in_its_order(tmp_path):
 )
 def test_a_name_cannot_lead_out_of_the_run(tmp_path, name):
     with pytest.raises(UsageError, match="metric"):
-        metrics.log(str(tmp_path), name, 1.0)
+        metrics.log_value(str(tmp_path), name, 1.0)
     with pytest.raises(UsageError, match="metric"):
-        metrics.history(str(tmp_path), name)
+        metrics.read_history(str(tmp_path), name)
     assert not list(tmp_path.iterdir())
-    usable = metrics.usable(name)
-    assert metrics.usable(usable) == usable
-    metrics.log(str(tmp_path), usable[:100], 1.0)
-    assert metrics.names(str(tmp_path)) == [usable[:100]]
+    usable = metrics.clean_name(name)
+    assert metrics.clean_name(usable) == usable
+    metrics.log_value(str(tmp_path), usable[:100], 1.0)
+    assert metrics.list_names(str(tmp_path)) == [usable[:100]]
 
 
 def test_lines_that_are_none_and_files_that_are_none_are_left_out(tmp_path):
     folder = tmp_path / "metrics"
     folder.mkdir()
     (folder / "loss").write_text("1 0.5 0\n2 0.2\nrubbish\n\n3 x 1\n4 0.1 2 data digest\n5 0.")
-    assert [point.value for point in metrics.history(str(tmp_path), "loss")] == [0.5, 0.2, 0.1]
+    assert [point.value for point in metrics.read_history(str(tmp_path), "loss")] == [0.5, 0.2, 0.1]
     os.mkfifo(folder / "pipe")
     (folder / "link").symlink_to("/etc/hostname")
-    assert metrics.history(str(tmp_path), "pipe") == []
-    assert metrics.history(str(tmp_path), "link") == []
+    assert metrics.read_history(str(tmp_path), "pipe") == []
+    assert metrics.read_history(str(tmp_path), "link") == []
     with pytest.raises(OSError, match="link"):
-        metrics.log(str(tmp_path), "link", 1.0)
+        metrics.log_value(str(tmp_path), "link", 1.0)
 
 
 def test_only_whole_lines_that_are_new_are_read(tmp_path):
     run = str(tmp_path)
-    assert metrics.history_since(run, "loss", 0) == ([], 0)
-    metrics.log(run, "loss", 0.5, timestamp_ms=17)
-    points, offset = metrics.history_since(run, "loss", 0)
+    assert metrics.read_history_since(run, "loss", 0) == ([], 0)
+    metrics.log_value(run, "loss", 0.5, timestamp_ms=17)
+    points, offset = metrics.read_history_since(run, "loss", 0)
     assert points == [(0, 17, 0.5)]
     with open(tmp_path / "metrics" / "loss", "a") as file:
         file.write("18 0.4")
         file.flush()
-        assert metrics.history_since(run, "loss", offset) == ([], offset)
+        assert metrics.read_history_since(run, "loss", offset) == ([], offset)
         file.write("5 1\n19")
-    points, later = metrics.history_since(run, "loss", offset)
+    points, later = metrics.read_history_since(run, "loss", offset)
     assert (points, later) == ([(1, 18, 0.45)], offset + len("18 0.45 1\n"))
 
 
 def test_they_are_for_their_owner_alone(tmp_path):
-    metrics.log(str(tmp_path), "val/loss", 1.0)
+    metrics.log_value(str(tmp_path), "val/loss", 1.0)
     for path in (tmp_path / "metrics", tmp_path / "metrics" / "val", tmp_path / "metrics" / "val" / "loss"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
@@ -90,11 +90,11 @@ def test_they_are_for_their_owner_alone(tmp_path):
 def test_several_processes_log_the_same_metric(tmp_path):
     code = (
         "import sys; from drumline.tracking import metrics\n"
-        "for step in range(300): metrics.log(sys.argv[1], 'loss', float(sys.argv[2]), step)"
+        "for step in range(300): metrics.log_value(sys.argv[1], 'loss', float(sys.argv[2]), step)"
     )
     ranks = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(rank)]) for rank in range(2)]
     assert [rank.wait() for rank in ranks] == [0, 0]
-    points = metrics.history(str(tmp_path), "loss")
+    points = metrics.read_history(str(tmp_path), "loss")
     assert sorted((point.value, point.step) for point in points) == [
         (rank, step) for rank in (0.0, 1.0) for step in range(300)
     ]

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from drumline.tracking import metrics
-from drumline.tracking.children import Children
-from drumline.tracking.metrics import Growing, Point
+from drumline.tracking.children import ChildRuns
+from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.metrics import Point
 from drumline.tracking.series import Series
 
 
@@ -49,28 +50,28 @@ def test_a_million_values_are_read_in_little_memory_and_time(tmp_path):
     folder.mkdir()
     block = "".join(f"1700000000000 0.5 {step}\n" for step in range(10_000))
     (folder / "loss").write_text(block * 100)
-    growing = Growing(str(tmp_path), "loss", Series("loss", "mlflow"))
+    metric = MetricFile(str(tmp_path), "loss", Series("loss", "mlflow"))
     began = time.process_time()
-    growing.look(math.inf)
-    assert growing.series.figures().value_count == 1_000_000
+    metric.read_more(math.inf)
+    assert metric.series.figures().value_count == 1_000_000
     assert time.process_time() - began < 8.0
     with open(folder / "loss", "a") as file:
         file.write("1 2.5 10000\n1 3")
-    growing.look(math.inf)
-    assert growing.series.figures()[:2] == (1_000_001, Point(10_000, 1, 2.5))
-    assert metrics.latest(str(tmp_path), "loss") == Point(10_000, 1, 2.5)
+    metric.read_more(math.inf)
+    assert metric.series.figures()[:2] == (1_000_001, Point(10_000, 1, 2.5))
+    assert metrics.read_latest(str(tmp_path), "loss") == Point(10_000, 1, 2.5)
 
 
 def test_a_look_that_has_no_time_goes_on_at_the_next(tmp_path):
     folder = tmp_path / "metrics"
     folder.mkdir()
     (folder / "loss").write_text("1 0.5 1\n" * 300_000)
-    growing = Growing(str(tmp_path), "loss", Series("loss", "mlflow"))
-    growing.look(0.0)
-    assert growing.series.is_cut
-    assert 0 < len(growing.series) < 300_000
-    growing.look(math.inf)
-    assert (growing.series.is_cut, len(growing.series)) == (False, 300_000)
+    metric = MetricFile(str(tmp_path), "loss", Series("loss", "mlflow"))
+    metric.read_more(0.0)
+    assert metric.series.is_cut
+    assert 0 < len(metric.series) < 300_000
+    metric.read_more(math.inf)
+    assert (metric.series.is_cut, len(metric.series)) == (False, 300_000)
 
 
 def test_what_is_no_plain_file_below_the_run_is_no_metric(tmp_path):
@@ -82,17 +83,17 @@ def test_what_is_no_plain_file_below_the_run_is_no_metric(tmp_path):
     (folder / "up").symlink_to("..")
     (folder / "a\x1bb").write_text("1 0.5 1\n")
     run = str(tmp_path / "run")
-    assert metrics.listed(run) == (["val/loss"], False)
-    assert metrics.latest(run, "pipe") is None
-    assert metrics.latest(run, "link") is None
+    assert metrics.list_some_names(run) == (["val/loss"], False)
+    assert metrics.read_latest(run, "pipe") is None
+    assert metrics.read_latest(run, "link") is None
     for name in ("pipe", "link"):
-        growing = Growing(run, name, Series(name, "mlflow"))
-        growing.look(math.inf)
-        assert len(growing.series) == 0
+        metric = MetricFile(run, name, Series(name, "mlflow"))
+        metric.read_more(math.inf)
+        assert len(metric.series) == 0
     other = tmp_path / "other"
     other.mkdir()
     (other / "metrics").symlink_to(folder)
-    assert metrics.listed(str(other)) == ([], False)
+    assert metrics.list_some_names(str(other)) == ([], False)
 
 
 def test_of_very_many_names_some_are_listed(tmp_path, monkeypatch):
@@ -101,7 +102,7 @@ def test_of_very_many_names_some_are_listed(tmp_path, monkeypatch):
     folder.mkdir()
     for number in range(7):
         (folder / f"m{number}").write_text("1 0.5 1\n")
-    names, is_cut = metrics.listed(str(tmp_path))
+    names, is_cut = metrics.list_some_names(str(tmp_path))
     assert (len(names), is_cut) == (5, True)
 
 
@@ -118,7 +119,7 @@ def test_runs_that_ranks_made_are_found_by_their_tag(tmp_path, parent):
     odd.mkdir(parents=True)
     os.mkfifo(odd / "mlflow.parentRunId")
     (tmp_path / "mlruns" / "3").symlink_to(tmp_path / "mlruns" / "2")
-    children = Children(str(run), time.time())
+    children = ChildRuns(str(run), time.time())
     children.look()
     children.look()
     assert children.found == ({str(made.parent): "fast-ape"} if parent == "job" else {})
@@ -129,6 +130,6 @@ def test_runs_from_before_the_job_are_not_opened(tmp_path):
     (made / "tags").mkdir(parents=True)
     (made / "tags" / "mlflow.parentRunId").write_text("job")
     os.utime(made, (1, 1))
-    children = Children(str(tmp_path / "mlruns" / "1" / "job"), time.time())
+    children = ChildRuns(str(tmp_path / "mlruns" / "1" / "job"), time.time())
     children.look()
     assert children.found == {}

@@ -141,7 +141,7 @@ def test_a_secret_that_a_server_says_again_is_not_kept(answering, end):
 
 
 def test_nor_a_token_that_cannot_be_sent():
-    with pytest.raises(ServerError, match="MLFLOW_TRACKING_TOKEN has letters") as caught:
+    with pytest.raises(ServerError, match="MLFLOW_TRACKING_TOKEN has characters") as caught:
         Server("http://127.0.0.1:9", {"MLFLOW_TRACKING_TOKEN": "t0\r\nken"}).latest("x")
     assert "ken has" not in str(caught.value).replace("TOKEN has", "")
 
@@ -168,5 +168,5 @@ def test_names_can_be_written(answering):
 @pytest.mark.parametrize("number", ["7\x1b]0;evil\x07", "\ud800", 5, "7" * 1000, None])
 def test_an_id_is_a_plain_word(answering, number):
     said = {"experiment": {"experiment_id": number, "lifecycle_stage": "active"}}
-    with pytest.raises(ServerError, match="gave no id for the experiment 'digits'"):
+    with pytest.raises(ServerError, match="returned no id for the experiment 'digits'"):
         Server(answering(said), {}).create_run("job", "digits", "ann", {})

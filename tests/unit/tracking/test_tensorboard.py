@@ -8,9 +8,9 @@ import time
 import pytest
 
 from drumline.tracking import tensorboard
-from drumline.tracking.tensorboard import State, scalars
+from drumline.tracking.tensorboard import ReadState, read_scalars
 from drumline.tracking.tensorboard_records import masked_crc
-from drumline.tracking.tensorboard_records import scalars as scalars_of
+from drumline.tracking.tensorboard_records import parse_scalars as scalars_of
 
 tensorboardx = pytest.importorskip("tensorboardX")
 
@@ -40,7 +40,7 @@ def test_scalars_are_read_with_their_run_in_front(tmp_path):
         writer.add_scalar("odd/nan", math.nan, 7)
         writer.add_text("note", "no scalar")
         writer.add_histogram("weights", [1.0, 2.0], 0)
-    found = scalars(str(tmp_path))
+    found = read_scalars(str(tmp_path))
     assert sorted(found) == ["run/loss", "run/odd/nan"]
     assert values(found["run/loss"]) == [(0, 1.0), (1, 0.5), (2, pytest.approx(1 / 3))]
     assert [point.timestamp_ms for point in found["run/loss"]] == [1000500, 1001500, 1002500]
@@ -50,14 +50,14 @@ def test_scalars_are_read_with_their_run_in_front(tmp_path):
 def test_a_file_that_grows_is_read_on_from_where_it_ended(tmp_path):
     whole = write(tmp_path / "whole", 4).read_bytes()
     (tmp_path / "growing").mkdir()
-    path, state = tmp_path / "growing" / "events.out.tfevents.1.x", State()
+    path, state = tmp_path / "growing" / "events.out.tfevents.1.x", ReadState()
     # The last record is torn, as a writer may be seen in its middle.
     path.write_bytes(whole[:-5])
-    assert values(scalars(str(path.parent), state)["loss"]) == [(0, 0.0), (1, 1.0), (2, 2.0)]
-    assert scalars(str(path.parent), state) == {}
+    assert values(read_scalars(str(path.parent), state)["loss"]) == [(0, 0.0), (1, 1.0), (2, 2.0)]
+    assert read_scalars(str(path.parent), state) == {}
     with path.open("ab") as file:
         file.write(whole[-5:])
-    assert values(scalars(str(path.parent), state)["loss"]) == [(3, 3.0)]
+    assert values(read_scalars(str(path.parent), state)["loss"]) == [(3, 3.0)]
 
 
 def test_damage_ends_a_file_and_keeps_what_was_before(tmp_path):
@@ -65,7 +65,7 @@ def test_damage_ends_a_file_and_keeps_what_was_before(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
     path.write_bytes(damaged)
-    found = values(scalars(str(tmp_path))["run/loss"])
+    found = values(read_scalars(str(tmp_path))["run/loss"])
     assert 0 < len(found) < 40
     assert found == [(step, float(step)) for step in range(len(found))] or found[-1][0] == 39
 
@@ -90,7 +90,7 @@ def test_a_scalar_that_is_a_tensor(tmp_path):
         )
         records += frame(event)
     (tmp_path / "events.out.tfevents.1.v2").write_bytes(records)
-    assert values(scalars(str(tmp_path))["loss"]) == [(0, 0.25), (1, 0.25)]
+    assert values(read_scalars(str(tmp_path))["loss"]) == [(0, 0.25), (1, 0.25)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_length_of_exabytes_is_not_believed(tmp_path):
     length = struct.pack("<Q", 1 << 62)
     path = tmp_path / "events.out.tfevents.1.x"
     path.write_bytes(length + struct.pack("<I", masked_crc(length)) + b"x" * 100)
-    assert scalars(str(tmp_path)) == {}
+    assert read_scalars(str(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_length_of_exabytes_is_not_believed(tmp_path):
 )
 def test_what_is_no_event_file_has_nothing_in_it(tmp_path, content):
     (tmp_path / "events.out.tfevents.1.x").write_bytes(content)
-    assert scalars(str(tmp_path)) == {}
+    assert read_scalars(str(tmp_path)) == {}
 
 
 def test_links_and_pipes_are_passed_by(tmp_path):
@@ -139,17 +139,17 @@ def test_links_and_pipes_are_passed_by(tmp_path):
     (inside / "away").symlink_to(tmp_path / "run")
     (inside / "events.out.tfevents.1.link").symlink_to(path)
     os.mkfifo(inside / "events.out.tfevents.2.pipe")
-    assert scalars(str(inside)) == {}
+    assert read_scalars(str(inside)) == {}
 
 
 def test_a_long_history_takes_bounded_time_and_keeps_its_end(tmp_path):
     write(tmp_path / "run", 20_000)
-    state, found = State(), []
+    state, found = ReadState(), []
     deadline = time.monotonic() + 60
     while True:
-        found += scalars(str(tmp_path), state, limit_s=0.2).get("run/loss", [])
+        found += read_scalars(str(tmp_path), state, limit_s=0.2).get("run/loss", [])
         if not state.behind or time.monotonic() > deadline:
             break
     assert found[-1].value == 19_999.0
     assert [point.step for point in found] == sorted({point.step for point in found})
-    assert len(scalars(str(tmp_path), limit_s=60)["run/loss"]) <= tensorboard.MOST_POINTS + 1
+    assert len(read_scalars(str(tmp_path), limit_s=60)["run/loss"]) <= tensorboard.MOST_POINTS + 1

@@ -16,26 +16,24 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
-from drumline.control import cancel, jobs
-from drumline.control.driver import cut_off
-from drumline.control.driver.outputs import link_output, output_path
-from drumline.supervisor.own_folder import OwnFolder
+from drumline.control.driver import recovery
+from drumline.control.jobs import cancel, lookup
+from drumline.control.jobs.recovery import recover
+from drumline.supervisor.supervised_folder import SupervisedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.spec.job import Job
-
-__all__ = ["MOST_AT_ONCE", "Children", "End", "link_output", "output_path", "read_graph"]
+    from drumline.spec.jobs.job import Job
 
 MOST_AT_ONCE = 32
 """Jobs of one driver that are submitted and have not ended: each costs a process that stands in line."""
 
-_LOOK_S = 1.0
-_LOOK_ELSEWHERE_S = 3.0
-_LOOK_SOON_S = 0.2
-_LOOK_NOW_S = 0.01
-_NEW_S = 1.0
+_POLL_S = 1.0
+_POLL_ELSEWHERE_S = 3.0
+_POLL_SOON_S = 0.2
+_POLL_NOW_S = 0.01
+_NEW_JOB_S = 1.0
 """A job that was started just now has a supervisor soon, or has ended."""
 
 _MOST_NAME = 255
@@ -43,7 +41,7 @@ _TRIES = 10
 
 
 class End(NamedTuple):
-    """How the whole ended."""
+    """The end of a pipeline or a sweep."""
 
     status: str
     exit_code: int
@@ -51,15 +49,15 @@ class End(NamedTuple):
 
 
 class RemovedError(DrumlineError):
-    """The run folder of the whole was removed: there is nothing left to write to, and nobody to tell."""
+    """The run folder of the pipeline or sweep was removed."""
 
 
-class Children:
-    """Steps under way, as the events of the driver's folder have it."""
+class ChildJobs:
+    """The steps of a pipeline or sweep, by the events of its folder."""
 
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self.folder = folder
-        self._own = OwnFolder(folder.path)
+        self._own = SupervisedFolder(folder.path)
         self._wake = wake
         self._outcome = fold(folder.read_events())
         self._top = str((folder.read_json(folder.graph) or {}).get("top") or folder.name)
@@ -75,12 +73,12 @@ class Children:
 
     @property
     def steps(self) -> dict[str, Any]:
-        """By name, those that were started, ended or not: StepOutcomes."""
+        """Return the steps that were started, ended or not, by name: StepOutcomes."""
         return self._outcome.steps
 
     @property
     def status_before(self) -> str:
-        """Of the whole, as a driver before this one has left it."""
+        """Return the status of the pipeline or sweep when this driver began."""
         return self._outcome.status
 
     @property
@@ -117,7 +115,7 @@ class Children:
             job.name = self._free_name(wanted)
             self.note(e.StepStarted(time.time(), step, job.name, detail))
             problem = self._start(job)
-            if not problem or not cut_off.is_others(RunFolder.of(job.name), self.folder.name):
+            if not problem or not recovery.belongs_to_another(RunFolder.for_job(job.name), self.folder.name):
                 break
         if problem:
             self.note(e.StepEnded(time.time(), step, status.FAILED, problem))
@@ -128,12 +126,13 @@ class Children:
         name may be another's.
         """
         name = self.steps[step].job
-        return bool(name) and cut_off.completed(RunFolder.of(name), self.folder.name)
+        return bool(name) and recovery.complete_submission(RunFolder.for_job(name), self.folder.name)
 
     def _start(self, job: Job) -> str:
-        """Empty, or why it was not."""
+        """Submit the job; return why that failed, or an empty text."""
+        # Not needed by the guard, which the submitting command waits for.
         from drumline.control.driver.fork import fork_supervisor
-        from drumline.control.submit import submit
+        from drumline.control.submission.submit import submit
 
         try:
             # What is checked of a job was checked of all steps before the first began.
@@ -152,9 +151,9 @@ class Children:
         return f"{name[: _MOST_NAME - 13]}-{digest}"
 
     def _free_name(self, wanted: str) -> str:
-        """Not that of a job which somebody else submitted."""
+        """Return a name that no other job has."""
         name, number = wanted, 1
-        while os.path.lexists(RunFolder.of(name).path):
+        while os.path.lexists(RunFolder.for_job(name).path):
             number += 1
             end = f"-{number}"
             name = wanted[: _MOST_NAME - len(end)] + end
@@ -163,16 +162,16 @@ class Children:
     # looking after
 
     def outcome_of(self, step: str) -> Outcome:
-        """Failed, of one whose run folder was removed."""
+        """Recover the step's job and return its outcome: Failed if its run folder was removed."""
         try:
-            return jobs.outcome_of(jobs.folder_of(self.steps[step].job))
+            return recover(lookup.folder_of(self.steps[step].job))
         except NotFoundError:
             gone = Outcome()
             gone.status, gone.reason, gone.exit_code = status.FAILED, "its run folder was removed", 1
             return gone
 
-    def ended(self) -> Iterator[tuple[str, Outcome]]:
-        """Those under way that have ended since; whoever asks notes it. Asked often, it looks seldom."""
+    def collect_ended(self) -> Iterator[tuple[str, Outcome]]:
+        """Yield the steps that have ended since; the caller records that. Jobs are polled at intervals."""
         now = time.monotonic()
         for name in self.under_way:
             if self._is_quiet(name, now):
@@ -186,15 +185,15 @@ class Children:
                 continue
             if outcome.engine not in ("", "local"):
                 self._elsewhere.add(name)
-            self._next_look[name] = now + (_LOOK_ELSEWHERE_S if name in self._elsewhere else self._soon(name))
+            self._next_look[name] = now + (_POLL_ELSEWHERE_S if name in self._elsewhere else self._soon(name))
 
     def _soon(self, name: str) -> float:
-        """For one that has no supervisor yet, or none any more."""
-        is_new = time.time() - (self.steps[name].started or 0.0) < _NEW_S
-        return _LOOK_NOW_S if is_new else _LOOK_SOON_S
+        """Return the interval for a job that has no supervisor yet, or no longer."""
+        is_new = time.time() - (self.steps[name].started or 0.0) < _NEW_JOB_S
+        return _POLL_NOW_S if is_new else _POLL_SOON_S
 
     def _is_quiet(self, name: str, now: float) -> bool:
-        """Whether nothing can have happened to it that is worth a look."""
+        """Return whether nothing can have happened to the job since it was last polled."""
         pidfd = self._pidfds.get(name)
         if pidfd is None:
             return self._next_look.get(name, 0.0) > now
@@ -207,11 +206,11 @@ class Children:
         if pidfd is not None:
             os.close(pidfd)
 
-    def wait(self, longest_s: float = _LOOK_S) -> None:
-        """Until a job's supervisor ends, somebody wakes the driver, or so many seconds have gone."""
+    def wait(self, longest_s: float = _POLL_S) -> None:
+        """Wait until a job's supervisor ends, this driver is woken, or the time is over."""
         for name in self.under_way:
             if name not in self._pidfds and name not in self._elsewhere:
-                folder = RunFolder.of(self.steps[name].job)
+                folder = RunFolder.for_job(self.steps[name].job)
                 pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
                 if pidfd is not None:
                     self._pidfds[name] = pidfd
@@ -226,12 +225,12 @@ class Children:
                 os.read(self._wake, 4096)
 
     def cancel(self, step: str, by: str, *, at_once: bool = False) -> None:
-        """Ask for the end of its job; again is no error."""
+        """Request the end of the step's job; may be called again."""
         with contextlib.suppress(DrumlineError, OSError):
             cancel.cancel(self.steps[step].job, at_once=at_once, by=by)
 
     def pass_on_cancel(self) -> None:
-        """Where somebody wants the whole to end: ask all that are under way to. Raises RemovedError."""
+        """Cancel the steps under way if the pipeline or sweep was canceled. Raises RemovedError."""
         self._end_if_removed()
         request = self.cancel_request()
         if request is None:
@@ -244,21 +243,21 @@ class Children:
             self.cancel(name, self.canceled_by, at_once=bool(request.get("at_once")))
 
     def _end_if_removed(self) -> None:
-        """Nobody could see or end the steps any more: they are not listed by themselves."""
+        """Cancel the steps and raise RemovedError if the run folder was removed: steps are not listed by themselves."""
         if self._own.is_gone():
             for name in self.under_way:
                 self.cancel(name, f"whoever removed the run folder of job {self.folder.name}", at_once=True)
             raise RemovedError("the run folder was removed")
 
     def cancel_request(self) -> dict[str, Any] | None:
-        """What somebody left who wants the whole to end."""
+        """Return the cancel request; None without one."""
         if not os.path.exists(self.folder.cancel):
             return None
         return self.folder.read_json(self.folder.cancel) or {}
 
 
 def read_graph(folder: RunFolder) -> dict[str, Any]:
-    """Raises DrumlineError for a file that was damaged."""
+    """Read ``graph.json``. Raises DrumlineError for a damaged file."""
     try:
         with open(folder.graph, encoding="utf-8") as file:
             data = json.load(file)

@@ -13,7 +13,7 @@ from typing import Any
 
 from drumline.contract.folder import home, private_folder, write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging import copying, stamps
+from drumline.staging import file_copy, file_stamps
 
 _WORTH_BYTES = 1 << 20
 """A smaller file is read sooner than looked up."""
@@ -27,7 +27,7 @@ MOST_S = 30.0
 """What takes longer to look through is not compared."""
 
 
-class _File(NamedTuple):
+class _HashedFile(NamedTuple):
     relative: str
     """Of a folder with a slash at its end."""
 
@@ -58,7 +58,7 @@ def digest_of(path: str, *, by_stamp: bool = False) -> str:
     deadline = time.monotonic() + MOST_S
     files = [_file("", path)] if not os.path.isdir(path) else sorted(_files(path, deadline))
     by_stamp = by_stamp or sum(file.facts.st_size for file in files) > MOST_BYTES
-    known = {} if by_stamp else _known()
+    known = {} if by_stamp else _read_known()
     fresh: dict[str, Any] = {}
     whole = hashlib.sha256()
     try:
@@ -78,17 +78,17 @@ def _check_time(path: str, deadline: float) -> None:
         raise OSError(errno.ETIMEDOUT, "too much to compare", path)
 
 
-def _file(relative: str, path: str) -> _File:
+def _file(relative: str, path: str) -> _HashedFile:
     facts = os.lstat(path)
     if stat.S_ISLNK(facts.st_mode) and os.path.exists(path):
         facts = os.stat(path)
     if not (stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode)):
         raise OSError(errno.EINVAL, "neither a file nor a folder", path)
-    return _File(relative, path, facts)
+    return _HashedFile(relative, path, facts)
 
 
-def _files(root: str, deadline: float) -> list[_File]:
-    found: list[_File] = []
+def _files(root: str, deadline: float) -> list[_HashedFile]:
+    found: list[_HashedFile] = []
     waiting: list[tuple[str, tuple[str, ...]]] = [(root, (os.path.realpath(root),))]
     """Folders to look into, each with the real paths of those on the way down."""
     while waiting:
@@ -99,7 +99,7 @@ def _files(root: str, deadline: float) -> list[_File]:
                 if not entry.is_dir():
                     found.append(_file(os.path.relpath(entry.path, root), entry.path))
                     continue
-                found.append(_File(os.path.relpath(entry.path, root) + "/", entry.path, entry.stat()))
+                found.append(_HashedFile(os.path.relpath(entry.path, root) + "/", entry.path, entry.stat()))
                 real = os.path.realpath(entry.path)
                 if real not in above:
                     waiting.append((entry.path, (*above, real)))
@@ -108,7 +108,7 @@ def _files(root: str, deadline: float) -> list[_File]:
     return found
 
 
-def _held_by(file: _File, known: dict[str, Any], fresh: dict[str, Any]) -> str:
+def _held_by(file: _HashedFile, known: dict[str, Any], fresh: dict[str, Any]) -> str:
     if file.is_folder:
         return ""  # It may be empty, and is there.
     if stat.S_ISLNK(file.facts.st_mode):
@@ -118,22 +118,22 @@ def _held_by(file: _File, known: dict[str, Any], fresh: dict[str, Any]) -> str:
     if isinstance(before, list) and before[:4] == file.stamp:
         return str(before[4])
     digest = _read(file, real)
-    if file.facts.st_size >= _WORTH_BYTES and stamps.is_settled(file.facts):
+    if file.facts.st_size >= _WORTH_BYTES and file_stamps.is_settled(file.facts):
         fresh[real] = [*file.stamp, digest]
     return digest
 
 
-def _read(file: _File, real: str) -> str:
+def _read(file: _HashedFile, real: str) -> str:
     """Raises OSError for what is another file by now, as a pipe that took its place, or changes meanwhile."""
-    stamp = stamps.stamp_of(file.facts)
+    stamp = file_stamps.stamp_of(file.facts)
     try:
-        descriptor = stamps.opened(real, stamp)
+        descriptor = file_stamps.open_unchanged(real, stamp)
         try:
-            digest = copying.digest(descriptor).hex()
-            stamps.check(descriptor, real, stamp)
+            digest = file_copy.compute_digest(descriptor).hex()
+            file_stamps.check_unchanged(descriptor, real, stamp)
         finally:
             os.close(descriptor)
-    except stamps.ChangedError as error:
+    except file_stamps.ChangedError as error:
         raise OSError(errno.EAGAIN, "changed while it was compared", file.path) from error
     return digest
 
@@ -142,7 +142,7 @@ def _path() -> str:
     return os.path.join(home(), "reuse", "contents.json")
 
 
-def _known() -> dict[str, Any]:
+def _read_known() -> dict[str, Any]:
     try:
         with open(_path(), encoding="utf-8") as file:
             data = json.load(file)

@@ -8,8 +8,12 @@ import sys
 from drumline.supervisor.main import supervise
 
 
-def fork_supervisor(path: str) -> None:
-    """Of that run folder. Twice forked: nobody's child, in a session of its own."""
+def fork_supervisor(path: str, secrets: str = "") -> None:
+    """
+    Start the supervisor of that run folder, forked twice: it has its own session and is not this process's child.
+
+    ``secrets``: the job's, as ``contract.secrets`` passes them on.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -20,6 +24,6 @@ def fork_supervisor(path: str) -> None:
         os._exit(0)
     code = 1
     try:
-        code = supervise(path)
+        code = supervise(path, secrets=secrets)
     finally:
         os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -10,37 +11,35 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.control.assets import registration
 from drumline.control.driver import reuse
-from drumline.control.driver.children import Children, End, read_graph
-from drumline.control.driver.inputs import bound
-from drumline.control.driver.outputs import link_output, output_path
-from drumline.control.driver.prepare import registered
+from drumline.control.driver.children import ChildJobs, End, read_graph
+from drumline.control.jobs.output_links import link_output, output_path
+from drumline.control.submission.step_inputs import bind_inputs
 from drumline.spec import builder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
-
-__all__ = ["drive", "registered"]
 
 _CANCELED_CODE = 130
 _BAD = (status.FAILED, status.CANCELED)
 
 
 def drive(folder: RunFolder, wake: int) -> End:
-    """Blocks until the pipeline has ended. Raises DrumlineError."""
-    return _Pipeline(folder, wake).run()
+    """Run the pipeline until it has ended. Blocks. Raises DrumlineError."""
+    return _PipelineDriver(folder, wake).run()
 
 
-class _Pipeline:
+class _PipelineDriver:
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self._folder = folder
         self._graph = read_graph(folder)
         self._steps: dict[str, Any] = {step["name"]: step for step in self._graph["steps"]}
         self._settings: Mapping[str, Any] = self._graph.get("settings") or {}
-        self._children = Children(folder, wake)
+        self._children = ChildJobs(folder, wake)
         self._stopped: set[str] = set()
         bad = [step for step in self._children.steps.values() if step.status in _BAD]
         self._failed: str | None = min(bad, key=lambda step: step.ended).step if bad else None
@@ -53,7 +52,7 @@ class _Pipeline:
         self._go_on()
         while True:
             self._children.pass_on_cancel()
-            for name, outcome in self._children.ended():
+            for name, outcome in self._children.collect_ended():
                 self._note_end(name, outcome)
             self._stop_others()
             if self._submit_ready():
@@ -64,7 +63,7 @@ class _Pipeline:
             self._children.wait()
 
     def _go_on(self) -> None:
-        """Whoever drove before may have been killed between saying what it does and doing it."""
+        """Submit steps that an earlier driver recorded but was killed before it submitted."""
         for name in self._children.under_way:
             if name not in self._steps or self._children.is_there(name):
                 continue
@@ -81,7 +80,7 @@ class _Pipeline:
         return bool(self._children.canceled_by) or (self._failed is not None and not goes_on)
 
     def _submit_ready(self) -> bool:
-        """Those that nobody has started, and all of whose needs have completed. Whether there was one."""
+        """Submit the steps whose needs have completed; return whether there was one."""
         steps = self._children.steps
         done = {name for name, step in steps.items() if step.status == status.COMPLETED}
         ready = [
@@ -108,15 +107,15 @@ class _Pipeline:
             self._failed = self._failed or name
             return
         key = reuse.key_of(job)
-        if key and name not in self._children.steps and self._take_over(name, key):
+        if name not in self._children.steps and self._take_over(name, key):
             return
         self._children.submit(name, job, {"key": key} if key else None)
         if self._children.steps[name].status in _BAD:
             self._failed = self._failed or name
 
     def _job(self, name: str) -> Any:
-        """What is to be submitted for a step, all of whose needs have completed. Raises DrumlineError."""
-        from drumline.spec.steps import to_node
+        """Return the job of a step whose needs have completed. Raises DrumlineError."""
+        from drumline.spec.jobs.pipeline_nodes import to_node
 
         step = self._steps[name]
         with builder.building(None):
@@ -125,15 +124,16 @@ class _Pipeline:
         job._is_deterministic = bool(step.get("is_deterministic", True))
         job.experiment_name = job.experiment_name or self._graph.get("experiment_name")
         job.display_name = job.display_name or name
-        bound(job, self._graph, self._job_of)
+        bind_inputs(job, self._graph, self._job_of)
         job.compute = job.compute or self._graph.get("compute")
         if job.type == "pipeline":
-            job._prepared = step["steps"]
+            is_same = self._are_needs_of_before(step)
+            job._prepared = step["steps"] if is_same else [_forget_before(one) for one in step["steps"]]
             self._hand_down(job.settings)
         return job
 
     def _hand_down(self, settings: Any) -> None:
-        """To a pipeline within, what it does not say itself."""
+        """Copy settings to an inner pipeline that does not set them itself."""
         for key in ("continue_on_step_failure", "force_rerun"):
             if getattr(settings, key, None) is None and self._settings.get(key) is not None:
                 setattr(settings, key, self._settings[key])
@@ -142,15 +142,33 @@ class _Pipeline:
         return str(self._children.steps[step].job)
 
     def _take_over(self, name: str, key: str) -> bool:
-        """Whether the step needs no run: an earlier one of the same content has left its outputs."""
-        before = "" if self._settings.get("force_rerun") else reuse.find(key, self._outputs_of(name))
+        """Take over the outputs of an earlier step; return whether there was one."""
+        before = self._find_before(name)
+        reason = f"job {before} had completed, whose outputs it takes over"
+        if not before and key and not self._settings.get("force_rerun"):
+            before = reuse.find(key, self._outputs_of(name))
+            reason = f"nothing has changed since job {before}, whose outputs it takes over"
         if not before:
             return False
         self._children.note(e.StepStarted(time.time(), name, before, {"reused": True}))
         self._publish(name)
-        reason = f"nothing has changed since job {before}, whose outputs it takes over"
         self._children.note(e.StepEnded(time.time(), name, status.COMPLETED, reason))
         return True
+
+    def _find_before(self, name: str) -> str:
+        """
+        Return the job that has completed the step in the pipeline that this one continues; empty for none, or if its
+        inputs or outputs are no longer the same.
+        """
+        step = self._steps[name]
+        before = str(step.get("before") or "")
+        if not before or not self._are_needs_of_before(step) or not RunFolder.for_job(before).exists():
+            return ""
+        is_whole = all(os.path.exists(output_path(before, output)) for output in self._outputs_of(name))
+        return before if is_whole else ""
+
+    def _are_needs_of_before(self, step: Mapping[str, Any]) -> bool:
+        return all(self._job_of(need) == self._steps[need].get("before") for need in step["needs"])
 
     def _outputs_of(self, name: str) -> list[str]:
         return list(dict.fromkeys(("default", *(self._steps[name]["job"].get("outputs") or ()))))
@@ -169,7 +187,7 @@ class _Pipeline:
         self._children.note(e.StepEnded(time.time(), name, outcome.status, outcome.reason))
 
     def _stop_others(self) -> None:
-        """After a failure, once each."""
+        """Cancel the other steps after a failure, once each."""
         if self._is_stopping and not self._children.canceled_by:
             for name in self._children.under_way:
                 if name not in self._stopped:
@@ -192,9 +210,7 @@ class _Pipeline:
             return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}")
         if self._failed is not None:
             return self._failure(self._failed)
-        from drumline.control.driver import registration
-
-        registration.outputs(self._folder, self._graph)
+        registration.register_outputs(self._folder, self._graph)
         reused = sum(bool(step.detail.get("reused")) for step in steps.values())
         count = len(self._steps)
         text = f"{count} {'step' if count == 1 else 'steps'} completed"
@@ -218,3 +234,9 @@ class _Pipeline:
         job = f" (job {step.job})" if step.job else ""
         how = "was canceled" if step.status == status.CANCELED else "failed"
         return End(status.FAILED, 1, f"step {name} {how}{job}: {step.reason}{more}")
+
+
+def _forget_before(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a step that runs whether or not it has completed before, and so do those within it."""
+    kept = {key: value for key, value in step.items() if key != "before"}
+    return {**kept, "steps": [_forget_before(one) for one in step["steps"]]} if step.get("steps") else kept

@@ -12,12 +12,14 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import identity, secrets, status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.driver.children import RemovedError
-from drumline.node import kernel
+from drumline.control.jobs import cancel
+from drumline.control.submission import secrets as submitted_secrets
+from drumline.linux import kernel
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -27,16 +29,19 @@ if TYPE_CHECKING:
 _MOST_STARTS = 6
 """In a row, of drivers that failed without getting anywhere: a fault of ours, or a full disk."""
 
-_QUICK_S = 10.0
-_PAUSE_S = 0.1
+_QUICK_FAILURE_S = 10.0
+_RESTART_PAUSE_S = 0.1
 """Before the second of those; doubled every time, up to the longest."""
 
-_LONGEST_PAUSE_S = 2.0
+_LONGEST_RESTART_PAUSE_S = 2.0
 
 
 def guard(path: str) -> int:
-    """Keep a driver at that run folder until the job has ended. At once at an end where another guard has it."""
+    """Keep a driver running for that run folder until the job has ended; return at once if another guard does."""
     folder = RunFolder(path)
+    text = os.environ.pop(secrets.VARIABLE, "")
+    if text:
+        submitted_secrets.given.set(secrets.from_text(text))
     _stand_alone(folder)
     lock = os.open(folder.driver_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -53,14 +58,14 @@ def guard(path: str) -> int:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
             return 0
-        has_lived = _size_of(folder.events) != size or time.monotonic() - began > _QUICK_S
+        has_lived = _size_of(folder.events) != size or time.monotonic() - began > _QUICK_FAILURE_S
         in_vain = 0 if has_lived else in_vain + 1
         if in_vain >= _MOST_STARTS and code not in (-signal.SIGKILL, -signal.SIGTERM):
             log = os.path.join(folder.system_logs, "driver.log")
             _give_up(folder, f"its driver failed {in_vain} times in a row; see {log}")
             return 1
         if in_vain:
-            time.sleep(min(_PAUSE_S * 2 ** (in_vain - 1), _LONGEST_PAUSE_S))
+            time.sleep(min(_RESTART_PAUSE_S * 2 ** (in_vain - 1), _LONGEST_RESTART_PAUSE_S))
 
 
 def _size_of(path: str) -> int:
@@ -84,11 +89,11 @@ def _be_driver(folder: RunFolder) -> NoReturn:
 
 
 def _drive(folder: RunFolder) -> int:
-    kernel.set_name("drumline-drive")
+    kernel.set_process_name("drumline-drive")
     os.setsid()
     # Whoever knows of this process may wake it.
     wake = _readable_on_signal()
-    folder.write(folder.supervisor, json.dumps(identity.of(os.getpid())))
+    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
     outcome = fold(folder.read_events())
     if outcome.is_final:
         return 0
@@ -104,9 +109,7 @@ def _drive(folder: RunFolder) -> int:
 
 
 def _give_up(folder: RunFolder, reason: str) -> None:
-    """Nobody looks after its steps any more, so they end."""
-    from drumline.control import cancel
-
+    """Fail the job and cancel its steps, which no driver looks after any more."""
     steps = fold(folder.read_events()).steps
     for step in steps.values():
         if step.job and not step.status:
@@ -126,22 +129,37 @@ def _run(folder: RunFolder, kind: str, wake: int) -> End:
 
 
 def _end(folder: RunFolder, how: str, code: int, reason: str) -> None:
-    """Raises OSError; whoever looks next starts another driver then."""
-    folder.append(e.JobEnded(time.time(), how, code, reason))
+    """Record the end of the job. Raises OSError; then ``recover`` starts another driver."""
+    event = e.JobEnded(time.time(), how, code, reason)
+    folder.append(event)
+    _notify(folder, event)
+
+
+def _notify(folder: RunFolder, event: e.JobEnded) -> None:
+    """Tell those who want to know. Never raises: the job has ended."""
+    receivers = (folder.read_json(folder.graph) or {}).get("notify")
+    if not receivers:
+        return
+    from drumline.control.submission import notices
+    from drumline.supervisor.notifying.notices import JobNotices
+
+    with contextlib.suppress(DrumlineError, OSError, LookupError, TypeError):
+        hidden = {**submitted_secrets.given.get(), **notices.find_addresses(receivers)}
+        JobNotices(folder, receivers, hidden).take(event)
 
 
 def _stand_alone(folder: RunFolder) -> None:
-    """A session of its own, and output to its log."""
+    """Start a new session, with output to the log of the driver."""
     os.setsid()
-    kernel.stand_alone(os.path.join(folder.system_logs, "driver.log"))
-    kernel.set_name("drumline-guard")
+    kernel.detach_streams(os.path.join(folder.system_logs, "driver.log"))
+    kernel.set_process_name("drumline-guard")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _readable_on_signal() -> int:
-    """A descriptor that becomes readable when somebody wakes this process: a request has come."""
+    """Return a descriptor that becomes readable when SIGUSR1 announces a request."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     os.set_blocking(reader, False)

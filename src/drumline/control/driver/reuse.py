@@ -10,25 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home, private_folder, write_whole
 from drumline.control.driver import contents
-from drumline.control.driver.outputs import output_path
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.output_links import output_path
+from drumline.control.submission import planning
 from drumline.spec import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from drumline.contract.outcome import Outcome
 
 _VERSION = 3
 """Of what is compared; another one finds nothing of those before it."""
 
 
 def key_of(job: Any) -> str:
-    """Empty for a step that always runs. Blocks while its data is read."""
+    """Return a digest of all that decides the outputs of a step; empty for a step that always runs. Blocks."""
     if job.type != "command" or not job._is_deterministic:
         return ""
     try:
@@ -40,11 +44,12 @@ def key_of(job: Any) -> str:
 
 
 def _content(job: Any) -> dict[str, Any]:
-    from drumline.control import references
-    from drumline.spec.dump import to_dict
+    from drumline.control.assets import references
+    from drumline.spec.jobs.job import to_dict
 
     plain = to_dict(job, absolute=True)
-    known = references.resolved(job, sys.executable, is_local=False)
+    python = planning.find_interpreter()
+    known = references.resolve_references(job, python, is_local=False)
     return {
         "version": _VERSION,
         "code": job._snapshots.get("code", ""),
@@ -52,7 +57,7 @@ def _content(job: Any) -> dict[str, Any]:
         "environment": [
             plain.get("environment"),
             known.found.get("environment"),
-            known.build.digest if known.build else known.interpreter or sys.executable,
+            known.build.digest if known.build else known.interpreter or python,
             dict(known.variables),
         ],
         "recipe": _recipe(job),
@@ -69,7 +74,7 @@ def _content(job: Any) -> dict[str, Any]:
 
 
 def _recipe(job: Any) -> str:
-    """What the conda file of an environment that is written out says."""
+    """Return a digest of the conda file of an inline environment."""
     path = getattr(job.environment, "conda_file", None)
     return contents.digest_of(paths.resolve(job.environment, path)) if isinstance(path, str) else ""
 
@@ -80,7 +85,7 @@ def _output(output: Any) -> list[Any]:
 
 
 def _unknown() -> str:
-    """In the place of what an address holds, which may change without a sign: equal to nothing."""
+    """Return a value that equals no other, for remote data that may change unseen."""
     return os.urandom(16).hex()
 
 
@@ -99,45 +104,48 @@ def _input(job: Any, value: Any, asset: str) -> Any:
 
 
 def find(key: str, outputs: Iterable[str]) -> str:
-    """The job that ran before and whose outputs are as it left them; empty for none."""
+    """Return the earlier job whose outputs are unchanged; empty for none."""
     record = _read(key)
     name = str(record.get("job") or "")
     if not name:
         return ""
-    from drumline.control import jobs
-
     try:
-        outcome = jobs.outcome_of(jobs.folder_of(name))
+        outcome = read_outcome(folder_of(name))
         # Another job may have its name by now.
         if outcome.status != status.COMPLETED or outcome.created != record.get("created"):
             return ""
         kept = record.get("outputs") or {}
-        folder = RunFolder.of(name)
+        folder = RunFolder.for_job(name)
+        if _has_lost_outputs(outcome, folder):
+            return ""
         is_whole = all(_as_it_is(folder, output) == kept.get(output) for output in outputs)
     except (DrumlineError, OSError):
         return ""
     return name if is_whole else ""
 
 
+def _has_lost_outputs(outcome: Outcome, folder: RunFolder) -> bool:
+    """Return whether outputs were removed, also those that no output of the step declares."""
+    return bool(outcome.pruned.keys() & {"outputs", "named-outputs"}) or not os.path.isdir(folder.outputs)
+
+
 def _as_it_is(folder: RunFolder, output: str) -> str:
-    """Told by its content where another job may write the same; in the run folder it is read by nobody."""
+    """Return a digest of an output: of its content, or in the run folder of its times."""
     path = output_path(folder.name, output)
     return contents.digest_of(path, by_stamp=_is_within(path, folder))
 
 
 def remember(job: str, key: str, outputs: Iterable[str]) -> None:
-    """The job of a step has completed. Raises OSError, DrumlineError."""
-    from drumline.control import jobs
-
-    folder = jobs.folder_of(job)
+    """Record the completed job of a step for reuse. Raises OSError, DrumlineError."""
+    folder = folder_of(job)
     left = {output: _as_it_is(folder, output) for output in outputs}
-    record = {"job": job, "created": jobs.outcome_of(folder).created, "outputs": left}
+    record = {"job": job, "created": read_outcome(folder).created, "outputs": left}
     private_folder(os.path.dirname(_path(key)))
     write_whole(_path(key), json.dumps(record))
 
 
 def _is_within(path: str, folder: RunFolder) -> bool:
-    """Whether it is this job's alone; elsewhere another job may write over it."""
+    """Return whether the path is in the job's run folder; elsewhere other jobs may overwrite it."""
     real = os.path.realpath(folder.path)
     return os.path.commonpath((real, os.path.realpath(path))) == real
 

@@ -12,29 +12,27 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.driver import trials
-from drumline.control.driver.children import Children, End, read_graph
-from drumline.control.driver.outputs import link_output, output_path
-from drumline.control.driver.sweep_prepare import prepare
-from drumline.control.driver.trials import describe
+from drumline.control.assets import registration
+from drumline.control.driver.children import ChildJobs, End, read_graph
+from drumline.control.jobs.output_links import link_output, output_path
+from drumline.control.observing import trials
 from drumline.plan.search import policies
 from drumline.plan.search.request import request_of
 from drumline.plan.search.samplers import Tried, next_params
 from drumline.plan.search.trials import trial_job
-from drumline.spec.sweep import SweepJob
+from drumline.spec.jobs.sweep import SweepJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.outcome import Outcome, StepOutcome
-__all__ = ["describe", "drive", "prepare"]
 
 _CANCELED_CODE = 130
 _TIMEOUT_CODE = 124
 _MOST_IN_LINE = 2
 """Trials that wait for this machine's cores: more would not begin sooner, and would know less of the earlier ones."""
 
-_LOOK_S = 0.5
+_METRICS_POLL_S = 0.5
 """Between two looks at the metrics, where a policy wants to know."""
 
 _LEISURE = 150
@@ -42,11 +40,11 @@ _LEISURE = 150
 
 
 def drive(folder: RunFolder, wake: int) -> End:
-    """Blocks until the sweep has ended. Raises DrumlineError."""
-    return _Sweep(folder, wake).run()
+    """Run the sweep until it has ended. Blocks. Raises DrumlineError."""
+    return _SweepDriver(folder, wake).run()
 
 
-class _Sweep:
+class _SweepDriver:
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self._folder = folder
         self._graph = read_graph(folder)
@@ -55,9 +53,9 @@ class _Sweep:
         self._sweep = SweepJob(**{**values, "name": folder.name}, base_path=folder.path)
         self._request = request_of(self._sweep)
         self._goal = self._request.search.goal
-        self._children = Children(folder, wake)
+        self._children = ChildJobs(folder, wake)
         self._began = fold(folder.read_events()).created or time.time()
-        self._progress: dict[str, trials.Progress] = {}
+        self._progress: dict[str, trials.TrialProgress] = {}
         self._seen_whole: set[str] = set()
         """Trials that log no more, and whose values are all in their progress."""
 
@@ -78,7 +76,7 @@ class _Sweep:
             self._submit(name, self._children.steps[name].detail.get("params") or {})
         while True:
             self._children.pass_on_cancel()
-            for name, outcome in self._children.ended():
+            for name, outcome in self._children.collect_ended():
                 self._note_end(name, outcome)
             if not self._is_over:  # Else its trials were in time, whenever somebody looks.
                 self._look_at_time()
@@ -103,19 +101,19 @@ class _Sweep:
 
     @property
     def _pause_s(self) -> float:
-        pause = _LOOK_S if self._request.policy else 1.0
+        pause = _METRICS_POLL_S if self._request.policy else 1.0
         if self._request.timeout_s is None or self._is_ending:
             return pause
         return max(0.0, min(pause, self._began + self._request.timeout_s - time.time()))
 
     def _start_next(self) -> bool:
-        """Whether another trial was started."""
+        """Start the next trial, if any; return whether one was started."""
         under_way = self._children.under_way
         is_full = len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room
         if self._is_ending or is_full or not self._may_go_on or self._is_line_long():
             return False
         try:
-            params = next_params(self._request.search, self._tried())
+            params = next_params(self._request.search, self._list_tried())
             if params is not None:
                 self._submit(f"trial_{len(self._children.steps)}", params)
         except DrumlineError as error:
@@ -127,7 +125,7 @@ class _Sweep:
     def _is_line_long(self) -> bool:
         waiting = 0
         for name in self._children.under_way:
-            own = fold(RunFolder.of(self._children.steps[name].job).read_events())
+            own = fold(RunFolder.for_job(self._children.steps[name].job).read_events())
             waiting += own.engine == "local" and own.started is None
         return waiting >= _MOST_IN_LINE
 
@@ -137,8 +135,8 @@ class _Sweep:
         job._snapshots = self._graph.get("snapshots") or {}
         self._children.submit(name, job, {"params": params})
 
-    def _tried(self) -> list[Tried]:
-        """A trial that failed has no objective, whatever it logged; one that was stopped early has."""
+    def _list_tried(self) -> list[Tried]:
+        """List the trials so far; a failed one has no objective, one that was stopped early has."""
         return [
             Tried(
                 step.detail.get("params") or {},
@@ -171,11 +169,11 @@ class _Sweep:
         return f"it did not log {name!r}" + (f", only {others}" if others else "")
 
     def _courses(self) -> dict[str, policies.Course]:
-        """By job, of the trials that have logged anything."""
+        """Return the metric values of the trials that have logged any, by job."""
         for name, step in self._children.steps.items():
             known = self._progress.get(name)
             if known is None:
-                known = trials.Progress(step.job, self._request.primary_metric, self._goal)
+                known = trials.TrialProgress(step.job, self._request.primary_metric, self._goal)
                 self._progress[name] = known
             elif name in self._seen_whole:
                 continue
@@ -203,7 +201,7 @@ class _Sweep:
                 by = f"{trials.STOPPED_BY}stopped by the {policy.type.replace('_', ' ')} policy: {why}"
                 self._children.cancel(name, by)
         # The cores are the trials': where a look takes long, it is done less often.
-        self._next_look = began + max(_LOOK_S, _LEISURE * (time.monotonic() - began))
+        self._next_look = began + max(_METRICS_POLL_S, _LEISURE * (time.monotonic() - began))
 
     def _look_at_time(self) -> None:
         limit = self._request.timeout_s
@@ -231,16 +229,14 @@ class _Sweep:
         return End(status.COMPLETED, 0, said) if leader else End(status.FAILED, 1, self._failure(steps, said))
 
     def _publish(self, leader: StepOutcome) -> None:
-        """The outputs of the sweep are those of its best trial."""
-        from drumline.control.driver import registration
-
+        """Link the outputs of the best trial as those of the sweep."""
         for name in self._sweep.outputs:
             link_output(self._folder, name, output_path(leader.job, name))
         with contextlib.suppress(OSError):  # Another driver has been here.
             os.rmdir(self._folder.outputs)
         with contextlib.suppress(OSError):
-            os.symlink(RunFolder.of(leader.job).outputs, self._folder.outputs)
-        registration.outputs(self._folder, self._graph)
+            os.symlink(RunFolder.for_job(leader.job).outputs, self._folder.outputs)
+        registration.register_outputs(self._folder, self._graph)
 
     def _summary(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
         counts = {"completed": 0, "stopped early": 0, "failed": 0, "canceled": 0}
@@ -254,7 +250,7 @@ class _Sweep:
         return f"{said}; best {self._request.primary_metric} {value:.6g}, of {leader.job}"
 
     def _failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
-        """Why there is no best trial, in one sentence."""
+        """Return in one sentence why there is no best trial."""
         done = [step for step in steps.values() if step.status == status.COMPLETED]
         if done:
             return (

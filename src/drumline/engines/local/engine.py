@@ -12,10 +12,11 @@ from drumline.contract.plan import NodeShape
 from drumline.engines.local import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
+    from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
 
@@ -41,18 +42,27 @@ class LocalEngine:
     def render(self, plan: Plan, folder: RunFolder) -> str:
         return ""
 
-    def submit(self, folder: RunFolder, start: Callable[[str], None] | None) -> None:
+    def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         if start is None:
-            self._spawn(folder)
+            self._spawn(folder, secrets)
         else:
-            start(folder.path)
+            start(folder.path, secrets)
 
-    def _spawn(self, folder: RunFolder) -> None:
+    def _spawn(self, folder: RunFolder, secrets: str) -> None:
         """For a process that is not ours to fork: threads, CUDA, a notebook."""
         import subprocess
 
+        from drumline.linux.notebook_environment import restore_environment
+
         argv = [sys.executable, "-P", "-m", "drumline.supervisor", folder.path]
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            argv,
+            input=secrets,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=restore_environment(),
+        )
         if done.returncode:
             raise EngineError(f"the supervisor of job {folder.name} did not start: {done.stderr.strip()}")
 
@@ -60,15 +70,25 @@ class LocalEngine:
         return ""
 
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
-        from drumline.engines.local.nodes import LocalNodes
+        from drumline.engines.base import Nodes
+        from drumline.engines.local.agents import LocalAgents, LocalFacts
+        from drumline.engines.local.allocation import LocalAllocation, LocalPreemption
 
-        return LocalNodes(plan, folder)
+        allocation = LocalAllocation(plan, folder)
+        return Nodes(allocation, LocalAgents(plan, folder), LocalFacts(plan, allocation), LocalPreemption())
 
-    def look(self, folder: RunFolder) -> None:
+    def run_beside(
+        self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
+    ) -> int:
+        from drumline.engines.local import beside
+
+        return beside.run_beside(folder, label, rank, words)
+
+    def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> None:
         return None
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Its supervisor stands in line, and sees the request."""
+        """Its supervisor waits in the queue, and sees the request."""
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,8 +14,19 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def cores() -> tuple[int, ...]:
-    """The processors that this process may use."""
+    """The processors that this process may use; all of the machine where only Linux could say more."""
+    if not hasattr(os, "sched_getaffinity"):
+        return tuple(range(os.cpu_count() or 1))
     return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def check_can_run() -> None:
+    """Raise PlanError on a machine that can plan jobs and ask clusters, but run none itself."""
+    if sys.platform != "linux":
+        from drumline.contract.errors import PlanError
+
+        hint = "submit from here to a Slurm cluster, --compute NAME, or run drumline on a Linux machine"
+        raise PlanError(f"jobs on this machine need Linux; this is {sys.platform}", hint)
 
 
 def gpus() -> tuple[str, ...]:
@@ -54,7 +66,7 @@ def mpi_on(search_path: str) -> Mpi | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found = mpi.read(program, done.stdout + done.stderr)
+        found = mpi.recognize_mpi(program, done.stdout + done.stderr)
         if found is not None:
             return found
     return None

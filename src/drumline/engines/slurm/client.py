@@ -11,16 +11,20 @@ import os
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotSubmittedError
 from drumline.contract.record import NamedTuple
+from drumline.linux.notebook_environment import restore_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIMEOUT_S = 20.0
 SUBMIT_TIMEOUT_S = 60.0
+
+PATIENCE_S = 120.0
+"""For a controller that is down while a job is submitted."""
 
 _SILENCE = re.compile(
     r"unable to (contact|establish|resolve)|connection (refused|timed out|reset)|socket timed out|zero bytes were"
@@ -64,7 +68,7 @@ class Slurm:
     """``conf``: the path of slurm.conf; empty: where the commands look for it."""
 
     def __init__(self, conf: str = "") -> None:
-        self._environment = dict(os.environ)
+        self._environment = restore_environment()
         if conf:
             self._environment["SLURM_CONF"] = conf
         # Times in one form, and nobody's own columns or choice of jobs.
@@ -73,12 +77,16 @@ class Slurm:
             if name.startswith(("SQUEUE_", "SACCT_", "SCONTROL_")):
                 del self._environment[name]
 
-    def sbatch(self, script: str, unset: tuple[str, ...]) -> str:
-        """The number of the new job. ``unset``: variables that must not speak for options. Raises EngineError."""
+    def sbatch(self, script: str, changes: Mapping[str, str | None]) -> str:
+        """
+        The number of the new job. ``changes``: of its variables, by name; None: it has none of that name. Raises
+        EngineError.
+        """
+        given = {**self._environment, **changes}
         environment = {
             name: value
-            for name, value in self._environment.items()
-            if name not in unset
+            for name, value in given.items()
+            if value is not None
             and (not name.startswith("SLURM_") or name in ("SLURM_CONF", "SLURM_CLUSTERS"))
         }
         said = self._run(
@@ -152,7 +160,7 @@ class Slurm:
         pairs = (line.partition("=") for line in said.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
-    def accounted(self, number: str) -> tuple[str, str] | None:
+    def read_accounting(self, number: str) -> tuple[str, str] | None:
         """
         State (``CANCELLED by 1000``) and exit code (``1:0``) from the accounting, which remembers for long; None where
         it has none, or does not know the job.
@@ -176,7 +184,7 @@ class Slurm:
         self._run("scancel", "--state=PENDING", number)
 
     def requeue(self, number: str) -> None:
-        """Ends what runs of it, the caller included, and puts it in line again. Raises EngineError."""
+        """Ends what runs of it, the caller included, and puts it back in the queue. Raises EngineError."""
         self._run("scontrol", "requeue", number)
 
     def version(self) -> str:
@@ -253,3 +261,8 @@ def _last_words(text: str) -> str:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 80 else text[:80] + "..."
+
+
+def open_slurm(compute: Mapping[str, Any]) -> Slurm:
+    """Return the client of the Slurm that a compute names; nothing is asked yet."""
+    return Slurm(str(compute.get("slurm_conf") or ""))

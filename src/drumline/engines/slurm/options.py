@@ -40,9 +40,9 @@ _MOST_WARNING_S = 65535.0
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
-def of(plan: Plan, log: str) -> dict[str, str | None]:
+def make_options(plan: Plan, log: str) -> dict[str, str | None]:
     """
-    Long name to value, in the order in which they stand in the script; None: an option without a value.
+    Return long name to value, in the order in which they stand in the script; None: an option without a value.
 
     ``log``: where the batch step's own output goes. Raises PlanError that names each field that Slurm cannot honour.
     """
@@ -93,7 +93,7 @@ def warning_s(plan: Plan) -> float:
 
 def may_requeue(plan: Plan) -> bool:
     """Whether Slurm may start it again: where the job, its compute or its tier wishes for it."""
-    for said in (_given(plan).get("requeue"), plan.compute.get("requeue")):
+    for said in (_read_given(plan).get("requeue"), plan.compute.get("requeue")):
         if said is not None:
             return bool(said)
     return _is_spot(plan) or plan.max_restarts > 0
@@ -147,12 +147,12 @@ def _own(plan: Plan) -> dict[str, str | None]:
         raise PlanError(wrong)
     return {
         name: None if value is True else str(value)
-        for name, value in _given(plan).items()
+        for name, value in _read_given(plan).items()
         if value is not False and value is not None and name != "requeue"
     }
 
 
-def _given(plan: Plan) -> dict[str, Any]:
+def _read_given(plan: Plan) -> dict[str, Any]:
     return {_long(key): _plain(value) for key, value in plan.asked.options.items()}
 
 

@@ -26,10 +26,10 @@ def interpreter_of(plan: Plan) -> str:
 
 
 def render(plan: Plan, folder: RunFolder) -> str:
-    """The script that ``sbatch`` reads. Raises PlanError as ``options.of``."""
+    """The script that ``sbatch`` reads. Raises PlanError as ``options.make_options``."""
     lines = ["#!/bin/bash"]
-    for name, value in options.of(plan, log_of(folder)).items():
-        lines.append(f"#SBATCH --{name}" + ("" if value is None else f"={_quoted(value)}"))
+    for name, value in options.make_options(plan, log_of(folder)).items():
+        lines.append(f"#SBATCH --{name}" + ("" if value is None else f"={_quote(value)}"))
     base = os.path.dirname(os.path.dirname(folder.root)) if plan.workspace else folder.root
     lines.append(f"export DRUMLINE_HOME={shlex.quote(base)}")
     if plan.workspace:
@@ -41,7 +41,7 @@ def render(plan: Plan, folder: RunFolder) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """As sbatch reads the words of a line of its script: double quotes, and a backslash before what ends them."""
     if _PLAIN.fullmatch(value):
         return value

@@ -126,7 +126,7 @@ what is said of accounts and QOS: Slurm says it too while its accounting is away
 _UNITS = {
     "billing": "billing units", "cpu": "cores", "gres": "GPUs or the like", "job": "jobs", "jobs": "jobs",
     "mem": "memory", "memory": "memory", "node": "nodes", "wall": "time", "wallduration": "time",
-    "submitjob": "jobs in line", "submitjobs": "jobs in line", "license": "licenses", "bb": "burst buffer",
+    "submitjob": "queued jobs", "submitjobs": "queued jobs", "license": "licenses", "bb": "burst buffer",
     "cpuminutes": "core minutes", "cpurunminutes": "core minutes",
     "gresminutes": "GPU minutes", "gresrunminutes": "GPU minutes",
     "memminutes": "memory minutes", "memrunminutes": "memory minutes",
@@ -146,7 +146,7 @@ def _word(state: str) -> str:
     return re.split(r"[ +]", state, maxsplit=1)[0]
 
 
-def of_running(state: str) -> str:
+def explain_halt(state: str) -> str:
     """Why a job that has its nodes does not go on; empty when it does."""
     word = _word(state)
     if word in _HELD:

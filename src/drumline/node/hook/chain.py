@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-_MOST = 4
+_MAX_LINKS = 4
 """How many are kept of each end of a long chain."""
 
 _NO_FAILURES = ("StopIteration", "StopAsyncIteration", "Empty", "RemoteTraceback", "_RemoteTraceback")
 """Ends of iterators and queues, which are expected, and text that only looks like an exception."""
 
-_LOOKS, _LOOK_S = 30, 0.01
+_MAX_POLLS, _POLL_INTERVAL_S = 30, 0.01
 """A killed process closes its sockets before its parent can see that it has ended."""
 
 
@@ -53,7 +53,7 @@ def follow(
     worker = root if _is_of_loader(root) else _killed_worker(error, trace)
     if worker is not None:
         found.append(worker.with_traceback(None))
-    kept = found if len(found) <= 2 * _MOST else found[:_MOST] + found[-_MOST:]
+    kept = found if len(found) <= 2 * _MAX_LINKS else found[:_MAX_LINKS] + found[-_MAX_LINKS:]
     return kept, _saved_to([trace, *(one.__traceback__ for one in found)])
 
 
@@ -92,11 +92,11 @@ def _killed_worker(error: BaseException, trace: TracebackType | None) -> BaseExc
         return None
     if not any("/multiprocessing/" in file for file in files):
         return None
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_POLLS):
         # PyTorch's handler of SIGCHLD may raise the same at any moment.
         try:
             ask()
-            sleep(_LOOK_S)
+            sleep(_POLL_INTERVAL_S)
         except RuntimeError as worker:
             return worker
     return None

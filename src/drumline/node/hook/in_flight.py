@@ -2,7 +2,7 @@
 What this process is failing of, though it has not ended yet: the exception that its main thread handles just now, in a
 ``finally``, an ``except`` or the end of a ``with``, and what that one came of.
 
-The agent asks by a signal, and only when the job is about to end (``node/in_flight.py``). As careful as
+The agent asks by a signal, and only when the job is about to end (``node/diagnostics/in_flight.py``). As careful as
 ``sitecustomize``, which has the rest: the standard library alone, and whatever is wrong here, nothing is told.
 """
 
@@ -14,20 +14,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_MOST = 8
+_MAX_LINKS = 8
 
 
 def tell(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
     """``path``: of the notes. ``ours``: what ``sitecustomize`` defines."""
     told: list[str] = []
-    while error is not None and len(told) < _MOST:
+    while error is not None and len(told) < _MAX_LINKS:
         file, line, function = ours["_place_of"](error, error.__traceback__)
         kind = type(error)
         name = kind.__qualname__
         if kind.__module__ not in ("builtins", "__main__"):
             name = kind.__module__ + "." + name
         texts = {"type": name, "message": _message(error, ours), "file": file, "function": function}
-        content = "".join('"%s": %s, ' % (key, ours["_quoted"](text)) for key, text in texts.items())
+        content = "".join('"%s": %s, ' % (key, ours["_quote"](text)) for key, text in texts.items())
         told.append('{%s"line": %d}' % (content, line))
         before = error.__cause__
         error = before if before is not None or error.__suppress_context__ else error.__context__

@@ -3,16 +3,17 @@ What every Python of a rank runs first: it notes down how the program failed, fo
 
 It stands first on the ranks' PYTHONPATH, in a folder of its own, and then lets the ``sitecustomize`` run that would
 have been found without it. It runs in the user's environment, before the user's program: the standard library alone,
-Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps it away (``node/failures.py``).
+Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps it away (``node/hook_folder.py``).
 
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
 A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
-memory that the agent reads (``node/stacks.py``). Where the job uses PyTorch's flight recorder, a thread waits to be
-asked for its record (``node/collectives.py``). What MLflow writes to files that several ranks share is made whole
-(``file_store.py``). The first process group of PyTorch is noted (``group.py``). A job that is about to end asks by
-another signal what a program that still cleans up fails of (``in_flight.py``).
+memory that the agent reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a
+thread waits to be asked for its record (``collectives.py`` there). What MLflow writes to files that several ranks share
+is made whole (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its store is looked
+for once it is there (``store_wait.py``). A job that is about to
+end asks by another signal what a program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Notes:
             pass
 
     def group(self, backend: str) -> None:
-        self._write(monotonic(), ', "group": ' + _quoted(backend), _MOST_BYTES // 2)
+        self._write(monotonic(), ', "group": ' + _quote(backend), _MOST_BYTES // 2)
 
     def _note(self, error: BaseException, trace: TracebackType | None) -> None:
         at = monotonic()
@@ -126,7 +127,9 @@ def _content(error: BaseException, trace: TracebackType | None, most: int = 2000
         name = kind.__module__ + "." + name
     file, line, function = _place_of(error, trace)
     texts = {"type": name, "message": _message_of(error), "file": file, "function": function}
-    return ", ".join('"%s": %s' % (key, _quoted(text, most)) for key, text in texts.items()) + (
+    if isinstance(error, ModuleNotFoundError):
+        texts["python"] = sys.executable or ""
+    return ", ".join('"%s": %s' % (key, _quote(text, most)) for key, text in texts.items()) + (
         ', "line": %d' % line
     )
 
@@ -135,19 +138,19 @@ def _chain(error: BaseException, trace: TracebackType | None, root: BaseExceptio
     """What the exception came of, as further members."""
     before, saved_to = _own("chain.py", "drumline_chain")["follow"](error, trace, root)
     noted = ", ".join("{%s}" % _content(one, one.__traceback__, 300) for one in before)
-    return ', "chain": [%s], "saved_to": %s' % (noted, _quoted(saved_to))
+    return ', "chain": [%s], "saved_to": %s' % (noted, _quote(saved_to))
 
 
-def _quoted(text: str, most: int = 2000) -> str:
+def _quote(text: str, most: int = 2000) -> str:
     """JSON, without its module: the program may have one of that name, or have lost the library."""
     shown = [
-        letter if " " <= letter <= "~" and letter not in '"\\' else _escaped(ord(letter))
+        letter if " " <= letter <= "~" and letter not in '"\\' else _escape(ord(letter))
         for letter in text[:most]
     ]
     return '"%s"' % "".join(shown)
 
 
-def _escaped(number: int) -> str:
+def _escape(number: int) -> str:
     if number > 0xFFFF:
         number -= 0x10000
         return "\\u%04x\\u%04x" % (0xD800 + (number >> 10), 0xDC00 + (number & 0x3FF))
@@ -188,7 +191,7 @@ def _is_own(file: str) -> bool:
 
 def _start(path: str, notes: _Notes) -> None:
     notes.begin(path)
-    _change(_DISTRIBUTED, "group.py", notes.group)
+    _change(_DISTRIBUTED, ("group.py", notes.group), ("store_wait.py",))
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
         import faulthandler
@@ -352,14 +355,19 @@ class _Watch:
         loader.exec_module = exec_module
 
 
-def _change(name: str, file: str, *more: Any) -> None:
-    """Let that file of ours change a module of the program's, now or when it is imported. The file says why."""
+def _change(name: str, *files: tuple[Any, ...]) -> None:
+    """
+    Let files of ours change a module of the program's, now or when it is imported. Each file says why.
+
+    ``files``: name, and what its ``put_into`` takes after the module.
+    """
 
     def change(module: Any) -> None:
-        try:
-            _own(file, "drumline_" + file[:-3])["put_into"](module, *more)
-        except Exception:
-            pass
+        for file, *more in files:
+            try:
+                _own(file, "drumline_" + file[:-3])["put_into"](module, *more)
+            except Exception:
+                pass
 
     if name in sys.modules:
         change(sys.modules[name])
@@ -387,7 +395,7 @@ class _Ours:
 def _begin(notes: _Notes | None = None) -> None:
     """In a process that is a rank, or one that a rank started. ``notes``: those that were there before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
-        _change(_FILE_STORE, "file_store.py")
+        _change(_FILE_STORE, ("file_store.py",))
     if os.environ.get("DRUMLINE_FAILURES"):
         _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
 

@@ -3,9 +3,10 @@ An interpreter that is held in the middle of its own start, with what its progra
 
 ``sitecustomize.py`` calls ``serve`` in a process that was started as a rank's is, ``python [flags] train.py``, with the
 number of a socket in ``DRUMLINE_WARM_SERVER``. It imports what it is told to and waits. For each agent it forks a
-*nursery*; for each rank the nursery forks, and in that child ``serve`` returns: the interpreter goes on as if nothing
-had been, with the environment, arguments, descriptors and working folder of the rank. So the rank's ``__main__``, its
-path, its flags and its tracebacks are the interpreter's own doing, and there is nothing here to imitate.
+*fork server*; for each rank the fork server forks, and in that child ``serve`` returns: the interpreter goes on as if
+nothing had been, with the environment, arguments, descriptors and working folder of the rank. So the rank's
+``__main__``, its path, its flags and its tracebacks are the interpreter's own doing, and there is nothing here to
+imitate.
 
 Whatever goes wrong in that child before it returns: it executes the rank's own command instead, and says why.
 
@@ -36,8 +37,8 @@ VARIABLE = "DRUMLINE_WARM_SERVER"
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
-_END_S = 60.0
-_STRAYS_S = 5.0
+_END_TIMEOUT_S = 60.0
+_STRAYS_TIMEOUT_S = 5.0
 
 
 def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
@@ -45,9 +46,9 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     Never returns, but in a rank. Ends with the process that holds the other end of the socket. ``own`` gives what a
     file beside this one defines.
     """
-    keeper = socket.socket(fileno=int(os.environ.pop(VARIABLE)))
-    keeper.set_inheritable(False)
-    task = _receive(keeper)
+    pool = socket.socket(fileno=int(os.environ.pop(VARIABLE)))
+    pool.set_inheritable(False)
+    task = _receive(pool)
     if task is None:
         os._exit(0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -62,7 +63,7 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
             if isinstance(error, imports["UnfitError"])
             else "%s: %s" % (type(error).__name__, error)
         )
-        _send(keeper, {"unfit": why[:500], "tainted": state.tainted, "closure": state.closure()})
+        _send(pool, {"unfit": why[:500], "tainted": state.tainted, "closure": state.closure()})
         os._exit(0)
     with_names = ["drumline-warm:", os.path.basename(sys.executable), *task["target"]]
     try:
@@ -74,56 +75,56 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     gc.freeze()
     # Who tells all of a job to end, as Slurm does, means its ranks: each takes them in when it is one.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-    _send(keeper, {"ready": report})
+    _send(pool, {"ready": report})
     _prctl(_PR_SET_NAME, b"drumline-warm")
-    one = _wait(keeper, state)
+    one = _wait(pool, state)
     rank["become"](one, state)
 
 
-def _wait(keeper: socket.socket, state: Any) -> dict[str, Any]:
-    """Fork a nursery whenever one is asked for. Returns in a rank alone: what it is to be."""
-    nurseries: dict[int, int] = {}
+def _wait(pool: socket.socket, state: Any) -> dict[str, Any]:
+    """Fork a fork server whenever one is asked for. Returns in a rank alone: what it is to be."""
+    fork_servers: dict[int, int] = {}
     poller = select.poll()
-    poller.register(keeper, select.POLLIN)
+    poller.register(pool, select.POLLIN)
     while True:
         ready = [number for number, _ in poller.poll()]
-        for pidfd, pid in list(nurseries.items()):
+        for pidfd, pid in list(fork_servers.items()):
             if pidfd in ready:
                 poller.unregister(pidfd)
                 os.close(pidfd)
-                del nurseries[pidfd]
-                _end_strays(set(nurseries.values()))
-                _send(keeper, {"ended": pid})
-        if keeper.fileno() not in ready:
+                del fork_servers[pidfd]
+                _end_strays(set(fork_servers.values()))
+                _send(pool, {"ended": pid})
+        if pool.fileno() not in ready:
             continue
-        message = _receive(keeper)
+        message = _receive(pool)
         if message is None:
             os._exit(0)
         changed = state.stale()
-        _, (descriptor, *_rest), _, _ = socket.recv_fds(keeper, 1, 1)
+        _, (descriptor, *_rest), _, _ = socket.recv_fds(pool, 1, 1)
         if changed:
-            _send(keeper, {"stale": changed})
+            _send(pool, {"stale": changed})
             os._exit(0)
         pid = os.fork()
         if pid == 0:
-            keeper.close()
-            for pidfd in nurseries:
+            pool.close()
+            for pidfd in fork_servers:
                 os.close(pidfd)
             del poller
-            one = _nurse(socket.socket(fileno=descriptor))
+            one = _serve_agent(socket.socket(fileno=descriptor))
             if one is not None:
                 return one
             os._exit(0)
         os.close(descriptor)
         pidfd = os.pidfd_open(pid)
-        nurseries[pidfd] = pid
+        fork_servers[pidfd] = pid
         poller.register(pidfd, select.POLLIN)
-        _send(keeper, {"nursery": pid})
+        _send(pool, {"fork_server": pid})
 
 
-def _end_strays(nurseries: set[int]) -> None:
-    """What a nursery that was killed has left is ours now."""
-    deadline = time.monotonic() + _STRAYS_S
+def _end_strays(fork_servers: set[int]) -> None:
+    """What a fork server that was killed has left is ours now."""
+    deadline = time.monotonic() + _STRAYS_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -131,7 +132,7 @@ def _end_strays(nurseries: set[int]) -> None:
             return
         if pid:
             continue
-        strays = [child for child in _children(os.getpid()) if child not in nurseries]
+        strays = [child for child in _children(os.getpid()) if child not in fork_servers]
         if not strays:
             return
         for child in strays:
@@ -139,7 +140,7 @@ def _end_strays(nurseries: set[int]) -> None:
         time.sleep(0.001)
 
 
-def _nurse(agent: socket.socket) -> Optional[dict[str, Any]]:
+def _serve_agent(agent: socket.socket) -> Optional[dict[str, Any]]:
     """Serve one agent; in a rank, where everything else has been left behind, what that is to be."""
     os.setsid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -156,13 +157,13 @@ def _nurse(agent: socket.socket) -> Optional[dict[str, Any]]:
             reports: list[tuple[int, int]] = []
             for one in message["ranks"]:
                 reader, writer = os.pipe()
-                nursery, pid = os.getpid(), os.fork()
+                fork_server, pid = os.getpid(), os.fork()
                 if pid == 0:
                     os.close(reader)
                     for _, other in reports:
                         os.close(other)
                     agent.close()
-                    return {**one, "report": writer, "nursery": nursery}
+                    return {**one, "report": writer, "fork_server": fork_server}
                 os.close(writer)
                 reports.append((pid, reader))
             _send(agent, {"started": [_outcome(pid, reader) for pid, reader in reports]})
@@ -191,7 +192,7 @@ def _reap() -> list[list[Any]]:
 
 def _end_all() -> None:
     """The agent is gone: nothing of its job is left."""
-    deadline = time.monotonic() + _END_S
+    deadline = time.monotonic() + _END_TIMEOUT_S
     while time.monotonic() < deadline:
         for pid in _below(os.getpid()):
             _kill(pid)

@@ -95,7 +95,7 @@ class State:
         if self.tainted:
             raise UnfitError("%s seeds random numbers while it is imported" % self.tainted[0])
         try:
-            self.tainted = sorted(reads.tainted(differs))
+            self.tainted = sorted(reads.find_tainted(differs))
         except LookupError as error:
             raise UnfitError(error.args[0]) from None
         if self.tainted:

@@ -96,11 +96,11 @@ def _is_within(address: int, count: int, ranges: list[tuple[int, int]]) -> bool:
 
 def become(one: dict[str, Any], state: Any) -> None:
     """Make this process the rank, up to where its interpreter goes on; or execute its command."""
-    env, report, nursery = one["env"], one["report"], one["nursery"]
+    env, report, fork_server = one["env"], one["report"], one["fork_server"]
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != nursery:
+        if os.getppid() != fork_server:
             os._exit(128 + signal.SIGKILL)
         output = os.open(one["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _BETWEEN = ("importlib", "_collections_abc", "os", "site", "sitecustomize", "drumline_warm", "")
 
 
-_OF_PATHS = ("os", "posixpath", "pathlib", "pathlib._local")
+_PATH_MODULES = ("os", "posixpath", "pathlib", "pathlib._local")
 _ANY_FOLDER = (
     "inspect",
     "multiprocessing.process",
@@ -43,7 +43,7 @@ class _NotingFolder:
     def __call__(self) -> str:
         if self._is_on:
             frame: Optional[FrameType] = sys._getframe(1)
-            while frame is not None and frame.f_globals.get("__name__") in _OF_PATHS:
+            while frame is not None and frame.f_globals.get("__name__") in _PATH_MODULES:
                 frame = frame.f_back
             name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
             if name not in _ANY_FOLDER:
@@ -114,7 +114,7 @@ class Reads:
             frame = frame.f_back
         return packages
 
-    def tainted(self, differs: list[str]) -> set[str]:
+    def find_tainted(self, differs: list[str]) -> set[str]:
         """
         Whose packages looked at one of these, with those that were importing them. Raises LookupError where it was the
         standard library.

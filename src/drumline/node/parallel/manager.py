@@ -36,10 +36,10 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
 RESULT = "parallel_run_step.txt"
 """In an output that is a folder. Source: Azure's default name of the file that rows are appended to."""
 
-MOST_SHOWN = 10
-SAY_EVERY_S = 10.0
-LOOK_S = 0.2
-END_S = 30.0
+MAX_SHOWN = 10
+REPORT_INTERVAL_S = 10.0
+POLL_INTERVAL_S = 0.2
+END_TIMEOUT_S = 30.0
 """For ``shutdown()`` of a worker."""
 
 
@@ -98,18 +98,18 @@ def main() -> int:
             stream.reconfigure(errors="backslashreplace", line_buffering=True, write_through=False)
     settings = Settings(**json.loads(os.environ.pop(SETTINGS)))
     node = int(os.environ.get("NODE_RANK") or 0)
-    items = items_of(os.environ[INPUT + settings.input])
+    items = list_items(os.environ[INPUT + settings.input])
     size = settings.batch_size
     batches = [items[start : start + size] for start in range(0, len(items), size)]
     notes = Notes(settings, node)
     try:
         if node == 0:
             say(f"{plural(len(items), 'item')} in {plural(len(batches), 'mini-batch')}")
-        Manager(settings, notes, batches, words_of(settings)).run()
+        Manager(settings, notes, batches, build_worker_words(settings)).run()
         notes.finish()
         if node == 0:
             notes.await_others()
-            conclude(settings, notes, batches)
+            write_results(settings, notes, batches)
     except FailedError as error:
         print(error, file=sys.stderr, flush=True)
         return error.code
@@ -119,15 +119,15 @@ def main() -> int:
 _PLACEHOLDER = r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)(?:\.path)?\s*\}\}"
 
 
-def words_of(settings: Settings) -> list[str]:
+def build_worker_words(settings: Settings) -> list[str]:
     """The script and its arguments; a value stays one word, whatever it holds."""
 
     def optional(match: re.Match[str]) -> str:
         names = re.findall(_PLACEHOLDER, match[1])
-        return match[1] if all(_variable(*name) in os.environ for name in names) else ""
+        return match[1] if all(_name_variable(*name) in os.environ for name in names) else ""
 
     def value(match: re.Match[str]) -> str:
-        return os.environ.get(_variable(match[1], match[2]), "")
+        return os.environ.get(_name_variable(match[1], match[2]), "")
 
     text = re.sub(r"\$\[\[(.*?)\]\]", optional, settings.arguments, flags=re.DOTALL)
     # A word must not be split at the blanks of a placeholder.
@@ -135,20 +135,20 @@ def words_of(settings: Settings) -> list[str]:
     return [settings.script, *(re.sub(_PLACEHOLDER, value, word) for word in shlex.split(text))]
 
 
-def _variable(group: str, name: str) -> str:
+def _name_variable(group: str, name: str) -> str:
     return (INPUT if group == "inputs" else OUTPUT) + name
 
 
-def items_of(path: str) -> list[str]:
+def list_items(path: str) -> list[str]:
     """The files below a folder, in the order of their paths; a file is an item itself. Raises FailedError."""
     if os.path.isfile(path):
         return [path]
     if not os.path.isdir(path):
         raise SystemExit(f"input_data: there is no {path}")
-    return sorted(_files(path, frozenset()))
+    return sorted(_walk_files(path, frozenset()))
 
 
-def _files(folder: str, above: frozenset[str]) -> Iterator[str]:
+def _walk_files(folder: str, above: frozenset[str]) -> Iterator[str]:
     """Links are followed, but not in circles."""
     real = os.path.realpath(folder)
     if real in above:
@@ -156,7 +156,7 @@ def _files(folder: str, above: frozenset[str]) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():
-                yield from _files(entry.path, above | {real})
+                yield from _walk_files(entry.path, above | {real})
             elif entry.is_file():
                 yield entry.path
 
@@ -199,7 +199,7 @@ class Notes:
         self._file.write(json.dumps(note) + "\n")
         self._file.flush()
         if note["error"]:
-            self.failed = self.failed.and_(failed_of(note))
+            self.failed = self.failed.and_(read_failed(note))
             self._write(f"failed-{self._attempt}", self.failed)
 
     def failed_everywhere(self) -> Failed:
@@ -220,7 +220,7 @@ class Notes:
         """Blocks until every node has done; the job's supervisor sees to nodes that fail."""
         wanted = {os.path.basename(self._path(node, self._done)) for node in range(self._nodes)}
         while not wanted.issubset(os.listdir(self._folder)):
-            time.sleep(LOOK_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def all(self) -> Iterator[dict[str, Any]]:
         """Of every node, in the order of the mini-batches; a node's rows are read as they are wanted."""
@@ -245,7 +245,7 @@ class Notes:
         os.replace(partial, self._path(self._node, end))
 
 
-def failed_of(note: dict[str, Any]) -> Failed:
+def read_failed(note: dict[str, Any]) -> Failed:
     return Failed(1, note["failed"], note["batch"], note["error"]) if note["error"] else Failed()
 
 
@@ -258,7 +258,7 @@ class Worker:
         with theirs:
             self.process = subprocess.Popen(  # noqa: S603 - the user's own script
                 [sys.executable, WORKER, str(theirs.fileno()), *words],
-                env={**os.environ, **gpus_of(number), LEVEL: level},
+                env={**os.environ, **choose_gpus(number), LEVEL: level},
                 pass_fds=[theirs.fileno()],
                 # So that what it has started itself can be ended with it.
                 start_new_session=True,
@@ -298,7 +298,7 @@ class Worker:
         return self.process.wait()
 
 
-def gpus_of(number: int) -> dict[str, str]:
+def choose_gpus(number: int) -> dict[str, str]:
     """The workers of a node share its GPUs in turn."""
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     return {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if len(gpus) > 1 else {}
@@ -353,14 +353,14 @@ class Manager:
                 elif message["kind"] == "done":
                     self._done(worker, message)
                 else:
-                    self._failed(worker, message["error"])
+                    self._handle_failure(worker, message["error"])
                 self._next(worker)
         except EOFError:
-            self._gone(worker)
+            self._handle_exit(worker)
 
     def _next(self, worker: Worker) -> None:
         if not self._left:
-            worker.deadline = time.monotonic() + END_S
+            worker.deadline = time.monotonic() + END_TIMEOUT_S
             worker.send({"kind": "end"})
             return
         batch = self._left.popleft()
@@ -375,16 +375,16 @@ class Manager:
         missing = len(self._batches[batch]) - count
         if missing > 0:
             what = f"run() returned {count} for {plural(len(self._batches[batch]), 'item')}"
-            self._failed(worker, what, missing, message["rows"])
+            self._handle_failure(worker, what, missing, message["rows"])
             return
         worker.batch = None
         self._notes.add({"batch": batch, "failed": 0, "error": "", "rows": message["rows"]})
-        if time.monotonic() - self._said > SAY_EVERY_S:
+        if time.monotonic() - self._said > REPORT_INTERVAL_S:
             self._said = time.monotonic()
             done, failed = len(self._notes.known), self._notes.failed.batches
             say(f"{plural(done, 'mini-batch')} done on this node, {failed} of them failed")
 
-    def _failed(
+    def _handle_failure(
         self, worker: Worker, error: str, missing: Optional[int] = None, rows: Optional[list[str]] = None
     ) -> None:
         batch, worker.batch = worker.batch, None
@@ -392,27 +392,27 @@ class Manager:
         items = self._batches[batch]
         most = self._settings.max_retries + 1
         tries = self._tries[batch]
-        say(f"mini-batch {batch} failed, try {tries} of {most}: {error}; its items: {shown(items)}")
+        say(f"mini-batch {batch} failed, try {tries} of {most}: {error}; its items: {show_items(items)}")
         if tries < most:
             self._left.appendleft(batch)
             return
         missing = len(items) if missing is None else missing
         self._notes.add({"batch": batch, "failed": missing, "error": error, "rows": rows or []})
-        check(self._settings, self._batches, self._notes.failed_everywhere())
+        check_errors(self._settings, self._batches, self._notes.failed_everywhere())
 
-    def _gone(self, worker: Worker) -> None:
+    def _handle_exit(self, worker: Worker) -> None:
         """It has ended: after its last mini-batch, or in the middle of one."""
         self._forget(worker)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            worker.process.wait(END_S)
+            worker.process.wait(END_TIMEOUT_S)
         code = worker.end()
         if not worker.is_ready:
-            told = worker.cause or f"a worker {ending(code)} before its first mini-batch"
+            told = worker.cause or f"a worker {describe_end(code)} before its first mini-batch"
             raise FailedError(told, code if 0 < code < 128 else 1)
         if worker.batch is not None:
-            self._failed(worker, f"its worker {ending(code)}")
+            self._handle_failure(worker, f"its worker {describe_end(code)}")
         elif code:
-            say(f"a worker {ending(code)} after its last mini-batch")
+            say(f"a worker {describe_end(code)} after its last mini-batch")
         if self._left:
             self._start(worker.number)
 
@@ -422,9 +422,9 @@ class Manager:
             self._forget(worker)
             worker.end()
             if worker.batch is not None:
-                self._failed(worker, f"run() took longer than {self._settings.timeout_s:g} s")
+                self._handle_failure(worker, f"run() took longer than {self._settings.timeout_s:g} s")
             else:
-                say(f"shutdown() took longer than {END_S:g} s")
+                say(f"shutdown() took longer than {END_TIMEOUT_S:g} s")
             if self._left:
                 self._start(worker.number)
 
@@ -433,24 +433,24 @@ class Manager:
         self._workers.discard(worker)
 
 
-def check(settings: Settings, batches: Sequence[list[str]], failed: Failed) -> None:
+def check_errors(settings: Settings, batches: Sequence[list[str]], failed: Failed) -> None:
     """Raises FailedError where more have failed than may."""
     if 0 <= settings.most_batches < failed.batches:
         what = f"mini_batch_error_threshold {settings.most_batches} exceeded"
-        raise FailedError(f"{what}: {summary(batches, failed)}")
+        raise FailedError(f"{what}: {summarize(batches, failed)}")
     if 0 <= settings.most_items < failed.items:
         of = plural(sum(map(len, batches)), "item")
         what = f"error_threshold {settings.most_items} exceeded: {failed.items} of {of} failed"
         raise FailedError(f"{what}; first: {failed.cause}")
 
 
-def summary(batches: Sequence[list[str]], failed: Failed) -> str:
+def summarize(batches: Sequence[list[str]], failed: Failed) -> str:
     return f"{failed.batches} of {plural(len(batches), 'mini-batch')} failed; first: {failed.cause}"
 
 
-def conclude(settings: Settings, notes: Notes, batches: list[list[str]]) -> None:
+def write_results(settings: Settings, notes: Notes, batches: list[list[str]]) -> None:
     """On node 0, when all have done: what was returned, and what failed. Raises FailedError."""
-    place = place_of(settings)
+    place = choose_output_path(settings)
     failed = Failed()
     with contextlib.ExitStack() as stack:
         # Rows may be names of files, and those need not be UTF-8.
@@ -460,24 +460,24 @@ def conclude(settings: Settings, notes: Notes, batches: list[list[str]]) -> None
             else None
         )
         for note in notes.all():
-            failed = failed.and_(failed_of(note))
+            failed = failed.and_(read_failed(note))
             if file is not None:
                 file.writelines(f"{row}\n" for row in note["rows"])
     if place:
         os.replace(f"{place}.partial", place)
     done = plural(len(batches), "mini-batch")
     say(f"{done} done, {failed.batches} of them failed, with {plural(failed.items, 'item')}")
-    check(settings, batches, failed)
+    check_errors(settings, batches, failed)
     if failed.batches * 100 > settings.most_percent * len(batches):
         what = f"allowed_failed_percent {settings.most_percent:g} exceeded"
-        raise FailedError(f"{what}: {summary(batches, failed)}")
+        raise FailedError(f"{what}: {summarize(batches, failed)}")
     if not batches:
         warn("input_data holds no files")
     elif failed.batches == len(batches):
-        warn(summary(batches, failed))
+        warn(summarize(batches, failed))
 
 
-def place_of(settings: Settings) -> str:
+def choose_output_path(settings: Settings) -> str:
     """The file that rows go to; empty for none."""
     if settings.output is None:
         return ""
@@ -488,7 +488,7 @@ def place_of(settings: Settings) -> str:
     return place
 
 
-def ending(code: int) -> str:
+def describe_end(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -497,9 +497,9 @@ def ending(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def shown(items: list[str]) -> str:
-    more = f" and {len(items) - MOST_SHOWN} more" if len(items) > MOST_SHOWN else ""
-    return ", ".join(items[:MOST_SHOWN]) + more
+def show_items(items: list[str]) -> str:
+    more = f" and {len(items) - MAX_SHOWN} more" if len(items) > MAX_SHOWN else ""
+    return ", ".join(items[:MAX_SHOWN]) + more
 
 
 def plural(count: int, word: str) -> str:

@@ -28,36 +28,36 @@ def main(descriptor: int, script: str, arguments: list[str]) -> None:
     os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=descriptor)
     # What a script forks may outlive this process, whose end the manager sees by the end of the channel.
-    os.register_at_fork(after_in_child=lambda: let_go(channel))
+    os.register_at_fork(after_in_child=lambda: close_channel(channel))
     write_whole_lines()
     logging.basicConfig(level=os.environ.pop(LEVEL, "INFO"))
     sys.argv = [script, *arguments]
     # Of the script, as where it is run by itself; our own folder has nothing for it.
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
-        module = load(script)
+        module = load_script(script)
     except Exception as error:  # noqa: BLE001 - whatever a script raises
-        stop(channel, error, f"{script} cannot be loaded")
+        stop_with_error(channel, error, f"{script} cannot be loaded")
     if not callable(getattr(module, "run", None)):
-        send(channel, {"kind": "broken", "error": f"{script} has no function run(mini_batch)"})
+        send_message(channel, {"kind": "broken", "error": f"{script} has no function run(mini_batch)"})
         sys.exit(1)
     if callable(getattr(module, "init", None)):
         try:
             module.init()
         except Exception as error:  # noqa: BLE001 - whatever a script raises
-            stop(channel, error, "init() failed")
-    call = caller_of(module.run)
-    send(channel, {"kind": "ready"})
+            stop_with_error(channel, error, "init() failed")
+    call = make_caller(module.run)
+    send_message(channel, {"kind": "ready"})
     for line in channel.makefile("rb"):
-        told = json.loads(line)
-        if told["kind"] == "end":
+        message = json.loads(line)
+        if message["kind"] == "end":
             break
-        send(channel, answer(call, told["batch"], told["items"], told["keeps"]))
+        send_message(channel, run_batch(call, message["batch"], message["items"], message["keeps"]))
     if callable(getattr(module, "shutdown", None)):
         try:
             module.shutdown()
         except Exception as error:  # noqa: BLE001 - whatever a script raises
-            show(error)
+            print_error(error)
             sys.exit(1)
 
 
@@ -68,22 +68,22 @@ def write_whole_lines() -> None:
             stream.reconfigure(line_buffering=True, write_through=False)
 
 
-def stop(channel: socket.socket, error: Exception, what: str) -> NoReturn:
+def stop_with_error(channel: socket.socket, error: Exception, what: str) -> NoReturn:
     """End before the first mini-batch, and tell the manager why."""
-    show(error)
+    print_error(error)
     with contextlib.suppress(OSError):  # What the script has forked has no channel.
-        send(channel, {"kind": "broken", "error": f"{what}: {told(error)}"})
+        send_message(channel, {"kind": "broken", "error": f"{what}: {describe_error(error)}"})
     sys.exit(1)
 
 
-def let_go(channel: socket.socket) -> None:
+def close_channel(channel: socket.socket) -> None:
     """Close the channel in this process, whoever else still refers to it."""
     descriptor = channel.detach()
     if descriptor >= 0:
         os.close(descriptor)
 
 
-def load(script: str) -> ModuleType:
+def load_script(script: str) -> ModuleType:
     """The user's script as a module under its own name, so that its objects can be pickled."""
     name = os.path.splitext(os.path.basename(script))[0]
     spec = importlib.util.spec_from_file_location(name, script)
@@ -95,7 +95,7 @@ def load(script: str) -> ModuleType:
     return module
 
 
-def caller_of(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
+def make_caller(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
     """``run`` may take a second argument, which tells of the mini-batch."""
     try:
         count = len(inspect.signature(run).parameters)
@@ -106,19 +106,19 @@ def caller_of(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
     return lambda batch, items: run(items, SimpleNamespace(minibatch_index=batch, partition_key_value={}))
 
 
-def answer(
+def run_batch(
     call: Callable[[int, list[str]], Any], batch: int, items: list[str], keeps: bool
 ) -> dict[str, Any]:
     """What became of a mini-batch; ``keeps``: whether what was returned is wanted, and not its length alone."""
     try:
-        count, rows = rows_of(call(batch, items))
+        count, rows = read_rows(call(batch, items))
     except Exception as error:  # noqa: BLE001 - whatever a script raises fails its mini-batch
-        show(error)
-        return {"kind": "failed", "error": told(error)}
+        print_error(error)
+        return {"kind": "failed", "error": describe_error(error)}
     return {"kind": "done", "count": count, "rows": rows if keeps else []}
 
 
-def rows_of(result: Any) -> tuple[int, list[str]]:
+def read_rows(result: Any) -> tuple[int, list[str]]:
     """How many items it has, and its lines. Raises TypeError for what is no list, tuple, array or data frame."""
     if hasattr(result, "to_csv") and hasattr(result, "columns"):
         # As Azure appends a data frame.
@@ -130,23 +130,23 @@ def rows_of(result: Any) -> tuple[int, list[str]]:
     return len(result), [str(item) for item in result]
 
 
-def show(error: Exception) -> None:
+def print_error(error: Exception) -> None:
     """Write its traceback without our own frames, and at once, so that other workers write before or after it."""
     trace = error.__traceback__
-    while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
+    while trace is not None and is_own_frame(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     sys.stderr.write("".join(traceback.format_exception(type(error), error, trace)))
     sys.stderr.flush()
 
 
-def is_ours(file: str) -> bool:
+def is_own_frame(file: str) -> bool:
     """Of this program, or of the importer that it loads the script with."""
     return file == __file__ or file.startswith("<frozen importlib")
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """``ValueError: bad image (score.py:12, in run)``, in one line."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_ours(frame.filename)]
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_own_frame(frame.filename)]
     where = ""
     if isinstance(error, SyntaxError):
         where = f" ({os.path.basename(error.filename or '?')}:{error.lineno})"
@@ -158,7 +158,7 @@ def told(error: BaseException) -> str:
     return " ".join(what.split()) + where
 
 
-def send(channel: socket.socket, message: dict[str, Any]) -> None:
+def send_message(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message).encode() + b"\n")
 
 

@@ -1,5 +1,5 @@
 """
-Messages between a keeper, its warm interpreters and agents: JSON behind its length in four bytes, over Unix sockets.
+Messages between a warm pool, its warm interpreters and agents: JSON behind its length in four bytes, over Unix sockets.
 
 ``hook/warm.py`` has the same for itself: it runs where this package may not be.
 """
@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Any
 
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 def send(peer: socket.socket, message: dict[str, Any], descriptor: int = -1) -> None:
@@ -24,10 +24,10 @@ def send(peer: socket.socket, message: dict[str, Any], descriptor: int = -1) -> 
 
 def receive(peer: socket.socket) -> dict[str, Any]:
     """Blocks. Raises ConnectionError at the end, ValueError for what is no message."""
-    (count,) = struct.unpack("!I", _exactly(peer, 4))
-    if count > _MOST_BYTES:
+    (count,) = struct.unpack("!I", _receive_exactly(peer, 4))
+    if count > _MAX_BYTES:
         raise ValueError("a message is too long")
-    message = json.loads(_exactly(peer, count))
+    message = json.loads(_receive_exactly(peer, count))
     if not isinstance(message, dict):
         raise ValueError("a message is no object")  # noqa: TRY004 - it is content, not a type of ours
     return message
@@ -41,7 +41,7 @@ def receive_descriptor(peer: socket.socket) -> int:
     return descriptors[0]
 
 
-def _exactly(peer: socket.socket, count: int) -> bytes:
+def _receive_exactly(peer: socket.socket, count: int) -> bytes:
     found = bytearray()
     while len(found) < count:
         more = peer.recv(min(1 << 16, count - len(found)))

@@ -1,4 +1,4 @@
-"""A warm interpreter as its keeper sees it: how it is started, and what there is to say of it."""
+"""A warm interpreter as its warm pool sees it: how it is started, and what there is to say of it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import socket
 import time
 from typing import Any, Optional
 
-from drumline.node import kernel, processes
+from drumline.linux import kernel, process_usage
 from drumline.node.warm import frames
 
-_VARIABLE = "DRUMLINE_WARM_SERVER"
-_PROBE = "DRUMLINE_WARM_PROBE"
-_PROBE_S = 20.0
-_ANSWER_S = 30.0
-_OF_TASK = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
+_SERVER_VARIABLE = "DRUMLINE_WARM_SERVER"
+_PROBE_VARIABLE = "DRUMLINE_WARM_PROBE"
+_PROBE_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 30.0
+_TASK_FIELDS = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
 
 
-class Client:
-    """An agent that waits for its nursery. ``ranks``: how many it will fork; ``spec``: of what, as it is for them."""
+class WaitingAgent:
+    """
+    An agent that waits for its fork server. ``ranks``: how many it will fork; ``spec``: of what, as it is for them.
+    """
 
     def __init__(self, peer: socket.socket, ranks: int, spec: dict[str, Any]) -> None:
         self.peer = peer
@@ -30,7 +32,7 @@ class Client:
         self.spec = spec
 
 
-class Interpreter:
+class WarmInterpreter:
     """A warm interpreter, or one that is becoming so."""
 
     def __init__(self, key: str, spec: dict[str, Any], round_: int = 0) -> None:
@@ -40,10 +42,10 @@ class Interpreter:
         self.began = time.monotonic()
         self.used = self.began
         self.report: Optional[dict[str, Any]] = None
-        self.waiting: list[Client] = []
+        self.waiting: list[WaitingAgent] = []
         self.users: set[int] = set()
         self.ranks = 0
-        self.pid, self.peer = _start(spec)
+        self.pid, self.peer = _start_interpreter(spec)
 
     def suits(self, spec: dict[str, Any]) -> bool:
         """Where its imports looked at the folder that they were in, it is for ranks of that folder alone."""
@@ -61,7 +63,7 @@ class Interpreter:
             "program": " ".join(self.spec["target"]),
             "modules": report.get("modules", []),
             "import_s": report.get("import_s"),
-            "memory_bytes": _memory_of(self.pid),
+            "memory_bytes": process_usage.read_memory(self.pid)[0],
             "age_s": now - self.began,
             "idle_s": None if self.users or self.waiting else now - self.used,
             "ranks": self.ranks,
@@ -69,18 +71,18 @@ class Interpreter:
         }
 
 
-def _start(spec: dict[str, Any]) -> tuple[int, socket.socket]:
+def _start_interpreter(spec: dict[str, Any]) -> tuple[int, socket.socket]:
     """The process, and our end of its socket. Raises OSError."""
     if not _stops_at_hook(spec):
         # It would run the program, with nobody to be a rank of.
         raise OSError(0, "what that Python runs first is not Drumline's hook")
     ours, theirs = socket.socketpair()
     # For the case that somebody has stopped it: it holds up all who ask.
-    ours.settimeout(_ANSWER_S)
+    ours.settimeout(_ANSWER_TIMEOUT_S)
     with theirs:
-        pid = _execute(spec, spec["target"], _VARIABLE, theirs.fileno())
+        pid = _execute(spec, spec["target"], _SERVER_VARIABLE, theirs.fileno())
     try:
-        frames.send(ours, {name: spec[name] for name in _OF_TASK})
+        frames.send(ours, {name: spec[name] for name in _TASK_FIELDS})
     except OSError:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -92,11 +94,11 @@ def _stops_at_hook(spec: dict[str, Any]) -> bool:
     """Whether that Python, with these flags and variables, comes to our hook before anything else. Blocks."""
     reader, writer = os.pipe()
     try:
-        pid = _execute(spec, ["-c", ""], _PROBE, writer)
+        pid = _execute(spec, ["-c", ""], _PROBE_VARIABLE, writer)
     finally:
         os.close(writer)
     with os.fdopen(reader, "rb") as said:
-        answered = bool(select.select([said], [], [], _PROBE_S)[0]) and said.read(1) == b"1"
+        answered = bool(select.select([said], [], [], _PROBE_TIMEOUT_S)[0]) and said.read(1) == b"1"
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -105,14 +107,14 @@ def _stops_at_hook(spec: dict[str, Any]) -> bool:
 
 def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descriptor: int) -> int:
     """That Python, with a descriptor whose number stands in a variable; its pid. Raises OSError."""
-    keeper = os.getpid()
+    pool = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
         os.setsid()
-        kernel.die_with_parent(signal.SIGKILL, keeper)
-        processes.restore_signals()
+        kernel.die_with_parent(signal.SIGKILL, pool)
+        kernel.restore_signals()
         # As a rank's: a regular file for its output, whose bytes are then those of its imports.
         output = os.memfd_create("drumline-warm")
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
@@ -131,15 +133,7 @@ def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descript
         os._exit(127)
 
 
-def _memory_of(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def available_memory() -> float:
+def read_available_memory_share() -> float:
     """The part of the machine's memory that can be had."""
     try:
         with open("/proc/meminfo") as file:

@@ -19,9 +19,11 @@ class Task(NamedTuple):
     cwd: str
     log: str
     cores: Sequence[int]
+    secrets: Sequence[str] = ()
+    """Names of variables that no warm interpreter may have."""
 
 
-class Born(NamedTuple):
+class StartedRank(NamedTuple):
     rank: int
     pid: int
     error: str

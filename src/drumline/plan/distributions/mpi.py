@@ -2,8 +2,9 @@
 Ranks that an MPI's own launcher starts: ``MPI_Init`` and everything that reads ``OMPI_*`` or ``PMI_*`` works as it does
 below ``mpirun``. The torch names are there as well, and agree.
 
-The launcher reaches the nodes through our agents (``node/door.py``), so there is no ssh. With ``drumline.mpi`` set to
-``environment`` no MPI is needed: ranks start as those of pytorch do, with the variables of Open MPI.
+The launcher reaches the nodes through our agents (``node/launcher/launcher_socket.py``), so there is no ssh. With
+``drumline.mpi`` set to ``environment`` no MPI is needed: ranks start as those of pytorch do, with the variables of Open
+MPI.
 Sources: mpirun(1) of Open MPI 4.1, prterun(1) of Open MPI 5.0, MPICH's Using the Hydra Process Manager.
 """
 
@@ -35,7 +36,7 @@ ROOT_ENV = {
 
 
 def lay_out(request: Request) -> Layout:
-    """Raises PlanError without an MPI, or with one that is too old."""
+    """Lay out ranks of MPI. Raises PlanError without an MPI, or with one that is too old."""
     per_node = request.process_count_per_node or 1
     layout = pytorch.ranks(request)
     # Scripts of the guide read the address on one node too.
@@ -105,7 +106,7 @@ def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
 
 
 def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
-    """Variables for daemons and ranks; the user's own values win."""
+    """Return variables for daemons and ranks; the user's own values win."""
     several = request.node_count > 1
     chosen = {}
     if found.kind == mpi.OPEN_MPI:
@@ -126,8 +127,8 @@ def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
     hosts = ",".join(f"{address_of(node)}:{per_node}" for node in range(request.node_count))
     count = str(request.node_count * per_node)
     if found.kind == mpi.OPEN_MPI:
-        # Without a tree: a node's stand-in for ssh is at a path of its own.
-        # No second's patience before SIGKILL: it is for stand-ins, not for ranks.
+        # Without a tree: a node's shim for ssh is at a path of its own.
+        # No second's patience before SIGKILL: it is for shims, not for ranks.
         kind, shell = ("--prtemca", "ssh") if found.major >= 5 else ("--mca", "rsh")
         agent = (
             f"{kind} odls_base_sigkill_timeout 0 {kind} plm_{shell}_no_tree_spawn 1 {kind} plm_{shell}_agent"
@@ -147,12 +148,12 @@ def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
         ]
     else:
         agent = "-launcher ssh -launcher-exec"
-        # PMI over a port: the descriptor that it would use otherwise is the stand-in's, and not the rank's.
+        # PMI over a port: the descriptor that it would use otherwise is the shim's, and not the rank's.
         words = ["-hosts", hosts, "-n", count, "-iface", late("interface"), "-bind-to", "none", "-pmi-port"]
     if found.kind != mpi.OPEN_MPI:
         # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
         words.append("-genvnone")
-    # Each node's agent knows where its own stand-ins are.
+    # Each node's agent knows where its own shims are.
     text = f"""exec "$0" {agent} drumline-daemon "$@" /bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'"""
     return Launcher(
         name=found.program,

@@ -2,8 +2,8 @@
 ``drumline.once``: the command is itself a launcher and runs on node 0 alone, such as ``deepspeed train.py``.
 
 It reaches the other nodes as it is used to, by ``ssh`` or ``pdsh``, which our agents stand in for
-(``node/door.py``), and finds them in a file of hosts: one line a node, ``ADDRESS slots=N``, as DeepSpeed, Open MPI
-and Horovod read it.
+(``node/launcher/launcher_socket.py``), and finds them in a file of hosts: one line a node, ``ADDRESS slots=N``, as
+DeepSpeed, Open MPI and Horovod read it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPEN_MPI = Mpi(OPEN_MPI, 4, 1, "mpirun")
 
 
 def lay_out(request: Request) -> Layout:
-    """``process_count_per_node`` is the number of slots that each node has in the file of hosts."""
+    """Lay out one process. ``process_count_per_node`` is the number of slots of each node in the host file."""
     slots = request.process_count_per_node or 1
     # For an mpirun in the command, which is the user's own: nobody else tells it what its nodes are.
     of_mpi = {**mpi.ROOT_ENV, **mpi.settings(request, _OPEN_MPI)}

@@ -10,7 +10,7 @@ from drumline.plan.layout import Layout, Process, Request, log_name
 
 
 def lay_out(request: Request) -> Layout:
-    """``process_count_per_node`` is the number of workers on each node."""
+    """Lay out workers. ``process_count_per_node`` is the number of workers on each node."""
     count = request.node_count
     return Layout(
         processes=tuple(

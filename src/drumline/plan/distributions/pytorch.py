@@ -41,7 +41,7 @@ COORDINATES = frozenset(
 
 
 def lay_out(request: Request) -> Layout:
-    """``process_count_per_node`` ranks on each node; neighbours in rank share a node."""
+    """Lay out ``process_count_per_node`` ranks on each node; neighbours in rank share a node."""
     layout = ranks(request)
     env = {**layout.env, **elastic(request)}
     if (request.process_count_per_node or 1) > 1:
@@ -94,7 +94,7 @@ def torchrun(request: Request) -> dict[str, str]:
 
 
 def torchrun_of(node: int, request: Request) -> dict[str, str]:
-    """What differs from node to node."""
+    """Return what differs from node to node."""
     gpus = request.gpu_counts[node] if request.node_count > 1 and request.gpu_counts else 0
     return {"PET_NODE_RANK": str(node), "PET_NPROC_PER_NODE": str(max(1, gpus))}
 

@@ -63,7 +63,7 @@ def _ray_of(node: int, request: Request, address: str) -> Process:
         # Ray itself sets it, to the cores that a task has asked for.
         env={"OMP_NUM_THREADS": ""},
         awaited=False,
-        argv=(*_BEGIN, _program(), role, address, _encoded(given), *_options(node, request)),
+        argv=(*_BEGIN, _program(), role, address, _encode(given), *_options(node, request)),
     )
 
 
@@ -81,7 +81,7 @@ def _options(node: int, request: Request) -> Iterator[str]:
         yield f"--dashboard-port={port}"
 
 
-def _encoded(words: Sequence[str]) -> str:
+def _encode(words: Sequence[str]) -> str:
     """Words of the user, in which nothing is late-bound."""
     return json.dumps(words).replace("$", "\\u0024")
 

@@ -31,7 +31,7 @@ NODES_TIMEOUT_S = 60.0
 NODE_TIMEOUT_S = 15.0
 """For all nodes to be in the cluster, and for each on top: those of one machine start one after the other."""
 
-LOOK_S = 0.1
+POLL_S = 0.1
 
 SOCKET_BYTES = 64
 """What Ray appends to its folder: /session_2026-11-21_12-22-28_334502_1234567/sockets/plasma_store."""
@@ -149,11 +149,11 @@ def wait_for_head(host: str, port: int) -> None:
                     f"the Ray head at {host}:{port} did not answer within {HEAD_TIMEOUT_S:g} s ({error}); "
                     "see user_logs/std_log_node_00_ray.txt"
                 )
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def wait_for_nodes() -> None:
-    """Until Ray itself says that every node is there."""
+    """Wait until Ray itself says that every node is there."""
     if importlib.util.find_spec("ray") is None:
         fail(f"{sys.executable} has no module 'ray'; install Ray where the job runs: pip install ray", 127)
     host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
@@ -169,7 +169,7 @@ def wait_for_nodes() -> None:
             break
         if time.monotonic() > deadline:
             fail_for(alive, count)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     ray.shutdown()
 
 

@@ -25,7 +25,7 @@ LAYOUTS = {
 
 
 def lay_out(distribution: str, request: Request) -> Layout:
-    """Raises PlanError for what the distribution refuses."""
+    """Lay out the processes of a job. Raises PlanError for what the distribution refuses."""
     if request.once:
         if distribution not in LAUNCHED_BY_COMMAND:
             raise PlanError(

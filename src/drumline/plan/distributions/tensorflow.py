@@ -22,7 +22,7 @@ Place = tuple[str, int, int]
 
 
 def lay_out(request: Request) -> Layout:
-    """Raises PlanError when there are fewer workers than nodes, or more tasks than a node can have."""
+    """Lay out tasks. Raises PlanError for fewer workers than nodes, or more tasks than a node can have."""
     nodes = request.node_count
     workers = request.worker_count if request.worker_count is not None else nodes
     servers = request.parameter_server_count or 0

@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumline.contract.errors import PlanError
-from drumline.spec.search_space import ParameterExpression
+from drumline.spec.parts.search_space import ParameterExpression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,10 +30,10 @@ class Numbers(Protocol):
     """``path``: of the expression, ``lr`` or, within the second value of a choice, ``model.1.lr``."""
 
     def index(self, path: str, count: int) -> int:
-        """Which of ``count`` values of a choice."""
+        """Return which of ``count`` values of a choice to take."""
 
     def fraction(self, path: str) -> float:
-        """0 to 1."""
+        """Return a number from 0 to 1."""
 
 
 class Fractions:
@@ -58,7 +58,7 @@ class Constant(Fractions):
 
 def draw(space: Space, numbers: Numbers, base: float = math.e) -> dict[str, Any]:
     """
-    A value for each hyperparameter; for a choice's mapping, a dictionary of values.
+    Return a value for each hyperparameter; for a choice's mapping, a dictionary of values.
 
     base: of the log forms. Raises PlanError for a value that no machine can hold.
     """
@@ -79,7 +79,7 @@ def fractions_of(space: Space, params: Mapping[str, Any], base: float = math.e) 
 
 
 def by_path(space: Space, prefix: str = "") -> dict[str, ParameterExpression]:
-    """All expressions, those that exclude each other too."""
+    """Return all expressions, also those that exclude each other."""
     found = {}
     for name, expression in space.items():
         path = prefix + name
@@ -90,7 +90,7 @@ def by_path(space: Space, prefix: str = "") -> dict[str, ParameterExpression]:
 
 
 def combinations(space: Space, prefix: str = "") -> Iterator[dict[str, Any]]:
-    """All of them, the last hyperparameter changing first. Raises PlanError for one that is not a choice."""
+    """Yield all combinations, the last hyperparameter changing first. Raises PlanError if one is not a choice."""
     names = list(space)
     for values in product(*(list(_every(expression, prefix + name)) for name, expression in space.items())):
         yield dict(zip(names, values, strict=True))

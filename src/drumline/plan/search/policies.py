@@ -19,7 +19,7 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from drumline.spec.early_termination import EarlyTerminationPolicy
+    from drumline.spec.parts.early_termination import EarlyTerminationPolicy
 
     _Standings = Mapping[str, "_Standing"]
 
@@ -38,7 +38,7 @@ def best(values: Sequence[float], goal: str) -> float | None:
 
 
 def due(policy: EarlyTerminationPolicy, report_count: int) -> int:
-    """The latest interval, of those a trial has reached, at which the policy looks at it; 0 for none yet."""
+    """Return the latest interval, of those a trial has reached, at which the policy looks at it; 0 for none yet."""
     every = policy.evaluation_interval or 1
     latest = report_count // every * every
     return latest if latest >= max(policy.delay_evaluation or 0, 1) else 0
@@ -86,7 +86,7 @@ def verdict(
     finished: Collection[str] = (),
 ) -> str:
     """
-    Why the policy stops the trial, of those in ``courses``; empty where it goes on.
+    Return why the policy stops the trial, of those in ``courses``; empty if it goes on.
 
     ``after``: the interval at which it was looked at last; every later one is looked at. ``finished``: the trials that
     have completed.
@@ -116,7 +116,7 @@ def _cost(value: float, goal: str) -> float:
     return value if goal == "minimize" else -value
 
 
-def _shown(cost: float, goal: str) -> str:
+def _format_cost(cost: float, goal: str) -> str:
     if cost == math.inf:
         return "not a number"
     return f"{cost if goal == 'minimize' else -cost:.6g}"
@@ -128,8 +128,8 @@ def _bandit(policy: Any, goal: str, there: _Standings, trial: str, _: frozenset[
     if mine <= best_cost + _slack(policy, goal, best_cost):
         return ""
     allowed = f"factor {policy.slack_factor:g}" if policy.slack_factor else f"amount {policy.slack_amount:g}"
-    theirs = f"{_shown(best_cost, goal)} of {leader}"
-    return f"its best was {_shown(mine, goal)}, worse than {theirs} by more than slack {allowed}"
+    theirs = f"{_format_cost(best_cost, goal)} of {leader}"
+    return f"its best was {_format_cost(mine, goal)}, worse than {theirs} by more than slack {allowed}"
 
 
 def _slack(policy: Any, goal: str, best_cost: float) -> float:
@@ -150,7 +150,8 @@ def _median(policy: Any, goal: str, there: _Standings, trial: str, _: frozenset[
     mine = there[trial].lowest
     if not mine > middle:
         return ""
-    return f"its best was {_shown(mine, goal)}, worse than {_shown(middle, goal)}, the median of all averages"
+    ours, theirs = _format_cost(mine, goal), _format_cost(middle, goal)
+    return f"its best was {ours}, worse than {theirs}, the median of all averages"
 
 
 def _truncation(policy: Any, goal: str, there: _Standings, trial: str, over: frozenset[str]) -> str:
@@ -163,4 +164,4 @@ def _truncation(policy: Any, goal: str, there: _Standings, trial: str, over: fro
     if no_better > cut:
         return ""
     percentage = policy.truncation_percentage
-    return f"{_shown(mine, goal)} was among the worst {percentage} % of {len(there)} trials"
+    return f"{_format_cost(mine, goal)} was among the worst {percentage} % of {len(there)} trials"

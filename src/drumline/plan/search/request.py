@@ -11,14 +11,14 @@ from drumline.contract import extras
 from drumline.contract.errors import PlanError, Problem
 from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
-from drumline.plan.search.trials import refused
+from drumline.plan.search.trials import describe_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from drumline.spec.early_termination import EarlyTerminationPolicy
-    from drumline.spec.search_space import ParameterExpression
-    from drumline.spec.sweep import SweepJob
+    from drumline.spec.jobs.sweep import SweepJob
+    from drumline.spec.parts.early_termination import EarlyTerminationPolicy
+    from drumline.spec.parts.search_space import ParameterExpression
 
 MOST_TRIALS = 1000
 """Source: https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters#set-limits-for-your-sweep-job"""
@@ -41,7 +41,7 @@ class Search(NamedTuple):
     base: float = math.e
 
 
-class Request(NamedTuple):
+class SearchRequest(NamedTuple):
     search: Search
     primary_metric: str
     policy: EarlyTerminationPolicy | None
@@ -51,7 +51,7 @@ class Request(NamedTuple):
     trial_timeout_s: float | None
 
 
-def request_of(sweep: SweepJob) -> Request:
+def request_of(sweep: SweepJob) -> SearchRequest:
     """Raises PlanError that names every field which cannot be, and one for a package that is missing."""
     limits, algorithm = sweep.limits, sweep.sampling_algorithm
     wrong = [
@@ -77,7 +77,7 @@ def request_of(sweep: SweepJob) -> Request:
     )
     _check_searchable(search)
     total = limits.max_total_trials
-    return Request(
+    return SearchRequest(
         search=search,
         primary_metric=sweep.objective.primary_metric,
         policy=sweep.early_termination,
@@ -199,7 +199,7 @@ def _mistake_in(values: list[Any]) -> str:
     )
     if any(not isinstance(name, str) for value in values if isinstance(value, dict) for name in value):
         return "the names in a mapping are text"
-    return next(filter(None, map(refused, texts)), "")
+    return next(filter(None, map(describe_refusal, texts)), "")
 
 
 def _of_policy(policy: Any) -> Iterator[Problem]:

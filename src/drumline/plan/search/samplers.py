@@ -36,7 +36,7 @@ class Tried(NamedTuple):
 
 def next_params(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | None:
     """
-    Those of trial number ``len(tried)``, none of which was tried before; None when the space has no more.
+    Return those of trial number ``len(tried)``, untried before; None when the space has no more.
 
     Raises PlanError for a space that the algorithm cannot search, or where a package is missing.
     """
@@ -44,7 +44,7 @@ def next_params(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | None
         return _next_of_grid(search, tried)
     seen = {_key(one.params) for one in tried}
     for attempt in range(_MISSES):
-        params = _drawn(search, tried, attempt)
+        params = _draw_params(search, tried, attempt)
         if _key(params) not in seen:
             return params
     return _left_over(search, seen)
@@ -69,7 +69,7 @@ def _key(params: dict[str, Any]) -> str:
     return json.dumps(params, sort_keys=True)
 
 
-def _drawn(search: Search, tried: Sequence[Tried], attempt: int) -> dict[str, Any]:
+def _draw_params(search: Search, tried: Sequence[Tried], attempt: int) -> dict[str, Any]:
     numbers: draw.Numbers
     if search.algorithm == "bayesian" and attempt == 0:
         numbers = _by_optuna(search, tried)
@@ -152,11 +152,11 @@ def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
         direction = optuna.study.StudyDirection[search.goal.upper()]
         study = optuna.create_study(sampler=sampler, direction=direction)
         for one in tried:
-            study.add_trial(_told(optuna, search, one))
-        return _Asked(study.ask())
+            study.add_trial(_to_study_trial(optuna, search, one))
+        return _SuggestedNumbers(study.ask())
 
 
-def _told(optuna: Any, search: Search, one: Tried) -> Any:
+def _to_study_trial(optuna: Any, search: Search, one: Tried) -> Any:
     """A trial that still runs is told too, so that the next one is not put beside it."""
     state = optuna.trial.TrialState
     located = draw.fractions_of(search.space, one.params, search.base)
@@ -178,7 +178,7 @@ def _distribution(optuna: Any, expression: Any) -> Any:
     return optuna.distributions.FloatDistribution(0.0, 1.0)
 
 
-class _Asked:
+class _SuggestedNumbers:
     """The numbers that Optuna suggests."""
 
     def __init__(self, trial: Any) -> None:

@@ -8,19 +8,19 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from drumline.spec import placeholders
-from drumline.spec.command import Command
-from drumline.spec.resources import CommandJobLimits
-from drumline.spec.search_space import ParameterExpression
+from drumline.spec.jobs.command import Command
+from drumline.spec.parts.resources import CommandJobLimits
+from drumline.spec.parts.search_space import ParameterExpression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.spec.sweep import SweepJob
-    from drumline.spec.trial import ParameterizedCommand
+    from drumline.spec.jobs.sweep import SweepJob
+    from drumline.spec.jobs.trial import ParameterizedCommand
 
 
 def name_of(sweep: str, number: int) -> str:
-    """``number`` counts from 0. Source: the names of Azure's trials."""
+    """Return the name of a trial. ``number`` counts from 0. Source: the names of Azure's trials."""
     return f"{sweep}_{number}"
 
 
@@ -39,7 +39,7 @@ def trial_job(
         experiment_name=sweep.experiment_name,
         tags={**sweep.tags, "hyperparameters": json.dumps(params, ensure_ascii=False)},
         properties=dict(sweep.properties),
-        command=_filled(str(program.command or ""), params),
+        command=_fill_command(str(program.command or ""), params),
         code=program.code,
         environment=deepcopy(program.environment),
         environment_variables={**_variables(sweep, params), **program.environment_variables},
@@ -51,7 +51,8 @@ def trial_job(
         queue_settings=deepcopy(program.queue_settings or sweep.queue_settings),
         identity=deepcopy(sweep.identity),
         parent_job_name=sweep.name,
-        drumline=dict(program.drumline),
+        # The sweep tells of its end, not each trial.
+        drumline={name: value for name, value in program.drumline.items() if name != "notify"},
         base_path=sweep._base_path,
     )
     if sweep.limits and sweep.limits.trial_timeout is not None:
@@ -72,7 +73,7 @@ def _place(job: Command, sweep: SweepJob, program: ParameterizedCommand) -> None
         job._includes = [resolve(program, path) for path in program.additional_includes]
 
 
-def _filled(command: str, params: Mapping[str, Any]) -> str:
+def _fill_command(command: str, params: Mapping[str, Any]) -> str:
     """
     Values go in as they are, as those of literal inputs do; a mapping as JSON, and what it holds by its dotted name.
     """
@@ -80,7 +81,7 @@ def _filled(command: str, params: Mapping[str, Any]) -> str:
     return placeholders.expand_group(command, "search_space", values, where="trial.command")
 
 
-def refused(value: Any) -> str:
+def describe_refusal(value: Any) -> str:
     """Why that cannot be a value of a hyperparameter; empty when it can. What is drawn anew for each trial can."""
     if isinstance(value, ParameterExpression):
         return ""

@@ -10,30 +10,31 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.computes import LOCAL
-from drumline.spec.compute import AmlCompute as Today
+from drumline.control.machine.computes import LOCAL
+from drumline.spec.registered.compute import AmlCompute as Today
+from drumline.spec.registered.compute import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.sdk.v1.workspace import Workspace
+    from drumline.sdk.v1.scope import WorkspaceScope
 
 
 class ComputeTargetException(NotFoundError):  # noqa: N818 - azureml's name
-    """There is no compute of that name; scripts make one then."""
+    """No compute has that name; scripts then create one."""
 
 
 class ComputeTarget:
-    """A compute that is there. ``ComputeTarget(ws, name)`` raises ComputeTargetException when it is not."""
+    """An attached compute. ``ComputeTarget(ws, name)`` raises ComputeTargetException if there is none of that name."""
 
-    def __init__(self, workspace: Workspace, name: str, **kwargs: Any) -> None:
-        self.workspace = workspace
+    def __init__(self, workspace: WorkspaceScope, name: str, **kwargs: Any) -> None:
+        self.workspace: Any = workspace
         self.name = name
         self._found: Any = None
         self.refresh_state()
 
     @staticmethod
-    def create(workspace: Workspace, name: str, provisioning_configuration: Any) -> AmlCompute:
+    def create(workspace: WorkspaceScope, name: str, provisioning_configuration: Any) -> AmlCompute:
         """
         Attach it: to the Slurm cluster of this machine, else as this machine. One of its name is updated.
 
@@ -42,14 +43,14 @@ class ComputeTarget:
         if not isinstance(provisioning_configuration, AmlComputeProvisioningConfiguration):
             raise UsageError(
                 f"{type(provisioning_configuration).__name__} cannot be created",
-                "AmlCompute.provisioning_configuration(...) can",
+                "use AmlCompute.provisioning_configuration(...)",
             )
         workspace._client.compute.begin_create_or_update(provisioning_configuration.to_compute(name))
         return AmlCompute(workspace, name)
 
     @staticmethod
-    def attach(workspace: Workspace, name: str, attach_configuration: Any) -> ComputeTarget:
-        """Refused."""
+    def attach(workspace: WorkspaceScope, name: str, attach_configuration: Any) -> ComputeTarget:
+        """Refuse: attach computes by the command line."""
         raise UsageError("computes of that type cannot be attached", "drumline compute attach --help")
 
     @property
@@ -66,18 +67,18 @@ class ComputeTarget:
 
     @property
     def vm_size(self) -> str | None:
-        """Of a Slurm compute, the first of its instance types."""
+        """Return the first instance type of a Slurm compute."""
         return next(iter(getattr(self._found, "instance_types", None) or ()), None)
 
     def refresh_state(self) -> None:
-        """Raises ComputeTargetException when it is gone."""
+        """Read it again. Raises ComputeTargetException if it no longer exists."""
         try:
             self._found = self.workspace._client.compute.get(self.name)
         except NotFoundError as error:
             raise ComputeTargetException(error.message, error.hint) from None
 
     def wait_for_completion(self, show_output: bool = False, **kwargs: Any) -> None:
-        """Return at once: it is there. A cluster's nodes come with the jobs, whatever ``min_node_count`` says."""
+        """Return at once. A cluster's nodes come with the jobs, for any ``min_node_count``."""
         if show_output:
             sys.stdout.write("Succeeded\nAmlCompute wait for completion finished\n\n")
             sys.stdout.flush()
@@ -87,24 +88,22 @@ class ComputeTarget:
         return AmlComputeStatus(self._found)
 
     def serialize(self) -> dict[str, Any]:
-        from drumline.spec.compute import to_dict
-
         return {**to_dict(self._found), "provisioningState": "Succeeded"}
 
     def list_nodes(self) -> Sequence[dict[str, Any]]:
-        """Raises EngineError when the cluster does not answer."""
+        """List its nodes. Raises EngineError when the cluster does not answer."""
         nodes = self.workspace._client.compute.list_nodes(self.name)
         return [{**vars(node), "nodeId": node.node_id, "nodeState": node.node_state} for node in nodes]
 
     def delete(self) -> None:
-        """Forget it; the machines stay, and its jobs go on."""
+        """Detach it; machines and jobs stay."""
         self.workspace._client.compute.begin_delete(self.name)
 
     detach = delete
 
     @staticmethod
-    def list(workspace: Workspace) -> Sequence[AmlCompute]:
-        """Those that were attached."""
+    def list(workspace: WorkspaceScope) -> Sequence[AmlCompute]:
+        """List the attached computes."""
         names = (one.name for one in workspace._client.compute.list())
         return [AmlCompute(workspace, name) for name in names if name != LOCAL]
 
@@ -118,15 +117,15 @@ class AmlCompute(ComputeTarget):
         return AmlComputeProvisioningConfiguration(vm_size=vm_size, **kwargs)
 
     def update(self, min_nodes: Any = None, max_nodes: Any = None, **kwargs: Any) -> None:
-        """Of a Slurm compute, ``max_nodes``: the most that a job may ask for. The rest has no effect here."""
+        """Set ``max_nodes`` of a Slurm compute, the most that a job may ask for. The rest has no effect here."""
         if max_nodes is not None:
             config = AmlComputeProvisioningConfiguration(max_nodes=max_nodes)
             self.workspace._client.compute.begin_create_or_update(config.to_compute(self.name))
         self.refresh_state()
 
     @staticmethod
-    def supported_vmsizes(workspace: Workspace, location: str | None = None) -> Sequence[Any]:
-        """Empty: machines here have no sizes."""
+    def supported_vmsizes(workspace: WorkspaceScope, location: str | None = None) -> Sequence[Any]:
+        """Return an empty list: machines here have no sizes."""
         return []
 
 
@@ -143,7 +142,7 @@ class AmlComputeStatus:
         self.vm_size = next(iter(getattr(found, "instance_types", None) or ()), None)
 
     def serialize(self) -> dict[str, Any]:
-        """With azureml's keys."""
+        """Return it with azureml's keys."""
         return {
             "allocationState": self.allocation_state,
             "provisioningState": self.provisioning_state,
@@ -166,8 +165,8 @@ _TIERS = {"lowpriority": "low_priority", "dedicated": "dedicated"}
 
 class AmlComputeProvisioningConfiguration:
     """
-    ``vm_priority``: ``dedicated`` or ``lowpriority``, in any case; ``lowpriority`` makes every job spot. What it says
-    of the network, of logging in and of identities has no effect, and gets a warning.
+    Settings of a cluster. ``vm_priority``: ``dedicated`` or ``lowpriority``, in any case; ``lowpriority`` makes every
+    job spot. Settings of network, login and identity have no effect and get a warning.
     """
 
     def __init__(
@@ -190,10 +189,10 @@ class AmlComputeProvisioningConfiguration:
         self.description = description
         self._others = [name for name, value in kwargs.items() if value is not None]
         if vm_priority is not None and str(vm_priority).lower() not in _TIERS:
-            raise UsageError(f"vm_priority: {vm_priority!r} is not known", "'dedicated' or 'lowpriority'")
+            raise UsageError(f"vm_priority must be 'dedicated' or 'lowpriority'; got {vm_priority!r}")
 
     def to_compute(self, name: str) -> Today:
-        """What v2 calls it. Only what was said is in it, so that nothing else of an attached one changes."""
+        """Convert it to v2's entity with only what was given, so that an attached compute keeps its other settings."""
         made = Today(
             name=name,
             size=self.vm_size or None,

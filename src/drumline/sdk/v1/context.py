@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import MARKER, RunFolder, private_folder, write_whole
-from drumline.sdk.v1.logging import Log, warn_once
-from drumline.sdk.v1.run import Run
+from drumline.sdk.v1.runs.logging import RunLog, warn_once
+from drumline.sdk.v1.runs.run import Run
 from drumline.tracking import metrics
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from drumline.sdk.v1.workspace import Workspace
 
 
-def context(*, allow_offline: bool = True) -> Any:
-    """Raises UsageError outside a job unless ``allow_offline``."""
+def open_context(*, allow_offline: bool = True) -> Any:
+    """Return the run of this process. Raises UsageError outside a job unless ``allow_offline``."""
     if os.environ.get(MARKER) and os.environ.get("AZUREML_RUN_ID"):
         return RankRun(os.environ)
     if allow_offline:
         return OfflineRun()
-    raise UsageError("this process is no rank of a job", "get_context() prints what is logged instead")
+    raise UsageError("this process is not a rank of a job", "get_context() prints what is logged instead")
 
 
 class RanksExperiment:
@@ -35,6 +35,7 @@ class RanksExperiment:
 
     @property
     def workspace(self) -> Workspace:
+        # A rank that only logs does without the client that a workspace needs.
         from drumline.sdk.v1.workspace import Workspace
 
         return Workspace.of_rank()
@@ -50,17 +51,17 @@ class RankRun(Run):
 
     @property
     def input_datasets(self) -> dict[str, str]:
-        """The path of each named input."""
-        return self._named("AZURE_ML_INPUT_")
+        """Return the path of each named input."""
+        return self._collect_paths("AZURE_ML_INPUT_")
 
     @property
     def output_datasets(self) -> dict[str, str]:
-        return self._named("AZURE_ML_OUTPUT_")
+        return self._collect_paths("AZURE_ML_OUTPUT_")
 
     def tag(self, key: str, value: str | None = None) -> None:
         path = self._tag_path(key)
         if not path:
-            warn_once("tags are not kept: the job tracks elsewhere")
+            warn_once("tags are not stored: the job tracks elsewhere")
             return
         try:
             private_folder(os.path.dirname(path))
@@ -68,7 +69,7 @@ class RankRun(Run):
         except OSError as error:
             warn_once(f"tag {key!r} could not be set: {error}")
 
-    def _named(self, prefix: str) -> dict[str, str]:
+    def _collect_paths(self, prefix: str) -> dict[str, str]:
         return {
             name.removeprefix(prefix): path for name, path in self._environ.items() if name.startswith(prefix)
         }
@@ -86,8 +87,8 @@ class RankRun(Run):
         return self._folder().path
 
 
-class OfflineRun(Log):
-    """Outside a job: what is logged is printed, as azureml prints it. It has no experiment."""
+class OfflineRun(RunLog):
+    """A run outside a job: it prints what is logged, as azureml does, and has no experiment."""
 
     def __init__(self) -> None:
         text = os.urandom(16).hex()
@@ -130,22 +131,22 @@ class OfflineRun(Log):
             self.tag(key, value)
 
     def add_properties(self, properties: dict[str, str]) -> None:
-        """Nothing: there is no job."""
+        """Do nothing: there is no job."""
 
     def get_file_names(self) -> list[str]:
         return []
 
     def cancel(self) -> None:
-        """Nothing: there is no job."""
+        """Do nothing: there is no job."""
 
     def flush(self, timeout_seconds: float = 300) -> None:
-        """Nothing: what is logged is printed at once."""
+        """Do nothing: what is logged is printed at once."""
 
     def complete(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: there is no job."""
+        """Do nothing: there is no job."""
 
     def fail(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: there is no job."""
+        """Do nothing: there is no job."""
 
     def _emit(self, kind: str, name: str, value: Any) -> None:
         print(f"Attempted to log {kind} metric {name}:\n{value}")

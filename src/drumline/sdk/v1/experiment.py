@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING, Any
 from drumline.compat.hyperdrive import HyperDriveConfig, to_sweep
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
-from drumline.sdk.v1.hyperdrive import HyperDriveRun
-from drumline.sdk.v1.run import Run
+from drumline.control.jobs import listing
+from drumline.control.observing import description
+from drumline.sdk.v1.runs.hyperdrive import HyperDriveRun
+from drumline.sdk.v1.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.sdk.v1.workspace import Workspace
+    from drumline.sdk.v1.scope import WorkspaceScope
 
 
 class Experiment:
-    """It needs no making: one is there when a job has its name."""
+    """A name for jobs. It exists as soon as a job has it."""
 
-    def __init__(self, workspace: Workspace, name: str, **kwargs: Any) -> None:
+    def __init__(self, workspace: WorkspaceScope, name: str, **kwargs: Any) -> None:
         if not isinstance(name, str) or not name:
             raise UsageError(f"an experiment's name must be text, got {name!r}", "Experiment(ws, 'name')")
-        self.workspace = workspace
+        self.workspace: Any = workspace
         self.name = name
 
     @property
@@ -46,7 +48,7 @@ class Experiment:
         search = config if isinstance(config, HyperDriveConfig) else None
         config = config.run_config if search else config
         if not isinstance(config, ScriptRunConfig):
-            raise SpecError(f"{type(config).__name__} cannot be submitted", "ScriptRunConfig(...) can")
+            raise SpecError(f"{type(config).__name__} cannot be submitted", "use ScriptRunConfig(...)")
         if not isinstance(tags or {}, dict):
             raise SpecError(f"tags must be a dict, got {type(tags).__name__}", "tags={'name': 'value'}")
         job: Any = to_sweep(search) if search else to_command(config)
@@ -59,27 +61,25 @@ class Experiment:
     def get_runs(
         self, type: str | None = None, tags: Any = None, include_children: bool = False, **kwargs: Any
     ) -> Iterator[Run]:
-        """Newest first. ``tags``: a name, or names with values, that a run must have."""
-        from drumline.control import jobs
-
+        """List its runs, newest first. ``tags``: a name, or names with values, that a run must have."""
         with self.workspace._here():
             found = [
                 described["name"]
-                for described in jobs.described(jobs.names(archived=None))
+                for described in description.show_jobs(listing.names(archived=None))
                 if described["experiment_name"] == self.name
                 and (include_children or not described.get("parent_job_name"))
-                and _has(described.get("tags") or {}, tags)
+                and _has_tags(described.get("tags") or {}, tags)
             ]
         return (Run(self, name) for name in found)
 
     def start_logging(self, *args: Any, **kwargs: Any) -> Run:
-        """Refused: a run is a job here."""
+        """Refuse: a run is a job here."""
         raise UsageError(
             "interactive runs are not supported", "submit a script, and log with Run.get_context() in it"
         )
 
     def delete(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: jobs are archived, one by one."""
+        """Refuse: jobs are archived, one by one."""
         raise UsageError("an experiment cannot be deleted", "drumline job archive hides a job")
 
     def get_docs_url(self) -> str:
@@ -89,7 +89,7 @@ class Experiment:
         return f"Experiment(Name: {self.name}, Workspace: {self.workspace.name})"
 
 
-def _has(tags: dict[str, Any], wanted: Any) -> bool:
+def _has_tags(tags: dict[str, Any], wanted: Any) -> bool:
     if not wanted:
         return True
     if isinstance(wanted, str):
@@ -98,7 +98,7 @@ def _has(tags: dict[str, Any], wanted: Any) -> bool:
 
 
 def _check_script(config: ScriptRunConfig) -> None:
-    """Raises SpecError for a script that is not in the source directory."""
+    """Raise SpecError for a script that is not in the source directory."""
     if not config.script or config.command:
         return
     path = os.path.join(config.source_directory, config.script)

@@ -12,19 +12,20 @@ from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.pipeline_data import identifier
 from drumline.compat.pipeline_steps import to_pipeline
 from drumline.contract.errors import SpecError, UsageError
-from drumline.sdk.v1.run import Run
+from drumline.sdk.v1.runs.run import Run
+from drumline.sdk.v1.submission import submit, validate
 
 if TYPE_CHECKING:
-    from drumline.sdk.v1.workspace import Workspace
-    from drumline.spec.pipeline import PipelineJob
+    from drumline.sdk.v1.scope import WorkspaceScope
+    from drumline.spec.jobs.pipeline import PipelineJob
 
 
 class Pipeline:
-    """``steps``: the last ones are enough, and what is to run before them by ``run_after`` comes with them."""
+    """A pipeline of ``steps``: the last ones are enough; those that they ``run_after`` come with them."""
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: WorkspaceScope,
         steps: Any = None,
         description: str | None = None,
         default_datastore: Any = None,
@@ -37,16 +38,14 @@ class Pipeline:
             hint = "write pipeline.submit(name, continue_on_step_failure=True)"
             raise SpecError(f"unknown keyword {for_submit!r} in Pipeline", hint)
         refuse_unknown(kwargs, type(self))
-        self.workspace = workspace
+        self.workspace: Any = workspace
         self.description = description
         self._steps = [steps] if not isinstance(steps, (list, tuple)) else list(steps)
         self._source_directory = default_source_directory
-        self._job()  # What cannot be told now.
+        self._job()  # Raises what is wrong already.
 
     def validate(self) -> list[Any]:
-        """An empty list. Raises SpecError for what cannot run."""
-        from drumline.sdk.v15.pipelines import validate
-
+        """Return an empty list. Raises SpecError for a pipeline that cannot run."""
         validate(self._job(), raise_error=True)
         return []
 
@@ -59,12 +58,10 @@ class Pipeline:
         **kwargs: Any,
     ) -> PipelineRun:
         """
-        Start it and return at once. ``regenerate_outputs``: run every step, whatever an earlier run has.
+        Start it and return at once. ``regenerate_outputs``: run every step again, never reuse results.
 
         Raises SpecError, PlanError; nothing was created then.
         """
-        from drumline.sdk.v15.pipelines import submit
-
         job = self._job()
         for name, value in (pipeline_parameters or {}).items():
             if identifier(name) not in job.inputs:
@@ -79,8 +76,10 @@ class Pipeline:
         return PipelineRun(run.experiment, run.id)
 
     def publish(self, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
-        raise UsageError("pipelines are not published here", "Experiment(ws, name).submit(pipeline) runs one")
+        """Refuse: pipelines are not published."""
+        raise UsageError(
+            "publishing pipelines is not supported", "Experiment(ws, name).submit(pipeline) runs one"
+        )
 
     def _job(self) -> PipelineJob:
         return to_pipeline(self._steps, description=self.description, source_directory=self._source_directory)
@@ -90,14 +89,14 @@ class PipelineRun(Run):
     """The job of a pipeline; its steps are runs."""
 
     def get_steps(self) -> list[Run]:
-        """Those that have started, in the order in which they did."""
+        """Return the steps that have started, in the order of their starts."""
         return list(self.get_children())[::-1]
 
     def find_step_run(self, name: str) -> list[Run]:
-        """Those of the step of that name; none while it has not started."""
+        """Return the runs of the step of that name; none before it starts."""
         return [run for run in self.get_children() if run.display_name == name]
 
     def wait_for_completion(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As of a run; ``timeout_seconds`` has no effect."""
+        """Wait, as for a run; ``timeout_seconds`` has no effect."""
         kwargs.pop("timeout_seconds", None)
         return super().wait_for_completion(*args, **kwargs)

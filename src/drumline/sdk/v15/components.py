@@ -1,5 +1,5 @@
 """
-``Component``: what gives a function of a component's inputs, and ``Node``, what a call of that gives.
+``Component`` returns functions of a component's inputs; a call of one returns a ``StepNode``.
 
 Source: https://learn.microsoft.com/python/api/azure-ml-component/azure.ml.component.component, 0.9.18.
 """
@@ -10,17 +10,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError, UsageError
+from drumline.control.assets import assets
+from drumline.sdk.v1.submission import submit, validate
 from drumline.sdk.v15.settings import RunSettings
-from drumline.spec.command import Command
-from drumline.spec.component import CommandComponent
+from drumline.spec.jobs.command import Command, CommandComponent
 
 if TYPE_CHECKING:
     from drumline.sdk.v1.workspace import Workspace
-    from drumline.spec.component import Component as Today
-    from drumline.spec.pipeline import PipelineJob
+    from drumline.spec.jobs.component import Component as Today
+    from drumline.spec.jobs.pipeline import PipelineJob
 
 
-class Node(Command):
+class StepNode(Command):
     """A component with its inputs: a step of a pipeline, and today's ``Command`` as well."""
 
     _home: Workspace | None = None
@@ -29,34 +30,30 @@ class Node(Command):
     def runsettings(self) -> RunSettings:
         return RunSettings(self)
 
-    def set_inputs(self, *args: Any, **kwargs: Any) -> Node:
-        """Raises SpecError for an input that is not declared."""
-        for name, value in self.component._given((), kwargs).items():
-            self.inputs[name] = plain(value)
+    def set_inputs(self, *args: Any, **kwargs: Any) -> StepNode:
+        """Set inputs by name. Raises SpecError for one that is not declared."""
+        for name, value in self.component._bind_arguments((), kwargs).items():
+            self.inputs[name] = to_input(value)
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+    def __deepcopy__(self, memo: dict[int, Any]) -> StepNode:
         home = self.__dict__.pop("_home", None)
         try:
             copied = super().__deepcopy__(memo)
         finally:
             if home is not None:
                 self.__dict__["_home"] = home
-        assert isinstance(copied, Node)
+        assert isinstance(copied, StepNode)
         copied.__dict__["_home"] = home
         return copied
 
     def submit(
         self, experiment_name: str | None = None, tags: dict[str, str] | None = None, **kwargs: Any
     ) -> Any:
-        """As a job of its own; as ``Pipeline.submit``."""
-        from drumline.sdk.v15.pipelines import submit
-
+        """Submit it as a job of its own, as ``Pipeline.submit``."""
         return submit(self, self._home, experiment_name, tags=tags)
 
     def validate(self, raise_error: bool = False, **kwargs: Any) -> Any:
-        from drumline.sdk.v15.pipelines import validate
-
         return validate(self, raise_error=raise_error)
 
 
@@ -72,13 +69,15 @@ class Function:
     name = property(lambda self: self._component.name)
     version = property(lambda self: self._component.version)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Node | PipelineJob:
-        """Raises SpecError for an input that is not declared."""
-        given = {name: plain(value) for name, value in self._component._given(args, kwargs).items()}
+    def __call__(self, *args: Any, **kwargs: Any) -> StepNode | PipelineJob:
+        """Return a step with these inputs. Raises SpecError for one that is not declared."""
+        given = {
+            name: to_input(value) for name, value in self._component._bind_arguments(args, kwargs).items()
+        }
         if not isinstance(self._component, CommandComponent):
             made: PipelineJob = self._component(**given)  # type: ignore[operator]
             return made
-        node = Node(component=self._component, inputs=given)
+        node = StepNode(component=self._component, inputs=given)
         node.__dict__["_home"] = self._workspace
         return node
 
@@ -92,11 +91,11 @@ class Component:
         workspace: Workspace | None = None, yaml_file: str | os.PathLike[str] | None = None, **kwargs: Any
     ) -> Function:
         """
-        The function of a component in a file, of that time or of today. Raises SpecError with every problem of it.
+        Load a component's file, old or new, and return its function. Raises SpecError with every problem of it.
         """
         if yaml_file is None:
             raise UsageError("yaml_file is missing", 'Component.from_yaml(ws, yaml_file="component.yml")')
-        return Function(workspace, _read(yaml_file))
+        return Function(workspace, _load_component(yaml_file))
 
     @staticmethod
     def load(
@@ -108,14 +107,12 @@ class Component:
         **kwargs: Any,
     ) -> Function:
         """
-        One that was registered; the latest without a version. ``selector``: ``name``, ``name:version`` or
+        Load a registered component, by default the latest. ``selector``: ``name``, ``name:version`` or
         ``name@label``. Raises NotFoundError.
         """
-        from drumline.control import assets
-
         label = None
         if selector:
-            name, version, label = _selected(selector)
+            name, version, label = _parse_selector(selector)
         if not name:
             raise UsageError("name is missing", 'Component.load(ws, name="train")')
         with workspace._here():
@@ -126,10 +123,10 @@ class Component:
         workspace: Workspace, ids: Any = None, selectors: Any = None, **kwargs: Any
     ) -> list[Function]:
         """
-        In the order of ``selectors``: each as of ``load``, or ``(namespace, name, version)``. Raises NotFoundError.
+        Load several, in the order of ``selectors``: strings as for ``load``, or tuples. Raises NotFoundError.
         """
         if ids:
-            raise UsageError("components have no ids here", "name them: selectors=['train:1']")
+            raise UsageError("ids of components are not supported", "use selectors=['train:1']")
         found = []
         for one in selectors or ():
             if isinstance(one, str):
@@ -148,26 +145,24 @@ class Component:
         **kwargs: Any,
     ) -> Function:
         """Keep it in the workspace under its name. Raises SpecError, UsageError."""
-        from drumline.control import assets
-
         with workspace._here():
-            kept = assets.create(_read(yaml_file), version=version)
+            kept = assets.create(_load_component(yaml_file), version=version)
             return Function(workspace, assets.get("component", kept.name, version=str(kept.version)))
 
 
-def _read(path: str | os.PathLike[str]) -> Today:
+def _load_component(path: str | os.PathLike[str]) -> Today:
     from drumline.compat import distributed_component
-    from drumline.spec.files import read
     from drumline.spec.load import load_component
+    from drumline.spec.reading.files import read_yaml
 
     place = os.fspath(path)
-    if distributed_component.is_of_today(read(place, place)):
+    if distributed_component.is_todays_component(read_yaml(place, place)):
         found: Today = load_component(place)
         return found
     return distributed_component.load(place)
 
 
-def _selected(selector: str) -> tuple[str, str | None, str | None]:
+def _parse_selector(selector: str) -> tuple[str, str | None, str | None]:
     name, sign, rest = selector.partition("@")
     if sign:
         return name, None, rest
@@ -175,13 +170,13 @@ def _selected(selector: str) -> tuple[str, str | None, str | None]:
     return name, rest or None, None
 
 
-def plain(value: Any) -> Any:
-    """A dataset of v1 as an input of today; anything else as it is. Raises SpecError for one of several outputs."""
+def to_input(value: Any) -> Any:
+    """Convert a dataset of v1 to today's input; leave others as they are. Raises SpecError for several outputs."""
     if hasattr(value, "_as_input"):
         return value._as_input()
     if hasattr(value, "as_mount") and hasattr(value, "path"):
         return value.as_mount()._as_input()
-    if isinstance(value, Node):
+    if isinstance(value, StepNode):
         outputs = list(value.outputs.values())
         if len(outputs) != 1:
             raise SpecError(

@@ -10,23 +10,24 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError, UsageError
-from drumline.sdk.v15.components import Node, plain
+from drumline.sdk.v1.submission import submit, validate
+from drumline.sdk.v15.components import StepNode, to_input
 from drumline.sdk.v15.settings import compute_name
 from drumline.spec import builder
-from drumline.spec.pipeline import PipelineJob
-from drumline.spec.pipeline_function import pipeline as today
+from drumline.spec.dsl.pipeline_function import pipeline as today
+from drumline.spec.jobs.pipeline import PipelineJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from drumline.sdk.v1.run import Run
+    from drumline.sdk.v1.runs.run import Run
     from drumline.sdk.v1.workspace import Workspace
-    from drumline.spec.validate import ValidationResult
+    from drumline.spec.validation.validate import ValidationResult
 
 
 class Pipeline:
     """
-    What a call of a function under ``@dsl.pipeline`` gives. Whatever today's ``PipelineJob`` has, it has too.
+    The result of calling a function under ``@dsl.pipeline``, with every attribute of today's ``PipelineJob``.
     """
 
     def __init__(self, job: PipelineJob, workspace: Workspace | None = None) -> None:
@@ -35,7 +36,7 @@ class Pipeline:
                 "Pipeline(nodes=...) is not supported", "put the calls in a function under @dsl.pipeline"
             )
         self._job = job
-        self.workspace = workspace or next(_homes(job), None)
+        self.workspace = workspace or next(_list_workspaces(job), None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -58,7 +59,7 @@ class Pipeline:
         **kwargs: Any,
     ) -> Run:
         """
-        Start it and return at once. ``regenerate_outputs``: run every step, whatever an earlier run has.
+        Start it and return at once. ``regenerate_outputs``: run every step again, never reuse results.
 
         Raises SpecError, PlanError; nothing was created then.
         """
@@ -73,12 +74,12 @@ class Pipeline:
             if name not in self._job.inputs:
                 known = ", ".join(map(repr, self._job.inputs)) or "none"
                 raise SpecError(f"the pipeline has no parameter {name!r}", f"valid keywords: {known}")
-            self._job.inputs[name] = plain(value)
+            self._job.inputs[name] = to_input(value)
         workspace = kwargs.pop("workspace", None) or self.workspace
         return submit(self._job, workspace, experiment_name, description=description, tags=tags)
 
     def validate(self, raise_error: bool = False, **kwargs: Any) -> ValidationResult:
-        """Raises SpecError with every problem, when asked to."""
+        """Return every problem; raise SpecError with them when asked to."""
         return validate(self._job, raise_error=raise_error)
 
     def __repr__(self) -> str:
@@ -95,8 +96,9 @@ def pipeline(
     **kwargs: Any,
 ) -> Any:
     """
-    Under a function: a call of it gives a ``Pipeline``. ``default_compute_target``: a compute or its name, for steps
-    that have none. As today's ``drumline.dsl.pipeline`` otherwise.
+    Make a call of the decorated function return a ``Pipeline``; otherwise as today's ``drumline.dsl.pipeline``.
+
+    default_compute_target: a compute or its name, for steps that have none.
     """
     if default_compute_target is not None:
         kwargs["default_compute_target"] = compute_name(default_compute_target)
@@ -108,8 +110,8 @@ def pipeline(
 
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Pipeline | PipelineJob:
-            given = {key: plain(value) for key, value in named.items()}
-            job: PipelineJob = build(*map(plain, args), **given)
+            given = {key: to_input(value) for key, value in named.items()}
+            job: PipelineJob = build(*map(to_input, args), **given)
             # Within another pipeline it is a node of that.
             return Pipeline(job) if builder.current() is None else job
 
@@ -118,46 +120,10 @@ def pipeline(
     return decorate(func) if func is not None else decorate
 
 
-def submit(
-    job: Any,
-    workspace: Workspace | None,
-    experiment_name: str | None,
-    *,
-    description: str | None = None,
-    tags: dict[str, str] | None = None,
-) -> Run:
-    """Raises SpecError, PlanError."""
-    from drumline.sdk.v1.experiment import Experiment
-    from drumline.sdk.v1.run import Run
-    from drumline.sdk.v1.workspace import Workspace
-
-    home = workspace or Workspace()
-    for name, node in getattr(job, "jobs", {}).items():
-        job._warnings += [f"jobs.{name}: {warning}" for warning in node._warnings]
-    if tags:
-        job.tags.update({str(key): str(value) for key, value in tags.items()})
-    returned = home._client.jobs.create_or_update(
-        job, experiment_name=experiment_name, description=description
-    )
-    experiment = str(returned.experiment_name or experiment_name or "Default")
-    return Run(Experiment(home, experiment), str(returned.name))
-
-
-def validate(job: Any, *, raise_error: bool) -> ValidationResult:
-    """Raises SpecError with every problem, when asked to."""
-    from drumline.control.submit import whole
-    from drumline.spec.validate import validate as check
-
-    result = check(whole(job))
-    if raise_error and not result.passed:
-        raise SpecError(list(result.problems))
-    return result
-
-
-def _homes(job: PipelineJob) -> Iterator[Workspace]:
-    """The workspaces that the components of its nodes are of."""
+def _list_workspaces(job: PipelineJob) -> Iterator[Workspace]:
+    """List the workspaces that the components of its nodes are from."""
     for node in job.jobs.values():
-        if isinstance(node, Node) and node._home is not None:
+        if isinstance(node, StepNode) and node._home is not None:
             yield node._home
         elif isinstance(node, PipelineJob):
-            yield from _homes(node)
+            yield from _list_workspaces(node)

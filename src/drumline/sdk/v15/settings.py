@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
     Put: TypeAlias = Callable[[Command, Any], None]
     """Gives a node a value."""
 
 
-class Section:
-    """A part of the settings: what is set on it, by ``configure`` or as an attribute, goes to the node."""
+class SettingsSection:
+    """A part of the settings, which passes what is set on it, by ``configure`` or as an attribute, to the node."""
 
     _node: Command
     _name: str
@@ -46,36 +46,36 @@ class Section:
             put(self._node, value)
 
 
-class RunSettings(Section):
-    """Other sections than these are accepted, with a warning."""
+class RunSettings(SettingsSection):
+    """The settings of a node. Other sections than these are accepted, with a warning."""
 
     def __init__(self, node: Command) -> None:
         super().__init__(node, "runsettings", _TOP)
 
     @property
-    def resource_layout(self) -> Section:
-        """``instance_count`` or ``node_count``: nodes; ``process_count_per_node``."""
-        return Section(self._node, "runsettings.resource_layout", _LAYOUT)
+    def resource_layout(self) -> SettingsSection:
+        """Return the section of ``instance_count`` or ``node_count``, and ``process_count_per_node``."""
+        return SettingsSection(self._node, "runsettings.resource_layout", _LAYOUT)
 
     @property
-    def docker_configuration(self) -> Section:
-        return Section(self._node, "runsettings.docker_configuration", _DOCKER)
+    def docker_configuration(self) -> SettingsSection:
+        return SettingsSection(self._node, "runsettings.docker_configuration", _DOCKER)
 
     @property
-    def environment(self) -> Section:
-        return Section(self._node, "runsettings.environment", {})
+    def environment(self) -> SettingsSection:
+        return SettingsSection(self._node, "runsettings.environment", {})
 
-    def __getattr__(self, name: str) -> Section:
+    def __getattr__(self, name: str) -> SettingsSection:
         if name.startswith("_"):
             raise AttributeError(name)
-        return Section(self._node, f"runsettings.{name}", {})
+        return SettingsSection(self._node, f"runsettings.{name}", {})
 
 
 def compute_name(target: Any) -> str:
-    """Of a name or a compute. Raises UsageError."""
+    """Return the name of a compute, or the name itself. Raises UsageError."""
     name = target if isinstance(target, str) else getattr(target, "name", None)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"target: {target!r} is no compute", "give the compute's name")
+        raise UsageError(f"target must be a compute or its name; got {target!r}")
     return name
 
 
@@ -89,7 +89,7 @@ def _processes(node: Command, value: Any) -> None:
         distribution.process_count_per_instance = value
     elif value != 1:
         raise SpecError(
-            "process_count_per_node: the component has no launcher, and runs once a node",
+            "process_count_per_node: the component has no launcher and runs once per node",
             "a DistributedComponent",
         )
 

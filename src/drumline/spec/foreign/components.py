@@ -1,19 +1,18 @@
-"""Components of azure-ai-ml, and functions under mldesigner's ``@command_component``, as components of ours."""
+"""Command components of azure-ai-ml, and functions under mldesigner's ``@command_component``, as components of ours."""
 
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec import builder
-from drumline.spec.foreign.parts import base_path_of, name_in, ours, read
+from drumline.spec.foreign_parts import base_path_of, name_in, ours, read_attribute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.component import CommandComponent, Component, PipelineComponent
+    from drumline.spec.jobs.command import CommandComponent
 
 _COMMON = ("name", "version", "display_name", "description", "tags", "is_deterministic")
-_OF_COMMAND = (
+_COMMAND_FIELDS = (
     "command",
     "code",
     "environment",
@@ -30,94 +29,66 @@ def is_function(value: Any) -> bool:
     return any(getattr(value, mark, None) is True for mark in ("_is_mldesigner_component", "_is_dsl_func"))
 
 
-def component_of(value: Any) -> Component | None:
-    """The component; None for what is none of theirs. Raises SpecError for one that cannot be translated."""
-    with builder.building(None):
-        if is_function(value):
-            return _of_function(value)
-        kind = name_in(value, ("CommandComponent", "PipelineComponent", "Component"))
-        if kind == "CommandComponent" and not _is_internal(value):
-            return _command(value)
-        if kind == "PipelineComponent" and not _is_internal(value):
-            return _pipeline(value)
-        if kind:
-            raise SpecError(
-                f"{type(value).__module__}.{type(value).__name__} is not supported",
-                "command and pipeline components are",
-            )
-    return None
-
-
-def _of_function(function: Any) -> Component | None:
-    if getattr(function, "_is_dsl_func", False):
-        return component_of(function._pipeline_builder.build(user_provided_kwargs={}))
-    component = getattr(function, "component", None)  # With azure-ai-ml beside it.
-    return component_of(component) if component is not None else of_executor(function._executor)
-
-
 def is_written_out(component: Any) -> bool:
     """Whether it was made of a job, and says nothing that the job does not."""
-    return read(component, "_source") in _MADE_OF_JOBS
+    return read_attribute(component, "_source") in _MADE_OF_JOBS
 
 
-def _is_internal(value: Any) -> bool:
+def is_internal(value: Any) -> bool:
     return type(value).__module__.startswith("azure.ai.ml._internal")
 
 
-def _common(value: Any) -> dict[str, Any]:
-    given = {name: read(value, name) for name in _COMMON}
-    if read(value, "_is_anonymous"):
+def common_fields(value: Any) -> dict[str, Any]:
+    given = {name: read_attribute(value, name) for name in _COMMON}
+    if read_attribute(value, "_is_anonymous"):
         given["name"] = given["version"] = None
-    given["inputs"] = {name: declared(item) for name, item in (read(value, "inputs") or {}).items()}
-    given["outputs"] = {name: _written(item) for name, item in (read(value, "outputs") or {}).items()}
+    given["inputs"] = {
+        name: translate_declaration(item) for name, item in (read_attribute(value, "inputs") or {}).items()
+    }
+    given["outputs"] = {
+        name: _to_output(item) for name, item in (read_attribute(value, "outputs") or {}).items()
+    }
     given["base_path"] = base_path_of(value)
     return {name: item for name, item in given.items() if item is not None}
 
 
-def declared(value: Any) -> Any:
+def translate_declaration(value: Any) -> Any:
     """The declaration of an input, which may give a port a default. Raises SpecError for a group of parameters."""
     if name_in(value, ("GroupInput",)):
         raise SpecError("groups of parameters are not supported", "name each parameter by itself")
-    from drumline.spec.component import declared as made
+    from drumline.spec.jobs.component import to_declaration
 
     names = ("type", "description", "default", "optional", "min", "max", "enum", "mode")
-    given = {name: read(value, name) for name in names}
-    return made({name: item for name, item in given.items() if item is not None})
+    given = {name: read_attribute(value, name) for name in names}
+    return to_declaration({name: item for name, item in given.items() if item is not None})
 
 
-def _written(value: Any) -> Any:
-    from drumline.spec.io import Output
+def _to_output(value: Any) -> Any:
+    from drumline.spec.parts.io import Output
 
     made = ours(value)
     if isinstance(made, Output):
         return made
     # An output of a pipeline, which wraps the declaration.
-    given = {name: read(value, name) for name in ("type", "mode", "description")}
+    given = {name: read_attribute(value, name) for name in ("type", "mode", "description")}
     return Output(**{name: item for name, item in given.items() if item is not None})
 
 
-def _command(value: Any) -> CommandComponent:
-    from drumline.spec.component import CommandComponent
+def command_of(value: Any) -> CommandComponent:
+    from drumline.spec.jobs.command import CommandComponent
 
-    given = {name: ours(read(value, name)) for name in _OF_COMMAND}
+    given = {name: ours(read_attribute(value, name)) for name in _COMMAND_FIELDS}
     return CommandComponent(
-        **_common(value), **{name: item for name, item in given.items() if item is not None}
+        **common_fields(value), **{name: item for name, item in given.items() if item is not None}
     )
 
 
-def _pipeline(value: Any) -> PipelineComponent:
-    from drumline.spec.component import PipelineComponent
-    from drumline.spec.foreign.jobs import nodes_of
-
-    return PipelineComponent(**_common(value), jobs=nodes_of(read(value, "jobs") or {}))
-
-
-def of_executor(executor: Any) -> CommandComponent:
+def component_of_executor(executor: Any) -> CommandComponent:
     """
     What a function under ``@command_component`` is where azure-ai-ml is missing, which makes mldesigner keep the
     function alone: the command below is the one that the two would make together.
     """
-    from drumline.spec.component import CommandComponent
+    from drumline.spec.jobs.command import CommandComponent
 
     known = executor._entity_args
     ports = {name: item._to_io_entity_args_dict() for name, item in executor._arg_mapping.items()}
@@ -127,7 +98,7 @@ def of_executor(executor: Any) -> CommandComponent:
     for name, item in inputs.items():
         if item.get("type") is None:
             raise SpecError(
-                f"{known['name']}: nothing says of which type its parameter {name!r} is",
+                f"{known['name']}: the type of its parameter {name!r} is unknown",
                 "annotate it: x: int",
             )
     words = [*known["command"], *_arguments("inputs", inputs), *_arguments("outputs", outputs)]
@@ -161,8 +132,9 @@ def _environment(known: dict[str, Any]) -> Any:
     """A path of a file is beside the function's own."""
     import os
 
-    from drumline.spec.environment import Environment
-    from drumline.spec.load import load_environment
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.parts.environment import Environment, from_tree
+    from drumline.spec.reading.files import read_tree
 
     value, folder = known.get("environment"), os.path.dirname(known["source_path"])
     if value is None:
@@ -172,4 +144,7 @@ def _environment(known: dict[str, Any]) -> Any:
     is_file = isinstance(value, os.PathLike) or (
         isinstance(value, str) and not value.lower().startswith("azureml:")
     )
-    return load_environment(os.path.normpath(os.path.join(folder, value))) if is_file else ours(value)
+    if not is_file:
+        return ours(value)
+    _, root, base_path = read_tree(os.path.normpath(os.path.join(folder, value)))
+    return from_tree(root, Report(base_path))

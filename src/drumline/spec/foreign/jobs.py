@@ -1,20 +1,28 @@
-"""Jobs of azure-ai-ml, and nodes of its pipelines, as jobs of ours."""
+"""Jobs of azure-ai-ml, nodes of its pipelines, and its components, as ours."""
 
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.foreign.components import component_of, is_written_out
-from drumline.spec.foreign.parts import base_path_of, fields_of, name_in, ours, read, reference
+from drumline.spec.foreign.components import (
+    command_of,
+    common_fields,
+    component_of_executor,
+    is_function,
+    is_internal,
+    is_written_out,
+)
+from drumline.spec.foreign_parts import base_path_of, fields_of, name_in, ours, read_attribute, reference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.command import Command
-    from drumline.spec.job import Job
-    from drumline.spec.pipeline import PipelineJob
-    from drumline.spec.sweep import SweepJob
+    from drumline.spec.jobs.command import Command
+    from drumline.spec.jobs.component import Component
+    from drumline.spec.jobs.job import Job
+    from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
+    from drumline.spec.jobs.sweep import SweepJob
 
 _COMMON = (
     "name",
@@ -26,8 +34,8 @@ _COMMON = (
     "compute",
     "parent_job_name",
 )
-_OF_COMMAND = ("environment", "distribution", "resources", "limits", "queue_settings", "identity")
-_OF_SWEEP = (
+_COMMAND_FIELDS = ("environment", "distribution", "resources", "limits", "queue_settings", "identity")
+_SWEEP_FIELDS = (
     "objective", "sampling_algorithm", "early_termination", "limits", "resources", "queue_settings", "identity",
 )  # fmt: skip
 _KINDS = (
@@ -45,7 +53,7 @@ _BINDINGS = ("PipelineInput", "NodeOutput")
 
 
 def job_of(value: Any) -> Job | None:
-    """The job; None for what is no job of theirs. Raises SpecError for one of a kind that is not supported."""
+    """Return the job; None if it is not one of theirs. Raises SpecError for a kind that is not supported."""
     kind = name_in(value, _KINDS)
     if not kind:
         return None
@@ -60,8 +68,39 @@ def job_of(value: Any) -> Job | None:
     raise SpecError(f"{name} is not supported", "commands, sweeps and pipelines are")
 
 
+def component_of(value: Any) -> Component | None:
+    """Return the component; None if it is not one of theirs. Raises SpecError if it cannot be translated."""
+    with builder.building(None):
+        if is_function(value):
+            return _of_function(value)
+        kind = name_in(value, ("CommandComponent", "PipelineComponent", "Component"))
+        if kind == "CommandComponent" and not is_internal(value):
+            return command_of(value)
+        if kind == "PipelineComponent" and not is_internal(value):
+            return _pipeline_component(value)
+        if kind:
+            raise SpecError(
+                f"{type(value).__module__}.{type(value).__name__} is not supported",
+                "command and pipeline components are",
+            )
+    return None
+
+
+def _of_function(function: Any) -> Component | None:
+    if getattr(function, "_is_dsl_func", False):
+        return component_of(function._pipeline_builder.build(user_provided_kwargs={}))
+    component = getattr(function, "component", None)  # With azure-ai-ml beside it.
+    return component_of(component) if component is not None else component_of_executor(function._executor)
+
+
+def _pipeline_component(value: Any) -> PipelineComponent:
+    from drumline.spec.jobs.pipeline import PipelineComponent
+
+    return PipelineComponent(**common_fields(value), jobs=nodes_of(read_attribute(value, "jobs") or {}))
+
+
 def nodes_of(jobs: dict[str, Any]) -> dict[str, Job]:
-    """The nodes of a pipeline by name. Raises SpecError, which names the node."""
+    """Return the nodes of a pipeline by name. Raises SpecError, which names the node."""
     made = {}
     for name, node in jobs.items():
         try:
@@ -70,38 +109,38 @@ def nodes_of(jobs: dict[str, Any]) -> dict[str, Job]:
             problem = error.problems[0]
             raise SpecError(f"jobs.{name}: {problem.what}", problem.hint) from None
         if job is None:
-            raise SpecError(f"jobs.{name}: a {type(node).__name__} is no job")
+            raise SpecError(f"jobs.{name} must be a job, not a {type(node).__name__}")
         job.name = None
-        job._comment = read(node, "comment")
+        job._comment = read_attribute(node, "comment")
         made[name] = job
     return made
 
 
 def _common(value: Any) -> dict[str, Any]:
-    given = {name: read(value, name) for name in _COMMON}
-    services = read(value, "services")
+    given = {name: read_attribute(value, name) for name in _COMMON}
+    services = read_attribute(value, "services")
     given["services"] = {key: ours(item) for key, item in services.items()} if services else None
     given["base_path"] = base_path_of(value)
     return {name: item for name, item in given.items() if item is not None}
 
 
 def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    given = {name: ours(read(value, name)) for name in names}
+    given = {name: ours(read_attribute(value, name)) for name in names}
     return {name: item for name, item in given.items() if item is not None}
 
 
 def _command(value: Any) -> Command:
-    from drumline.spec.command import Command
+    from drumline.spec.jobs.command import Command
 
-    component = read(value, "component")
-    given = {**_common(value), **_fields(value, _OF_COMMAND)}
-    given["environment_variables"] = dict(read(value, "environment_variables") or {})
+    component = read_attribute(value, "component")
+    given = {**_common(value), **_fields(value, _COMMAND_FIELDS)}
+    given["environment_variables"] = dict(read_attribute(value, "environment_variables") or {})
     given["inputs"] = _inputs(value)
     given["outputs"] = _outputs(value)
     if component is None or is_written_out(component):
         program = value if component is None else component
-        given |= {name: read(program, name) for name in ("command", "code")}
-        given.setdefault("environment", ours(read(program, "environment")))
+        given |= {name: read_attribute(program, name) for name in ("command", "code")}
+        given.setdefault("environment", ours(read_attribute(program, "environment")))
         given["base_path"] = base_path_of(program) or given.get("base_path")
         return Command(**given)
     return Command(
@@ -110,14 +149,14 @@ def _command(value: Any) -> Command:
 
 
 def _sweep(value: Any) -> SweepJob:
-    from drumline.spec.sweep import SweepJob
+    from drumline.spec.jobs.sweep import SweepJob
 
-    space = read(value, "search_space") or {}
-    trial = read(value, "trial")
+    space = read_attribute(value, "search_space") or {}
+    trial = read_attribute(value, "trial")
     inputs = {name: item for name, item in _inputs(value).items() if name not in space}
     return SweepJob(
         **_common(value),
-        **_fields(value, _OF_SWEEP),
+        **_fields(value, _SWEEP_FIELDS),
         trial=reference(trial) if isinstance(trial, str) else _trial(trial, space),
         search_space={name: ours(item) for name, item in space.items()},
         inputs=inputs,
@@ -127,15 +166,15 @@ def _sweep(value: Any) -> SweepJob:
 
 def _trial(trial: Any, space: dict[str, Any]) -> Any:
     """The program alone: its inputs are the sweep's."""
-    from drumline.spec.trial import ParameterizedCommand, with_space
+    from drumline.spec.jobs.trial import ParameterizedCommand, bind_search_space
 
     component = component_of(trial)
     if component is not None and not is_written_out(trial):
         return component
     names = ("code", "environment", "distribution", "resources", "queue_settings")
-    variables = dict(read(trial, "environment_variables") or {})
+    variables = dict(read_attribute(trial, "environment_variables") or {})
     return ParameterizedCommand(
-        with_space(str(read(trial, "command") or ""), space),
+        bind_search_space(str(read_attribute(trial, "command") or ""), space),
         **_fields(trial, names),
         environment_variables=variables,
         base_path=base_path_of(trial),
@@ -143,19 +182,19 @@ def _trial(trial: Any, space: dict[str, Any]) -> Any:
 
 
 def _pipeline(value: Any) -> PipelineJob:
-    from drumline.spec.pipeline import PipelineJob
+    from drumline.spec.jobs.pipeline import PipelineJob
 
-    component = read(value, "component")
+    component = read_attribute(value, "component")
     given = _common(value)
     is_node = name_in(value, ("Pipeline",)) == "Pipeline"
     if not is_node:
-        given["settings"] = ours(read(value, "settings"))
-        given["identity"] = ours(read(value, "identity"))
+        given["settings"] = ours(read_attribute(value, "settings"))
+        given["identity"] = ours(read_attribute(value, "identity"))
     job = PipelineJob(**given, inputs=_inputs(value), outputs=_outputs(value))
     if is_node or isinstance(component, str):
         job.component = reference(component) if isinstance(component, str) else component_of(component)
         return job
-    job.jobs = nodes_of(read(value, "jobs") or {})
+    job.jobs = nodes_of(read_attribute(value, "jobs") or {})
     for name, node in job.jobs.items():
         node._node_name = name
     _unbind(job)
@@ -164,7 +203,7 @@ def _pipeline(value: Any) -> PipelineJob:
 
 def _unbind(job: PipelineJob) -> None:
     """Theirs takes a parameter that got nothing from the pipeline, but not from the nodes that are bound to it."""
-    from drumline.spec.bindings import texts_of
+    from drumline.spec.parts.bindings import texts_of
 
     known = {f"parent.inputs.{name}" for name in job.inputs}
     for node in job.jobs.values():
@@ -177,7 +216,7 @@ def _unbind(job: PipelineJob) -> None:
 def _inputs(value: Any) -> dict[str, Any]:
     """Of a job, values; of a node, ports that hold one, or where it comes from."""
     found = {}
-    for name, item in (read(value, "inputs") or {}).items():
+    for name, item in (read_attribute(value, "inputs") or {}).items():
         made = _input(name, item)
         if made is not None:
             found[name] = made
@@ -191,35 +230,41 @@ def _input(name: str, item: Any) -> Any:
         )
     if not name_in(item, ("NodeInput",)):
         return ours(item)
-    data = read(item, "_data")
+    data = read_attribute(item, "_data")
     if data is None:
-        return read(read(item, "_meta"), "default") if name_in(item, ("PipelineInput",)) else None
+        return (
+            read_attribute(read_attribute(item, "_meta"), "default")
+            if name_in(item, ("PipelineInput",))
+            else None
+        )
     if name_in(data, ("PipelineExpression",)):
         raise SpecError(f"inputs.{name}: an expression over a pipeline's inputs is not supported")
     if not name_in(data, _BINDINGS):
         return ours(data)
     binding = data._data_binding()
-    mode = read(item, "mode")
+    mode = read_attribute(item, "mode")
     if mode is None:
         return binding
-    from drumline.spec.io import Input
+    from drumline.spec.parts.io import Input
 
-    return Input(type=read(item, "type") or "uri_folder", path=binding, mode=mode)
+    return Input(type=read_attribute(item, "type") or "uri_folder", path=binding, mode=mode)
 
 
 def _outputs(value: Any) -> dict[str, Any]:
-    return {name: _output(item) for name, item in (read(value, "outputs") or {}).items()}
+    return {name: _output(item) for name, item in (read_attribute(value, "outputs") or {}).items()}
 
 
 def _output(item: Any) -> Any:
     if not name_in(item, ("NodeOutput",)):
         return ours(item)
-    from drumline.spec.io import Output
+    from drumline.spec.parts.io import Output
 
-    data = read(item, "_data")
+    data = read_attribute(item, "_data")
     if isinstance(data, str) or name_in(data, ("PipelineOutput",)):
         path = data if isinstance(data, str) else data._data_binding()
-        return Output(type=read(item, "type"), path=path, mode=read(item, "mode"))
+        return Output(type=read_attribute(item, "type"), path=path, mode=read_attribute(item, "mode"))
     given = fields_of(data) if data is not None else {}
     names = ("path", "mode", "name", "version", "description")
-    return Output(type=given.get("type") or read(item, "type"), **{key: given.get(key) for key in names})
+    return Output(
+        type=given.get("type") or read_attribute(item, "type"), **{key: given.get(key) for key in names}
+    )

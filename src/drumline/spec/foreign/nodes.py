@@ -15,7 +15,9 @@ from contextlib import contextmanager
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.foreign.components import component_of, is_written_out, of_executor
+from drumline.spec.foreign.components import component_of_executor, is_written_out
+from drumline.spec.foreign.jobs import component_of
+from drumline.spec.foreign_parts import HINT, is_within_theirs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _FACTORY = "azure.ai.ml.entities._job.pipeline._load_component"
-_BUILDERS = "azure.ai.ml.dsl._pipeline_component_builder"
 _EXECUTORS = "mldesigner._component_executor"
-_HINT = "import pipeline, command and load_component from drumline"
 
 
 _lock = threading.Lock()
@@ -39,7 +39,7 @@ _theirs: dict[str, Any] = {}
 
 @contextmanager
 def nodes_are_ours() -> Iterator[None]:
-    """Costs nothing where neither package is loaded."""
+    """Make nodes ours meanwhile. It costs nothing where neither package is loaded."""
     global _inside  # noqa: PLW0603 - what gives way belongs to the process too
     with _lock:
         _inside += 1
@@ -60,12 +60,12 @@ def _replace() -> None:
         _replaced.append((factory, "load_from_dict", None))
         factory.load_from_dict = functools.partial(_node, factory)
     executor = getattr(sys.modules.get(_EXECUTORS), "ExecutorBase", None)
-    if executor is not None and executor.__call__ is not _called:
+    if executor is not None and executor.__call__ is not _call:
         _replaced.append((executor, "__call__", executor.__call__))
         _theirs["__call__"] = executor.__call__
-        executor.__call__ = _called
+        executor.__call__ = _call
         _replaced.append((executor, "__copy__", None))
-        executor.__copy__ = _copied
+        executor.__copy__ = _copy
 
 
 def _put_back() -> None:
@@ -77,35 +77,27 @@ def _put_back() -> None:
             setattr(owner, name, before)
 
 
-def refuse_within_theirs() -> None:
-    """Raises SpecError within a function under azure-ai-ml's ``@pipeline``, which would leave out a node of ours."""
-    stack = getattr(sys.modules.get(_BUILDERS), "_definition_builder_stack", None)
-    if stack is not None and stack.size():
-        raise SpecError("a component of drumline cannot be called under azure.ai.ml's @pipeline", _HINT)
-
-
 def _node(factory: Any, *, data: dict[str, Any], _type: str | None = None) -> Any:
     if builder.current() is None:
         # Of another thread, or of what azure-ai-ml loads from a file meanwhile.
         return type(factory).load_from_dict(factory, data=data, _type=_type)
-    stack = getattr(sys.modules.get(_BUILDERS), "_definition_builder_stack", None)
-    if stack is not None and stack.size():
-        raise SpecError("azure.ai.ml's @pipeline cannot be called under drumline's", _HINT)
+    if is_within_theirs():
+        raise SpecError("azure.ai.ml's @pipeline cannot be called under drumline's", HINT)
     theirs = data.get("component")
     if theirs is None or is_written_out(theirs):
-        raise SpecError("azure.ai.ml's command() cannot be called under drumline's @pipeline", _HINT)
+        raise SpecError("azure.ai.ml's command() cannot be called under drumline's @pipeline", HINT)
     component: Any = component_of(theirs)
     return component(**data.get("inputs", {}))
 
 
-def _called(executor: Any, *args: Any, **named: Any) -> Any:
+def _call(executor: Any, *args: Any, **named: Any) -> Any:
     if builder.current() is None:
         return _theirs["__call__"](executor, *args, **named)
-    component: Any = of_executor(executor)
+    component: Any = component_of_executor(executor)
     return component(*args, **named)
 
 
-def _copied(executor: Any) -> Any:
+def _copy(executor: Any) -> Any:
     """A call makes one where a function takes inputs of any name; without azure-ai-ml, it would then be left out."""
     if builder.current() is not None:
         raise SpecError(f"{executor._name} takes inputs of any name", "name each parameter")

@@ -1,3 +1,1 @@
-"""
-What may stand in a job file, as tables: one module per part, built from the kinds in ``kinds``.
-"""
+"""What a file of each kind may hold: keys, types and messages, in the language of ``drumline.spec.kinds``."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from drumline.spec.nodes import Mapping, Scalar
-from drumline.spec.schema.kinds import Anything, Choice, Kind, ListOf, MapOf, Text, VersionText
-from drumline.spec.schema.records import Record
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Anything, Kind, ListOf, MapOf, OneOf, Text, VersionText
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 _TEXT = Text()
 _ANY = Anything()
@@ -40,7 +41,7 @@ def exact(text: str) -> str:
 
 DATA = Record(
     "data",
-    {**_EVERY, "type": Choice("uri_file", "uri_folder", "mltable", fold=exact), "path": _TEXT},
+    {**_EVERY, "type": OneOf("uri_file", "uri_folder", "mltable", fold=exact), "path": _TEXT},
     required=("path",),
     ignored=(*READ_ONLY, "properties"),
 )
@@ -48,7 +49,7 @@ MODEL = Record(
     "a model",
     {
         **_EVERY,
-        "type": Choice("custom_model", "mlflow_model", "triton_model"),
+        "type": OneOf("custom_model", "mlflow_model", "triton_model"),
         "path": _TEXT,
         "properties": MapOf(_ANY),
         "stage": _TEXT,
@@ -72,8 +73,11 @@ class Secret(Text):
         if not isinstance(value, str):
             report.add(f"{path} must be text", node, path, "quote it")
         elif value == MASK:
-            report.add(f"{path} is not the secret, but what is shown for it", node, path)
+            report.add(f"{path} is a masked secret, not the secret itself", node, path)
         return value
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "not": {"const": MASK}}
 
 
 _SECRET = Secret()
@@ -116,6 +120,10 @@ class Credentials(Kind):
             return None
         return chosen.check(node, path, report)
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        records = {id(record): record for record in self.records.values()}.values()
+        return {"anyOf": [{"type": "object", "maxProperties": 0}, *map(schemas.make, records)]}
+
 
 _STORAGE = Credentials({"account_key": _KEY, "sas_token": _SAS})
 _LAKE = Credentials({"client_secret": _SERVICE, "certificate": _CERTIFICATE, "thumbprint": _CERTIFICATE})
@@ -124,7 +132,7 @@ _LAKE = Credentials({"client_secret": _SERVICE, "certificate": _CERTIFICATE, "th
 def _datastore(type: str, fields: dict[str, Kind], required: tuple[str, ...]) -> Record:
     every: dict[str, Kind] = {
         "name": _TEXT,
-        "type": Choice(type),
+        "type": OneOf(type),
         "description": _TEXT,
         "tags": MapOf(Text()),
         "properties": MapOf(_ANY),

@@ -2,66 +2,39 @@
 
 from __future__ import annotations
 
-from drumline.spec.schema.environment import Environment
-from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES
-from drumline.spec.schema.kinds import (
+from drumline.spec import fields
+from drumline.spec.kinds.locations import Code
+from drumline.spec.kinds.records import ByType, Record
+from drumline.spec.kinds.values import (
     Anything,
-    Choice,
-    Flag,
-    Integer,
     Kind,
-    ListOf,
     MapOf,
-    Seconds,
-    Switch,
+    OneOf,
     Text,
-    TextOrList,
-    VersionText,
+    to_kinds,
 )
-from drumline.spec.schema.locations import Code
-from drumline.spec.schema.records import ByType, Record
+from drumline.spec.schema.environment import EnvironmentKind
+from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TEXT = Text()
-_INTEGER = Integer()
 
-RESOURCES = Record(
-    "resources",
-    {
-        "instance_count": _INTEGER,
-        "instance_type": _TEXT,
-        "properties": MapOf(Anything()),
-        "locations": ListOf(_TEXT),
-        "shm_size": _TEXT,
-        "max_instance_count": _INTEGER,
-        "docker_args": TextOrList(),
-    },
-)
-PYTHON_RESOURCES = Record("resources", {**RESOURCES.fields, "instance_type": TextOrList()})
+RESOURCES = Record("resources", to_kinds(fields.RESOURCES))
+PYTHON_RESOURCES = Record("resources", to_kinds(fields.PYTHON_RESOURCES))
 
 
 def _distribution(unknown: str) -> ByType:
-    def record(name: str, fields: dict[str, Kind]) -> Record:
-        return Record("distribution", {"type": Choice(name), **fields}, unknown=unknown)
+    def record(name: str, declared: fields.Fields) -> Record:
+        return Record("distribution", {"type": OneOf(name), **to_kinds(declared)}, unknown=unknown)
 
-    per_instance: dict[str, Kind] = {"process_count_per_instance": _INTEGER}
-    tasks: dict[str, Kind] = {"parameter_server_count": _INTEGER, "worker_count": _INTEGER}
-    cluster: dict[str, Kind] = {
-        "port": _INTEGER,
-        "address": _TEXT,
-        "include_dashboard": Flag(),
-        "dashboard_port": _INTEGER,
-        "head_node_additional_args": _TEXT,
-        "worker_node_additional_args": _TEXT,
-    }
     records = {
-        "pytorch": record("pytorch", per_instance),
-        "mpi": record("mpi", per_instance),
-        "tensorflow": record("tensorflow", tasks),
-        "ray": record("ray", cluster),
+        "pytorch": record("pytorch", fields.PROCESSES),
+        "mpi": record("mpi", fields.PROCESSES),
+        "tensorflow": record("tensorflow", fields.TASKS),
+        "ray": record("ray", fields.RAY),
     }
     return ByType(records, hint=_distribution_hint)
 
@@ -97,49 +70,25 @@ def _identity(fold: Callable[[str], str]) -> ByType:
     managed = Record(
         "identity",
         {
-            "type": Choice("managed", "managed_identity", fold=fold),
-            "client_id": _TEXT,
-            "object_id": _TEXT,
-            "msi_resource_id": _TEXT,
+            "type": OneOf("managed", "managed_identity", fold=fold),
+            **to_kinds(fields.MANAGED_IDENTITY),
         },
     )
     return ByType(
         {
             "managed": managed,
             "managed_identity": managed,
-            "aml_token": Record("identity", {"type": Choice("aml_token", fold=fold)}),
-            "user_identity": Record("identity", {"type": Choice("user_identity", fold=fold)}),
+            "aml_token": Record("identity", {"type": OneOf("aml_token", fold=fold)}),
+            "user_identity": Record("identity", {"type": OneOf("user_identity", fold=fold)}),
         },
         fold=fold,
     )
 
 
 IDENTITY = _identity(snake)
-LIMITS = Record("limits", {"timeout": _INTEGER})
-QUEUE_SETTINGS = Record(
-    "queue_settings",
-    {
-        "job_tier": Choice("null", "spot", "basic", "standard", "premium"),
-        "priority": Choice("low", "medium", "high"),
-    },
-)
-DRUMLINE = Record(
-    "drumline",
-    {
-        "grace": Seconds(),
-        "hang_after": Seconds(),
-        "hang_action": Choice("report", "end", "restart"),
-        "max_restarts": _INTEGER,
-        "restart_on": ListOf(VersionText()),
-        "once": Flag(),
-        "mpi": Choice("launcher", "environment"),
-        "mount": Choice("auto", "always", "never"),
-        "warm": Switch("auto"),
-        "chief": Flag(),
-        "evaluator": Flag(),
-        "environment": Choice("current"),
-    },
-)
+LIMITS = Record("limits", to_kinds(fields.LIMITS))
+QUEUE_SETTINGS = Record("queue_settings", to_kinds(fields.QUEUE_SETTINGS))
+DRUMLINE = Record("drumline", to_kinds(fields.DRUMLINE))
 
 READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
 
@@ -159,7 +108,7 @@ BASE: dict[str, Kind] = {
 PROGRAM: dict[str, Kind] = {
     "command": _TEXT,
     "code": Code(),
-    "environment": Environment(),
+    "environment": EnvironmentKind(),
     "environment_variables": MapOf(Anything()),
     "resources": RESOURCES,
     "distribution": DISTRIBUTION,
@@ -168,7 +117,7 @@ PROGRAM: dict[str, Kind] = {
 """What runs, of a command job and of a sweep's trial."""
 
 _FIELDS: dict[str, Kind] = {
-    "type": Choice("command", fold=str),
+    "type": OneOf("command", fold=str),
     **BASE,
     **PROGRAM,
     "limits": LIMITS,

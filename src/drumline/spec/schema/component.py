@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import re
 
-from drumline.spec.nodes import Mapping, Scalar
-from drumline.spec.schema.command import LOOSE_DISTRIBUTION, PROGRAM, RESOURCES
-from drumline.spec.schema.io import PRIMITIVES
-from drumline.spec.schema.kinds import (
+from drumline.spec.kinds.records import ByType, Record
+from drumline.spec.kinds.values import (
     Anything,
-    Choice,
     Flag,
     Kind,
     ListOf,
     MapOf,
+    OneOf,
     Text,
     VersionText,
     join,
 )
-from drumline.spec.schema.records import ByType, Record
+from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.schema.command import LOOSE_DISTRIBUTION, PROGRAM, RESOURCES
+from drumline.spec.schema.io import PRIMITIVES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 _TEXT = Text()
 _PORTS = (
@@ -73,7 +74,7 @@ _PORT = Record(
         "type": _TEXT,
         "optional": Flag(),
         "default": Anything(),
-        "mode": Choice(*_MODES),
+        "mode": OneOf(*_MODES),
         "description": _TEXT,
     },
     unknown="drop",
@@ -81,10 +82,13 @@ _PORT = Record(
 DECLARED_INPUT = ByType({**{name: _parameter(name) for name in PRIMITIVES}, **dict.fromkeys(_PORTS, _PORT)})
 _WRITTEN = Record(
     "output",
-    {"type": _TEXT, "mode": Choice(*_MODES), "description": _TEXT},
+    {"type": _TEXT, "mode": OneOf(*_MODES), "description": _TEXT},
     unknown="drop",
 )
 DECLARED_OUTPUT = ByType(dict.fromkeys((*_PORTS, *PRIMITIVES), _WRITTEN))
+
+
+_COMPONENT_NAME = r"^[a-z][a-z\d_]{0,254}$"
 
 
 class ComponentName(Text):
@@ -92,35 +96,43 @@ class ComponentName(Text):
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = super().take(node, path, report)
-        if isinstance(value, str) and not re.fullmatch(r"[a-z][a-z\d_]{0,254}", value):
+        if isinstance(value, str) and not re.match(_COMPONENT_NAME, value):
             what = f"the component name {value!r} may hold lower case letters, digits and '_' only"
             fixed = re.sub(r"\W", "_", value, flags=re.ASCII).lower()
             report.add(what, node, path, f"did you mean {fixed!r}?" if fixed[:1].isalpha() else "")
         return value
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": _COMPONENT_NAME}
 
-class CommandComponent(Record):
+
+def list_declarations(kind: str, *, named: bool) -> dict[str, Kind]:
+    """Return the fields of every component, of one of type ``kind``; ``named``: one that is registered."""
+    return {
+        "type": OneOf(kind),
+        "name": ComponentName() if named else _TEXT,
+        "version": VersionText(),
+        "display_name": _TEXT,
+        "description": _TEXT,
+        "tags": MapOf(Text(nullable=True)),
+        "is_deterministic": Flag(),
+        "inputs": MapOf(DECLARED_INPUT),
+        "outputs": MapOf(DECLARED_OUTPUT),
+    }
+
+
+class CommandComponentRecord(Record):
     """A command with declared inputs and outputs; one in a file of its own, to be registered, has a name."""
 
     def __init__(self, *, named: bool = False) -> None:
         fields: dict[str, Kind] = {
             **PROGRAM,
-            "type": Choice("command"),
-            "name": _TEXT,
-            "version": VersionText(),
-            "display_name": _TEXT,
-            "description": _TEXT,
-            "tags": MapOf(Text(nullable=True)),
-            "is_deterministic": Flag(),
-            "inputs": MapOf(DECLARED_INPUT),
-            "outputs": MapOf(DECLARED_OUTPUT),
+            **list_declarations("command", named=named),
             "distribution": LOOSE_DISTRIBUTION,
             "resources": Record("resources", RESOURCES.fields, unknown="drop"),
             "additional_includes": ListOf(_TEXT),
         }
         del fields["environment_variables"]
-        if named:
-            fields["name"] = ComponentName()
         required = ("name", "command") if named else ("command",)
         super().__init__("a component", fields, required=required, unknown="drop")
 
@@ -144,5 +156,5 @@ class CommandComponent(Record):
                 report.add(what, command, here, hint if group == "search_space" else "")
 
 
-COMPONENT = CommandComponent()
-NAMED_COMPONENT = CommandComponent(named=True)
+COMPONENT = CommandComponentRecord()
+NAMED_COMPONENT = CommandComponentRecord(named=True)

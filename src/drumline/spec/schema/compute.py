@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 
 from drumline.contract.sbatch import OURS, USERS
-from drumline.spec.nodes import Scalar
-from drumline.spec.schema.kinds import Anything, Choice, Flag, Integer, Kind, ListOf, MapOf, Text, shown
-from drumline.spec.schema.records import Record
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Anything, Flag, Integer, Kind, ListOf, MapOf, OneOf, Text, quote_node
+from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 """Of a compute; it is a file's name too. Azure's are 2 to 32 letters, digits and ``-``."""
@@ -38,7 +39,7 @@ class Line(Text):
     def take(self, node: Node, path: str, report: Report) -> Any:
         is_text = isinstance(node, Scalar) and isinstance(node.value, str)
         if self.hint and not is_text:
-            report.add(f"{path} must be {self.said}, got {shown(node)}", node, path, self.hint)
+            report.add(f"{path} must be {self.said}, got {quote_node(node)}", node, path, self.hint)
             return None
         value = super().take(node, path, report)
         if not isinstance(value, str):
@@ -47,12 +48,15 @@ class Line(Text):
             report.add(f"{path} must be one line without control characters", node, path)
             return None
         if not re.fullmatch(self.pattern, value):
-            report.add(f"{path} must be {self.said}, got {shown(node)}", node, path, self.hint)
+            report.add(f"{path} must be {self.said}, got {quote_node(node)}", node, path, self.hint)
             return None
         return value
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
 
-class Script(Text):
+
+class ScriptText(Text):
     """Lines of a shell."""
 
     def take(self, node: Node, path: str, report: Report) -> Any:
@@ -77,6 +81,9 @@ class Count(Integer):
             return None
         return value
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {**super().json_schema(schemas), "minimum": self.least, "maximum": self.most}
+
 
 class TimeLimit(Kind):
     """As ``sbatch --time`` reads it, kept as text: YAML makes a number of base 60 of ``1:30:00``."""
@@ -94,6 +101,9 @@ class TimeLimit(Kind):
             return text
         self.refuse(node, path, report)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "integer"]}
 
 
 class SbatchOption(Line):
@@ -132,7 +142,7 @@ _LETTERS = {
 
 
 def refusal_of(option: str) -> tuple[str, str]:
-    """Why an option of sbatch cannot be, and what to do; two empty texts for one that can."""
+    """Return why an option of sbatch cannot be, and what to do; two empty texts for one that can."""
     found = re.fullmatch(r"--([a-z][a-z0-9-]*)(=.*)?", option)
     if found is None:
         return _misspelt(option)
@@ -193,7 +203,7 @@ _READ_ONLY = (
 )
 """What ``compute show`` prints beside the settings, and Azure's; so what it shows can be attached again."""
 
-_EVERY: dict[str, Kind] = {"name": _NAME, "description": Script(), "tags": MapOf(Text(nullable=True))}
+_EVERY: dict[str, Kind] = {"name": _NAME, "description": ScriptText(), "tags": MapOf(Text(nullable=True))}
 
 _SHAPE: dict[str, Kind] = {
     "partition": _WORD,
@@ -207,18 +217,18 @@ _PRIORITY = Record("priorities", {"qos": _WORD, "partition": _WORD, "nice": Coun
 SLURM = Record(
     "a slurm compute",
     {
-        "type": Choice("slurm"),
+        "type": OneOf("slurm"),
         **_EVERY,
         **_SHAPE,
         "account": _WORD,
         "qos": _WORD,
-        "tier": Choice("low_priority", "dedicated"),
+        "tier": OneOf("low_priority", "dedicated"),
         "spot_partition": _WORD,
         "spot_qos": _WORD,
         "folder": _PATH,
         "scratch": _SCRATCH,
         "python": _PATH,
-        "setup": Script(),
+        "setup": ScriptText(),
         "max_instances": Count(1),
         "interface": _INTERFACE,
         "nccl_topo_file": _PATH,
@@ -235,7 +245,7 @@ SLURM = Record(
 
 LOCAL = Record(
     "a local compute",
-    {"type": Choice("local"), **_EVERY, "size": _ANY_TEXT},
+    {"type": OneOf("local"), **_EVERY, "size": _ANY_TEXT},
     required=("name", "type"),
     ignored=_READ_ONLY,
 )
@@ -243,7 +253,7 @@ LOCAL = Record(
 _SSH: dict[str, Kind] = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), _ANY_TEXT)
 _NETWORK: dict[str, Kind] = dict.fromkeys(("vnet_name", "subnet"), _ANY_TEXT)
 _IDENTITY: dict[str, Kind] = {
-    "type": Choice("system_assigned", "user_assigned", "none"),
+    "type": OneOf("system_assigned", "user_assigned", "none"),
     "user_assigned_identities": ListOf(Anything()),
 }
 _ADDRESSES = ("$schema", "public_ip_address", "private_ip_address")
@@ -253,10 +263,10 @@ _PRINCIPAL = ("$schema", "principal_id", "tenant_id")
 AMLCOMPUTE = Record(
     "an amlcompute",
     {
-        "type": Choice("amlcompute"),
+        "type": OneOf("amlcompute"),
         **_EVERY,
         "size": _ANY_TEXT,
-        "tier": Choice("low_priority", "dedicated"),
+        "tier": OneOf("low_priority", "dedicated"),
         "min_instances": Integer(),
         "max_instances": Integer(),
         "idle_time_before_scale_down": Integer(),

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 
-from drumline.spec.nodes import Mapping, Scalar
-from drumline.spec.schema.kinds import (
+from drumline.spec.kinds.locations import BuildPath, check_file, exists
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import (
     Anything,
-    Choice,
     Integer,
     Kind,
     MapOf,
+    OneOf,
     Text,
     VersionText,
     join,
-    shown,
+    quote_node,
 )
-from drumline.spec.schema.locations import BuildPath, exists
-from drumline.spec.schema.records import Record
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 _TEXT = Text()
 
@@ -50,15 +51,18 @@ class CondaFile(Kind):
 
     def _read(self, full: str, node: Node, path: str, report: Report) -> None:
         from drumline.contract.errors import SpecError
-        from drumline.spec.files import read
+        from drumline.spec.reading.files import read_yaml
 
         before = report.enter(node, full, os.path.dirname(full))
         try:
-            read(full)
+            read_yaml(full)
         except SpecError as error:
             for problem in error.problems:
                 report.put(problem)
         report.leave(before)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "object"]}
 
 
 class Interpreter(Text):
@@ -69,8 +73,11 @@ class Interpreter(Text):
         if value is None or (value.startswith("/") and "\0" not in value and "\n" not in value):
             return value
         hint = "such as /opt/envs/torch/bin/python"
-        report.add(f"{path} must be the absolute path of a Python, got {shown(node)}", node, path, hint)
+        report.add(f"{path} must be the absolute path of a Python, got {quote_node(node)}", node, path, hint)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^/"}
 
 
 _ROUTE = Record("route", {"port": Integer(), "path": _TEXT}, required=("port", "path"))
@@ -84,7 +91,7 @@ _FIELDS: dict[str, Kind] = {
     "build": Record("build", {"path": BuildPath(), "dockerfile_path": _TEXT}),
     "conda_file": CondaFile(),
     "inference_config": Record("inference_config", dict.fromkeys(_ROUTES, _ROUTE), required=_ROUTES),
-    "os_type": Choice("linux", "windows"),
+    "os_type": OneOf("linux", "windows"),
     "datastore": _TEXT,
     "auto_delete_setting": Anything(),
     "python": Interpreter(),
@@ -104,6 +111,10 @@ class NamedEnvironment(Record):
             report.add("this is a conda file, not an environment", key, join(path, str(key.value)), hint)
             return {}
         return super().take(node, path, report)
+
+    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+        recipes = [{"required": [key]} for key in ("image", "build", "python")]
+        return {**super()._make_schema(schemas), "anyOf": recipes}
 
 
 NAMED = NamedEnvironment("an environment", _FIELDS, required=("name",), ignored=(*_IGNORED, *_SHOWN))
@@ -126,7 +137,7 @@ def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) 
         report.add(what, node.key or node, path, hint)
 
 
-class Environment(Kind):
+class EnvironmentKind(Kind):
     """Inline, ``azureml:name[:version|@label]``, ``azureml://registries/...`` or ``file:...``."""
 
     word = "a mapping, 'azureml:<name>', 'azureml://registries/...' or 'file:<path>'"
@@ -147,7 +158,7 @@ class Environment(Kind):
         hint = f"write 'azureml:{value}'"
         if exists(value, report.base_path):
             hint = f"write 'file:{value}'"
-        report.add(f"{path}: {shown(node)} is not a reference to an environment", node, path, hint)
+        report.add(f"{path}: {quote_node(node)} is not a reference to an environment", node, path, hint)
         return None
 
     def _looks_like_conda(self, node: Mapping, path: str, report: Report) -> bool:
@@ -166,11 +177,13 @@ class Environment(Kind):
         return value
 
     def _from_file(self, value: str, node: Node, path: str, report: Report) -> Any:
-        from drumline.spec.files import check_file
-
         values = check_file(value, self, node, path, report)
         if values is None or isinstance(values, str):
             return values
         full = os.path.join(report.base_path, value.removeprefix("file:"))
         values["_base_path"] = os.path.dirname(os.path.abspath(full))
         return values
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        named = {"type": "string", "pattern": "^(azureml:|file:)"}
+        return {"anyOf": [named, schemas.make(INLINE)]}

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 
-from drumline.spec.nodes import Mapping, Scalar
-from drumline.spec.schema.kinds import (
-    Anything,
-    Choice,
-    Integer,
+from drumline.spec import fields
+from drumline.spec.kinds.locations import LocalPath
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import (
     Kind,
     MapOf,
+    OneOf,
     Text,
     VersionText,
     join,
-    shown,
+    quote_node,
+    to_kinds,
 )
-from drumline.spec.schema.locations import LocalPath
-from drumline.spec.schema.records import Record
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 _TEXT = Text()
 _DATA_TYPES = ("uri_file", "uri_folder")
@@ -48,12 +49,15 @@ class Literal(Kind):
         self.refuse(node, path, report)
         return None
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "number", "boolean"]}
+
 
 def _input(types: tuple[str, ...], modes: tuple[str, ...], **more: Kind) -> Record:
     fields: dict[str, Kind] = {
-        "type": Choice(*types),
+        "type": OneOf(*types),
         "path": _TEXT,
-        "mode": Choice(*modes),
+        "mode": OneOf(*modes),
         "datastore": _TEXT,
     }
     return Record("input", {**fields, **more})
@@ -99,22 +103,46 @@ class JobInput(Kind):
         hint = f"one of {known}"
         if kind in PRIMITIVES:
             hint = f"give the value itself: `{path.rpartition('.')[2]}: ...`"
-        report.add(f"{shown(given)} is not a type of input of a job", given, join(path, "type"), hint)
+        report.add(f"{quote_node(given)} is not a type of input of a job", given, join(path, "type"), hint)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {
+            "anyOf": [
+                Literal().json_schema(schemas),
+                schemas.share(self, "input", lambda: _make_input(schemas)),
+            ]
+        }
+
+
+def _make_input(schemas: Schemas) -> dict[str, Any]:
+    """Make the schema of an input that is a mapping."""
+    from drumline.spec.kinds.schemas import lacks, when_type
+
+    by_type = [
+        when_type(_DATA_TYPES, schemas.make(_DATA)),
+        when_type(_MODEL_TYPES, schemas.make(_MODEL)),
+        when_type(("mltable",), schemas.make(_TABLE)),
+        {"if": lacks("type"), "then": schemas.make(_UNTYPED)},
+    ]
+    types = OneOf(*_DATA_TYPES, "mltable", *_MODEL_TYPES).json_schema(schemas)
+    named = {"properties": {"type": types}, "allOf": by_type}
+    is_value = {"required": ["value"], "allOf": [lacks("type"), lacks("path")]}
+    return {"type": "object", "if": is_value, "then": schemas.make(_VALUE), "else": named}
 
 
 _OUTPUT_NAME = r"[A-Za-z0-9_-]{0,255}\Z"
 
 
-class JobOutput(Record):
+class JobOutputRecord(Record):
     """A mapping or nothing; a name registers what was written as a data asset. ``more``: types that it may have too."""
 
     def __init__(self, *more: str) -> None:
         fields: dict[str, Kind] = {
             "name": _TEXT,
             "version": VersionText(),
-            "type": Choice(*_DATA_TYPES, *_MODEL_TYPES, "mltable", *more),
-            "mode": Choice("mount", "rw_mount", "upload", "direct"),
+            "type": OneOf(*_DATA_TYPES, *_MODEL_TYPES, "mltable", *more),
+            "mode": OneOf("mount", "rw_mount", "upload", "direct"),
             "path": _TEXT,
         }
         super().__init__("output", fields, ignored=("$schema",), nullable=True)
@@ -135,20 +163,13 @@ class JobOutput(Record):
         return values
 
 
-_SERVICE: dict[str, Kind] = {
-    "type": _TEXT,
-    "nodes": _TEXT,
-    "port": Integer(),
-    "properties": MapOf(Anything()),
-}
-_SERVICE_EXTRAS: dict[str, dict[str, Kind]] = {
-    "ssh": {"ssh_public_keys": _TEXT},
-    "tensor_board": {"log_dir": _TEXT},
-}
+_SERVICE = to_kinds(fields.SERVICE)
+_SERVICE_EXTRAS = {"ssh": to_kinds(fields.SSH), "tensor_board": to_kinds(fields.TENSOR_BOARD)}
+_SERVICE_IGNORED = ("$schema", "endpoint", "status", "error_message")
 SERVICE_TYPES = ("jupyter_lab", "ssh", "tensor_board", "vs_code")
 
 
-class Service(Kind):
+class ServiceKind(Kind):
     """
     An interactive service next to the job; a type that is not known is accepted and not started.
     """
@@ -160,8 +181,8 @@ class Service(Kind):
             self.refuse(node, path, report)
             return None
         extras = self._extras(node)
-        ignored = ("$schema", "endpoint", "status", "error_message")
-        values = Record("service", {**_SERVICE, **extras}, ignored=ignored).check(node, path, report)
+        record = Record("service", {**_SERVICE, **extras}, ignored=_SERVICE_IGNORED)
+        values = record.check(node, path, report)
         nodes = values.get("nodes")
         if nodes is not None and nodes != "all":
             where = node.get("nodes") or node
@@ -178,7 +199,21 @@ class Service(Kind):
             return _SERVICE_EXTRAS.get(str(given.value).lower(), {})
         return next((extra for extra in _SERVICE_EXTRAS.values() if extra.keys() & node.entries), {})
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return schemas.share(self, "service", lambda: _make_service(schemas))
+
+
+def _make_service(schemas: Schemas) -> dict[str, Any]:
+    """Make the schema of a service of any type."""
+    extras = {key: kind for extra in _SERVICE_EXTRAS.values() for key, kind in extra.items()}
+    fields = {**_SERVICE, **extras}
+    properties = {key: schemas.describe("service", key, schemas.make(kind)) for key, kind in fields.items()}
+    properties |= {key: {} for key in _SERVICE_IGNORED}
+    properties["nodes"] = {"const": "all"}
+    properties["type"] = {"type": "string", "examples": list(SERVICE_TYPES)}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
 
 INPUTS = MapOf(JobInput())
-OUTPUTS = MapOf(JobOutput())
-SERVICES = MapOf(Service())
+OUTPUTS = MapOf(JobOutputRecord())
+SERVICES = MapOf(ServiceKind())

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from drumline.spec import fields
 from drumline.spec.entity import whole
-from drumline.spec.nodes import Scalar
+from drumline.spec.kinds.locations import Code
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Text, VersionText, to_kinds
+from drumline.spec.reading.tree import Scalar
 from drumline.spec.schema.command import RESOURCES
-from drumline.spec.schema.component import DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
-from drumline.spec.schema.environment import Environment
-from drumline.spec.schema.kinds import Choice, Flag, Integer, Kind, ListOf, MapOf, Text, VersionText
-from drumline.spec.schema.locations import Code
-from drumline.spec.schema.records import Record
+from drumline.spec.schema.component import list_declarations
+from drumline.spec.schema.environment import EnvironmentKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.reading.tree import Node
 
 
 class SizeText(VersionText):
@@ -32,22 +33,22 @@ _TEXT = Text()
 TASK = Record(
     "task",
     {
-        "type": Choice("run_function"),
+        "type": OneOf("run_function"),
         "code": Code(),
         "entry_script": _TEXT,
         "program_arguments": _TEXT,
         "append_row_to": _TEXT,
-        "environment": Environment(),
+        "environment": EnvironmentKind(),
     },
     required=("entry_script",),
 )
-RETRY_SETTINGS = Record("retry_settings", {"max_retries": Integer(), "timeout": Integer()})
+RETRY_SETTINGS = Record("retry_settings", to_kinds(fields.RETRY_SETTINGS))
 PARALLEL: dict[str, Kind] = {
     "task": TASK,
     "mini_batch_size": SizeText(),
     "input_data": _TEXT,
     "retry_settings": RETRY_SETTINGS,
-    "logging_level": Choice("DEBUG", "INFO", "WARNING", "WARN", fold=str.upper),
+    "logging_level": OneOf("DEBUG", "INFO", "WARNING", "WARN", fold=str.upper),
     "max_concurrency_per_instance": Integer(),
     "error_threshold": Integer(),
     "mini_batch_error_threshold": Integer(),
@@ -56,23 +57,15 @@ PARALLEL: dict[str, Kind] = {
 }
 """Of a job and of a component."""
 
-_DECLARED: dict[str, Kind] = {
-    **PARALLEL,
-    "resources": Record("resources", RESOURCES.fields, unknown="drop"),
-    "type": Choice("parallel"),
-    "name": _TEXT,
-    "version": VersionText(),
-    "display_name": _TEXT,
-    "description": _TEXT,
-    "tags": MapOf(Text(nullable=True)),
-    "is_deterministic": Flag(),
-    "inputs": MapOf(DECLARED_INPUT),
-    "outputs": MapOf(DECLARED_OUTPUT),
-}
-UNNAMED_COMPONENT = Record("a parallel component", _DECLARED, required=("task", "input_data"), unknown="drop")
-NAMED_COMPONENT = Record(
-    "a parallel component",
-    {**_DECLARED, "name": ComponentName()},
-    required=("name", "task", "input_data"),
-    unknown="drop",
-)
+
+def _component(*, named: bool) -> Record:
+    resources = Record("resources", RESOURCES.fields, unknown="drop")
+    fields = {**PARALLEL, "resources": resources, **list_declarations("parallel", named=named)}
+    required = ("task", "input_data")
+    return Record(
+        "a parallel component", fields, required=("name", *required) if named else required, unknown="drop"
+    )
+
+
+COMPONENT = _component(named=False)
+NAMED_COMPONENT = _component(named=True)

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from drumline.spec.nodes import Mapping, Scalar
+from drumline.spec.kinds.locations import check_file
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import (
+    Anything,
+    Flag,
+    Kind,
+    MapOf,
+    OneOf,
+    Text,
+    join,
+    quote_node,
+)
+from drumline.spec.reading.tree import Mapping, Scalar
 from drumline.spec.schema.command import (
     BASE,
     COMMAND_JOB,
@@ -15,19 +28,20 @@ from drumline.spec.schema.command import (
     PROGRAM,
     READ_ONLY,
 )
-from drumline.spec.schema.component import COMPONENT, DECLARED_INPUT, DECLARED_OUTPUT, ComponentName
-from drumline.spec.schema.io import INPUTS, OUTPUTS, PRIMITIVES, SERVICES, JobOutput
-from drumline.spec.schema.kinds import Anything, Choice, Flag, Kind, MapOf, Text, VersionText, join, shown
-from drumline.spec.schema.parallel import PARALLEL, UNNAMED_COMPONENT
-from drumline.spec.schema.records import Record
+from drumline.spec.schema.component import COMPONENT as COMMAND_COMPONENT
+from drumline.spec.schema.component import list_declarations
+from drumline.spec.schema.io import INPUTS, OUTPUTS, PRIMITIVES, SERVICES, JobOutputRecord
+from drumline.spec.schema.parallel import COMPONENT as PARALLEL_COMPONENT
+from drumline.spec.schema.parallel import PARALLEL
 from drumline.spec.schema.sweep import SEARCH, TRIAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node as TreeNode
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node as TreeNode
 
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 BINDING = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
@@ -52,8 +66,17 @@ class _Unbound(Kind):
             return None
         return self.kind.check(node, path, report)
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return schemas.make(self.kind)
 
-class _NodeOutput(Kind):
+
+@cache
+def _node_output() -> JobOutputRecord:
+    """Return the table of an output that is a mapping: a job's, and of types that only components have."""
+    return JobOutputRecord(*PRIMITIVES)
+
+
+class _NodeOutputKind(Kind):
     """A mapping, or text that binds the output to one of the pipeline's."""
 
     def __init__(self) -> None:
@@ -62,7 +85,10 @@ class _NodeOutput(Kind):
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.value
-        return JobOutput(*PRIMITIVES).check(node, path, report)
+        return _node_output().check(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, schemas.make(_node_output())]}
 
 
 class ComponentReference(Kind):
@@ -78,13 +104,14 @@ class ComponentReference(Kind):
             self.refuse(node, path, report)
             return None
         if not value.startswith("azureml:"):
-            from drumline.spec.files import check_file
-
             check_file(value, self._in_file(), node, path, report)
         return value
 
     def _in_file(self) -> Kind:
         return _InFile()
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, schemas.make(_InFile())]}
 
 
 class _InFile(Kind):
@@ -92,13 +119,36 @@ class _InFile(Kind):
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Mapping) and _is_pipeline(node):
-            return UNNAMED_PIPELINE.check(node, path, report)
+            return COMPONENT.check(node, path, report)
         is_parallel = isinstance(node, Mapping) and type_of(node) == "parallel"
-        return (UNNAMED_COMPONENT if is_parallel else COMPONENT).check(node, path, report)
+        return (PARALLEL_COMPONENT if is_parallel else COMMAND_COMPONENT).check(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return schemas.share(_InFile, "component of any type", lambda: self._make_schema(schemas))
+
+    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+        from drumline.spec.kinds.schemas import lacks
+
+        is_pipeline = {"anyOf": [_has_type("pipeline"), {**lacks("type"), "required": ["jobs"]}]}
+        is_parallel = {"anyOf": [_has_type("parallel"), {**lacks("type"), "required": ["task"]}]}
+        parallel = {
+            "if": is_parallel,
+            "then": schemas.make(PARALLEL_COMPONENT),
+            "else": schemas.make(COMMAND_COMPONENT),
+        }
+        return {"type": "object", "if": is_pipeline, "then": schemas.make(COMPONENT), "else": parallel}
+
+
+def _has_type(name: str) -> dict[str, Any]:
+    """Return the condition of a mapping with that ``type``, in any case."""
+    from drumline.spec.kinds.schemas import when_type
+
+    condition: dict[str, Any] = when_type([name], {})["if"]
+    return condition
 
 
 def type_of(component: Mapping) -> str:
-    """As it says, else by what it holds."""
+    """Return the type that a component states, else the one that its keys imply."""
     given = component.get("type")
     if isinstance(given, Scalar) and isinstance(given.value, str):
         return given.value.lower()
@@ -113,14 +163,17 @@ def _is_pipeline(node: Mapping) -> bool:
 class _PipelineReference(ComponentReference):
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
-            return UNNAMED_PIPELINE.check(node, path, report)
+            return COMPONENT.check(node, path, report)
         return super().take(node, path, report)
 
     def _in_file(self) -> Kind:
-        return UNNAMED_PIPELINE
+        return COMPONENT
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, schemas.make(COMPONENT)]}
 
 
-class _Trial(ComponentReference):
+class _TrialReference(ComponentReference):
     """A mapping may also be what a sweep job has there, whose inputs are those of the node."""
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
@@ -128,11 +181,16 @@ class _Trial(ComponentReference):
             return TRIAL.check(node, path, report)
         return super().take(node, path, report)
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        named = {"anyOf": [{"required": [key]} for key in ("name", "inputs", "outputs")]}
+        made = {"type": "object", "if": named, "then": schemas.make(_InFile()), "else": schemas.make(TRIAL)}
+        return {"anyOf": [{"type": "string"}, made]}
+
 
 _NODE: dict[str, Kind] = {
     "compute": _TEXT,
     "inputs": INPUTS,
-    "outputs": MapOf(_NodeOutput()),
+    "outputs": MapOf(_NodeOutputKind()),
     "properties": MapOf(Text(nullable=True)),
     "comment": _TEXT,
     "services": _Unbound(SERVICES),
@@ -143,7 +201,7 @@ _COMPONENT_NODE = Record(
     {
         **PROGRAM,
         **_NODE,
-        "type": Choice("command"),
+        "type": OneOf("command"),
         "component": ComponentReference(),
         "environment": _Unbound(PROGRAM["environment"]),
         "environment_variables": _Unbound(PROGRAM["environment_variables"]),
@@ -155,7 +213,7 @@ _COMPONENT_NODE = Record(
 )
 _COMMAND_NODE = Record(
     "a node",
-    {**COMMAND_JOB.fields, "type": Choice("command"), "outputs": MapOf(_NodeOutput())},
+    {**COMMAND_JOB.fields, "type": OneOf("command"), "outputs": MapOf(_NodeOutputKind())},
     required=("command",),
     ignored=(*READ_ONLY, "parameters"),
 )
@@ -164,7 +222,7 @@ _PARALLEL_NODE = Record(
     {
         **_NODE,
         **PARALLEL,
-        "type": Choice("parallel"),
+        "type": OneOf("parallel"),
         "component": ComponentReference(),
         "environment_variables": MapOf(Anything()),
         "drumline": DRUMLINE,
@@ -181,7 +239,7 @@ PARALLEL_JOB = Record(
     {
         **BASE,
         **PARALLEL,
-        "type": Choice("parallel"),
+        "type": OneOf("parallel"),
         "component": ComponentReference(),
         "inputs": INPUTS,
         "outputs": OUTPUTS,
@@ -193,13 +251,13 @@ PARALLEL_JOB = Record(
 )
 _SWEEP_NODE = Record(
     "a sweep node",
-    {**_NODE, **SEARCH, "type": Choice("sweep"), "trial": _Trial()},
+    {**_NODE, **SEARCH, "type": OneOf("sweep"), "trial": _TrialReference()},
     required=("trial", "objective", "limits"),
     unknown="keep",
 )
 
 
-class Node(Kind):
+class NodeKind(Kind):
     """One job of a pipeline; without a ``type``, a command."""
 
     word = "a mapping"
@@ -218,7 +276,7 @@ class Node(Kind):
             what = (
                 f"nodes of type {kind!r} are not supported"
                 if is_azures
-                else f"{shown(given or node)} is not a type of pipeline node"
+                else f"{quote_node(given or node)} is not a type of pipeline node"
             )
             report.add(what, given or node, join(path, "type"), f"one of {known}")
             return None
@@ -231,12 +289,36 @@ class Node(Kind):
             return _PARALLEL_NODE
         return _SWEEP_NODE if kind == "sweep" else _PIPELINE_NODE
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return schemas.share(NodeKind, "node of a pipeline", lambda: self._make_schema(schemas))
+
+    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+        from drumline.spec.kinds.schemas import lacks
+
+        command = {
+            "if": {"required": ["component"]},
+            "then": schemas.make(_COMPONENT_NODE),
+            "else": schemas.make(_COMMAND_NODE),
+        }
+        bare = {"allOf": [lacks("type"), lacks("component")]}
+        made: dict[str, Any] = command
+        for name, record, key in (("parallel", _PARALLEL_NODE, "task"), ("pipeline", _PIPELINE_NODE, "jobs")):
+            implied = {**bare, "required": [key]}
+            made = {
+                "if": {"anyOf": [_has_type(name), implied]},
+                "then": schemas.make(record),
+                "else": made,
+            }
+        made = {"if": _has_type("sweep"), "then": schemas.make(_SWEEP_NODE), "else": made}
+        types = OneOf(*NODE_TYPES).json_schema(schemas)
+        return {"type": "object", "properties": {"type": types}, **made}
+
 
 class Jobs(MapOf):
     """The nodes of a pipeline, under names that Python could use too."""
 
     def __init__(self) -> None:
-        super().__init__(Node())
+        super().__init__(NodeKind())
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         for key, key_node, _ in node if isinstance(node, Mapping) else ():
@@ -247,6 +329,9 @@ class Jobs(MapOf):
                 report.add(what, key_node, join(path, key), hint)
         return super().take(node, path, report)
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {**super().json_schema(schemas), "propertyNames": {"pattern": r"^[a-z_][a-z\d_]*$"}}
+
 
 class _DefaultCompute(Kind):
     word = "'serverless' or 'azureml:<name>'"
@@ -255,26 +340,32 @@ class _DefaultCompute(Kind):
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, str) and (value.lower() == "serverless" or _is_name(value)):
             return value
-        self.refuse(node, path, report, _named(value, "write `compute: {}` on the steps"))
+        self.refuse(node, path, report, _suggest_setting(value, "write `compute: {}` on the steps"))
         return None
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"}
 
-class _Datastore(Kind):
+
+class _DefaultDatastore(Kind):
     word = "'azureml:<name>'"
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, str) and _is_name(value):
             return value
-        self.refuse(node, path, report, _named(value, "write the name itself"))
+        self.refuse(node, path, report, _suggest_setting(value, "write the name itself"))
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^azureml:"}
 
 
 def _is_name(value: str) -> bool:
     return value.startswith("azureml:") and "${{" not in value
 
 
-def _named(value: object, bound: str) -> str:
+def _suggest_setting(value: object, bound: str) -> str:
     """The hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
     if not isinstance(value, str):
         return ""
@@ -287,7 +378,7 @@ SETTINGS = Record(
     "settings",
     {
         "default_compute": _DefaultCompute(),
-        "default_datastore": _Datastore(),
+        "default_datastore": _DefaultDatastore(),
         "continue_on_step_failure": Flag(),
         "force_rerun": Flag(),
     },
@@ -297,7 +388,7 @@ _PIPELINE_NODE = Record(
     "a pipeline node",
     {
         **_NODE,
-        "type": Choice("pipeline"),
+        "type": OneOf("pipeline"),
         "component": _PipelineReference(),
         "jobs": Jobs(),
         "settings": SETTINGS,
@@ -308,29 +399,20 @@ _PIPELINE_NODE = Record(
     },
     unknown="keep",
 )
-_DECLARED: dict[str, Kind] = {
-    "type": Choice("pipeline"),
-    "name": _TEXT,
-    "version": VersionText(),
-    "display_name": _TEXT,
-    "description": _TEXT,
-    "tags": MapOf(Text(nullable=True)),
-    "is_deterministic": Flag(),
-    "inputs": MapOf(DECLARED_INPUT),
-    "outputs": MapOf(DECLARED_OUTPUT),
-    "jobs": Jobs(),
-}
-UNNAMED_PIPELINE = Record("a pipeline component", _DECLARED, required=("jobs",), unknown="drop")
-PIPELINE_COMPONENT = Record(
-    "a pipeline component",
-    {**_DECLARED, "name": ComponentName()},
-    required=("name", "jobs"),
-    unknown="drop",
-)
+
+
+def _component(*, named: bool) -> Record:
+    fields = {**list_declarations("pipeline", named=named), "jobs": Jobs()}
+    required = ("name", "jobs") if named else ("jobs",)
+    return Record("a pipeline component", fields, required=required, unknown="drop")
+
+
+COMPONENT = _component(named=False)
+NAMED_COMPONENT = _component(named=True)
 PIPELINE_JOB = Record(
     "a pipeline job",
     {
-        "type": Choice("pipeline", fold=str),
+        "type": OneOf("pipeline", fold=str),
         **BASE,
         "settings": SETTINGS,
         "inputs": INPUTS,

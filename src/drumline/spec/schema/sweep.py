@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from drumline.spec.nodes import Mapping, Scalar
+from drumline.spec import fields
+from drumline.spec.kinds.locations import check_file
+from drumline.spec.kinds.records import ByType, Record
+from drumline.spec.kinds.values import (
+    Flag,
+    Integer,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Text,
+    quote_node,
+    to_kinds,
+)
+from drumline.spec.reading.tree import Mapping, Scalar
 from drumline.spec.schema.command import (
     BASE,
     DRUMLINE,
@@ -13,15 +28,14 @@ from drumline.spec.schema.command import (
     snake,
 )
 from drumline.spec.schema.io import INPUTS, OUTPUTS
-from drumline.spec.schema.kinds import Choice, Flag, Integer, Kind, ListOf, MapOf, Number, Text, shown
-from drumline.spec.schema.records import ByType, Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.nodes import Node
-    from drumline.spec.schema.report import Report
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
 
 class _ChoiceItem(Kind):
@@ -31,12 +45,16 @@ class _ChoiceItem(Kind):
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
-            return MapOf(_NestedSpace()).check(node, path, report)
+            return _NESTED.check(node, path, report)
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, (str, int, float)):
             return value
         self.refuse(node, path, report)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        nested = schemas.share(_ChoiceItem, "nested search spaces", lambda: _NESTED.json_schema(schemas))
+        return {"anyOf": [{"type": ["string", "number", "boolean"]}, nested]}
 
 
 class _NestedSpace(Kind):
@@ -46,6 +64,12 @@ class _NestedSpace(Kind):
         if isinstance(node, Mapping):
             return SPACE.check(node, path, report)
         return _ChoiceItem().check(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"anyOf": [_ChoiceItem().json_schema(schemas), schemas.make(SPACE)]}
+
+
+_NESTED = MapOf(_NestedSpace())
 
 
 class _NumberOrText(Kind):
@@ -57,6 +81,9 @@ class _NumberOrText(Kind):
             return value
         self.refuse(node, path, report)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["number", "string"]}
 
 
 def _spaces() -> dict[str, Record]:
@@ -72,8 +99,8 @@ def _spaces() -> dict[str, Record]:
         ("randint",): {"upper": Integer()},
     }
     records = {"choice": Record("search space", {"type": Text(), "values": ListOf(_ChoiceItem())})}
-    for names, fields in shapes.items():
-        record = Record("search space", {"type": Text(), **fields}, required=tuple(fields))
+    for names, numbers in shapes.items():
+        record = Record("search space", {"type": Text(), **numbers}, required=tuple(numbers))
         records.update(dict.fromkeys(names, record))
     return records
 
@@ -107,7 +134,7 @@ EARLY_TERMINATION = ByType(
 _RANDOM: dict[str, Kind] = {
     "type": Text(),
     "seed": _INTEGER,
-    "rule": Choice("random", "sobol"),
+    "rule": OneOf("random", "sobol"),
     "logbase": _NumberOrText(),
 }
 _ALGORITHMS = {
@@ -117,16 +144,23 @@ _ALGORITHMS = {
 }
 
 
-class SamplingAlgorithm(Kind):
+_ALGORITHM = ByType(_ALGORITHMS)
+_ALGORITHM_NAME = OneOf(*_ALGORITHMS)
+
+
+class SamplingAlgorithmKind(Kind):
     """Its name, or a mapping with its name as ``type``."""
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
-            return ByType(_ALGORITHMS).check(node, path, report)
-        return Choice(*_ALGORITHMS).check(node, path, report)
+            return _ALGORITHM.check(node, path, report)
+        return _ALGORITHM_NAME.check(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"anyOf": [_ALGORITHM_NAME.json_schema(schemas), schemas.make(_ALGORITHM)]}
 
 
-class Trial(Kind):
+class TrialKind(Kind):
     """What every trial runs: written out, or a component by reference."""
 
     word = "a mapping with 'command'"
@@ -138,13 +172,16 @@ class Trial(Kind):
         if isinstance(value, str) and value.startswith("azureml:"):
             return value
         if isinstance(value, str) and value.startswith("file:"):
-            from drumline.spec.files import check_file
             from drumline.spec.schema.component import COMPONENT
 
             check_file(value, COMPONENT, node, path, report)
             return value
-        report.add(f"{path} must be {self.word}, got {shown(node)}", node, path)
+        report.add(f"{path} must be {self.word}, got {quote_node(node)}", node, path)
         return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        named = {"type": "string", "pattern": "^(azureml:|file:)"}
+        return {"anyOf": [named, schemas.make(TRIAL)]}
 
 
 TRIAL = Record(
@@ -153,23 +190,14 @@ TRIAL = Record(
     required=("command",),
     ignored=("$schema",),
 )
-LIMITS = Record(
-    "limits",
-    {
-        "max_total_trials": _INTEGER,
-        "max_concurrent_trials": _INTEGER,
-        "timeout": _INTEGER,
-        "trial_timeout": _INTEGER,
-    },
-    required=("max_total_trials",),
-)
+LIMITS = Record("limits", to_kinds(fields.SWEEP_LIMITS), required=("max_total_trials",))
 OBJECTIVE = Record(
     "objective",
-    {"goal": Choice("minimize", "maximize"), "primary_metric": Text()},
+    {"goal": OneOf("minimize", "maximize"), "primary_metric": Text()},
     required=("goal", "primary_metric"),
 )
 SEARCH: dict[str, Kind] = {
-    "sampling_algorithm": SamplingAlgorithm(),
+    "sampling_algorithm": SamplingAlgorithmKind(),
     "search_space": MapOf(SPACE),
     "objective": OBJECTIVE,
     "early_termination": EARLY_TERMINATION,
@@ -182,10 +210,10 @@ SEARCH: dict[str, Kind] = {
 SWEEP_JOB = Record(
     "a sweep job",
     {
-        "type": Choice("sweep", fold=str),
+        "type": OneOf("sweep", fold=str),
         **BASE,
         **SEARCH,
-        "trial": Trial(),
+        "trial": TrialKind(),
         "inputs": INPUTS,
         "outputs": OUTPUTS,
         "parent_job_name": Text(),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drumline.spec.schema.kinds import Anything, Kind, MapOf, Text
-from drumline.spec.schema.records import Record
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Anything, Kind, MapOf, Text
 
 _TEXT = Text()
 UNUSED = (

@@ -1,5 +1,5 @@
 """
-``python -m drumline.staging.environments RUN_FOLDER``: makes the environment of the plan in that run folder.
+``python -m drumline.staging.environments RUN_FOLDER`` builds the environment of the plan in that run folder.
 
 ``--stdin [--force]``: the one that stands there as a JSON object, with the tools' output on standard error.
 
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import MARKER, RunFolder
-from drumline.node import kernel
+from drumline.linux import kernel
+from drumline.staging.environments.folder import CONTAINERS, LOG
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -32,7 +33,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(_USAGE + "\n")
         return 2
     kernel.die_with_parent(signal.SIGTERM, os.getppid())
-    signal.signal(signal.SIGTERM, _asked_to_end)
+    signal.signal(signal.SIGTERM, _end_on_signal)
     try:
         if argv[0] == "--stdin":
             _build_given(is_forced=len(argv) > 1)
@@ -58,7 +59,7 @@ def _build_given(*, is_forced: bool) -> None:
 
 def _build_planned(folder: RunFolder) -> None:
     from drumline.contract.plan import Plan
-    from drumline.staging.environments import LOG, use
+    from drumline.staging.environments.state import note_use
     from drumline.staging.environments.tool import BuildError
 
     wanted = Plan.read(folder.plan).build
@@ -76,23 +77,22 @@ def _build_planned(folder: RunFolder) -> None:
         raise BuildError(message, error.hint or _WITHOUT.get(wanted.kind, "")) from error
     finally:
         os.close(log)
-    use(wanted, folder.path)
+    note_use(wanted, folder.path)
 
 
-_ENGINES = ("podman", "docker", "apptainer")
 _WITHOUT = dict.fromkeys(
-    _ENGINES,
+    CONTAINERS,
     "DRUMLINE_CONTAINER=none runs jobs without images, in the environment's packages or the Python at hand",
 )
 
 
 def _build(wanted: Build, log: int, shown: str, *, who: str, is_forced: bool = False) -> None:
-    from drumline.staging.environments.builder import build
+    from drumline.staging.environments.builder import build_environment
 
-    def told(what: str) -> None:
+    def tell(what: str) -> None:
         _tell("building", what=what, log=shown)
 
-    ready = build(wanted, log, told, who=who, is_forced=is_forced)
+    ready = build_environment(wanted, log, tell, who=who, is_forced=is_forced)
     seconds = round(ready.seconds, 3)
     _tell("ready", digest=wanted.digest, prefix=wanted.prefix, seconds=seconds, reused=ready.reused)
 
@@ -105,13 +105,13 @@ def _tell(kind: str, **fields: Any) -> None:
         os._exit(1)  # Whoever listened is gone.
 
 
-def _asked_to_end(number: int, _: FrameType | None) -> None:
+def _end_on_signal(number: int, _: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def _end_all() -> None:
-    """What a tool has started outlives it; nothing of that must go on to write into an environment."""
+    """Terminate the tools, which outlive this process: none may go on writing into an environment."""
     if os.getpgrp() == os.getpid():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)

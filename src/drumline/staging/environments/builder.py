@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging.environments import CONTAINERS, MARKER, clear_beside, is_ready
+from drumline.staging.environments.folder import CONTAINERS, MARKER, clear_build_folders
+from drumline.staging.environments.state import is_ready
 from drumline.staging.environments.tool import BuildError, Tool
 
 if TYPE_CHECKING:
@@ -40,17 +41,17 @@ not set.
 """
 
 
-class Ready(NamedTuple):
+class BuildResult(NamedTuple):
     seconds: float
     reused: bool
     """Whether somebody else made it, maybe meanwhile."""
 
 
-def build(
+def build_environment(
     wanted: Build, log: int, told: Callable[[str], None], *, who: str = "", is_forced: bool = False
-) -> Ready:
+) -> BuildResult:
     """
-    Make it unless it is there; blocks, also while another process makes it.
+    Build an environment unless it is there. Blocks, also while another process builds it.
 
     ``log``: a descriptor for what the tools say. ``told``: what is being done, in words. ``who``: wants it, as others
     are told who wait. ``is_forced``: make it again. Raises BuildError.
@@ -59,19 +60,19 @@ def build(
     tool = Tool(log, told, _OWN)
     try:
         private_folder(os.path.dirname(wanted.prefix))
-        with _held(f"{wanted.prefix}.lock", who, tool):
+        with _hold_lock(f"{wanted.prefix}.lock", who, tool):
             if is_ready(wanted) and not is_forced:
-                return Ready(time.monotonic() - begun, reused=True)
+                return BuildResult(time.monotonic() - begun, reused=True)
             _make(wanted, tool)
-            return Ready(time.monotonic() - begun, reused=False)
+            return BuildResult(time.monotonic() - begun, reused=False)
     except OSError as error:
         why = error.strerror or str(error)
         raise BuildError(f"the environment cannot be made in {wanted.prefix}: {why}") from error
 
 
 def _make(wanted: Build, tool: Tool) -> None:
-    """What is there and works stays when this fails."""
-    clear_beside(wanted.prefix)
+    """Build it in its place; a working one stays if this fails."""
+    clear_build_folders(wanted.prefix)
     before = f"{wanted.prefix}.build-before"
     is_there = is_ready(wanted)
     if is_there:
@@ -93,13 +94,13 @@ def _make(wanted: Build, tool: Tool) -> None:
 def _fill(wanted: Build, tool: Tool) -> None:
     begun = time.time()
     os.mkdir(wanted.prefix, 0o700)
-    _maker(wanted.kind)(wanted, tool)
+    _choose_maker(wanted.kind)(wanted, tool)
     made = {"kind": wanted.kind, "name": wanted.name, "made": begun, "seconds": round(time.time() - begun, 3)}
     text = json.dumps({**made, "recipe": dict(wanted.recipe)}) + "\n"
     write_whole(os.path.join(wanted.prefix, MARKER), text)
 
 
-def _maker(kind: str) -> Callable[[Build, Tool], None]:
+def _choose_maker(kind: str) -> Callable[[Build, Tool], None]:
     if kind == "uv":
         from drumline.staging.environments import uv
 
@@ -109,15 +110,15 @@ def _maker(kind: str) -> Callable[[Build, Tool], None]:
 
         return conda.make
     if kind in CONTAINERS:
-        from drumline.staging import containers
+        from drumline.staging.environments import containers
 
         return containers.make
-    raise BuildError(f"nothing here builds an environment of kind {kind!r}")
+    raise BuildError(f"cannot build an environment of kind {kind!r}")
 
 
 @contextlib.contextmanager
-def _held(path: str, who: str, tool: Tool) -> Iterator[None]:
-    """The lock, whose file stays and says who has it. Where there are no locks, work is done twice at worst."""
+def _hold_lock(path: str, who: str, tool: Tool) -> Iterator[None]:
+    """Hold the lock, whose file stays and names its holder. Without locks, work is done twice at worst."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

@@ -15,9 +15,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
-from drumline.staging.environments import LOCK_FILE, folder_beside
+from drumline.staging.environments.error_text import hide_secrets
+from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
 from drumline.staging.environments.tool import BuildError, Tool, find_program
-from drumline.staging.environments.words import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,8 @@ HINT = (
 )
 
 
-def program(environ: Mapping[str, str]) -> str:
-    """The quickest that there is; empty when there is none."""
+def find_conda(environ: Mapping[str, str]) -> str:
+    """Return the path of the quickest of them; empty if there is none."""
     named = {"micromamba": "MAMBA_EXE", "mamba": "MAMBA_EXE", "conda": "CONDA_EXE"}
     for name, variable in named.items():
         path = environ.get(variable, "")
@@ -54,16 +54,16 @@ def program(environ: Mapping[str, str]) -> str:
 
 
 def make(build: Build, tool: Tool) -> None:
-    """Raises BuildError."""
+    """Build the environment. Raises BuildError."""
     recipe = build.recipe
     path = str(recipe.get("tool") or "")
     if not os.access(path, os.X_OK):
-        path = program(os.environ)
+        path = find_conda(os.environ)
     if not path:
         raise BuildError("there is no micromamba, mamba or conda on this machine", HINT)
     name = os.path.basename(path)
     tool.say(f"{len(recipe['packages'])} conda packages, by {name}")
-    folder = folder_beside(build.prefix)
+    folder = make_build_folder(build.prefix)
     variables = {
         "CONDA_ALWAYS_YES": "true",
         "MAMBA_ALWAYS_YES": "true",
@@ -72,7 +72,7 @@ def make(build: Build, tool: Tool) -> None:
     }
     variables |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_PROGRESS_BAR": "off", "PIP_NO_INPUT": "1"}
     try:
-        file = _written(recipe, folder)
+        file = _write_conda_file(recipe, folder)
         # It makes the folder by itself, and takes one that is there for an environment.
         os.rmdir(build.prefix)
         create = ["create", "-y"] if name == "micromamba" else ["env", "create"]
@@ -80,11 +80,11 @@ def make(build: Build, tool: Tool) -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     lock = tool.output([path, "env", "export", "-p", build.prefix], env=variables)
-    write_whole(os.path.join(build.prefix, LOCK_FILE), without_secrets(lock))
+    write_whole(os.path.join(build.prefix, LOCK_FILE), hide_secrets(lock))
 
 
-def _written(recipe: Any, folder: str) -> str:
-    """The conda file; JSON is YAML."""
+def _write_conda_file(recipe: Any, folder: str) -> str:
+    """Write the conda file; JSON is YAML."""
     dependencies: list[Any] = list(recipe["packages"])
     lines = list(recipe["requirements"])
     if recipe.get("constraints"):

@@ -1,5 +1,5 @@
 """
-Where packages come from, for uv, which does not read pip's settings: who has set up pip for an index expects that one.
+pip's settings for indexes, translated for uv, which does not read them.
 
 Only where uv has no setting of its own: none of its variables for indexes, and no file of its own.
 Source: https://pip.pypa.io/en/stable/topics/configuration/ and https://docs.astral.sh/uv/reference/environment/
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_OF_UV = (
+_UV_VARIABLES = (
     "UV_DEFAULT_INDEX",
     "UV_INDEX_URL",
     "UV_INDEX",
@@ -26,11 +26,13 @@ _OF_UV = (
 _MOST_BYTES = 1 << 16
 
 
-def for_uv(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables to add; empty where uv has its own. ``environ``: what pip and uv would see."""
-    if any(environ.get(name) for name in _OF_UV) or any(os.path.exists(path) for path in _uv_files(environ)):
+def make_uv_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables to add; empty if uv has its own settings. ``environ``: as pip and uv would see it."""
+    if any(environ.get(name) for name in _UV_VARIABLES) or any(
+        os.path.exists(path) for path in _uv_files(environ)
+    ):
         return {}
-    found = of_pip(environ)
+    found = read_pip_settings(environ)
     variables = {}
     if found.get("index-url"):
         variables["UV_DEFAULT_INDEX"] = found["index-url"]
@@ -50,8 +52,8 @@ def for_uv(environ: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-def of_pip(environ: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings for installing: of its files, later ones winning, then of its variables."""
+def read_pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return pip's settings for installing: of its files, later ones winning, then of its variables."""
     found: dict[str, str] = {}
     for path in _pip_files(environ):
         parser = configparser.RawConfigParser()
@@ -71,7 +73,7 @@ def of_pip(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pip_files(environ: Mapping[str, str]) -> Iterator[str]:
-    """In the order in which later ones win."""
+    """Yield them in the order in which later ones win."""
     import sys
 
     named = environ.get("PIP_CONFIG_FILE")

@@ -1,4 +1,4 @@
-"""Programs that build: their output goes to a log as it comes, and ends up in the sentence that says why one failed."""
+"""Programs that build: their output goes to a log, and its end into the message about a failure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
-from drumline.node import kernel
-from drumline.staging.environments.words import words_of
+from drumline.linux import kernel
+from drumline.staging.environments.error_text import summarize_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 _KEPT_BYTES = 1 << 16
 """Of a program's output, from its end."""
 
-_END_S = 2.0
-_LOOK_S = 0.5
+_TERMINATE_LIMIT_S = 2.0
+_POLL_S = 0.5
 
 
 class BuildError(NodeError):
-    """The environment cannot be built; the message says so in a sentence."""
+    """The environment cannot be built; the message says why."""
 
 
 class ToolError(BuildError):
-    """A program has failed. ``words``: the last that it said of that; ``output``: the end of all that it said."""
+    """A program has failed. ``words``: its last error; ``output``: the end of its output."""
 
     def __init__(self, argv: Sequence[str], code: int, output: str) -> None:
-        self.words = words_of(output)
+        self.words = summarize_output(output)
         self.output = output
         name = os.path.basename(argv[0])
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -56,7 +56,7 @@ class Tool:
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b""
     ) -> None:
-        """Blocks. Raises ToolError; BuildError for a program that cannot be started."""
+        """Run a program. Blocks. Raises ToolError; BuildError for a program that cannot be started."""
         self._write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
         process = self._start(argv, env, cwd, subprocess.STDOUT, has_input=bool(stdin))
         tail = b""
@@ -66,22 +66,22 @@ class Tool:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.write(stdin)
                     process.stdin.close()
-            for data in _until_end(process, process.stdout.fileno()):
+            for data in _read_output(process, process.stdout.fileno()):
                 self._write(data)
                 tail = (tail + data)[-_KEPT_BYTES:]
             code = process.wait()
         finally:
-            _end(process)
+            _end_process(process)
         if code != 0:
             raise ToolError(argv, code, tail.decode("utf-8", "replace"))
 
     def output(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str = "") -> str:
-        """What it prints; what it says besides goes to the log. Raises as ``run``."""
+        """Return what a program prints; its errors go to the log. Raises as ``run``."""
         process = self._start(argv, env, cwd, self._log)
         try:
             said = process.communicate()[0]
         finally:
-            _end(process)
+            _end_process(process)
         text = said.decode("utf-8", "replace")
         if process.returncode != 0:
             self._write(said)
@@ -117,10 +117,10 @@ class Tool:
             os.write(self._log, data)
 
 
-def _until_end(process: subprocess.Popen[bytes], descriptor: int) -> Iterator[bytes]:
+def _read_output(process: subprocess.Popen[bytes], descriptor: int) -> Iterator[bytes]:
     """What it prints. A server that it has started for later, such as one of a compiler, may keep its output open."""
     while True:
-        if select.select([descriptor], [], [], _LOOK_S)[0]:
+        if select.select([descriptor], [], [], _POLL_S)[0]:
             data = os.read(descriptor, 1 << 16)
             if not data:
                 return
@@ -134,22 +134,22 @@ def _in_child(parent: int) -> None:
     kernel.die_with_parent(signal.SIGKILL, parent)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Of one that still runs, because this process is asked to end."""
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    """Terminate a process that still runs, because this one is asked to end."""
     if process.stdout is not None:
         process.stdout.close()
     if process.poll() is not None:
         return
     process.terminate()
     try:
-        process.wait(_END_S)
+        process.wait(_TERMINATE_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
 def find_program(name: str, *folders: str) -> str:
-    """Its absolute path: on PATH, beside this Python, in ``folders``; empty when it is nowhere."""
+    """Return its absolute path, on PATH, beside this Python or in ``folders``; empty if it is nowhere."""
     import shutil
 
     places = (os.path.dirname(sys.executable), *map(os.path.expanduser, folders))

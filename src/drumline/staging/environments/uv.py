@@ -1,5 +1,5 @@
 """
-A virtual environment by uv; by ``venv`` and pip, which are slower and all that is needed, where there is no uv.
+A virtual environment by uv; without uv by ``venv`` and pip, which are slower.
 
 Recipe: ``requirements`` and ``constraints`` (lines as in a requirements file, paths in full), ``python`` (what the
 conda file asks for, as uv takes it; may be empty), ``base`` (a Python of this machine that fits; may be empty).
@@ -15,10 +15,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
-from drumline.staging.environments import LOCK_FILE, folder_beside
-from drumline.staging.environments.pip_settings import for_uv
+from drumline.staging.environments.error_text import hide_secrets
+from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
+from drumline.staging.environments.pip_settings import make_uv_variables
 from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program
-from drumline.staging.environments.words import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,19 +35,19 @@ _NO_PYTHON = re.compile(
 )
 
 
-def program() -> str:
-    """uv, as its wheel brings it or the machine has it; empty when there is none."""
+def find_uv() -> str:
+    """Return the path of uv, from its wheel or the machine; empty if there is none."""
     return find_program("uv", *_PLACES)
 
 
 def make(build: Build, tool: Tool) -> None:
-    """Raises BuildError."""
-    uv = program()
+    """Build the environment. Raises BuildError."""
+    uv = find_uv()
     count = len(_packages(build.recipe["requirements"]))
     what = f"{count} package{'' if count == 1 else 's'}" if count else "no packages"
     by = "uv" if uv else "venv and pip, because there is no uv (pip install uv), which is quicker"
     tool.say(f"a virtual environment of {what}, by {by}")
-    folder = folder_beside(build.prefix)
+    folder = make_build_folder(build.prefix)
     try:
         if uv:
             _by_uv(build, tool, uv, folder)
@@ -61,8 +61,8 @@ def _packages(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if not line.startswith("-") or line.startswith("-e ")]
 
 
-def _file(folder: str, flag: str, lines: Iterable[str]) -> list[str]:
-    """The arguments that name a file of those lines; none for none."""
+def _write_requirements(folder: str, flag: str, lines: Iterable[str]) -> list[str]:
+    """Write a file of those lines, and return the arguments that name it; none for no lines."""
     text = "".join(f"{line}\n" for line in lines)
     if not text:
         return []
@@ -73,30 +73,33 @@ def _file(folder: str, flag: str, lines: Iterable[str]) -> list[str]:
 
 def _by_uv(build: Build, tool: Tool, uv: str, folder: str) -> None:
     recipe, prefix = build.recipe, build.prefix
-    variables = {**for_uv(os.environ), "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+    variables = {**make_uv_variables(os.environ), "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     try:
-        tool.run([uv, "venv", "--python", _wanted(recipe), prefix], env=variables)
+        tool.run([uv, "venv", "--python", _wanted_python(recipe), prefix], env=variables)
     except ToolError as error:
         if not _NO_PYTHON.search(error.output):
             raise
-        raise BuildError(_no_python(recipe, error.words), _PYTHON_HINT) from error
+        raise BuildError(_explain_no_python(recipe, error.words), _PYTHON_HINT) from error
     python = os.path.join(prefix, "bin", "python")
-    lines, flags = _for_uv(recipe["requirements"])
+    lines, flags = _translate_options(recipe["requirements"])
     install = [uv, "pip", "install", "--python", python, *flags]
     if _packages(lines):
-        files = [*_file(folder, "-r", lines), *_file(folder, "-c", recipe["constraints"])]
+        files = [
+            *_write_requirements(folder, "-r", lines),
+            *_write_requirements(folder, "-c", recipe["constraints"]),
+        ]
         _with_cache_alone(tool, [*install, *files], variables)
     places = [line for line in lines if line.startswith(_PLACES_OF_PACKAGES)]
-    _add_pip(tool, [*install, *_file(folder, "-r", [*places, "pip"])], python, variables)
+    _add_pip(tool, [*install, *_write_requirements(folder, "-r", [*places, "pip"])], python, variables)
     _write_lock(prefix, tool.output([uv, "pip", "freeze", "--python", python]))
 
 
 def _write_lock(prefix: str, text: str) -> None:
-    write_whole(os.path.join(prefix, LOCK_FILE), without_secrets(text))
+    write_whole(os.path.join(prefix, LOCK_FILE), hide_secrets(text))
 
 
 def _with_cache_alone(tool: Tool, argv: list[str], variables: dict[str, str]) -> None:
-    """Once more without the network, where that is why it failed and uv may have all of it from an earlier time."""
+    """Run it, and once more offline if the network is why it failed: uv's cache may have all of it."""
     try:
         tool.run(argv, env=variables)
     except ToolError as error:
@@ -110,7 +113,7 @@ def _with_cache_alone(tool: Tool, argv: list[str], variables: dict[str, str]) ->
 
 
 def _add_pip(tool: Tool, argv: list[str], python: str, variables: dict[str, str]) -> None:
-    """A command that begins with ``pip install`` must not find another environment's pip. Not worth a failure."""
+    """Install pip, so that ``pip install`` does not find another environment's. Not worth a failure."""
     if os.path.exists(os.path.join(os.path.dirname(python), "pip")):
         return
     try:
@@ -130,27 +133,30 @@ def _by_pip(build: Build, tool: Tool, folder: str) -> None:
     pip = [os.path.join(prefix, "bin", "python"), "-m", "pip", "--no-input"]
     lines = recipe["requirements"]
     if _packages(lines):
-        files = [*_file(folder, "-r", lines), *_file(folder, "-c", recipe["constraints"])]
+        files = [
+            *_write_requirements(folder, "-r", lines),
+            *_write_requirements(folder, "-c", recipe["constraints"]),
+        ]
         tool.run([*pip, "install", *files], env=variables)
     _write_lock(prefix, tool.output([*pip, "freeze", "--all"], env=variables))
 
 
-def _wanted(recipe: Any) -> str:
+def _wanted_python(recipe: Any) -> str:
     return str(recipe.get("base") or recipe.get("python") or sys.executable)
 
 
 _PYTHON_HINT = (
-    "install that Python, name another one in the conda file, or none, which is the Python that submits"
+    "install that Python, name another one in the conda file, or none to use the Python that submits"
 )
 
 
-def _no_python(recipe: Any, words: str) -> str:
+def _explain_no_python(recipe: Any, words: str) -> str:
     why = "uv could not download one" if "download" in words else words
     return f"there is no Python {recipe.get('python')} on this machine: {why}"
 
 
 def _python_of(recipe: Any) -> str:
-    """A Python of that version on PATH. Raises BuildError."""
+    """Return a Python of that version on PATH. Raises BuildError."""
     wanted = str(recipe.get("python") or "")
     exact = re.fullmatch(r"(\d+(?:\.\d+)?)(?:\.\d+)?", wanted)
     found = shutil.which(f"python{exact[1]}") if exact else ""
@@ -159,8 +165,8 @@ def _python_of(recipe: Any) -> str:
     raise BuildError(f"there is no Python {wanted} on this machine's PATH", f"{_PYTHON_HINT}; or install uv")
 
 
-def _for_uv(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Options that pip takes in a file and uv does not are flags of uv's, or have no meaning there."""
+def _translate_options(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Turn options that uv takes as flags alone into flags, and drop those that mean nothing to it."""
     flags: list[str] = []
     kept = []
     for line in lines:

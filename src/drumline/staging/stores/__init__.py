@@ -1,4 +1,4 @@
-"""Where data is that is elsewhere: a file a service, and one line in the table below."""
+"""Stores of remote data: a file a service, and one line in the table below."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def open_store(place: Place, credentials: Mapping[str, Any] | None = None) -> St
 
     Raises NodeError, for a package that is not installed too.
     """
-    opened: Store = import_module(f"{__name__}.{_MODULES[place.service]}").opened(place, credentials)
-    return opened
+    store: Store = import_module(f"{__name__}.{_MODULES[place.service]}").open_store(place, credentials)
+    return store

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores.objects import Access, ObjectStore, library, options
+from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,37 +34,37 @@ _SUFFIXES = (
 _SCOPE = "https://storage.azure.com/.default"
 
 
-class _Way(NamedTuple):
-    """One way to be let in: what obstore is given for it."""
+class _AzureAccess(NamedTuple):
+    """One way to get access: the arguments of obstore for it."""
 
     tried: str
     config: dict[str, Any]
     provider: Callable[[], dict[str, Any]] | None = None
 
 
-def opened(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
-    stores = library("azure", place)
+def open_store(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
+    stores = import_obstore("azure", place)
     connection = _connection_string(place.account)
     endpoint = _endpoint(place, credentials or {}, connection)
-    way = _from_address(place) or _from_datastore(credentials or {})
-    if way is None and ((credentials or {}).get("endpoint") or _is_of(connection, endpoint)):
-        way = _from_connection(connection)
-    if way is None and _is_azures(endpoint):
-        way = _from_variables(place.account) or _from_login()
-    way = way or _Way("without any credentials, since none were found", {"skip_signature": True})
+    way = _address_credential(place) or _datastore_credential(credentials or {})
+    if way is None and ((credentials or {}).get("endpoint") or _is_endpoint_of(connection, endpoint)):
+        way = _connection_credential(connection)
+    if way is None and _is_azure_endpoint(endpoint):
+        way = _variable_credential(place.account) or _login_credential()
+    way = way or _AzureAccess("without any credentials, since none were found", {"skip_signature": True})
     made = stores.AzureStore(
         place.container,
         account_name=place.account,
         endpoint=endpoint,
         credential_provider=way.provider,
         **way.config,
-        **options(),
+        **make_client_options(),
     )
     return ObjectStore(place, Access(made, way.tried, _HINT, _headers_of(made, endpoint, place, way)))
 
 
 def _connection_string(account: str) -> dict[str, str]:
-    """The parts of AZURE_STORAGE_CONNECTION_STRING; none where it is of another account."""
+    """Return the parts of AZURE_STORAGE_CONNECTION_STRING; none if it is another account's."""
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     named = {name.strip().lower(): value.strip() for name, value in parts.items()}
@@ -86,16 +86,16 @@ def _endpoint(place: Place, credentials: Mapping[str, Any], connection: Mapping[
     return f"{protocol}://{host.replace('.dfs.', '.blob.', 1)}"
 
 
-def _is_azures(endpoint: str) -> bool:
-    """Whoever else it is, is not shown a key or token of this machine."""
+def _is_azure_endpoint(endpoint: str) -> bool:
+    """Return whether a server is Azure's: no other one is shown a key or token of this machine."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(endpoint)
     return parts.scheme == "https" and (parts.hostname or "").endswith(_SUFFIXES)
 
 
-def _is_of(connection: Mapping[str, str], endpoint: str) -> bool:
-    """Whether that server is the connection's, and not one that an address gives the same account's name."""
+def _is_endpoint_of(connection: Mapping[str, str], endpoint: str) -> bool:
+    """Return whether that server is the connection's, and not one that an address gives the same account's name."""
     from urllib.parse import urlsplit
 
     own = connection.get("endpointsuffix", "").strip(".").lower()
@@ -103,57 +103,59 @@ def _is_of(connection: Mapping[str, str], endpoint: str) -> bool:
     return "blobendpoint" in connection or host.endswith((*_SUFFIXES, *([f".{own}"] if own else [])))
 
 
-def _from_address(place: Place) -> _Way | None:
-    return _signature(place.query, "with the signature of the address") if "sig=" in place.query else None
+def _address_credential(place: Place) -> _AzureAccess | None:
+    return (
+        _sas_credential(place.query, "with the signature of the address") if "sig=" in place.query else None
+    )
 
 
-def _from_datastore(record: Mapping[str, Any]) -> _Way | None:
+def _datastore_credential(record: Mapping[str, Any]) -> _AzureAccess | None:
     given = record.get("credentials") or {}
     of = f"of the datastore {record['name']!r}" if record.get("name") else "of the datastore"
     if given.get("account_key"):
-        return _key(given["account_key"], f"with the account key {of}")
+        return _key_credential(given["account_key"], f"with the account key {of}")
     if given.get("sas_token"):
-        return _signature(given["sas_token"], f"with the SAS token {of}")
+        return _sas_credential(given["sas_token"], f"with the SAS token {of}")
     if given.get("client_secret"):
         config = {"credential_type": "client_secret", "authority_host": given.get("authority_url")}
         config |= {name: given.get(name) for name in ("tenant_id", "client_id", "client_secret")}
-        return _Way(
+        return _AzureAccess(
             f"with the service principal {of}", {key: value for key, value in config.items() if value}
         )
     return None
 
 
-def _from_connection(parts: Mapping[str, str]) -> _Way | None:
+def _connection_credential(parts: Mapping[str, str]) -> _AzureAccess | None:
     if parts.get("accountkey"):
-        return _key(parts["accountkey"], "with the key of AZURE_STORAGE_CONNECTION_STRING")
+        return _key_credential(parts["accountkey"], "with the key of AZURE_STORAGE_CONNECTION_STRING")
     if parts.get("sharedaccesssignature"):
-        return _signature(
+        return _sas_credential(
             parts["sharedaccesssignature"], "with the signature of AZURE_STORAGE_CONNECTION_STRING"
         )
     return None
 
 
-def _from_variables(account: str) -> _Way | None:
+def _variable_credential(account: str) -> _AzureAccess | None:
     named = _variable("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")[1]
     if named.lower() != account.lower():  # A key or a signature is shown to nobody else.
         return None
     name, value = _variable("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
     if value:
-        return _key(value, f"with {name}")
+        return _key_credential(value, f"with {name}")
     name, value = _variable("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
-    return _signature(value, f"with {name}") if value else None
+    return _sas_credential(value, f"with {name}") if value else None
 
 
 def _variable(*names: str) -> tuple[str, str]:
     return next(((name, os.environ[name]) for name in names if os.environ.get(name)), ("", ""))
 
 
-def _from_login() -> _Way | None:
+def _login_credential() -> _AzureAccess | None:
     try:
         import azure.identity
         from azure.core.exceptions import ClientAuthenticationError
     except ImportError:
-        return _without_library()
+        return _credential_without_library()
     credential = azure.identity.DefaultAzureCredential(exclude_interactive_browser_credential=True)
 
     def provide() -> dict[str, Any]:
@@ -163,20 +165,20 @@ def _from_login() -> _Way | None:
         return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, UTC)}
 
     try:
-        with _quiet():
+        with _silence_log():
             provide()
     except (ClientAuthenticationError, OSError, ValueError):
         return None
-    return _Way("as who is logged in to Azure here (DefaultAzureCredential)", {}, provide)
+    return _AzureAccess("as who is logged in to Azure here (DefaultAzureCredential)", {}, provide)
 
 
-def _quiet() -> Any:
-    """azure-identity tells at length, by ``logging``, what it did not find."""
+def _silence_log() -> Any:
+    """Silence azure-identity, which logs at length what it did not find."""
     import contextlib
     import logging
 
     @contextlib.contextmanager
-    def silenced() -> Any:
+    def silence_identity() -> Any:
         logger = logging.getLogger("azure.identity")
         before, logger.level = logger.level, logging.CRITICAL
         try:
@@ -184,41 +186,45 @@ def _quiet() -> Any:
         finally:
             logger.setLevel(before)
 
-    return silenced()
+    return silence_identity()
 
 
-def _without_library() -> _Way | None:
+def _credential_without_library() -> _AzureAccess | None:
     import shutil
 
     if all(os.environ.get(name) for name in ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET")):
-        return _Way("as AZURE_CLIENT_ID", {"credential_type": "client_secret"})
+        return _AzureAccess("as AZURE_CLIENT_ID", {"credential_type": "client_secret"})
     if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):
-        return _Way("with AZURE_FEDERATED_TOKEN_FILE", {"credential_type": "workload_identity"})
-    return _Way("as `az` is logged in", {"credential_type": "azure_cli"}) if shutil.which("az") else None
+        return _AzureAccess("with AZURE_FEDERATED_TOKEN_FILE", {"credential_type": "workload_identity"})
+    return (
+        _AzureAccess("as `az` is logged in", {"credential_type": "azure_cli"}) if shutil.which("az") else None
+    )
 
 
-def _key(value: str, tried: str) -> _Way:
-    return _Way(tried, {"credential_type": "access_key", "account_key": value})
+def _key_credential(value: str, tried: str) -> _AzureAccess:
+    return _AzureAccess(tried, {"credential_type": "access_key", "account_key": value})
 
 
-def _signature(value: str, tried: str) -> _Way:
-    return _Way(tried, {"credential_type": "sas_token", "sas_key": value.lstrip("?")})
+def _sas_credential(value: str, tried: str) -> _AzureAccess:
+    return _AzureAccess(tried, {"credential_type": "sas_token", "sas_key": value.lstrip("?")})
 
 
-def _headers_of(made: Any, endpoint: str, place: Place, way: _Way) -> Callable[[str], dict[str, str]] | None:
-    """By one HEAD, for the Content-MD5, which obstore does not show."""
+def _headers_of(
+    made: Any, endpoint: str, place: Place, way: _AzureAccess
+) -> Callable[[str], dict[str, str]] | None:
+    """Return a function that asks by one HEAD for the Content-MD5, which obstore does not show."""
     if way.config.get("credential_type") not in (None, "access_key", "sas_token"):
         return None
 
     def ask(key: str) -> dict[str, str]:
-        from drumline.staging.stores.connection import head
+        from drumline.staging.stores.connection import request_headers
 
-        return head(*_request(made, f"{endpoint}/{place.container}", key, way))
+        return request_headers(*_request(made, f"{endpoint}/{place.container}", key, way))
 
     return ask
 
 
-def _request(made: Any, container: str, key: str, way: _Way) -> tuple[str, dict[str, str]]:
+def _request(made: Any, container: str, key: str, way: _AzureAccess) -> tuple[str, dict[str, str]]:
     from datetime import timedelta
     from urllib.parse import quote
 

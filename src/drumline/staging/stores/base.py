@@ -1,4 +1,4 @@
-"""What every store is to those who copy from and to it. Every method may be called from several threads, and blocks."""
+"""The interface of every store. Methods may be called from several threads, and block."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+CHUNK_BYTES = 8 << 20
+"""The part of a large object that a download or a mount reads at once."""
+
+
 class Object(NamedTuple):
-    """One file there, as it was when it was looked at."""
+    """One remote file, as it was when it was listed."""
 
     path: str
     """Relative to the place, with slashes; empty for the place itself. Safe to open beneath a folder."""
@@ -27,8 +31,8 @@ class Object(NamedTuple):
     """Of the content, in hex, where the service gives it with the rest; else empty."""
 
 
-class Changed(NodeError):  # noqa: N818  # what happened, not who is to blame
-    """The object is another one by now: what was read of it before is of no use."""
+class ObjectChangedError(NodeError):
+    """The object has changed: parts that were read before are of no use."""
 
 
 class Store(Protocol):
@@ -50,19 +54,19 @@ class Store(Protocol):
     """
 
     def stat(self) -> Object | None:
-        """The place as one file, with an empty path; None where there is no file of that name."""
+        """Return the place as one file, with an empty path; None if there is no file of that name."""
 
     def list(self) -> Iterator[Object]:
         """
-        Every file beneath the place, in no order; none where there is nothing. Markers of folders are left out.
+        Yield every file beneath the place, in no order; none if there is nothing. Markers of folders are left out.
 
-        Raises NodeError that names the first key whose path is no safe one (``..``, absolute, empty parts, control
+        Raises NodeError that names the first key whose path is not safe (``..``, absolute, empty parts, control
         characters), or that is file and folder at once.
         """
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """
-        Exactly the bytes from start to before end, of that very version. Raises Changed.
+        Return exactly the bytes from start to before end, of that very version. Raises ObjectChangedError.
 
         Where the size is unknown (-1), fewer bytes than asked for mean the end of the file.
         """
@@ -78,7 +82,7 @@ class Store(Protocol):
 
     def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
         """
-        Write one file beneath the place, or with an empty relative path as the place; what was there goes.
+        Write one file beneath the place, or with an empty relative path as the place; replace an existing one.
 
         Large ones in parallel parts; nothing is there under that name until all of it is. ``on_bytes`` is told of
         every further number of bytes, from any thread; a negative one takes back what a failed try had counted.

@@ -1,12 +1,13 @@
-"""One HTTP request with Python's own means: proxies, redirects, and what credentials may go where."""
+"""One HTTP request by urllib; redirects are followed here, because they decide where credentials go."""
 
 from __future__ import annotations
 
 import functools
-import http.client
 import ssl
-from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, proxy_bypass
 
 from drumline.contract import uris
 from drumline.contract.errors import NodeError
@@ -14,7 +15,7 @@ from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from urllib.parse import SplitResult
+    from http.client import HTTPResponse
 
 TIMEOUT_S = 60.0
 """For a connection, and for each time that nothing comes."""
@@ -24,99 +25,101 @@ _PRIVATE = ("authorization", "cookie")
 _SAFE = "%/:=&?~#+!$,;'@()*[]|"
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     reason: str
     headers: Mapping[str, str]
     """Names in lower case."""
 
-    body: http.client.HTTPResponse
+    body: HTTPResponse
     url: str
     """Where it came from in the end."""
 
-    connection: http.client.HTTPConnection
-
     def close(self) -> None:
-        """To be called once the body was read, or is not wanted."""
+        """Close it, once the body was read or is not wanted."""
         self.body.close()
-        self.connection.close()
 
 
-def ask(method: str, url: str, headers: Mapping[str, str]) -> Answer:
+def send_request(method: str, url: str, headers: Mapping[str, str]) -> HttpAnswer:
     """
-    The answer after redirects, whatever its status.
+    Return the answer after redirects, whatever its status.
 
     Headers that say who asks go to the host of ``url`` alone. Raises OSError and http.client.HTTPException for what
     may pass, and NodeError for redirects that are not followed.
     """
-    first = here = _checked(url, url)
+    first = here = _check_url(url, url)
     for _ in range(_REDIRECTS + 1):
         is_home = _origin(here) == _origin(first)
         sent = {name: value for name, value in headers.items() if is_home or name.lower() not in _PRIVATE}
-        answer = _one(method, here, sent)
+        answer = _send_once(method, here, sent)
         target = answer.headers.get("location", "")
         if answer.status not in (301, 302, 303, 307, 308) or not target:
             return answer
         answer.close()
-        there = _checked(target, url, here.geturl())
+        there = _check_url(target, url, here.geturl())
         if here.scheme == "https" and there.scheme != "https":
             raise NodeError(
-                f"{uris.shown(url)} leads from https to http, which is not followed", "ask who runs it"
+                f"{uris.hide_secrets(url)} redirects from https to http, which is not followed",
+                "ask its owner",
             )
         here = there
     raise NodeError(
-        f"{uris.shown(url)} leads on more than {_REDIRECTS} times", "name the address that it leads to"
+        f"{uris.hide_secrets(url)} redirects more than {_REDIRECTS} times", "use the final address"
     )
 
 
-def head(url: str, headers: Mapping[str, str], *, any_status: bool = False) -> dict[str, str]:
-    """The headers of the answer. Raises as ``ask``, and OSError for a status of failure."""
-    answer = ask("HEAD", url, headers)
+def request_headers(url: str, headers: Mapping[str, str], *, any_status: bool = False) -> dict[str, str]:
+    """Return the headers of the answer. Raises as ``send_request``, and OSError for a status of failure."""
+    answer = send_request("HEAD", url, headers)
     answer.close()
     if answer.status >= 300 and not any_status:
         raise OSError(f"{answer.status} {answer.reason}")
     return dict(answer.headers)
 
 
-def _one(method: str, target: SplitResult, headers: Mapping[str, str]) -> Answer:
-    connection, path, more = _connection(target)
+def _send_once(method: str, target: SplitResult, headers: Mapping[str, str]) -> HttpAnswer:
+    path, query = (quote(part, safe=_SAFE) for part in (target.path, target.query))
     try:
-        connection.request(
-            method, path, headers={"Connection": "close", "Accept-Encoding": "identity", **more, **headers}
-        )
-        body = connection.getresponse()
+        address = SplitResult(target.scheme, _netloc(target), path or "/", query, "").geturl()
+        request = Request(address, None, dict(headers), method=method)  # noqa: S310 - ``_check_url`` allows two
+        body: HTTPResponse = _opener().open(request, timeout=TIMEOUT_S)
+    except URLError as error:
+        raise error.reason if isinstance(error.reason, OSError) else error from None
     except OSError:  # some are ValueErrors as well
-        connection.close()
         raise
     except ValueError as error:  # an address that no request can hold
-        connection.close()
-        raise NodeError(f"{uris.shown(target.geturl())} is no address of HTTP: {error}") from error
-    except BaseException:
-        connection.close()
-        raise
+        raise NodeError(f"{uris.hide_secrets(target.geturl())} is not an HTTP address: {error}") from error
     named: dict[str, str] = {}
     for name, value in body.getheaders():
         named[name.lower()] = f"{named[name.lower()]}, {value}" if name.lower() in named else value
-    return Answer(body.status, body.reason, named, body, target.geturl(), connection)
+    return HttpAnswer(body.status, body.reason, named, body, target.geturl())
 
 
-def _connection(target: SplitResult) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    """Not yet open; what to ask it for; and headers for a proxy."""
-    path = quote(target.path or "/", safe=_SAFE) + (
-        f"?{quote(target.query, safe=_SAFE)}" if target.query else ""
-    )
-    proxy = _proxy(target)
-    if target.scheme == "https":
-        context = _context()
-        if proxy is None:
-            return http.client.HTTPSConnection(target.netloc, timeout=TIMEOUT_S, context=context), path, {}
-        tunnel = http.client.HTTPSConnection(_host(proxy), timeout=TIMEOUT_S, context=context)
-        tunnel.set_tunnel(target.netloc, headers=_to_proxy(proxy))
-        return tunnel, path, {}
-    if proxy is None:
-        return http.client.HTTPConnection(target.netloc, timeout=TIMEOUT_S), path, {}
-    whole = f"http://{target.netloc}{path}"
-    return http.client.HTTPConnection(_host(proxy), timeout=TIMEOUT_S), whole, _to_proxy(proxy)
+def _opener() -> OpenerDirector:
+    """Return urllib's opener with proxies of the environment; ``send_request`` handles redirects and failures."""
+    opener = OpenerDirector()
+    opener.addheaders = []
+    for handler in (_EnvironmentProxies(), HTTPHandler(), HTTPSHandler(context=_context())):
+        opener.add_handler(handler)
+    return opener
+
+
+class _EnvironmentProxies(ProxyHandler):
+    """urllib's, but a user of a proxy may have no password, and every proxy is spoken to in plain HTTP."""
+
+    def proxy_open(self, req: Request, proxy: str, type: str) -> Any:
+        parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        if parts.username and not parts.password and not proxy_bypass(req.host):
+            req.add_header("Proxy-Authorization", basic_authorization(parts.username, ""))
+        # Typeshed has one argument less than the method, which OpenerDirector calls with these three.
+        return super().proxy_open(req, f"http://{parts.netloc}", type)
+
+
+def _netloc(target: SplitResult) -> str:
+    """Return host and port for the request: in ASCII, and without the scheme's own port."""
+    netloc = target.netloc if target.netloc.isascii() else target.netloc.encode("idna").decode()
+    has_own_port = target.port == {"http": 80, "https": 443}[target.scheme]
+    return netloc.rpartition(":")[0] if has_own_port else netloc
 
 
 @functools.cache
@@ -124,25 +127,8 @@ def _context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _proxy(target: SplitResult) -> SplitResult | None:
-    from urllib.request import getproxies, proxy_bypass
-
-    address = getproxies().get(target.scheme, "")
-    if not address or proxy_bypass(target.netloc):
-        return None
-    return urlsplit(address if "://" in address else f"http://{address}")
-
-
-def _host(proxy: SplitResult) -> str:
-    return proxy.netloc.rpartition("@")[2]
-
-
-def _to_proxy(proxy: SplitResult) -> dict[str, str]:
-    return {"Proxy-Authorization": basic(proxy.username, proxy.password or "")} if proxy.username else {}
-
-
-def basic(user: str, password: str) -> str:
-    """The value of an Authorization header, of a name and a password as they stand in an address."""
+def basic_authorization(user: str, password: str) -> str:
+    """Return the Authorization header for a name and a password as they stand in an address."""
     import base64
 
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
@@ -152,13 +138,15 @@ def _origin(target: SplitResult) -> tuple[str, str, int | None]:
     return target.scheme, (target.hostname or "").lower(), target.port
 
 
-def _checked(url: str, first: str, base: str = "") -> SplitResult:
-    """Raises NodeError for what is not to be asked."""
+def _check_url(url: str, first: str, base: str = "") -> SplitResult:
+    """Return an address without its user. Raises NodeError unless it is http or https."""
     try:
         parts = urlsplit(urljoin(base, url))
         parts.port  # noqa: B018  # raises
     except ValueError as error:
-        raise NodeError(f"{uris.shown(first)} leads to no address of HTTP") from error
+        raise NodeError(f"{uris.hide_secrets(first)} redirects to an address that is not HTTP") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NodeError(f"{uris.shown(first)} leads to no address of HTTP: {uris.shown(url)!r}")
+        raise NodeError(
+            f"{uris.hide_secrets(first)} redirects to an address that is not HTTP: {uris.hide_secrets(url)!r}"
+        )
     return parts._replace(netloc=parts.netloc.rpartition("@")[2])

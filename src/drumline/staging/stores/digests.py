@@ -1,5 +1,5 @@
 """
-The digest of a whole file in the headers of an answer. Pure.
+The digest of a whole file in the headers of an answer; pure functions.
 
 Sources: RFC 9530 (``Repr-Digest``), RFC 3230 (``Digest``), RFC 1864 (``Content-MD5``),
 https://cloud.google.com/storage/docs/xml-api/reference-headers (``x-goog-hash``),
@@ -21,12 +21,12 @@ _BEST = tuple(_SIZES)
 _PAIR = re.compile(r"([A-Za-z0-9-]+)=:?([A-Za-z0-9+/]+=*):?")
 
 
-def of_headers(headers: Mapping[str, str], *, is_part: bool = False) -> tuple[str, str] | None:
+def read_digest(headers: Mapping[str, str], *, is_part: bool = False) -> tuple[str, str] | None:
     """
     The best of those in them, as (name, hex). Names of headers are lower case; ``is_part``: of an answer
     with a part of the file, whose ``content-md5`` is of that part.
 
-    >>> of_headers({"repr-digest": "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"})[0]
+    >>> read_digest({"repr-digest": "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"})[0]
     'sha256'
     """
     found: dict[str, str] = {}

@@ -14,7 +14,7 @@ from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import names, retry
 from drumline.staging.stores.base import Object
-from drumline.staging.stores.webfile import WebFile
+from drumline.staging.stores.web_file import WebFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ _HINT = "set HF_TOKEN, or run `hf auth login`; a gated repository wants its term
 _ROOTS = ("HTTPError", "RequestException")
 
 
-def opened(place: Place, credentials: Mapping[str, Any] | None) -> HubStore:
+def open_store(place: Place, credentials: Mapping[str, Any] | None) -> HubStore:
     return HubStore(place)
 
 
@@ -37,29 +37,29 @@ class HubStore:
     ranges = True
 
     def __init__(self, place: Place) -> None:
-        self.url_shown = uris.shown(place.uri)
-        self._hub = self._library()
+        self.url_shown = uris.hide_secrets(place.uri)
+        self._hub = self._import_library()
         repository, _, revision = place.container.partition("@")
         self._at: dict[str, str] = {"repo_id": repository, "repo_type": place.account.removesuffix("s")}
         self._path = place.path
         if self._path:
-            names.checked(self._path, self.url_shown)
+            names.check_path(self._path, self.url_shown)
         self._api = self._hub.HfApi()
-        found = self._asked(lambda: self._api.repo_info(revision=unquote(revision) or None, **self._at))
+        found = self._request(lambda: self._api.repo_info(revision=unquote(revision) or None, **self._at))
         self._at["revision"] = found.sha
         self._sha256: dict[str, str] = {}
 
     def stat(self) -> Object | None:
         if not self._path:
             return None
-        found = self._asked(lambda: self._api.get_paths_info(paths=[self._path], **self._at))
+        found = self._request(lambda: self._api.get_paths_info(paths=[self._path], **self._at))
         files = [one for one in found if self._is_file(one) and one.path == self._path]
-        return self._object("", files[0]) if files else None
+        return self._make_object("", files[0]) if files else None
 
     def list(self) -> Iterator[Object]:
         inside = self._path or None
         try:
-            found = self._asked(
+            found = self._request(
                 lambda: list(self._api.list_repo_tree(path_in_repo=inside, recursive=True, **self._at))
             )
         except _NotThereError:
@@ -67,7 +67,7 @@ class HubStore:
         for one in found:
             if self._is_file(one):
                 relative = one.path[len(self._path) + 1 if self._path else 0 :]
-                yield self._object(names.checked(relative, self.url_shown), one)
+                yield self._make_object(names.check_path(relative, self.url_shown), one)
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         path = "/".join(part for part in (self._path, found.path) if part)
@@ -77,7 +77,7 @@ class HubStore:
         token = self._hub.get_token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # At one commit there is but one version, whose ETag is the hub's or that of whom it sends us to.
-        return WebFile(url, uris.below(self.url_shown, found.path), headers).read(
+        return WebFile(url, uris.join_uri(self.url_shown, found.path), headers).read(
             found._replace(version=""), start, end
         )
 
@@ -86,11 +86,9 @@ class HubStore:
         return ("sha256", digest) if digest else None
 
     def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
-        raise NodeError(
-            f"nothing is written to {self.url_shown}: the hub is read only here", "`hf upload` does it"
-        )
+        raise NodeError(f"cannot write to {self.url_shown}: Drumline only reads the hub", "use `hf upload`")
 
-    def _library(self) -> Any:
+    def _import_library(self) -> Any:
         try:
             import huggingface_hub
         except ImportError as error:
@@ -101,13 +99,13 @@ class HubStore:
     def _is_file(self, one: Any) -> bool:
         return hasattr(one, "blob_id")
 
-    def _object(self, path: str, one: Any) -> Object:
+    def _make_object(self, path: str, one: Any) -> Object:
         if one.lfs is not None:
             self._sha256[path] = one.lfs.sha256
         return Object(path, int(one.size), str(one.blob_id))
 
-    def _asked(self, step: Callable[[], Any]) -> Any:
-        """Raises _NotThereError for a path, and NodeError for all the rest."""
+    def _request(self, step: Callable[[], Any]) -> Any:
+        """Call until it succeeds. Raises _NotThereError for a missing path, and NodeError for all the rest."""
         from huggingface_hub import errors
 
         tries = retry.Tries()
@@ -118,8 +116,8 @@ class HubStore:
                 status = error.response.status_code if error.response is not None else 0
                 if isinstance(error, errors.EntryNotFoundError):
                     raise _NotThereError(f"{self.url_shown} is not there") from error
-                if status not in retry.PASSING or not tries.again():
-                    raise self._failed(error, status) from error
+                if status not in retry.TRANSIENT_STATUSES or not tries.again():
+                    raise self._make_error(error, status) from error
             except errors.OfflineModeIsEnabled as error:
                 raise NodeError(f"could not read {self.url_shown}: HF_HUB_OFFLINE is set") from error
             except errors.HFValidationError as error:
@@ -133,13 +131,13 @@ class HubStore:
 
     @property
     def _transport_error(self) -> type[BaseException]:
-        """Of the package that huggingface_hub asks by, of which there have been several: the root below its own."""
+        """Return the root error of the HTTP package that huggingface_hub uses, of which there have been several."""
         from huggingface_hub.errors import HfHubHTTPError
 
         kinds = [kind for kind in HfHubHTTPError.__mro__ if kind.__name__ in _ROOTS]
         return kinds[-1] if kinds else OSError
 
-    def _failed(self, error: Exception, status: int) -> NodeError:
+    def _make_error(self, error: Exception, status: int) -> NodeError:
         what = {
             401: "there is no such repository, or it is not for everybody",
             403: "it is not allowed",

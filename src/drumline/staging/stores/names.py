@@ -1,4 +1,4 @@
-"""Which names of files that are elsewhere may become names here. Pure."""
+"""The names of remote files that are safe as local names; pure functions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _LONGEST = 255  # bytes: NAME_MAX of every file system of Linux
 _LONGEST_PATH = 3500  # and PATH_MAX, less what stands before
 
 
-def checked(path: str, url_shown: str) -> str:
-    """The path itself. Raises NodeError for one that could lead out of a folder, or be no file's name."""
+def check_path(path: str, url_shown: str) -> str:
+    """Return the path. Raises NodeError if it could lead out of a folder, or cannot name a file."""
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise refused(path, url_shown, "leads out of its folder or has empty parts")
+        raise name_error(path, url_shown, "leads out of its folder or has empty parts")
     if _CONTROL.search(path):
-        raise refused(path, url_shown, "has control characters")
+        raise name_error(path, url_shown, "has control characters")
     if len(path.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST for part in parts):
-        raise refused(path, url_shown, "is longer than a file's may be")
+        raise name_error(path, url_shown, "is too long for a file")
     return path
 
 
-def refused(path: str, url_shown: str, why: str) -> NodeError:
+def name_error(path: str, url_shown: str, why: str) -> NodeError:
     return NodeError(
         f"{url_shown} holds a file whose name {why}: {path[:200]!r}",
         "rename it there, or name a folder without it",

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores import names, retry, said
-from drumline.staging.stores.base import Changed, Object
+from drumline.staging.stores import names, retry, service_errors
+from drumline.staging.stores.base import Object, ObjectChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from drumline.contract.uris import Place
 
-PART = 8 << 20
+PART_BYTES = 8 << 20
 """Bytes that are sent in one request; more where there would be too many parts."""
 
-_PIECE = 256 << 10
-_PROGRESS = 64 << 10  # bytes after which it is worth going on
+_PIECE_BYTES = 256 << 10
+_PROGRESS_BYTES = 64 << 10  # bytes after which it is worth going on
 _PARTS = 9000  # S3 takes 10,000
 _MOST_AT_ONCE = 6
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
@@ -47,18 +47,20 @@ class Access(NamedTuple):
     """Where it looks like one."""
 
 
-def library(extra: str, place: Place) -> Any:
-    """Raises NodeError with what to install."""
+def import_obstore(extra: str, place: Place) -> Any:
+    """Import obstore. Raises NodeError with what to install."""
     try:
         import obstore.store
     except ImportError as error:
-        what = f"{uris.shown(place.uri)} is read and written through obstore, which is not installed here"
+        what = (
+            f"{uris.hide_secrets(place.uri)} is read and written through obstore, which is not installed here"
+        )
         raise NodeError(what, extras.install_line(extra)) from error
     return obstore.store
 
 
-def options() -> dict[str, Any]:
-    """For all of obstore's stores."""
+def make_client_options() -> dict[str, Any]:
+    """Return the options of all of obstore's stores."""
     return {
         "client_options": {
             "allow_http": True,
@@ -90,32 +92,32 @@ class ObjectStore:
         self._obstore: Any = obstore
         self._access = access
         self._root = place.path.strip("/")
-        self.url_shown = uris.shown(place.uri)
+        self.url_shown = uris.hide_secrets(place.uri)
         if self._root:
-            names.checked(self._root, self.url_shown)
+            names.check_path(self._root, self.url_shown)
 
     def stat(self) -> Object | None:
         if not self._root:
             return None
         try:
-            found = self._asked(lambda: self._obstore.head(self._access.library, self._root))
+            found = self._request(lambda: self._obstore.head(self._access.library, self._root))
         except FileNotFoundError:
             return None
-        if found["size"] == 0 and next(iter(self._below(one_is_enough=True)), None):
+        if found["size"] == 0 and next(iter(self._list_below(one_is_enough=True)), None):
             return None  # the marker of a folder
-        return self._object("", found)
+        return self._make_object("", found)
 
     def list(self) -> Iterator[Object]:
         found = {}
-        for meta in self._below():
+        for meta in self._list_below():
             path = meta["path"][len(self._root) + 1 if self._root else 0 :]
-            found[names.checked(path, self.url_shown)] = meta
+            found[names.check_path(path, self.url_shown)] = meta
         folders = {path[:at] for path in found for at, sign in enumerate(path) if sign == "/"}
         for path, meta in found.items():
             if path in folders and meta["size"]:
-                raise names.refused(path, self.url_shown, "is a folder's as well")
+                raise names.name_error(path, self.url_shown, "is also a folder's")
             if path not in folders and (meta["size"] or self._is_there(meta["path"])):
-                yield self._object(path, meta)
+                yield self._make_object(path, meta)
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         if start >= end:
@@ -126,33 +128,35 @@ class ObjectStore:
             try:
                 self._read_some(found, start + before, end, got)
             except (FileNotFoundError, self._obstore.exceptions.PreconditionError) as error:
-                raise Changed(f"{self._shown(found.path)} was written or removed meanwhile") from error
+                raise ObjectChangedError(
+                    f"{self._show(found.path)} changed, or was removed, while it was read"
+                ) from error
             except self._errors as error:
-                if len(got) - before < _PROGRESS:
-                    raise self._failed("read", self._shown(found.path), error) from error
+                if len(got) - before < _PROGRESS_BYTES:
+                    raise self._make_error("read", self._show(found.path), error) from error
         return bytes(got)
 
     def _read_some(self, found: Object, start: int, end: int, into: bytearray) -> None:
-        """Appends what came, also where it ends with one of obstore's errors, which it has tried to overcome."""
+        """Append what came, also if it ends with an error of obstore, which has already retried."""
         wanted: dict[str, Any] = {"range": (start, end)}
         if found.version:
             wanted["if_match"] = f'"{found.version}"'
         answer = self._obstore.get(self._access.library, self._key(found.path), options=wanted)
         if answer.meta["size"] != found.size or _version(answer.meta) != found.version:
-            raise Changed(f"{self._shown(found.path)} was written meanwhile")
+            raise ObjectChangedError(f"{self._show(found.path)} changed while it was read")
         before = len(into)
-        for piece in answer.stream(min_chunk_size=_PIECE):
+        for piece in answer.stream(min_chunk_size=_PIECE_BYTES):
             into += memoryview(piece)
         if len(into) - before != end - start:
-            what = f"{self._shown(found.path)}: the service sent {len(into) - before} bytes instead of {end - start}"
+            what = f"{self._show(found.path)}: the service sent {len(into) - before} bytes instead of {end - start}"
             raise NodeError(what)
 
     def digest(self, found: Object) -> tuple[str, str] | None:
-        from drumline.staging.stores.digests import of_headers
+        from drumline.staging.stores.digests import read_digest
 
         if found.md5:
             return "md5", found.md5
-        if self._access.headers_of is None or found.size < DIGEST_FROM:
+        if self._access.headers_of is None or found.size < DIGEST_FROM_BYTES:
             return None
         try:
             headers = self._access.headers_of(self._key(found.path))
@@ -160,58 +164,60 @@ class ObjectStore:
             return None
         if headers.get("etag", "").strip('"') != found.version:
             return None
-        return of_headers(headers)
+        return read_digest(headers)
 
     def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
         key = self._key(relative_path)
         if not key:
-            raise NodeError(f"{self.url_shown} names no file to write", "a path beneath the container")
-        names.checked(key, self.url_shown)
-        sent = _Sent(local_file, on_bytes)
+            raise NodeError(
+                f"{self.url_shown} does not name a file to write", "add a path below the container"
+            )
+        names.check_path(key, self.url_shown)
+        sent = _FileUpload(local_file, on_bytes)
         try:
             self._obstore.put(self._access.library, key, sent.parts(), **sent.options)
         except self._errors as error:
             sent.take_back()
             if sent.problem:
                 raise NodeError(f"could not read {local_file}: {sent.problem}") from error
-            raise self._failed("write", self._shown(relative_path), error) from error
+            raise self._make_error("write", self._show(relative_path), error) from error
 
-    def _below(self, *, one_is_enough: bool = False) -> Iterator[Any]:
+    def _list_below(self, *, one_is_enough: bool = False) -> Iterator[Any]:
         size = 2 if one_is_enough else 1000
         try:
             for chunk in self._obstore.list(self._access.library, self._root or None, chunk_size=size):
                 yield from chunk
         except self._obstore.exceptions.InvalidPathError as error:
             bad = re.search(r'Path "((?:[^"\\]|\\.)*)"', str(error))
-            raise names.refused(bad[1] if bad else "", self.url_shown, "is no safe one") from error
+            raise names.name_error(bad[1] if bad else "", self.url_shown, "is not safe") from error
         except FileNotFoundError:
             return
         except self._errors as error:
-            raise self._failed("list", self.url_shown, error) from error
+            raise self._make_error("list", self.url_shown, error) from error
 
     def _is_there(self, key: str) -> bool:
-        """Of an empty file: the marker of an empty folder has a slash at its end, which the listing does not show."""
+        """Return whether an empty file exists: the marker of an empty folder ends with a slash, which listings hide."""
         try:
-            self._asked(lambda: self._obstore.head(self._access.library, key))
+            self._request(lambda: self._obstore.head(self._access.library, key))
         except FileNotFoundError:
             return False
         return True
 
-    def _asked(self, step: Callable[[], Any]) -> Any:
-        """Raises FileNotFoundError as it is."""
+    def _request(self, step: Callable[[], Any]) -> Any:
+        """Call, and turn errors into NodeError, but for FileNotFoundError."""
         try:
             return step()
         except FileNotFoundError:
             raise
         except self._errors as error:
-            raise self._failed("read", self.url_shown, error) from error
+            raise self._make_error("read", self.url_shown, error) from error
 
     @property
     def _errors(self) -> tuple[type[BaseException], ...]:
         return (self._obstore.exceptions.BaseError, OSError, ValueError)
 
-    def _failed(self, verb: str, what: str, error: BaseException) -> NodeError:
-        words = said.by_library(error)
+    def _make_error(self, verb: str, what: str, error: BaseException) -> NodeError:
+        words = service_errors.summarize_error(error)
         hint = ""
         if words.is_about_access:
             hint = f"asked {self._access.tried}; {self._access.hint}"
@@ -221,7 +227,7 @@ class ObjectStore:
             hint = f"asked {self._access.tried}; check the network, and HTTPS_PROXY where there is a proxy"
         return NodeError(f"could not {verb} {what}: {words.text}", hint)
 
-    def _object(self, path: str, meta: Any) -> Object:
+    def _make_object(self, path: str, meta: Any) -> Object:
         version = _version(meta)
         looks = _MD5.fullmatch(version) if self._access.etag_is_md5 else None
         return Object(path, int(meta["size"]), version, looks[1] if looks else "")
@@ -229,28 +235,28 @@ class ObjectStore:
     def _key(self, path: str) -> str:
         return "/".join(part for part in (self._root, path) if part)
 
-    def _shown(self, path: str) -> str:
-        return uris.below(self.url_shown, path) if path else self.url_shown
+    def _show(self, path: str) -> str:
+        return uris.join_uri(self.url_shown, path) if path else self.url_shown
 
 
-DIGEST_FROM = 1 << 20
+DIGEST_FROM_BYTES = 1 << 20
 """Bytes of a file from which on a request for its digest alone is worth its time."""
 
 
 def _version(meta: Any) -> str:
-    """Without quotation marks: Azure's listings have none, its other answers do."""
+    """Return the ETag without quotation marks: Azure's listings have none, its other answers do."""
     return (meta["e_tag"] or "").strip('"')
 
 
-class _Sent:
-    """One try to send a file."""
+class _FileUpload:
+    """One attempt to send a file."""
 
     def __init__(self, path: str, on_bytes: Callable[[int], None]) -> None:
         self._path = path
         self._on_bytes = on_bytes
         self._told = 0
         self._size = os.stat(path).st_size
-        self._part = max(PART, -(-self._size // _PARTS))
+        self._part = max(PART_BYTES, -(-self._size // _PARTS))
         self.problem = ""
 
     @property

@@ -1,4 +1,4 @@
-"""When to ask once more, and when not."""
+"""When to try again, and when to give up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRIES = 5
 LIMIT_S = 120.0
 """After which there is no further try."""
 
-PASSING = (408, 425, 429, 500, 502, 503, 504)
+TRANSIENT_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 """What a server says that may be over soon."""
 
 FIRST_PAUSE_S = 0.1
@@ -17,18 +17,18 @@ _LONGEST_PAUSE_S = 20.0
 
 
 class Tries:
-    """The tries of one piece of work."""
+    """The attempts at one piece of work."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """After progress."""
+        """Start counting anew, after progress."""
         self._failed = 0
         self._until = time.monotonic() + LIMIT_S
 
     def again(self, wished_s: float = 0.0) -> bool:
-        """After a failure: waits, ``wished_s`` at least, and is True; or False when it was one too many."""
+        """Wait after a failure, ``wished_s`` at least, and return True; False if it was one too many."""
         self._failed += 1
         own = FIRST_PAUSE_S * 4 ** (self._failed - 1) * random.uniform(0.5, 1)  # noqa: S311  # nothing secret
         pause = min(_LONGEST_PAUSE_S, max(wished_s, own))

@@ -1,5 +1,5 @@
 """
-S3, and what speaks like it.
+S3, and services with its interface.
 
 Access: what botocore finds (variables, profiles, SSO, roles) where that package is installed, else what obstore
 finds by itself (variables, roles), else nobody. Regions and endpoints: the variables and the profile of the AWS SDKs,
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.staging.stores.objects import Access, ObjectStore, library, options
+from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ _ROLES = (
 _AMAZON = "https://s3.amazonaws.com"
 
 
-def opened(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
-    stores = library("s3", place)
+def open_store(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
+    stores = import_obstore("s3", place)
     session = _session()
     endpoint = _endpoint(session)
     region = _region(session) or ("us-east-1" if endpoint else region_of(place.container))
@@ -38,12 +38,12 @@ def opened(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
     tried, provider = _provider(session)
     if provider is None and not any(os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", *_ROLES)):
         tried, config["skip_signature"] = "without any credentials, since none were found", True
-    made = stores.S3Store(place.container, credential_provider=provider, **config, **options())
+    made = stores.S3Store(place.container, credential_provider=provider, **config, **make_client_options())
     return ObjectStore(place, Access(made, f"{tried}, region {region}", _HINT, etag_is_md5=True))
 
 
 def _session() -> Any:
-    """botocore's; None where it is not installed. A profile that is not there is an error of the user's."""
+    """Return botocore's session; None if it is not installed."""
     try:
         import botocore.session
     except ImportError:
@@ -79,14 +79,15 @@ def _profile(session: Any) -> dict[str, Any]:
         return dict(session.get_scoped_config())
     except ProfileNotFound as error:
         raise NodeError(
-            f"the profile of AWS_PROFILE is not there: {session.profile!r}", "aws configure list-profiles"
+            f"AWS_PROFILE names an unknown profile: {session.profile!r}",
+            "`aws configure list-profiles` lists them",
         ) from error
 
 
 def _provider(session: Any) -> tuple[str, Callable[[], dict[str, Any]] | None]:
     if session is None:
         return "with the variables AWS_...", None
-    found = _found(session)
+    found = _find_credentials(session)
     if found is None:
         return "", None
 
@@ -104,7 +105,7 @@ def _provider(session: Any) -> tuple[str, Callable[[], dict[str, Any]] | None]:
     return f"with credentials of botocore ({found.method})", provide
 
 
-def _found(session: Any) -> Any:
+def _find_credentials(session: Any) -> Any:
     from botocore.exceptions import BotoCoreError
 
     from drumline.contract.errors import NodeError
@@ -115,19 +116,19 @@ def _found(session: Any) -> Any:
             found.get_frozen_credentials()
     except BotoCoreError as error:
         raise NodeError(
-            f"the credentials for S3 cannot be had: {str(error).rstrip('.')}",
+            f"could not get credentials for S3: {str(error).rstrip('.')}",
             "aws sso login, or aws configure",
         ) from error
     return found
 
 
 def region_of(bucket: str, service: str = _AMAZON) -> str:
-    """As Amazon says to everybody who asks for the bucket; us-east-1 where it does not."""
+    """Return the region that Amazon tells everybody who asks for the bucket; us-east-1 if it tells none."""
     from drumline.contract.errors import NodeError
-    from drumline.staging.stores.connection import head
+    from drumline.staging.stores.connection import request_headers
 
     try:
-        found = head(f"{service}/{bucket}", {}, any_status=True)
+        found = request_headers(f"{service}/{bucket}", {}, any_status=True)
     except (OSError, NodeError):
         return "us-east-1"
     return found.get("x-amz-bucket-region") or "us-east-1"

@@ -1,4 +1,4 @@
-"""One file of a web server, with nothing but Python's own means."""
+"""One file of a web server, by the standard library alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from drumline.contract import uris
 from drumline.contract.errors import NodeError
 from drumline.staging.stores.base import Object
-from drumline.staging.stores.connection import basic
-from drumline.staging.stores.webfile import WebFile
+from drumline.staging.stores.connection import basic_authorization
+from drumline.staging.stores.web_file import WebFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drumline.contract.uris import Place
 
 
-def opened(place: Place, credentials: Mapping[str, Any] | None) -> WebStore:
+def open_store(place: Place, credentials: Mapping[str, Any] | None) -> WebStore:
     return WebStore(place.uri)
 
 
@@ -28,9 +28,13 @@ class WebStore:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        who = {"Authorization": basic(parts.username, parts.password or "")} if parts.username else {}
-        self._file = WebFile(url.partition("#")[0], uris.shown(url), who)
-        self.url_shown = uris.shown(url)
+        who = (
+            {"Authorization": basic_authorization(parts.username, parts.password or "")}
+            if parts.username
+            else {}
+        )
+        self._file = WebFile(url.partition("#")[0], uris.hide_secrets(url), who)
+        self.url_shown = uris.hide_secrets(url)
         self._digest: tuple[str, str] | None = None
 
     @property
@@ -56,5 +60,6 @@ class WebStore:
 
     def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
         raise NodeError(
-            f"nothing can be written to {self.url_shown}", "abfss://, s3:// and gs:// can be written to"
+            f"cannot write to {self.url_shown}: it is one file of a web server",
+            "use abfss://, s3:// or gs://",
         )

@@ -1,6 +1,8 @@
 """Slurm's commands, whatever they say or do not say."""
 
 import os
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -30,7 +32,7 @@ JOB = (
 )
 def test_the_number_of_a_new_job_is_found_among_what_a_site_says(slurm, out, number):
     slurm.says("sbatch", out)
-    assert Slurm().sbatch("#!/bin/bash\n", ()) == number
+    assert Slurm().sbatch("#!/bin/bash\n", {}) == number
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_an_answer_without_a_number_is_no_answer(slurm, out):
     """The job may be there or not: whoever asked looks."""
     slurm.says("sbatch", out)
     with pytest.raises(SilentError, match="which is no job's number"):
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
 
 
 def test_sbatch_gets_the_script_and_an_environment_that_says_nothing_for_it(slurm, monkeypatch):
@@ -55,7 +57,7 @@ def test_sbatch_gets_the_script_and_an_environment_that_says_nothing_for_it(slur
         monkeypatch.setenv(name, "x")
     seen = slurm.bin.parent / "environment"
     slurm.says("sbatch", "1\n", first=f"/usr/bin/env > {seen}")
-    Slurm("/etc/other.conf").sbatch("#!/bin/bash\nécho\n", ("SBATCH_EXPORT",))
+    Slurm("/etc/other.conf").sbatch("#!/bin/bash\nécho\n", {"SBATCH_EXPORT": None})
     assert slurm.given("sbatch") == "#!/bin/bash\nécho\n"
     assert slurm.calls("sbatch") == ["--parsable"]
     names = dict(line.split("=", 1) for line in seen.read_text().splitlines())
@@ -66,6 +68,17 @@ def test_sbatch_gets_the_script_and_an_environment_that_says_nothing_for_it(slur
         "OTHER",
     }
     assert names["SLURM_CONF"] == "/etc/other.conf"
+
+
+def test_a_job_has_no_variables_of_the_notebook_that_submits_it(slurm, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    monkeypatch.setenv("FORCE_COLOR", "3")
+    seen = slurm.bin.parent / "environment"
+    slurm.says("sbatch", "1\n", first=f"/usr/bin/env > {seen}")
+    Slurm().sbatch("#!/bin/bash\n", {})
+    assert "MPLBACKEND" not in seen.read_text()
+    assert "FORCE_COLOR=3\n" in seen.read_text()
 
 
 def test_nobodys_own_choice_of_columns_or_jobs_is_taken(slurm, monkeypatch):
@@ -100,7 +113,7 @@ def test_nobodys_own_choice_of_columns_or_jobs_is_taken(slurm, monkeypatch):
 def test_nobody_answers(slurm, err):
     slurm.says("sbatch", err=err, rc=1)
     with pytest.raises(SilentError):
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
 
 
 @pytest.mark.parametrize(
@@ -119,20 +132,20 @@ def test_nobody_answers(slurm, err):
 def test_slurm_says_no_in_its_own_words(slurm, err, message):
     slurm.says("sbatch", err=err, rc=1)
     with pytest.raises(RefusedError) as error:
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
     assert error.value.message == message
 
 
 def test_a_refusal_on_standard_output_is_told_too(slurm):
     slurm.says("sbatch", "You have no hours left.\n", rc=3)
     with pytest.raises(RefusedError, match="You have no hours left"):
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
 
 
 def test_a_command_that_was_killed_has_decided_nothing(slurm):
     slurm.says("sbatch", first="kill -9 $$")
     with pytest.raises(SilentError, match="exit code -9"):
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
 
 
 def test_a_command_that_hangs_is_given_up(slurm, monkeypatch):
@@ -141,19 +154,19 @@ def test_a_command_that_hangs_is_given_up(slurm, monkeypatch):
     for program in ("sbatch", "squeue", "scontrol", "sacct", "scancel"):
         slurm.hangs(program)
     with pytest.raises(SilentError, match="sbatch has not answered for"):
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
     with pytest.raises(SilentError, match="squeue has not answered for"):
         Slurm().mine()
     with pytest.raises(SilentError, match="scontrol has not answered for"):
         Slurm().job("7")
     with pytest.raises(SilentError, match="scancel has not answered for"):
         Slurm().withdraw("7")
-    assert Slurm().accounted("7") is None
+    assert Slurm().read_accounting("7") is None
 
 
 def test_a_machine_without_slurm_is_told_where_there_is_one(slurm):
     with pytest.raises(RefusedError, match="there is no sbatch on this machine") as error:
-        Slurm().sbatch("", ())
+        Slurm().sbatch("", {})
     assert "login node" in error.value.hint
     with pytest.raises(EngineError):
         Slurm().mine()
@@ -317,13 +330,13 @@ def test_the_configuration(slurm):
 )
 def test_what_the_accounting_remembers(slurm, out, known):
     slurm.says("sacct", out)
-    assert Slurm().accounted("7") == known
+    assert Slurm().read_accounting("7") == known
 
 
 def test_a_site_without_accounting(slurm):
-    assert Slurm().accounted("7") is None
+    assert Slurm().read_accounting("7") is None
     slurm.says("sacct", err="Slurm accounting storage is disabled\n", rc=1)
-    assert Slurm().accounted("7") is None
+    assert Slurm().read_accounting("7") is None
 
 
 def test_a_withdrawal_spares_one_that_runs(slurm):

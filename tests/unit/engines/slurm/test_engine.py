@@ -10,15 +10,19 @@ import pytest
 from planning import plan
 
 from drumline.contract import events as e
-from drumline.contract import status
+from drumline.contract import secrets, status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control import cancel, jobs, submit
-from drumline.engines.base import Look
-from drumline.engines.slurm import client, engine
-from drumline.engines.slurm.engine import SlurmEngine, claim, number_of
-from drumline.spec.command import command
+from drumline.control.jobs import cancel, recovery
+from drumline.control.submission import planning, submit
+from drumline.engines.base import JobView
+from drumline.engines.slurm import client, engine, job_number, jobs
+from drumline.engines.slurm.engine import SlurmEngine
+from drumline.engines.slurm.job_number import claim, number_of
+from drumline.spec.jobs.command import command
+from drumline.supervisor.main import _read_secrets
+from drumline.supervisor.supervised_folder import SupervisedFolder
 
 NOW = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
 ENDED = "2026-01-02T03:04:00"
@@ -50,7 +54,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(engine, "time", made)
+    for module in (engine, jobs, job_number):
+        monkeypatch.setattr(module, "time", made)
     return made
 
 
@@ -92,22 +97,22 @@ def remembered(slurm, state, *, exit_code="0:0", ended=ENDED, batch_host="e1", *
 
 
 def look(folder):
-    return SlurmEngine().look(folder)
+    return SlurmEngine().view_job(folder, may_withdraw=True)
 
 
 @pytest.mark.parametrize(
     ("state", "reason", "start", "expected"),
     [
-        ("PENDING", "Resources", "N/A", Look("waits", "nodes that it needs are busy (Resources)")),
+        ("PENDING", "Resources", "N/A", JobView("waits", "nodes that it needs are busy (Resources)")),
         ("PENDING", "Priority", "2026-01-02T04:00:00",
-         Look("waits", "others before it have a higher priority (Priority), to start about 2026-01-02T04:00:00")),
-        ("REQUEUED", "None", "N/A", Look("waits", "Slurm has not looked at it yet (None)")),
-        ("CONFIGURING", "None", "N/A", Look("starts", "Slurm makes its nodes ready (CONFIGURING)")),
-        ("RUNNING", "None", "N/A", Look("runs", "")),
-        ("COMPLETING", "None", "N/A", Look("runs", "")),
-        ("CANCELLED", "None", "N/A", Look("runs", "")),
-        ("SUSPENDED", "None", "N/A", Look("runs", "Slurm has suspended it; it goes on when Slurm lets it")),
-        ("NEWER", "None", "N/A", Look("runs", "Slurm says NEWER, which is not known here")),
+         JobView("waits", "others before it have a higher priority (Priority), to start about 2026-01-02T04:00:00")),
+        ("REQUEUED", "None", "N/A", JobView("waits", "Slurm has not looked at it yet (None)")),
+        ("CONFIGURING", "None", "N/A", JobView("starts", "Slurm makes its nodes ready (CONFIGURING)")),
+        ("RUNNING", "None", "N/A", JobView("runs", "")),
+        ("COMPLETING", "None", "N/A", JobView("runs", "")),
+        ("CANCELLED", "None", "N/A", JobView("runs", "")),
+        ("SUSPENDED", "None", "N/A", JobView("runs", "Slurm has suspended it; it goes on when Slurm lets it")),
+        ("NEWER", "None", "N/A", JobView("runs", "Slurm says NEWER, which is not known here")),
     ],
 )  # fmt: skip
 def test_one_that_is_in_the_queue(slurm, folder, state, reason, start, expected):
@@ -162,11 +167,11 @@ def test_what_slurm_says_at_first_ends_nothing(slurm, folder, clock):
 
 def test_one_that_came_to_the_queue_since_that_was_asked_for(slurm, folder):
     remembered(slurm, "PENDING", Reason="Nodes_required_for_job_are_DOWN,_DRAINED", StartTime="Unknown")
-    assert look(folder) == Look(
+    assert look(folder) == JobView(
         "waits", "nodes that it needs are down, drained or reserved (ReqNodeNotAvail)"
     )
     remembered(slurm, "RUNNING")
-    assert look(folder) == Look("runs", "")
+    assert look(folder) == JobView("runs", "")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +201,7 @@ def test_one_that_is_gone(slurm, folder, state, exit_code, ended_as, code, reaso
         slurm.says("sacct", f"{state}|{exit_code}\n")
     else:
         remembered(slurm, state, exit_code=exit_code)
-    assert look(folder) == Look("gone", reason, ended_as, code)
+    assert look(folder) == JobView("gone", reason, ended_as, code)
 
 
 def test_who_canceled_it_is_told_where_the_accounting_knows(slurm, folder):
@@ -217,14 +222,14 @@ def test_who_canceled_it_is_told_where_the_accounting_knows(slurm, folder):
 def test_its_supervisors_last_word_is_waited_for(
     slurm, folder, clock, monkeypatch, network, ended_s, settled
 ):
-    monkeypatch.setattr(engine, "is_network", lambda path: network)
+    monkeypatch.setattr(jobs, "is_network", lambda path: network)
     remembered(slurm, "FAILED")
     clock.now = NOW - 5 + ended_s
     assert look(folder).state == ("gone" if settled else "runs")
 
 
 def test_one_that_never_had_a_node_has_no_last_word(slurm, folder, clock, monkeypatch):
-    monkeypatch.setattr(engine, "is_network", lambda path: True)
+    monkeypatch.setattr(jobs, "is_network", lambda path: True)
     clock.now = NOW - 5
     remembered(slurm, "CANCELLED", batch_host=None)
     assert look(folder).state == "gone"
@@ -237,9 +242,9 @@ def test_one_that_never_had_a_node_has_no_last_word(slurm, folder, clock, monkey
 
 def test_one_that_slurm_has_forgotten(slurm, folder, clock):
     words = "Slurm no longer knows job 7, and its supervisor has not told of its end"
-    assert look(folder) == Look("gone", words, status.FAILED, 1)
+    assert look(folder) == JobView("gone", words, status.FAILED, 1)
     os.utime(folder.events, (NOW - 29, NOW - 29))
-    assert look(folder) == Look("unknown", "it is on its way to Slurm")
+    assert look(folder) == JobView("unknown", "it is on its way to Slurm")
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "REQUEUED"])
@@ -253,12 +258,12 @@ def test_one_whose_number_nobody_has_written_down_is_known_by_its_folder(slurm, 
     in_queue(slurm, folder, "PENDING", "Priority", number="12")
     assert look(folder).state == "waits"
     slurm.says("squeue")
-    assert look(folder) == Look("unknown", "it is on its way to Slurm"), (
+    assert look(folder) == JobView("unknown", "it is on its way to Slurm"), (
         "whoever submits it may still be asking"
     )
     os.utime(folder.events, (0, 0))
     words = "Slurm no longer knows a job of this run folder, and its supervisor has not told of its end"
-    assert look(folder) == Look("gone", words, status.FAILED, 1)
+    assert look(folder) == JobView("gone", words, status.FAILED, 1)
     assert slurm.calls("sacct") == slurm.calls("scontrol") == []
 
 
@@ -267,7 +272,7 @@ def test_a_folder_that_was_named_by_a_link_is_the_same(slurm, folder, tmp_path):
     os.utime(folder.events, (0, 0))
     (tmp_path / "link").symlink_to(tmp_path / "home")
     in_queue(slurm, RunFolder(str(tmp_path / "link" / "jobs" / "calm_drum")), "RUNNING")
-    assert look(folder) == Look("runs", "")
+    assert look(folder) == JobView("runs", "")
     (tmp_path / "other" / "jobs").mkdir(parents=True)
     in_queue(slurm, RunFolder(str(tmp_path / "other" / "jobs" / "calm_drum")), "RUNNING")
     assert look(folder).state == "gone"
@@ -275,7 +280,7 @@ def test_a_folder_that_was_named_by_a_link_is_the_same(slurm, folder, tmp_path):
 
 def test_nobody_answers(slurm, folder):
     slurm.silent("squeue")
-    assert look(folder) == Look(
+    assert look(folder) == JobView(
         "unknown", "Slurm does not answer: squeue: Unable to contact slurm controller (connect failure)"
     )
     slurm.says("squeue")
@@ -295,7 +300,7 @@ def test_a_look_never_raises(slurm, folder):
     os.utime(folder.events, (0, 0))
     assert look(folder).state == "gone"
     os.unlink(folder.events)
-    assert look(folder) == Look("unknown", "the run folder cannot be read: No such file or directory")
+    assert look(folder) == JobView("unknown", "the run folder cannot be read: No such file or directory")
     for program in list(slurm.bin.iterdir()):
         program.unlink()
     assert look(folder).state == "unknown"
@@ -305,21 +310,21 @@ def test_many_looks_ask_once(slurm, folder, clock):
     in_queue(slurm, folder, "RUNNING")
     asked = SlurmEngine()
     for _ in range(5):
-        asked.look(folder)
+        asked.view_job(folder, may_withdraw=True)
     assert len(slurm.calls("squeue")) == 1
     clock.now += 2
-    asked.look(folder)
+    asked.view_job(folder, may_withdraw=True)
     assert len(slurm.calls("squeue")) == 2
 
 
 def test_a_silence_is_remembered_as_long(slurm, folder, clock):
     slurm.silent("squeue")
     asked = SlurmEngine()
-    assert [asked.look(folder).state for _ in range(3)] == ["unknown"] * 3
+    assert [asked.view_job(folder, may_withdraw=True).state for _ in range(3)] == ["unknown"] * 3
     assert len(slurm.calls("squeue")) == 1
     in_queue(slurm, folder, "RUNNING")
     clock.now += 2
-    assert asked.look(folder).state == "runs"
+    assert asked.view_job(folder, may_withdraw=True).state == "runs"
 
 
 # Cancel.
@@ -334,6 +339,17 @@ def test_one_that_waits_is_withdrawn_and_one_whose_cancel_nobody_heard_when_it_i
     folder.write(folder.cancel, "{}")
     look(folder)
     assert len(slurm.calls("scancel")) == 2
+
+
+@pytest.mark.parametrize("reason", ["Priority", "BadConstraints"])
+def test_to_view_a_job_withdraws_nothing(slurm, folder, reason):
+    in_queue(slurm, folder, "PENDING", reason)
+    remembered(slurm, "PENDING", Reason=reason)
+    folder.write(folder.cancel, "{}")
+    viewed = SlurmEngine().view_job(folder)
+    assert slurm.calls("scancel") == []
+    assert look(folder) == viewed
+    assert slurm.calls("scancel")
 
 
 def test_a_withdrawal_that_slurm_refuses_is_no_error_and_a_silence_is(slurm, folder):
@@ -486,7 +502,7 @@ def submitted(**changed):
 def test_a_job_is_handed_over(slurm, site):
     folder = submitted()
     assert number_of(folder) == "41"
-    assert slurm.given("sbatch") == submit.render(submit.plan(job()))
+    assert slurm.given("sbatch") == planning.render(planning.plan(job()))
     assert [type(event) for event in folder.read_events()] == [e.JobSubmitted]
 
 
@@ -544,7 +560,7 @@ def test_one_that_nobody_takes_has_failed_and_says_so(slurm, site, clock, monkey
     assert not isinstance(error.value, NotSubmittedError)
     assert error.value.hint == "if the job comes to Slurm after all, it ends at once"
     assert clock.now - NOW >= 5.0
-    outcome = jobs.outcome_of(RunFolder.of("calm_drum"))
+    outcome = recovery.recover(RunFolder.for_job("calm_drum"))
     assert (outcome.status, outcome.exit_code) == (status.FAILED, 1)
     assert outcome.reason.startswith("Slurm did not take the job: sbatch: Unable to contact")
 
@@ -561,7 +577,7 @@ def test_a_job_that_waits_can_be_canceled_and_is_then_over(slurm, site, clock):
     folder = submitted()
     slurm.says("scancel")
     slurm.says("squeue", f"41|PENDING|Priority|N/A|main|{folder.path}\n")
-    outcome = jobs.outcome_of(folder)
+    outcome = recovery.recover(folder)
     assert (outcome.status, outcome.reason) == (
         status.QUEUED,
         "others before it have a higher priority (Priority)",
@@ -571,7 +587,7 @@ def test_a_job_that_waits_can_be_canceled_and_is_then_over(slurm, site, clock):
     slurm.says("squeue")
     remembered(slurm, "CANCELLED", batch_host=None)
     clock.now += 2
-    outcome = jobs.outcome_of(folder)
+    outcome = recovery.recover(folder)
     assert (outcome.status, outcome.exit_code) == (status.CANCELED, 130)
     assert outcome.reason == "canceled by ann before it started"
     assert fold(folder.read_events()).reason == outcome.reason
@@ -587,7 +603,7 @@ def test_a_job_without_a_number_is_asked_for_by_its_folder_from_the_very_beginni
     folder = submitted()
     assert not os.path.exists(folder.engine)
     slurm.says("squeue", f"41|RUNNING|None|N/A|main|{folder.path}\n")
-    assert jobs.outcome_of(folder).status == status.NOT_STARTED
+    assert recovery.recover(folder).status == status.NOT_STARTED
     assert look(folder).state == "runs"
 
 
@@ -654,3 +670,17 @@ def test_a_number_of_another_slurm_says_nothing_of_this_job(slurm, folder):
     )
     found = look(folder)
     assert (found.state, "is another" in found.reason) == ("unknown", True)
+
+
+def test_slurm_gets_one_half_of_a_secret_and_the_run_folder_the_other(slurm, site, monkeypatch):
+    monkeypatch.setenv("TOKEN", "sesame")
+    seen = slurm.bin.parent / "environment"
+    slurm.says("sbatch", "41\n", first=f"/usr/bin/env > {seen}")
+    folder = submitted(drumline={"secrets": ["TOKEN"]})
+    given = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    assert "TOKEN" not in given
+    files = [path for path in (*site.rglob("*"), seen) if path.is_file()]
+    assert not [path for path in files if b"sesame" in path.read_bytes()]
+    monkeypatch.setenv(secrets.VARIABLE, given[secrets.VARIABLE])
+    assert _read_secrets(SupervisedFolder(folder.path), "", batch=True) == {"TOKEN": "sesame"}
+    assert secrets.VARIABLE not in os.environ

@@ -17,7 +17,7 @@ def job(compute=None, asked=None, nodes=2, gpus=0, **changed):
 
 
 def of(*arguments, **settings):
-    return options.of(job(*arguments, **settings), LOG)
+    return options.make_options(job(*arguments, **settings), LOG)
 
 
 def own(**given):
@@ -122,7 +122,7 @@ def test_cores_are_the_computes_else_what_the_ranks_need_a_node(compute, wanted,
 
 
 def test_every_rank_of_a_node_has_a_core():
-    from drumline.spec.distribution import PyTorchDistribution
+    from drumline.spec.parts.distribution import PyTorchDistribution
 
     made = plan(2, PyTorchDistribution(process_count_per_instance=6), at={"engine": "slurm"})
     assert options.cores_of(made._replace(cores_wanted=0, compute={})) == 6
@@ -197,7 +197,7 @@ def test_requeue_is_what_the_job_says_else_the_compute_else_whether_it_can_help(
     compute, asked, max_restarts, expected
 ):
     made = job(compute, asked, max_restarts=max_restarts)
-    found = options.of(made, LOG)
+    found = options.make_options(made, LOG)
     assert options.may_requeue(made) is expected
     assert ("requeue" in found, "no-requeue" in found) == (expected, not expected)
 
@@ -340,11 +340,14 @@ def test_every_wrong_option_is_named():
 def test_a_run_folder_that_slurm_could_not_write_to_is_refused(folder):
     """A backslash in the name of an output file is dropped by Slurm, a line's end would end the option."""
     with pytest.raises(PlanError, match="for a character in its name"):
-        options.of(job(), f"{folder}/system_logs/slurm.log")
+        options.make_options(job(), f"{folder}/system_logs/slurm.log")
 
 
 def test_a_percent_in_the_run_folder_stands_for_itself():
-    assert options.of(job(), "/a/50%j/system_logs/slurm.log")["output"] == "/a/50%%j/system_logs/slurm.log"
+    assert (
+        options.make_options(job(), "/a/50%j/system_logs/slurm.log")["output"]
+        == "/a/50%%j/system_logs/slurm.log"
+    )
 
 
 def test_the_options_that_sbatch_has_are_all_known():

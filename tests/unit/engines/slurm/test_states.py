@@ -55,10 +55,10 @@ def test_phases(state, phase):
 
 
 def test_why_one_that_has_nodes_does_not_go_on():
-    assert states.of_running("RUNNING") == states.of_running("COMPLETING") == ""
-    assert states.of_running("SUSPENDED") == "Slurm has suspended it; it goes on when Slurm lets it"
-    assert states.of_running("STOPPED") == "Slurm has stopped its processes; it goes on when Slurm lets it"
-    assert states.of_running("SOMETHING_NEW") == "Slurm says SOMETHING_NEW, which is not known here"
+    assert states.explain_halt("RUNNING") == states.explain_halt("COMPLETING") == ""
+    assert states.explain_halt("SUSPENDED") == "Slurm has suspended it; it goes on when Slurm lets it"
+    assert states.explain_halt("STOPPED") == "Slurm has stopped its processes; it goes on when Slurm lets it"
+    assert states.explain_halt("SOMETHING_NEW") == "Slurm says SOMETHING_NEW, which is not known here"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_why_it_waits(reason, words):
         ("AssocGrpWallLimit", "its account has as much of its time in use as it may have"),
         ("AssocGrpCPURunMinutesLimit", "its account has as much of its core minutes in use as it may have"),
         ("AssocMaxJobsLimit", "its account has as much of its jobs in use as it may have"),
-        ("AssocMaxSubmitJobLimit", "its account has as much of its jobs in line in use as it may have"),
+        ("AssocMaxSubmitJobLimit", "its account has as much of its queued jobs in use as it may have"),
         ("AssocMaxWallDurationPerJobLimit", "it asks for more time than its account gives a job"),
         ("AssocMaxCpuPerJobLimit", "it asks for more cores than its account gives a job"),
         ("QOSGrpNodeLimit", "its QOS has as much of its nodes in use as it may have"),

@@ -10,9 +10,9 @@ from drumline.contract.errors import PlanError
 from drumline.entities import Input, Output
 from drumline.plan.search.request import request_of
 from drumline.plan.search.trials import trial_job
-from drumline.spec.command import command
-from drumline.spec.trial import resolved
-from drumline.spec.validate import validate
+from drumline.spec.jobs.command import command
+from drumline.spec.jobs.sweep import resolve_trial
+from drumline.spec.validation.validate import validate
 from drumline.sweep import (
     BanditPolicy,
     Choice,
@@ -107,7 +107,6 @@ def test_spaces_that_hold_nothing_are_refused(space, what):
         ({"limits": {"max_total_trials": 1001}}, "limits.max_total_trials"),
         ({"limits": {"max_total_trials": 2, "max_concurrent_trials": -1}}, "limits.max_concurrent_trials"),
         ({"limits": {"max_total_trials": 2, "timeout": 0}}, "limits.timeout"),
-        ({"limits": {"max_total_trials": 2, "trial_timeout": "x"}}, "limits.trial_timeout"),
         ({"limits": SweepJobLimits()}, "limits"),
         ({"search_space": {}}, "search_space"),
         ({"objective": None}, "objective"),
@@ -141,7 +140,7 @@ def test_every_mistake_is_told_at_once():
 
 
 def trial(one: SweepJob, params, number=0):
-    return trial_job(one, resolved(one, lambda text: pytest.fail(text)), params, number)
+    return trial_job(one, resolve_trial(one, lambda text: pytest.fail(text)), params, number)
 
 
 def test_the_job_of_a_trial_is_a_command_job_that_is_valid(tmp_path):

@@ -5,10 +5,10 @@ from enum import Enum
 import pytest
 
 from drumline import AmlCompute, Input, MLClient, PyTorchDistribution, command
-from drumline.compat.azure_ai_ml import adopted
+from drumline.compat.azure_ai_ml import translate_object
 from drumline.entities import Environment, JobResourceConfiguration, SshJobService
 from drumline.exceptions import ValidationException
-from drumline.spec.foreign.parts import is_foreign, ours, read
+from drumline.spec.foreign_parts import is_foreign, ours, read_attribute
 
 
 def theirs(name, /, roots=(object,), module="azure.ai.ml.entities._any", **fields):
@@ -30,11 +30,11 @@ def test_a_class_made_from_one_of_theirs_is_taken_too():
     assert ours(made) == Environment(image="ubuntu", name="e")
 
 
-@pytest.mark.parametrize("module", ["azure.ai.mlops", "mldesigners", "scripts", "drumline.spec.io"])
+@pytest.mark.parametrize("module", ["azure.ai.mlops", "mldesigners", "scripts", "drumline.spec.parts.io"])
 def test_an_equal_name_of_another_module_is_not_theirs(module):
     value = theirs("Input", module=module, path="data")
     assert ours(value) is value
-    assert adopted(value) is value
+    assert translate_object(value) is value
 
 
 def test_an_unnamed_environment_has_no_name():
@@ -97,19 +97,19 @@ def test_what_nothing_stands_for_is_refused_by_its_name():
     with pytest.raises(
         ValidationException, match=r"azure\.ai\.ml\.entities\._any\.BatchEndpoint is not supported"
     ):
-        adopted(theirs("BatchEndpoint"))
+        translate_object(theirs("BatchEndpoint"))
 
 
 def test_a_job_of_another_kind_is_refused_by_its_name():
     job = type(theirs("Job"))
     with pytest.raises(ValidationException, match="AutoMLJob is not supported") as caught:
-        adopted(theirs("AutoMLJob", roots=(job,)))
+        translate_object(theirs("AutoMLJob", roots=(job,)))
     assert "commands, sweeps and pipelines are" in str(caught.value)
 
 
 def test_an_enumeration_of_theirs_is_a_value():
     colour = Enum("Mode", {"DOWNLOAD": "download"}, module="azure.ai.ml.constants")
-    assert adopted(colour.DOWNLOAD) is colour.DOWNLOAD
+    assert translate_object(colour.DOWNLOAD) is colour.DOWNLOAD
 
 
 def test_any_credential_is_taken():
@@ -121,5 +121,5 @@ def test_reading_an_attribute_brings_none_about():
     asked = []
     value = theirs("Command")
     type(value).__getattr__ = lambda self, name: asked.append(name)
-    assert read(value, "limits", "none") == "none"
+    assert read_attribute(value, "limits", "none") == "none"
     assert asked == []

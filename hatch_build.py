@@ -1,0 +1,58 @@
+"""
+Metadata of wheel and sdist that depend on the public address of the repository: project URLs, and absolute links; and
+the manual pages of a wheel, made from the parsers of the command line.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+_LINK = re.compile(r"(\]\()(?!https?://|#)([^)\s]+)(\))")
+
+
+class AddressHook(MetadataHookInterface):
+    """
+    Reads ``source`` of its table in pyproject.toml; while that is empty, there are no URLs, and links stay relative.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        source = str(self.config.get("source") or "").rstrip("/")
+        with open(os.path.join(self.root, "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        metadata["urls"] = {}
+        if source:
+            base = f"{source}/blob/v{metadata['version']}"
+            text = _LINK.sub(lambda link: f"{link[1]}{base}/{link[2]}{link[3]}", text)
+            metadata["urls"] = {
+                "Source": source,
+                "Documentation": f"{base}/docs/index.md",
+                "Changelog": f"{base}/CHANGELOG.md",
+                "Issues": f"{source}/issues",
+            }
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+class ManualPages(BuildHookInterface[Any]):
+    """Adds ``share/man/man1`` to a wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        sys.path.insert(0, os.path.join(self.root, "src"))
+        from drumline.cli.guide import manual
+        from drumline.cli.main import COMMANDS, list_modules
+
+        self._folder = tempfile.TemporaryDirectory()
+        for page in manual.write_pages(self._folder.name, COMMANDS, list_modules()):
+            build_data["shared_data"][page] = f"share/man/man1/{os.path.basename(page)}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            self._folder.cleanup()

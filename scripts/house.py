@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""
+Measure how a package is built: sizes, circles of imports, late imports, names, docstrings, mocks.
+
+    scripts/house.py                                 Drumline itself
+    scripts/house.py kopf=PATH submitit=PATH ...     beside the sources of others, a column each
+
+PATH is a package's folder; its tests are looked for beside it, or in `tests` one or two folders above. Nothing is
+imported: everything comes from the syntax trees. tests/unit/test_house.py holds what Drumline promises of these.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "drumline"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+LONG_FUNCTION = 60
+BIG_CLASS = 250
+MANY_ATTRIBUTES = 15
+
+_MOCK = re.compile(
+    r"\b(?:Mock|MagicMock|AsyncMock|create_autospec)\(|\bmock\.|\bpatch[.(]|monkeypatch\.setattr"
+)
+
+
+class Import(NamedTuple):
+    """``source`` imports ``target``, another module of the package. ``late``: inside a function."""
+
+    source: str
+    target: str
+    line: int
+    late: bool
+
+
+class ClassSize(NamedTuple):
+    name: str
+    module: str
+    lines: int
+    attributes: int
+
+
+class Module(NamedTuple):
+    name: str
+    path: Path
+    lines: int
+    tree: ast.Module
+
+
+def read_modules(package: Path) -> dict[str, Module]:
+    """Return every module of the package by its dotted name. Files that are no Python of this version are left out."""
+    modules = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = [package.name, *path.relative_to(package).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            modules[name] = Module(name, path, text.count("\n"), ast.parse(text))
+        except SyntaxError:
+            continue
+    return modules
+
+
+def find_imports(modules: dict[str, Module]) -> list[Import]:
+    """Return each import of one module of the package by another, late ones and those for types included."""
+    found = []
+    for module in modules.values():
+        for node, late in _walk_imports(module.tree, late=False):
+            targets = _targets(module, node, modules) - {module.name}
+            found += [Import(module.name, target, node.lineno, late) for target in sorted(targets)]
+    return found
+
+
+def _walk_imports(tree: ast.AST, *, late: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, late
+        else:
+            yield from _walk_imports(node, late=late or isinstance(node, Function))
+
+
+def _targets(module: Module, node: ast.Import | ast.ImportFrom, modules: dict[str, Module]) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names if alias.name in modules}
+    base = node.module or ""
+    if node.level:
+        is_package = module.path.name == "__init__.py"
+        parents = module.name.split(".")[
+            : None if is_package and node.level == 1 else -node.level + is_package
+        ]
+        base = ".".join([*parents, base] if base else parents)
+    below = {f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in modules}
+    is_whole = len(below) == len(node.names)
+    return below if is_whole else below | ({base} if base in modules else set())
+
+
+def find_circles(imports: list[Import]) -> list[list[str]]:
+    """Return the strongly connected components of more than one module, the largest first (Tarjan, 1972)."""
+    after: dict[str, list[str]] = {}
+    for one in imports:
+        after.setdefault(one.source, []).append(one.target)
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    circles = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in after.get(name, ()):
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            component = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            if len(component) > 1:
+                circles.append(sorted(component))
+
+    sys.setrecursionlimit(10_000)
+    for name in sorted(after):
+        if name not in index:
+            visit(name)
+    return sorted(circles, key=len, reverse=True)
+
+
+def find_functions(modules: dict[str, Module]) -> Iterator[tuple[Module, Function]]:
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, Function):
+                yield module, node
+
+
+def measure_classes(modules: dict[str, Module]) -> list[ClassSize]:
+    """Return the size of each class; attributes are what its methods set on ``self`` or it annotates in its body."""
+    sizes = []
+    for module in modules.values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                sizes.append(ClassSize(node.name, module.name, lines, len(_attributes(node))))
+    return sizes
+
+
+def _attributes(cls: ast.ClassDef) -> set[str]:
+    found = set()
+    for node in ast.walk(cls):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            continue
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            found.add(node.attr)
+    return found
+
+
+def count_files(modules: dict[str, Module]) -> dict[Path, int]:
+    """Return how many modules each folder has, its ``__init__.py`` not counted."""
+    return Counter(one.path.parent for one in modules.values() if one.path.name != "__init__.py")
+
+
+def measure(package: Path) -> dict[str, str]:
+    """Return the rows of the table for one package."""
+    modules = read_modules(package)
+    imports = find_imports(modules)
+    functions = [node for _, node in find_functions(modules)]
+    lengths = [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+    sizes = sorted(one.lines for one in modules.values())
+    circles = find_circles(imports)
+    late = sum(one.late for one in imports)
+    documented = [node for node in functions if not node.name.startswith("_")]
+    with_docstring = sum(ast.get_docstring(node) is not None for node in documented)
+    classes = measure_classes(modules)
+    big = sum(one.lines > BIG_CLASS or one.attributes > MANY_ATTRIBUTES for one in classes)
+    mocks, test_lines = _count_mocks(package)
+    names = Counter(one.name for one in classes)
+    return {
+        "lines of source": f"{sum(sizes):,}",
+        "modules": f"{len(modules):,}",
+        "lines of a module, 9 of 10 at most": f"{_percentile(sizes, 0.9):.0f}",
+        "functions": f"{len(functions):,}",
+        f"functions over {LONG_FUNCTION} lines": f"{sum(n > LONG_FUNCTION for n in lengths):,}",
+        f"classes over {BIG_CLASS} lines or {MANY_ATTRIBUTES} attributes": f"{big} of {len(classes)}",
+        "class names that stand for several things": f"{sum(n > 1 for n in names.values())}",
+        "public functions with a docstring": f"{with_docstring / max(1, len(documented)):.0%}",
+        "files in circles of imports (the largest)": f"{sum(map(len, circles))} ({len(circles[0]) if circles else 0})",
+        "late imports of its own modules": f"{late} ({late / max(1, len(imports)):.0%})",
+        "files of the largest folder": f"{max(count_files(modules).values())}",
+        "mocks per 1,000 lines of tests": f"{mocks / max(1, test_lines) * 1000:.1f}" if test_lines else "-",
+    }
+
+
+def _percentile(values: list[int], share: float) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[round(share * 100) - 1]
+
+
+def _count_mocks(package: Path) -> tuple[int, int]:
+    places = [package / "tests", *(above / "tests" for above in itertools.islice(package.parents, 2))]
+    mocks = lines = 0
+    for path in (file for place in places for file in place.rglob("*.py")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        mocks += len(_MOCK.findall(text))
+        lines += text.count("\n")
+    return mocks, lines
+
+
+def main(words: list[str]) -> int:
+    packages = {"drumline": PACKAGE}
+    for word in words:
+        name, _, path = word.partition("=")
+        packages[name] = Path(path).resolve()
+        if not packages[name].is_dir():
+            print(
+                f"house: {name}: {path or 'no path'} is not a folder (NAME=PATH of a package)",
+                file=sys.stderr,
+            )
+            return 2
+    columns = {name: measure(path) for name, path in packages.items()}
+    print("| | " + " | ".join(columns) + " |")
+    print("| --- |" + " ---: |" * len(columns))
+    for row in columns["drumline"]:
+        print(f"| {row} | " + " | ".join(column[row] for column in columns.values()) + " |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

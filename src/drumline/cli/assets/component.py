@@ -1,0 +1,86 @@
+"""``drumline component``: the verbs of ``az ml component``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_file, add_name, add_output, get_name, parse_overrides, run_verb
+from drumline.cli.assets.versioned import (
+    VersionedNoun,
+    add_create,
+    add_which,
+    collect_flags,
+    refuse_verb,
+    register,
+)
+from drumline.cli.entities import load_entity
+from drumline.contract.errors import UsageError
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+_COLUMNS = ("name", "version", "type", "display_name", "description")
+
+
+def main(argv: list[str]) -> int:
+    return run_verb("component", "Manage components, the steps of pipelines.", VERBS, argv)
+
+
+def _create_arguments(parser: Parser) -> None:
+    add_create(parser, "component", example="display_name=Train")
+
+
+def _create(arguments: Namespace) -> int:
+    from drumline.spec.load import load_component
+
+    if not arguments.file:
+        raise UsageError("create needs --file", "drumline component create --file component.yml")
+    return register(
+        arguments, "component", load_entity(arguments, collect_flags(arguments), load_component, _none)
+    )
+
+
+def _none(*_: object) -> None:
+    """Do nothing: a component is always a file."""
+
+
+def _download_arguments(parser: Parser) -> None:
+    add_name(parser, "component")
+    add_which(parser)
+    parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
+
+
+def _download(arguments: Namespace) -> int:
+    from drumline.control.assets import asset_files
+
+    name = get_name(arguments, "component")
+    folder = asset_files.download_component(name, arguments.version, arguments.label, arguments.download_path)
+    print(clean(f"downloaded to {folder}"), file=sys.stderr)
+    return 0
+
+
+def _validate_arguments(parser: Parser) -> None:
+    add_file(parser, "component")
+    add_output(parser)
+
+
+def _validate(arguments: Namespace) -> int:
+    from drumline.spec.load import load_component
+
+    load_component(arguments.file, params_override=parse_overrides(arguments.set))
+    output.show({"result": "Succeeded"}, arguments.output, arguments.query)
+    return 0
+
+
+VERBS = {
+    "create": ("register a component with its current code", _create_arguments, _create),
+    **VersionedNoun("component", _COLUMNS).verbs(),
+    "download": ("copy its file and code to a folder", _download_arguments, _download),
+    "validate": ("check a component's file without registering it", _validate_arguments, _validate),
+    "prepare-for-sign": refuse_verb(
+        "not supported", "signing components is not supported", "drumline component create"
+    ),
+}

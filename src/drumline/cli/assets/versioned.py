@@ -1,0 +1,215 @@
+"""The verbs that ``data``, ``model``, ``environment`` and ``component`` have in common: assets with versions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count
+from drumline.cli.entities import parse_tags
+from drumline.contract.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Sequence
+
+    Verb = tuple[str, Callable[[Parser], None], Callable[[Any], int]]
+
+_ADD_LABELS = "--add labels NAME adds a label; no other field is a list"
+
+
+# create
+
+
+def add_create(parser: Parser, kind: str, *, example: str, short: str = "") -> None:
+    """Add the arguments of every ``create``. ``short``: az's letter for the description, where it has one."""
+    add_name(parser, kind)
+    parser.add_argument("-f", "--file", help=f"the {kind}'s file; - for standard input")
+    add_set(parser, example)
+    parser.add_argument("-v", "--version", help="default: the file's, else the next number")
+    parser.add_argument(*filter(None, (short, "--description")))
+    parser.add_argument("--tags", nargs="+", metavar="NAME=VALUE")
+    text = "move this label to the new version; can be repeated"
+    parser.add_argument("--label", action="append", default=[], metavar="NAME", help=text)
+    parser.add_argument("--skip-validation", action="store_true", help="do not check what it refers to")
+    parser.add_argument("--datastore", help=argparse.SUPPRESS)
+    parser.add_argument("--no-wait", action="store_true", help=argparse.SUPPRESS)
+    _add_registry(parser)
+    add_output(parser)
+
+
+def _add_registry(parser: Parser) -> None:
+    parser.add_argument("--registry-name", type=_no_registry, help=argparse.SUPPRESS)
+
+
+def _no_registry(name: str) -> str:
+    hint = "leave it out: assets registered without a workspace are visible in all workspaces"
+    raise UsageError(f"--registry-name: registries are not supported; got {name!r}", hint)
+
+
+def collect_flags(arguments: Namespace, *names: str) -> dict[str, Any]:
+    """Return the flags that were given, by the keys of YAML: those of every kind, and ``names``."""
+    keys = ("version", "description", "datastore", *names)
+    values = {key: getattr(arguments, key) for key in keys if getattr(arguments, key) is not None}
+    name = arguments.name or arguments.given
+    return {**({"name": name} if name else {}), **values, **parse_tags(arguments)}
+
+
+def register(arguments: Namespace, kind: str, asset: Any) -> int:
+    from drumline.control.assets import assets
+
+    made = assets.create(asset, labels=arguments.label, check=not arguments.skip_validation)
+    output.print_warnings(made._warnings)
+    if kind == "component" and arguments.datastore:
+        output.print_warnings(["--datastore: not used; code is stored in DRUMLINE_HOME"])
+    output.show(assets.describe(kind, made.name, made.version), arguments.output, arguments.query)
+    return 0
+
+
+# the other verbs
+
+
+class VersionedNoun:
+    """The verbs of one kind of asset. ``columns``: of a table of several. ``stages``: whether they have a stage."""
+
+    def __init__(self, kind: str, columns: Sequence[str], *, stages: bool = False) -> None:
+        self.kind = kind
+        self.columns = tuple(columns)
+        self.stages = stages
+
+    def verbs(self) -> dict[str, Verb]:
+        return {
+            "show": ("show one version; default: the latest", self._show_arguments, self._show),
+            "list": (
+                "list the latest version of each name, or all versions of one",
+                self._list_arguments,
+                self._list,
+            ),
+            "update": (
+                "change description, tags, labels and other fields",
+                self._update_arguments,
+                self._update,
+            ),
+            "archive": ("hide one version, or all versions of a name", self._add_which, self._archive),
+            "restore": ("undo archive", self._add_which, self._restore),
+        }
+
+    def _add_which(self, parser: Parser) -> None:
+        add_name(parser, self.kind)
+        add_which(parser)
+
+    def _get_name(self, arguments: Namespace) -> str:
+        return get_name(arguments, self.kind)
+
+    def _show_arguments(self, parser: Parser) -> None:
+        self._add_which(parser)
+        add_output(parser)
+
+    def _show(self, arguments: Namespace) -> int:
+        from drumline.control.assets import assets
+
+        shown = assets.describe(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        output.show(shown, arguments.output, arguments.query)
+        return 0
+
+    def _list_arguments(self, parser: Parser) -> None:
+        add_name(parser, self.kind)
+        parser.add_argument("-r", "--max-results", type=parse_count, help="default: all")
+        parser.add_argument("--archived-only", action="store_true", help="list only archived ones")
+        parser.add_argument("--include-archived", action="store_true", help="list archived ones too")
+        if self.stages:
+            parser.add_argument("-s", "--stage", help="only models of this stage")
+        _add_registry(parser)
+        add_output(parser)
+
+    def _list(self, arguments: Namespace) -> int:
+        found = _describe_all(self.kind, arguments)
+        if self.stages and arguments.stage:
+            found = [one for one in found if one.get("stage") == arguments.stage]
+        output.show(found[: arguments.max_results], arguments.output, arguments.query, self.columns)
+        return 0
+
+    def _update_arguments(self, parser: Parser) -> None:
+        self._show_arguments(parser)
+        parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
+        parser.add_argument(
+            "--remove", action="extend", nargs="+", default=[], metavar="PATH", help="a field, or labels.NAME"
+        )
+        parser.add_argument(
+            "--add", action="append", nargs="+", default=[], metavar="WORD", help="labels NAME adds a label"
+        )
+        parser.add_argument("--force-string", action="store_true", help=argparse.SUPPRESS)
+        if self.stages:
+            parser.add_argument("-s", "--stage")
+
+    def _update(self, arguments: Namespace) -> int:
+        _update(self.kind, arguments, {"stage": arguments.stage} if self.stages and arguments.stage else {})
+        return self._show(arguments)
+
+    def _archive(self, arguments: Namespace) -> int:
+        from drumline.control.assets import assets
+
+        assets.archive(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        return 0
+
+    def _restore(self, arguments: Namespace) -> int:
+        from drumline.control.assets import assets
+
+        assets.restore(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        return 0
+
+
+def add_which(parser: Parser) -> None:
+    parser.add_argument("-v", "--version")
+    parser.add_argument("-l", "--label", help="a label instead of a version, such as latest")
+    _add_registry(parser)
+
+
+def _describe_all(kind: str, arguments: Namespace) -> list[dict[str, Any]]:
+    from drumline.control.assets import assets
+
+    if arguments.archived_only and arguments.include_archived:
+        raise UsageError("--archived-only and --include-archived exclude each other")
+    archived = True if arguments.archived_only else None if arguments.include_archived else False
+    name = arguments.name or arguments.given
+    return assets.describe_all(
+        kind, name, archived=archived, damaged=lambda said: output.print_warnings([said])
+    )
+
+
+def _update(kind: str, arguments: Namespace, changes: dict[str, Any]) -> None:
+    from drumline.cli.edits import parse_edits
+    from drumline.control.assets import assets
+
+    name = get_name(arguments, kind)
+    before = assets.describe(kind, name, arguments.version, arguments.label)
+    removed = [path for path in arguments.remove if not path.startswith("labels.")]
+    editable = assets.EDITABLE[kind]
+    changes = {**parse_edits(before, arguments.set, removed, editable=editable, noun=kind), **changes}
+    labels = _parse_new_labels(arguments)
+    unlabel = [path.removeprefix("labels.") for path in arguments.remove if path.startswith("labels.")]
+    if not changes and not labels and not unlabel:
+        raise UsageError("nothing to change", f"drumline {kind} update -n {name} --set description=...")
+    version = before["version"]
+    assets.update(kind, name, version, changes=changes, labels=labels, unlabel=unlabel)
+    # A label may be on another version now.
+    arguments.version, arguments.label = version, None
+
+
+def _parse_new_labels(arguments: Namespace) -> list[str]:
+    labels: list[str] = []
+    for field, *values in arguments.add:
+        if field != "labels" or not values:
+            raise UsageError(f"--add {field}: not a list, or no value given", _ADD_LABELS)
+        labels += values
+    return labels
+
+
+def refuse_verb(what: str, why: str, instead: str) -> Verb:
+    """Return a verb of ``az ml`` that is refused: say why, and what to use instead."""
+
+    def arguments(_: Parser) -> None:
+        raise UsageError(why, instead)
+
+    return what, arguments, lambda _: 2

@@ -1,0 +1,34 @@
+"""What tells an editor the schema of a YAML file: a line at its top, and the schema in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from drumline.contract.folder import base_home, private_folder, write_whole
+
+
+def write_schema(path: str, text: str) -> str:
+    """Write a schema and return its absolute path. Raises OSError."""
+    path = os.path.abspath(os.path.expanduser(path))
+    write_whole(path, text)
+    return path
+
+
+def store_schema(kind: str) -> str:
+    """Write the schema of a kind of file into the home, and return its path; empty for a home that is read-only."""
+    from drumline.spec.json_schema import make_schema
+
+    folder = os.path.join(base_home(), "schemas")
+    try:
+        private_folder(folder)
+        return write_schema(
+            os.path.join(folder, f"{kind}.json"), json.dumps(make_schema(kind), indent=1) + "\n"
+        )
+    except OSError:
+        return ""
+
+
+def make_line(path: str) -> str:
+    """Return the first line of a YAML file whose schema is in that file."""
+    return f"# yaml-language-server: $schema={path}"

@@ -1,0 +1,276 @@
+"""``drumline init``: a first job file, from flags, from questions on a terminal, and from a look at the folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, TypeVar
+
+from drumline.cli.arguments import Parser
+from drumline.contract.errors import UsageError
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from drumline.cli.guide.folder_facts import FolderFacts
+
+_Answer = TypeVar("_Answer")
+_DISTRIBUTIONS = ("pytorch", "mpi", "tensorflow", "ray", "none")
+
+
+class JobAnswers(NamedTuple):
+    """What a job file says."""
+
+    command: str
+    nodes: int
+    procs: int
+    distribution: str
+    environment: str
+    compute: str
+
+
+def main(argv: list[str]) -> int:
+    arguments = _make_parser().parse_args(argv)
+    from drumline.cli.guide import folder_facts
+
+    out = arguments.out
+    if os.path.lexists(out):
+        raise UsageError(
+            f"{out} exists, and is not overwritten", f"drumline init --out {shlex.quote(_find_free(out))}"
+        )
+    folder = os.path.dirname(os.path.abspath(out))
+    if not os.path.isdir(folder):
+        raise UsageError(f"there is no folder {folder}", "create it first")
+    facts = folder_facts.look_at(folder)
+    answers = _make_answers(arguments, facts)
+    if _is_asking(arguments):
+        answers = _ask(answers, facts)
+    text = _make_file(answers, facts)
+    _check(text, folder)
+    _write(out, text)
+    print(f"wrote {out}", file=sys.stderr)
+    print(f"next: drumline job create -f {shlex.quote(out)} --stream", file=sys.stderr)
+    return 0
+
+
+def _make_parser() -> Parser:
+    parser = Parser(
+        prog="drumline init",
+        description="Write a job file for the program in this folder. On a terminal, without options, it asks.",
+    )
+    parser.add_argument(
+        "--command", help="the command that every rank runs; default: from the scripts of the folder"
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="the number of nodes; default 1")
+    parser.add_argument("--procs", type=int, metavar="P", help="processes on each node; default 1")
+    text = "how ranks find each other; default: from the imports of the script"
+    parser.add_argument("--distribution", choices=_DISTRIBUTIONS, help=text)
+    text = "azureml:NAME@latest, a conda file, or a requirements.txt; default: the Python that submits"
+    parser.add_argument("--environment", metavar="E", help=text)
+    parser.add_argument("--compute", metavar="NAME", help="an attached compute; default: this machine")
+    parser.add_argument("--out", metavar="FILE", default="job.yml", help="the file to write; default job.yml")
+    parser.add_argument("-y", "--yes", action="store_true", help="ask nothing")
+    return parser
+
+
+def _find_free(out: str) -> str:
+    stem, ending = os.path.splitext(out)
+    return next(path for number in range(2, 1000) if not os.path.lexists(path := f"{stem}-{number}{ending}"))
+
+
+def _is_asking(arguments: Namespace) -> bool:
+    given = ("command", "nodes", "procs", "distribution", "environment", "compute")
+    is_silent = arguments.yes or any(getattr(arguments, name) is not None for name in given)
+    return not is_silent and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _make_answers(arguments: Namespace, facts: FolderFacts) -> JobAnswers:
+    procs = 1 if arguments.procs is None else arguments.procs
+    nodes = 1 if arguments.nodes is None else arguments.nodes
+    _check_count("--nodes", nodes)
+    _check_count("--procs", procs)
+    distribution = arguments.distribution or facts.distribution
+    if distribution == "none" and procs > 1:
+        if arguments.distribution:
+            raise UsageError("--procs needs a distribution", "--distribution pytorch")
+        distribution = "pytorch"
+    if distribution in ("tensorflow", "ray") and procs > 1:
+        what = f"--procs: {distribution} has one process on each node"
+        raise UsageError(what, "--nodes sets the number of processes")
+    environment = arguments.environment or ""
+    return JobAnswers(
+        arguments.command or facts.command, nodes, procs, distribution, environment, arguments.compute or ""
+    )
+
+
+def _check_count(option: str, count: int) -> None:
+    if count < 1:
+        raise UsageError(f"{option} must be at least 1; got {count}")
+
+
+# questions
+
+
+def _ask(answers: JobAnswers, facts: FolderFacts) -> JobAnswers:
+    """Ask for each answer; an empty line takes the one in brackets."""
+    print(f"A job file for {facts.folder}. Enter keeps what is in brackets.", file=sys.stderr)
+    distribution = _read(
+        "distribution: " + ", ".join(_DISTRIBUTIONS), answers.distribution, _parse_distribution
+    )
+    command = _read("command", answers.command, str)
+    nodes = _read("nodes", "1", _parse_count)
+    procs = 1
+    if distribution in ("pytorch", "mpi"):
+        procs = _read("processes on each node", "1", _parse_count)
+    environment = ""
+    if facts.packages:
+        packages = _read(f"install {facts.packages} for the job: yes, no", "no", _parse_yes)
+        environment = facts.packages if packages else ""
+    compute = _read("compute", "local", str)
+    return JobAnswers(command, nodes, procs, distribution, environment, "" if compute == "local" else compute)
+
+
+def _read(question: str, default: str, parse: Callable[[str], _Answer]) -> _Answer:
+    while True:
+        print(f"{question} [{default}]: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            print(file=sys.stderr)
+            raise UsageError("the answers ended before the questions", "drumline init --yes asks nothing")
+        try:
+            return parse(line.strip() or default)
+        except ValueError as error:
+            print(f"  {error}", file=sys.stderr)
+
+
+def _parse_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 9):
+        raise ValueError(f"{text!r} is not a number of 1 or more")
+    return int(text)
+
+
+def _parse_distribution(text: str) -> str:
+    if text.lower() not in _DISTRIBUTIONS:
+        raise ValueError(f"{text!r} is not one of {', '.join(_DISTRIBUTIONS)}")
+    return text.lower()
+
+
+def _parse_yes(text: str) -> bool:
+    if text.lower() not in ("y", "yes", "n", "no"):
+        raise ValueError("yes or no")
+    return text.lower() in ("y", "yes")
+
+
+# the file
+
+
+def _make_file(answers: JobAnswers, facts: FolderFacts) -> str:
+    from drumline.cli.guide import editors
+
+    schema = editors.store_schema("job")
+    sections = [
+        _make_head(facts, editors.make_line(schema) if schema else ""),
+        _make_program(answers, facts),
+        _make_nodes(answers),
+        _make_environment(answers, facts),
+        _make_compute(answers),
+        "# Before you submit it, see what it would run: drumline plan -f FILE\n",
+    ]
+    return "\n".join(sections)
+
+
+def _make_head(facts: FolderFacts, schema_line: str) -> str:
+    lines = [
+        schema_line,
+        "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
+        "type: command",
+        f"experiment_name: {_quote(facts.experiment)}",
+    ]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def _make_program(answers: JobAnswers, facts: FolderFacts) -> str:
+    ignore = "" if facts.has_ignore_file else "  # List what it does not need in .amlignore."
+    return (
+        "# Every rank runs this command, in a copy of the code. Files that it writes to ./outputs are kept.\n"
+        f"command: {_quote(answers.command)}\n"
+        f"code: .{ignore}\n"
+    )
+
+
+def _make_nodes(answers: JobAnswers) -> str:
+    text = f"resources:\n  instance_count: {answers.nodes}  # nodes\n"
+    if answers.distribution == "none":
+        return text + "# distribution: {type: pytorch, process_count_per_instance: 2}\n"
+    text += f"distribution:\n  type: {answers.distribution}\n"
+    if answers.distribution in ("pytorch", "mpi"):
+        return text + f"  process_count_per_instance: {answers.procs}  # ranks on each node\n"
+    if answers.distribution == "tensorflow":
+        return text + f"  worker_count: {answers.nodes}\n"
+    return text
+
+
+def _make_environment(answers: JobAnswers, facts: FolderFacts) -> str:
+    given = answers.environment
+    if not given:
+        more = (
+            f" For {facts.packages}: drumline init --environment {facts.packages}" if facts.packages else ""
+        )
+        return f"# No environment: the job runs with the Python that submits it.{more}\n"
+    if given.startswith("azureml:"):
+        return f"environment: {_quote(given)}\n"
+    if not os.path.isfile(os.path.join(facts.folder, given)):
+        raise UsageError(
+            f"--environment: there is no file {given}",
+            "azureml:NAME@latest, a conda file or a requirements.txt",
+        )
+    # Azure needs the image; without a container engine only the packages count.
+    head = "environment:\n  image: mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04:latest\n"
+    if given.endswith((".yml", ".yaml")):
+        return head + f"  conda_file: {_quote(given)}\n"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    packages = f"      - python={version}\n      - pip:\n          - {_quote('-r ' + given)}\n"
+    return head + "  conda_file:\n    dependencies:\n" + packages
+
+
+def _make_compute(answers: JobAnswers) -> str:
+    if not answers.compute:
+        return "# compute: azureml:NAME runs it elsewhere; drumline compute list shows the names.\n"
+    name = answers.compute
+    return f"compute: {_quote(name if name.startswith('azureml:') else 'azureml:' + name)}\n"
+
+
+def _quote(text: str) -> str:
+    """Return the text as one line of YAML, quoted where it must be."""
+    import yaml
+
+    return (
+        str(yaml.safe_dump(text, default_style=None, width=1 << 20, allow_unicode=True))
+        .removesuffix("...\n")
+        .strip()
+    )
+
+
+def _check(text: str, folder: str) -> None:
+    """Check the file as ``job validate`` does. Raises SpecError, which names what of the answers was wrong."""
+    import io
+
+    from drumline.contract.errors import SpecError
+    from drumline.spec.load import load_job
+    from drumline.spec.validation.validate import validate
+
+    result = validate(load_job(io.BytesIO(text.encode()), relative_origin=folder))
+    if not result.passed:
+        raise SpecError(list(result.problems))
+
+
+def _write(path: str, text: str) -> None:
+    """Write a new file. Raises UsageError where another process was first."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists, and is not overwritten", "drumline init --out FILE") from None

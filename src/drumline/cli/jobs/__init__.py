@@ -1,0 +1,1 @@
+"""Verbs of jobs: submit, plan, follow and look at them."""

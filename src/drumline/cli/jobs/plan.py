@@ -1,0 +1,165 @@
+"""``drumline plan``: what a job file would run, rank by rank. A dry run: nothing is created."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    enter_workspace,
+    load_job_file,
+    name_experiment,
+)
+from drumline.contract.uris import hide_secrets
+from drumline.control.terminal import clean
+from drumline.engines.table import is_elsewhere
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from drumline.contract.plan import NodeTask, Plan, RankTask
+
+
+_MAX_WORD_LENGTH = 500
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="drumline plan", description="Show what a job file would run, without creating anything."
+    )
+    add_file(parser)
+    parser.add_argument("-n", "--name", help="the job's name; default: the file's")
+    add_output(parser, "default: readable text")
+    add_azure(parser)
+    arguments = parser.parse_args(argv)
+    with enter_workspace(arguments.workspace_name):
+        return _plan(arguments)
+
+
+def _plan(arguments: Namespace) -> int:
+    from drumline.control.submission import planning
+
+    job = load_job_file(arguments.file, arguments.set)
+    job.name = arguments.name or job.name
+    name_experiment(job)
+    if job.type == "pipeline":
+        return _plan_steps(job, arguments)
+    plan = planning.plan(job)
+    output.print_warnings([*job._warnings, *plan.warnings])
+    form = arguments.output or ("table" if not arguments.query else None)
+    if form == "table" and not arguments.query:
+        sys.stdout.write(_format_plan(plan, planning.render(plan)))
+    else:
+        output.show(json.loads(plan.to_json()), form, arguments.query)
+    return 0
+
+
+def _plan_steps(job: Any, arguments: Namespace) -> int:
+    from drumline.cli.jobs import plan_steps
+    from drumline.control.submission.pipeline import check_pipeline
+
+    looked, warnings = check_pipeline(job)
+    output.print_warnings([*job._warnings, *warnings])
+    if arguments.output in (None, "table") and not arguments.query:
+        sys.stdout.write(plan_steps.format_steps(looked, _format_head))
+    else:
+        output.show({"steps": plan_steps.describe_steps(looked)}, arguments.output, arguments.query)
+    return 0
+
+
+_REASONS = {
+    "NCCL_SOCKET_IFNAME": "the interface that connects its node with node 0",
+    "GLOO_SOCKET_IFNAME": "as NCCL_SOCKET_IFNAME",
+    "NCCL_IB_HCA": "the active InfiniBand ports if the node has RoCE too; else unset, and NCCL uses all",
+    "UCX_NET_DEVICES": "the active InfiniBand ports, else the interface; unset with RoCE alone, and UCX uses the best",
+    "NCCL_TOPO_FILE": "nccl_topo_file of the compute",
+    "MASTER_ADDR": "node 0's address on a network that every node reaches it by: the compute's interface,"
+    " else InfiniBand, else the fastest",
+}
+"""How a variable is chosen on nodes with networks of their own, once they are known."""
+
+
+def _format_plan(plan: Plan, script: str) -> str:
+    nodes = len(plan.nodes)
+    text = _format_head(plan)
+    if plan.launcher is not None:
+        # Without the shell that tells it where the shims are.
+        text += f"started by: {_format_words(plan.launcher.argv[3:])} -> {plan.launcher.log}\n"
+    if plan.remote_shell:
+        text += "ssh, rsh and pdsh of the command reach the other nodes\n"
+    if plan.host_file:
+        text += "hosts in $DRUMLINE_HOSTFILE\n" + "".join(
+            f"  {line}\n" for line in plan.host_file.splitlines()
+        )
+    text += _format_preparation(plan)
+    if plan.timeout_s is not None:
+        text += f"ends after {plan.timeout_s:g} s at the latest\n"
+    if plan.warm != "auto":
+        text += f"warm start: {plan.warm}\n"
+    if plan.secrets:
+        text += f"secrets, taken when it is submitted: {', '.join(plan.secrets)}\n"
+    common = {**plan.env, **plan.user_env}
+    text += "every rank has\n" + _format_variables(common)
+    for node in plan.nodes:
+        text += _format_node(node, plan)
+    if is_elsewhere(plan.engine) and nodes > 1:
+        why = {name: reason for name, reason in _REASONS.items() if name in common}
+        text += "chosen once the nodes are known\n" + "".join(f"  {name}: {why[name]}\n" for name in why)
+    if script:
+        text += f"sent to {plan.engine}\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
+    return text
+
+
+def _format_preparation(plan: Plan) -> str:
+    """Format what is built and read before the ranks start, and uploaded after them."""
+    text = ""
+    if plan.build is not None:
+        text += f"environment: built by {plan.build.kind} in {clean(plan.build.prefix)}\n"
+    for fetch in plan.fetches:
+        text += f"{clean(fetch.name)}: read from {clean(hide_secrets(fetch.uri))}\n"
+    for upload in plan.uploads:
+        text += f"{clean(upload.name)}: uploaded to {clean(hide_secrets(upload.uri))}\n"
+    return text
+
+
+def _format_head(plan: Plan) -> str:
+    ranks = len(plan.ranks)
+    nodes = len(plan.nodes)
+    text = (
+        f"{plan.distribution}: {ranks} {_pluralize('rank', ranks)} on {nodes} {_pluralize('node', nodes)}\n"
+    )
+    return text + f"runs: {_format_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
+
+
+def _format_node(node: NodeTask, plan: Plan) -> str:
+    cores = ",".join(map(str, node.cores)) or "all"
+    gpus = f", {node.gpu_count} {_pluralize('GPU', node.gpu_count)}" if node.gpu_count else ""
+    shown = {name: value for name, value in node.env.items() if name not in plan.user_env}
+    text = f"node {node.node}: cores {cores}{gpus}\n" + _format_variables(shown)
+    return text + "".join(_format_rank(task, plan) for task in node.ranks)
+
+
+def _format_rank(task: RankTask, plan: Plan) -> str:
+    shown = {name: value for name, value in task.env.items() if name not in plan.user_env}
+    runs = f", runs: {_format_words(task.argv)}" if task.argv else ""
+    return f"  rank {task.label} -> {task.log}{runs}\n" + _format_variables(shown, "    ")
+
+
+def _format_words(argv: tuple[str, ...]) -> str:
+    """Format a command as one line, without the text of programs that are given as text."""
+    shown = [word if len(word) <= _MAX_WORD_LENGTH and "\n" not in word else "(a program)" for word in argv]
+    return clean(" ".join(argv if argv[:1] == ("/bin/bash",) else shown))
+
+
+def _format_variables(variables: Any, indent: str = "  ") -> str:
+    return "".join(f"{indent}{name}={clean(value)}\n" for name, value in sorted(variables.items()))
+
+
+def _pluralize(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

@@ -1,0 +1,89 @@
+"""
+The supervisor of a job that the command line submits: forked from it, since it is ours, small and has one thread.
+
+Forked twice, so that it is no child of ours: no zombie, no wait, no signal from our terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+class Standby:
+    """
+    A supervisor that is forked before it is needed: it imports what it needs on another core while the command line
+    reads its arguments and plans. It ends by itself when the command line ends without a job for it.
+    """
+
+    def __init__(self) -> None:
+        self._writer = -1
+        if sys.platform != "linux":
+            # A job for this machine is refused later.
+            return
+        reader, self._writer = os.pipe()
+        if not _fork_away():
+            # Else there would be somebody to read from when the supervisor is gone.
+            os.close(reader)
+            return
+        code = 1
+        try:
+            os.close(self._writer)
+            code = _await_job(reader)
+        finally:
+            os._exit(code)
+
+    def __call__(self, folder: str, secrets: str = "") -> None:
+        """
+        Give it the job of that run folder, with the job's secrets, and return. To be called once.
+
+        Raises EngineError when it has gone.
+        """
+        try:
+            os.write(self._writer, f"{folder}\0{secrets}".encode("utf-8", "surrogateescape"))
+        except BrokenPipeError:
+            from drumline.contract.errors import EngineError
+
+            raise EngineError("the supervisor of the job did not start", "try again") from None
+        finally:
+            self.dismiss()
+
+    def dismiss(self) -> None:
+        """Let it end, if it has no job. Nothing happens at a second call."""
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
+
+
+def _fork_away() -> bool:
+    """Return True in the grandchild alone; the child in between has exited by then."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return False
+    # Before it has its own session, a Ctrl-C in our terminal reaches it too.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if os.fork():
+        os._exit(0)
+    return True
+
+
+def _await_job(reader: int) -> int:
+    # Who reads our output does not wait for a supervisor that gets no job.
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    from drumline.supervisor.main import be_ready, supervise
+
+    be_ready()
+    said = b""
+    while data := os.read(reader, 4096):
+        said += data
+    path, _, secrets = said.decode("utf-8", "surrogateescape").partition("\0")
+    return supervise(path, secrets=secrets) if path else 0

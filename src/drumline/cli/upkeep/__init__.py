@@ -1,0 +1,1 @@
+"""Commands that clean up: disk usage, pruning, the cache, warm interpreters."""

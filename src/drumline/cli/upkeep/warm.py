@@ -1,0 +1,49 @@
+"""``drumline warm``: the warm interpreters that ranks are forked from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_output, run_verb
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+_COLUMNS = ("pid", "program", "python", "imported", "memory", "age", "idle", "used")
+
+
+def main(argv: list[str]) -> int:
+    return run_verb("warm", "Manage the warm interpreters that ranks are forked from.", VERBS, argv)
+
+
+def _list(arguments: Namespace) -> int:
+    from drumline.control.machine import warm
+
+    output.show(warm.warm_interpreters(), arguments.output, arguments.query, _COLUMNS)
+    return 0
+
+
+def _list_arguments(parser: Parser) -> None:
+    add_output(parser)
+
+
+def _stop_arguments(parser: Parser) -> None:
+    parser.add_argument("--pid", type=int, metavar="N", help="only this one; default: all")
+
+
+def _stop(arguments: Namespace) -> int:
+    from drumline.control.machine import warm
+
+    stopped = warm.stop(arguments.pid)
+    numbers = ", ".join(map(str, stopped))
+    noun = "interpreter" if len(stopped) == 1 else "interpreters"
+    print(f"stopped warm {noun} {numbers}" if stopped else "there are no warm interpreters", file=sys.stderr)
+    return 0
+
+
+VERBS = {
+    "list": ("list warm interpreters, most recently used first", _list_arguments, _list),
+    "stop": ("stop warm interpreters; running ranks continue", _stop_arguments, _stop),
+}

@@ -1,0 +1,151 @@
+"""``drumline job diff``: what differs between two jobs, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_output
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from drumline.cli.colour import Colour
+
+_SECTIONS = {
+    "spec": "field",
+    "code": "",
+    "environment": "package",
+    "variables": "variable",
+    "inputs": "input",
+    "machine": "field",
+    "plan": "field",
+}
+"""What may be the same in both jobs, and the key that names what differs."""
+
+_COLOURS: Mapping[str, Colour] = {"+": "green", "-": "red", "@": "grey"}
+"""Of the lines of a unified diff, by their first letters."""
+
+
+def _add_arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="A", help="a job's name, a unique beginning of it, @last, or -")
+    parser.add_argument("b", metavar="B", help="the job that it is compared with")
+    add_output(parser)
+
+
+def _show_differences(given: Namespace) -> int:
+    from drumline.control.comparing.jobs import compare_jobs
+    from drumline.control.jobs import naming
+
+    # Found before one is remembered: `-` means what it meant before this command.
+    a, b = naming.find_name(given.a), naming.find_name(given.b)
+    told = compare_jobs(a, b)
+    naming.remember(b)
+    if not output.is_for_people(given.output, given.query):
+        output.show(told, given.output, given.query)
+        return 0
+    from drumline.cli.columns import PAGE_WIDTH, terminal_width
+    from drumline.cli.pager import print_text
+
+    print_text("".join(f"{line}\n" for line in _format(told, terminal_width(PAGE_WIDTH))))
+    return 0
+
+
+def _format(told: dict[str, Any], width: int) -> Iterator[str]:
+    yield from _format_jobs(told["jobs"])
+    same = []
+    for section, key in _SECTIONS.items():
+        lines = list(
+            _format_code(told["code"])
+            if section == "code"
+            else _format_differences(told[section], key, width)
+        )
+        if lines:
+            yield from ("", section, *lines)
+        else:
+            same.append(section)
+    if told["metrics"]:
+        rows = [
+            (one["metric"], *map(_format_number, (one["a"], one["b"], one["difference"])))
+            for one in told["metrics"]
+        ]
+        yield from _align([("metrics", "a", "b", "b - a"), *rows])
+    times = [
+        (one["time"].removesuffix("_s").replace("_", " "), _format_number(one["a"]), _format_number(one["b"]))
+        for one in told["times"]
+    ]
+    yield from _align([("seconds", "a", "b"), *times])
+    if same:
+        yield from ("", "the same: " + ", ".join(same))
+
+
+def _format_jobs(jobs: list[dict[str, Any]]) -> Iterator[str]:
+    from drumline.contract.status import COMPLETED
+
+    wide = max(len(job["name"]) for job in jobs)
+    for letter, job in zip("ab", jobs, strict=True):
+        reason = f": {job['reason']}" if job["reason"] and job["status"] != COMPLETED else ""
+        yield clean(f"{letter}  {job['name']:<{wide}}  {job['status']}{reason}").replace("\n", " ")
+
+
+def _format_code(code: dict[str, Any]) -> Iterator[str]:
+    from drumline.cli.colour import paint
+
+    yield from (clean(f"  {note}") for note in code["notes"])
+    for file in code["files"]:
+        # A name may hold a line break, and its file no line that differs.
+        if file["diff"]:
+            yield from (paint(clean(line), _COLOURS.get(line[:1])) for line in file["diff"].split("\n")[:-1])
+        else:
+            hashes = " -> ".join(str(file[side] or "none") for side in ("a", "b"))
+            yield clean(f"  {file['path']}: {file['change']}, {hashes}").replace("\n", " ")
+    if code["left_out"]:
+        yield f"  and {code['left_out']} files more"
+
+
+def _format_differences(listed: Iterable[dict[str, Any]], key: str, width: int) -> Iterator[str]:
+    for one in listed:
+        yield from map(clean, _format_difference(str(one[key]), one["a"], one["b"], width))
+
+
+def _format_difference(name: str, a: Any, b: Any, width: int) -> Iterator[str]:
+    left, right = _to_text(a), _to_text(b)
+    line = f"  {name}  {left} -> {right}"
+    if len(line) <= width and "\n" not in line:
+        yield line
+        return
+    yield f"  {name}"
+    for letter, text in (("a", left), ("b", right)):
+        for index, part in enumerate(text.splitlines() or [""]):
+            yield f"    {letter if index == 0 else ' '}  {part}"
+
+
+def _to_text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _format_number(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, (int, float)) else _to_text(value)
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Format a head and rows: names on the left, numbers to the right."""
+    from drumline.cli.columns import measure, pad, to_line
+
+    heads, *others = rows
+    listed = [heads, *((f"  {to_line(name)}", *cells) for name, *cells in others)]
+    widths = [max(measure(row[column]) for row in listed) for column in range(len(heads))]
+    yield ""
+    for name, *cells in listed:
+        numbers = "".join(
+            f"  {pad(cell, width, right=True)}" for cell, width in zip(cells, widths[1:], strict=True)
+        )
+        yield f"{pad(name, widths[0])}{numbers}"
+
+
+VERBS = {"diff": (_add_arguments, _show_differences)}

@@ -1,0 +1,276 @@
+"""``drumline job list``, and the table of jobs that ``drumline ps`` prints too."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_output, find_job
+from drumline.contract import status
+from drumline.contract.errors import UsageError
+from drumline.contract.record import NamedTuple
+from drumline.control.jobs import listing, lookup
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from drumline.control.observing.overview import JobOverview
+
+_DEFAULT_MAX_RESULTS = 50
+_LEAST_ON_A_SCREEN = 10
+_STATUSES = (
+    *(status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING, status.STARTING),
+    *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
+    *(status.COMPLETED, status.FAILED, status.CANCELED),
+)
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_RIGHT = {1, 2, 3}
+_ORDER = ((6, 24), (5, 12), (4, 8), (6, 14), (5, 6), (4, 5), (0, 16), (6, 6))
+"""Which columns give up room first: reasons, metrics and computes before names, which are pasted."""
+
+
+class JobFilters(NamedTuple):
+    """What ``job list`` is to show; empty: all. ``since``: seconds since 1970."""
+
+    statuses: frozenset[str]
+    experiment: str
+    compute: str
+    since: float | None
+    tags: tuple[tuple[str, str | None], ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.statuses or self.experiment or self.compute or self.tags or self.since is not None)
+
+    def match(self, job: JobOverview) -> bool:
+        return (
+            (not self.statuses or job.status in self.statuses)
+            and (not self.experiment or fnmatchcase(job.experiment, self.experiment))
+            and (not self.compute or fnmatchcase(job.compute, self.compute))
+            and (self.since is None or (job.created or 0.0) >= self.since)
+            and all(key in job.tags and (value is None or job.tags[key] == value) for key, value in self.tags)
+        )
+
+
+def _list_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "-r", "--max-results", type=int, help=f"default {_DEFAULT_MAX_RESULTS}, on a terminal one screen"
+    )
+    parser.add_argument(
+        "--all-results",
+        nargs="?",
+        const="true",
+        choices=("true", "false"),
+        type=str.lower,
+        help="list all jobs",
+    )
+    parser.add_argument("--all", action="store_const", const="true", dest="all_results", help="the same")
+    parser.add_argument("--archived-only", action="store_true", help="list only archived jobs")
+    parser.add_argument("--include-archived", action="store_true", help="list archived jobs too")
+    parser.add_argument(
+        "-p", "--parent-job-name", help="list the steps or trials of this job; default: jobs without a parent"
+    )
+    parser.add_argument(
+        "--status",
+        action="append",
+        default=[],
+        metavar="STATUS",
+        help="only jobs that are Failed,Running ...",
+    )
+    parser.add_argument(
+        "--experiment", metavar="PATTERN", help="only jobs of these experiments, such as 'lr-*'"
+    )
+    parser.add_argument("--compute", metavar="PATTERN", help="only jobs on these computes")
+    parser.add_argument(
+        "--since", metavar="AGE", help="only jobs submitted since then: 30m, 2h, 7d, 2026-11-20"
+    )
+    parser.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        metavar="KEY[=VALUE]",
+        help="only jobs with this tag; can be repeated",
+    )
+    add_output(parser)
+
+
+def _list(arguments: Namespace) -> int:
+    from drumline.control.observing.overview import KnownJobs
+
+    if arguments.archived_only and arguments.include_archived:
+        raise UsageError("--archived-only and --include-archived exclude each other")
+    filters = parse_filters(arguments)
+    archived = True if arguments.archived_only else None if arguments.include_archived else False
+    parent = find_job(arguments.parent_job_name) if arguments.parent_job_name else ""
+    names = listing.names(archived=archived, parent=parent)
+    known = KnownJobs()
+    found = names
+    if not filters.is_empty:
+        found = [job.name for job in known.overviews(names) if filters.match(job)]
+    as_table = output.is_for_people(arguments.output, arguments.query)
+    shown = _limit_names(found, arguments, _count_rows() if as_table else _DEFAULT_MAX_RESULTS)
+    if as_table:
+        jobs = list(known.overviews(shown, with_metric=True))
+        if jobs:
+            from drumline.cli.pager import print_text
+
+            print_text(format_jobs(jobs, find_room()))
+    else:
+        described = [
+            {**job, "created": job["creation_context"]["created_at"]} for job in known.describe(shown)
+        ]
+        output.show(described, arguments.output, arguments.query)
+    known.keep()
+    if len(shown) < len(found) and not _is_limited(arguments):
+        _print_left_out(len(shown), len(found), as_table)
+    if not shown:
+        _explain_nothing(names, filters)
+    return 0
+
+
+def parse_filters(arguments: Namespace) -> JobFilters:
+    """Raises UsageError for a status that there is not, and for a time that cannot be read."""
+    statuses = [word.strip() for text in arguments.status for word in text.split(",") if word.strip()]
+    tags = [text.partition("=") for text in arguments.tag]
+    return JobFilters(
+        frozenset(map(_parse_status, statuses)),
+        arguments.experiment or "",
+        arguments.compute or "",
+        None if arguments.since is None else _parse_since(arguments.since),
+        tuple((key, value if equals else None) for key, equals, value in tags),
+    )
+
+
+def _parse_status(word: str) -> str:
+    known = {one.lower(): one for one in _STATUSES}
+    if word.lower() not in known:
+        import difflib
+
+        close = difflib.get_close_matches(word.lower(), known, n=1)
+        hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(_STATUSES)}"
+        raise UsageError(f"--status: no job can be {word!r}", hint)
+    return known[word.lower()]
+
+
+def _parse_since(text: str) -> float:
+    """Return the time, in seconds since 1970, of an age such as ``2h`` or a date in local time."""
+    age = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhdw])", text.strip())
+    if age:
+        return time.time() - float(age[1]) * _UNITS_S[age[2]]
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"--since: {text!r} is neither an age nor a date", "--since 2h, or --since 2026-11-20"
+        ) from error
+
+
+def _count_rows() -> int:
+    """Return how many jobs fit on one screen with the head, the count and the next prompt."""
+    if not sys.stdout.isatty():
+        return _DEFAULT_MAX_RESULTS
+    return max(_LEAST_ON_A_SCREEN, min(_DEFAULT_MAX_RESULTS, shutil.get_terminal_size().lines - 4))
+
+
+def _is_limited(arguments: Namespace) -> bool:
+    return arguments.max_results is not None
+
+
+def _limit_names(found: list[str], arguments: Namespace, default: int = _DEFAULT_MAX_RESULTS) -> list[str]:
+    """Return as many as were asked for. A query is for all of them, unless a number was given."""
+    if arguments.all_results == "true":
+        return found
+    if arguments.max_results is not None:
+        return found[: arguments.max_results] if arguments.max_results >= 0 else found
+    return found if arguments.query else found[:default]
+
+
+def _print_left_out(shown: int, count: int, as_table: bool) -> None:
+    from drumline.cli.colour import paint
+
+    text = (
+        f"{shown} of {count:,} jobs; --all shows the rest"
+        if as_table
+        else f"showing {shown} of {count} jobs; --all-results shows all"
+    )
+    print(paint(text, "grey", sys.stderr), file=sys.stderr)
+
+
+def _explain_nothing(names: list[str], filters: JobFilters) -> None:
+    """Say why a list is empty: other jobs do not match, or they are in another workspace."""
+    if names and not filters.is_empty:
+        count = "1 job" if len(names) == 1 else f"{len(names):,} jobs"
+        print(f"none of {count} matches; drumline job list shows them", file=sys.stderr)
+    elif not names:
+        _print_elsewhere(lookup.counts_elsewhere() if not lookup.all_names() else {})
+
+
+def _print_elsewhere(counts: dict[str, int]) -> None:
+    for name, count in counts.items():
+        jobs = "1 job" if count == 1 else f"{count} jobs"
+        where = (
+            f"workspace {name!r} has {jobs}: add -w {name}" if name else f"{jobs} in no workspace: add -w ''"
+        )
+        print(f"no jobs here; {where}", file=sys.stderr)
+
+
+# the table
+
+
+def find_room() -> int | None:
+    """Return how wide a table may be: as the terminal, at most 100 columns; None where the output is piped."""
+    from drumline.cli.columns import PAGE_WIDTH, terminal_width
+
+    return terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else None
+
+
+def format_jobs(jobs: Sequence[JobOverview], room: int | None, depths: Sequence[int] = ()) -> str:
+    """Format jobs as a table that is ``room`` wide. ``depths``: how far each name is moved in."""
+    from drumline.cli.colour import colour_of, paint
+    from drumline.cli.columns import fit_table, join, to_line
+
+    heads = ("NAME", "AGE", "TIME", "SIZE", "COMPUTE", "METRIC", "STATUS")
+    rows = [_format_job(job) for job in jobs]
+    rows = [
+        ("  " * depth + row[0], *row[1:]) for row, depth in zip(rows, depths or [0] * len(rows), strict=True)
+    ]
+    table = fit_table([heads, *rows], room, _RIGHT, _ORDER)
+    lines = [paint(join(table[0]), "grey")]
+    for job, row in zip(jobs, table[1:], strict=True):
+        word = to_line(job.status)
+        if row[-1].startswith(word):
+            row[-1] = paint(word, colour_of(job.status)) + row[-1][len(word) :]
+        lines.append(join(row))
+    return "".join(line + "\n" for line in lines)
+
+
+def _format_job(job: JobOverview) -> tuple[str, ...]:
+    from drumline.cli.columns import to_line
+    from drumline.control.figures import short_age, short_duration, short_number
+
+    now = time.time()
+    took = None if job.started is None else (job.ended or now) - job.started
+    metric = "-" if job.metric is None else f"{to_line(job.metric[0])} {short_number(job.metric[1])}"
+    state = to_line(job.status)
+    if job.reason and job.status != status.COMPLETED:
+        state += f": {to_line(job.reason)}"
+    return (
+        to_line(job.name),
+        short_age(None if job.created is None else now - job.created),
+        short_duration(took),
+        to_line(job.size),
+        to_line(job.compute),
+        metric,
+        state,
+    )
+
+
+VERBS = {"list": (_list_arguments, _list)}

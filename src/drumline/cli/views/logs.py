@@ -1,0 +1,127 @@
+"""``drumline job logs``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.cli.arguments import Parser, add_name, get_name
+from drumline.contract.errors import UsageError
+from drumline.control import times
+from drumline.control.jobs import lookup
+from drumline.control.jobs.outcome import explain_pruned
+from drumline.control.jobs.recovery import recover
+from drumline.control.logs import view
+from drumline.control.logs.history import LogChoice
+from drumline.control.logs.stream import ending, has_ranks
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from drumline.contract.folder import RunFolder
+
+_INTERRUPTED = 130
+
+
+def _logs_arguments(parser: Parser) -> None:
+    add_name(parser, "job")
+    parser.add_argument("--tail", type=_parse_count, metavar="N", help="only the last N lines of each rank")
+    parser.add_argument(
+        "--since", metavar="TIME", help="only lines since then: 10m, 2h, 2026-03-01T08:00, or a Unix time"
+    )
+    parser.add_argument(
+        "--timestamps", action="store_true", help="begin each line with the time it was written"
+    )
+    parser.add_argument(
+        "--grep", metavar="REGEX", help="only lines in which this regular expression is found"
+    )
+    parser.add_argument("--rank", "--ranks", default="", metavar="RANKS", help="only these ranks: 3,5 or 0-7")
+    parser.add_argument(
+        "--node", default="", metavar="NODES", help="only the ranks of these nodes: 1 or 0,2-3"
+    )
+    parser.add_argument("--attempt", type=int, metavar="K", help="only this attempt, from 0; default: all")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        default=None,
+        help="go on until the job ends; default: on a terminal",
+    )
+    parser.add_argument(
+        "--no-follow", action="store_false", dest="follow", help="print what is there, and end"
+    )
+    parser.add_argument(
+        "--prefix", action="store_true", default=None, help="begin every line with [RANK|node-N]"
+    )
+    parser.add_argument("--no-prefix", action="store_false", dest="prefix", help="begin no line with it")
+
+
+def _parse_count(text: str) -> int:
+    if text.isascii() and text.isdecimal():
+        return int(text[:18])
+    raise UsageError(f"--tail: {text!r} is not a number of lines", "--tail 50")
+
+
+def _logs(arguments: Namespace) -> int:
+    folder = lookup.folder_of(get_name(arguments, "job"))
+    shown = view.LogView(
+        sys.stdout, _choose(arguments, folder), timestamps=arguments.timestamps, prefix=arguments.prefix
+    )
+    if not _follows(arguments, folder):
+        view.print_logs(folder, shown)
+        pruned = explain_pruned(recover(folder), ("user_logs",))
+        if shown.is_empty and (pruned or sys.stderr.isatty()):
+            print(f"the logs were {pruned}" if pruned else "no lines to show", file=sys.stderr)
+        return 0
+    try:
+        outcome = view.follow_logs(folder, shown)
+    except KeyboardInterrupt:
+        named = lookup.as_arguments(folder.name)
+        print(
+            f"\njob {folder.name} is still running; to stop it: drumline job cancel {named}", file=sys.stderr
+        )
+        return _INTERRUPTED
+    sys.stderr.write(ending(folder, outcome))
+    return 0
+
+
+def _follows(arguments: Namespace, folder: RunFolder) -> bool:
+    if arguments.attempt is not None:
+        if arguments.follow:
+            raise UsageError(
+                "--attempt and --follow exclude each other", "leave out --attempt to follow the latest"
+            )
+        return False
+    if arguments.follow is False:
+        return False
+    return (arguments.follow or sys.stdout.isatty()) and not recover(folder).is_final
+
+
+def _choose(arguments: Namespace, folder: RunFolder) -> LogChoice:
+    choice = LogChoice(attempt=arguments.attempt, tail=arguments.tail)
+    if arguments.since:
+        choice = choice._replace(since=times.parse_moment(arguments.since, "--since"))
+    if arguments.grep is not None:
+        from drumline.control.logs.matching import Matcher
+
+        choice = choice._replace(matcher=Matcher(arguments.grep))
+    if has_ranks(folder):
+        from drumline.contract.plan import Plan
+
+        _check_attempt(arguments.attempt, len(recover(folder).attempts))
+        return view.choose_ranks(Plan.read(folder.plan), choice, arguments.rank, arguments.node)
+    for option in ("rank", "node", "attempt"):
+        if getattr(arguments, option) not in ("", None):
+            raise UsageError(
+                f"--{option}: this job has no ranks, its steps have", "drumline job logs NAME_OF_A_STEPS_JOB"
+            )
+    return choice
+
+
+def _check_attempt(wanted: int | None, latest: int) -> None:
+    if wanted is not None and not 0 <= wanted <= latest:
+        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+        raise UsageError(f"--attempt: there is no attempt {wanted}", f"this job has {there}")
+
+
+VERBS = {"logs": (_logs_arguments, _logs)}

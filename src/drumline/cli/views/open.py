@@ -1,0 +1,60 @@
+"""``drumline job open``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from drumline.cli.arguments import find_job
+from drumline.contract.errors import UsageError
+from drumline.control.access import places
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from drumline.cli.arguments import Parser
+
+
+def _open_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "given",
+        nargs="*",
+        default=[],
+        metavar="NAME [PLACE]",
+        help="the job's name, and what of it to open: run, outputs, logs or code",
+    )
+    parser.add_argument("-n", "--name", help="the job's name")
+
+
+def _open(arguments: Namespace) -> int:
+    words = [*([arguments.name] if arguments.name else []), *arguments.given]
+    if not words or len(words) > 2 or (len(words) == 2 and words[1] not in places.PLACES):
+        what = f"{words[1]!r} is not a place" if len(words) > 1 else "a job's name is missing"
+        raise UsageError(what, f"drumline job open NAME [{'|'.join(places.PLACES)}]")
+    path = places.find_place(find_job(words[0]), words[1] if len(words) == 2 else "run")
+    opener = _find_opener() if sys.stdout.isatty() else []
+    if not opener:
+        print(clean(path) if sys.stdout.isatty() else path)
+        return 0
+    try:
+        return subprocess.run([*opener, path], check=False).returncode  # noqa: S603 - the user's own program
+    except OSError as error:
+        raise UsageError(
+            f"{opener[0]} could not be started: {error.strerror}", "set VISUAL to an editor"
+        ) from error
+
+
+def _find_opener() -> list[str]:
+    """Return the program that shows a folder to this person; empty: there is none."""
+    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if has_display and shutil.which("xdg-open"):
+        return ["xdg-open"]
+    return shlex.split(os.environ.get("VISUAL", ""))
+
+
+VERBS = {"open": (_open_arguments, _open)}

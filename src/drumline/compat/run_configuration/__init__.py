@@ -1,0 +1,1 @@
+"""Run configurations of SDK v1, with the environments and the data that they name."""

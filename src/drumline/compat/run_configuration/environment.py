@@ -1,0 +1,232 @@
+"""
+v1's ``Environment``, as far as a job can say something with it.
+
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.environment.environment
+"""
+
+from __future__ import annotations
+
+import os
+
+from drumline.compat.run_configuration.conda_dependencies import CondaDependencies, read_conda
+from drumline.compat.run_configuration.sections import Section
+from drumline.contract.errors import SpecError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.parts.environment import Environment as Today
+
+DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu20.04:latest"
+DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.1-cudnn8-ubuntu20.04:latest"
+
+
+class DockerSection:
+    """``enabled``, ``shared_volumes`` and ``gpu_support`` were Azure's own, and mean nothing here."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.enabled = False
+        self.shared_volumes = True
+        self.gpu_support: Any = None
+        self.base_image: str | None = DEFAULT_CPU_IMAGE
+        self.base_dockerfile: str | None = None
+        self.base_image_registry: Any = Section()
+        self.platform: Any = None
+        self.arguments: list[str] = []
+        self.shm_size: str | None = None
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+
+class PythonSection:
+    """``user_managed_dependencies``: the image has all packages, and ``conda_dependencies`` are not used."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self.user_managed_dependencies = False
+        self.interpreter_path = "python"
+        self.conda_dependencies_file: Any = None
+        self.base_conda_environment: str | None = None
+        self.conda_dependencies: CondaDependencies | None = CondaDependencies()
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+
+class Environment:
+    """
+    ``reference``: what stands for it in a job, where it is one that was registered or is Azure's own; empty: it is
+    written out.
+    """
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        self.name = name
+        self.version: str | None = None
+        self.docker = DockerSection()
+        self.python = PythonSection()
+        self.environment_variables: dict[str, Any] = {}
+        self.r = self.spark = self.databricks = None
+        self.inferencing_stack_version: str | None = None
+        self.reference = ""
+
+    @staticmethod
+    def from_conda_specification(name: str, file_path: str | os.PathLike[str]) -> Environment:
+        """Read the conda file now. Raises SpecError if it is missing or not a conda file."""
+        made = Environment(name)
+        made.python.conda_dependencies = CondaDependencies(_underlying_structure=read_conda(file_path))
+        return made
+
+    @staticmethod
+    def from_pip_requirements(
+        name: str, file_path: str | os.PathLike[str], pip_version: str | None = None
+    ) -> Environment:
+        """Read the requirements file now. Raises SpecError if it is missing."""
+        packages = _requirements(file_path)
+        made = Environment(name)
+        made.python.conda_dependencies = CondaDependencies.create(pip_packages=packages)
+        return made
+
+    @staticmethod
+    def from_docker_image(
+        name: str,
+        image: str,
+        container_registry: Any = None,
+        conda_specification: str | os.PathLike[str] | None = None,
+        pip_requirements: str | os.PathLike[str] | None = None,
+    ) -> Environment:
+        made = _with_packages(name, conda_specification, pip_requirements)
+        made.docker.base_image = image
+        return made
+
+    @staticmethod
+    def from_dockerfile(
+        name: str,
+        dockerfile: str | os.PathLike[str],
+        conda_specification: str | os.PathLike[str] | None = None,
+        pip_requirements: str | os.PathLike[str] | None = None,
+    ) -> Environment:
+        """``dockerfile``: a path, or the text itself."""
+        made = _with_packages(name, conda_specification, pip_requirements)
+        text = os.fspath(dockerfile)
+        if "\n" not in text and os.path.isfile(text):
+            with open(text, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        made.docker.base_image, made.docker.base_dockerfile = None, text
+        return made
+
+    @staticmethod
+    def from_existing_conda_environment(name: str, conda_environment_name: str) -> Environment:
+        made = Environment(name)
+        made.python.user_managed_dependencies = True
+        made.python.base_conda_environment = conda_environment_name
+        return made
+
+    @staticmethod
+    def get(workspace: Any, name: str, version: str | None = None) -> Environment:
+        """
+        Return one that was registered, or Azure's own by its name. Raises NotFoundError for neither.
+        """
+        found: Environment = workspace._environment(name, version)
+        return found
+
+    @staticmethod
+    def list(workspace: Any) -> dict[str, Environment]:
+        found: dict[str, Environment] = workspace.environments
+        return found
+
+    def register(self, workspace: Any) -> Environment:
+        """Keep it in the workspace under its name, as a new version."""
+        registered: Environment = workspace._register_environment(self)
+        return registered
+
+    def build(self, workspace: Any, image_build_compute: Any = None) -> Built:
+        """Do nothing yet: the first job that runs in it builds it."""
+        return Built()
+
+    def clone(self, new_name: str) -> Environment:
+        from copy import deepcopy
+
+        copied = deepcopy(self)
+        copied.name, copied.version, copied.reference = new_name, None, ""
+        return copied
+
+    def __repr__(self) -> str:
+        return f"Environment(name={self.name!r}, version={self.version!r})"
+
+
+class Built:
+    """What azureml's ``ImageBuildDetails`` is to a script."""
+
+    status = "Succeeded"
+
+    def wait_for_completion(self, show_output: bool = True) -> None:
+        """Return at once."""
+
+
+def is_azures(name: str) -> bool:
+    """Whether it is one of Azure's own, whose names are the same in any case."""
+    return name.lower().startswith("azureml-")
+
+
+def curated_environment(name: str, version: str | None = None) -> Environment:
+    """Return one of Azure's own environments."""
+    made = Environment(name)
+    made.reference = f"azureml:{name}:{version}" if version else f"azureml:{name}@latest"
+    return made
+
+
+def _with_packages(name: str, conda: Any, pip: Any) -> Environment:
+    if conda is not None and pip is not None:
+        raise SpecError("conda_specification and pip_requirements exclude each other", "give one of the two")
+    if conda is not None:
+        return Environment.from_conda_specification(name, conda)
+    if pip is not None:
+        return Environment.from_pip_requirements(name, pip)
+    made = Environment(name)
+    made.python.user_managed_dependencies = True
+    return made
+
+
+def _requirements(path: str | os.PathLike[str]) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(f"cannot read {os.fspath(path)!r}: {reason}") from None
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def to_environment(given: Environment) -> tuple[Today | str | None, list[str]]:
+    """Return today's environment, None for one that says nothing, and the warnings."""
+    from drumline.spec.parts.environment import Environment as Today
+
+    if given.reference:
+        return given.reference, []
+    warnings: list[str] = []
+    packages = given.python.conda_dependencies
+    interpreter = ""
+    if given.python.user_managed_dependencies:
+        packages = None
+        interpreter = _interpreter(given.python.interpreter_path, warnings)
+    content = None if packages is None else packages.for_here()
+    if not given.name and not interpreter and content is None:
+        return None, warnings
+    if given.docker.base_dockerfile:
+        warnings.append("environment.docker.base_dockerfile: not built")
+    made = Today(
+        name=given.name or None,
+        image=given.docker.base_image or DEFAULT_CPU_IMAGE,
+        conda_file=content,
+        python=interpreter or None,
+    )
+    return made, warnings
+
+
+def _interpreter(path: str, warnings: list[str]) -> str:
+    """That of ``user_managed_dependencies``, where it is one of this machine; empty for the one on the PATH."""
+    if not os.path.isabs(path):
+        return ""
+    if os.access(path, os.X_OK):
+        return path
+    warnings.append(f"environment.python.interpreter_path: there is no {path} on this machine")
+    return ""

@@ -1,0 +1,139 @@
+"""
+What is known of a rank's end: as its agent finds it (``ExitEvidence``), and as ``events.jsonl`` has it.
+
+The classes for dictionaries describe JSON. They exist for type checkers alone, and cost a launch nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Optional
+
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypedDict
+
+    class CodePlace(TypedDict):
+        """A line of a program."""
+
+        file: str
+        line: int
+        function: str
+
+    class _Raised(CodePlace):
+        type: str
+        message: str
+
+    class RaisedException(_Raised, total=False):
+        """An exception, and where it was raised."""
+
+        python: str
+        """The interpreter that has found no such module."""
+
+    class _Noted(RaisedException):
+        at: float
+        """Monotonic seconds of the rank's machine."""
+
+        pid: int
+
+    class NotedException(_Noted, total=False):
+        """An exception that ended a process of a rank."""
+
+        chain: Sequence[RaisedException]
+        """The exceptions that it came of, the latest first."""
+
+        saved_to: str
+        """The file that was being written."""
+
+    class ReportedProcess(TypedDict):
+        """The end of a process that a launcher inside a rank lists. One of ``code`` and ``signal`` is set."""
+
+        rank: int
+        pid: int
+        code: Optional[int]
+        signal: Optional[int]
+
+    class RecordedFailure(RaisedException, total=False):
+        """The exception that tells most of a rank's failure."""
+
+        time: float
+        """Seconds since 1970."""
+
+        because: str
+        """The words that say that a peer was gone, of the exception that this one came of."""
+
+        after: str
+        """The same words, of an exception that came later."""
+
+        inner: ReportedProcess
+        """The process of a launcher inside the rank that ended without an exception."""
+
+        inner_rank: int
+        """The number that a launcher inside the rank gave to the process that failed."""
+
+    class RecordedEvidence(TypedDict, total=False):
+        """
+        The ``evidence`` of the event ``RankExited``, each only when it is known, and all but the first two only of a
+        rank that failed. Times are seconds since 1970. The rest is as of ``ExitEvidence``.
+        """
+
+        left: float
+        """When the program ended in order."""
+
+        told: Optional[float]
+        """When the rank was told to end; None of one that failed before."""
+
+        failure: RecordedFailure
+        said: str
+        crash: CodePlace
+        gave_up: str
+        peak_bytes: int
+        memory_ran_out: bool
+        shared_memory: str
+        port_holder: str
+        full_disk: str
+        warm_process: int
+        lost_peer: str
+        """What the exit code says of a peer, where an MPI's launcher started the rank."""
+
+
+class ExitEvidence(NamedTuple):
+    """What an agent knows of the end of a rank. Times are monotonic seconds of its machine."""
+
+    failure: Optional[NotedException] = None
+    """The uncaught exception that explains the end."""
+
+    inner: Sequence[NotedException] = ()
+    """Those of processes that the rank started, where they explain its own."""
+
+    launcher: Optional[NotedException] = None
+    """The rank's own exception, where ``inner`` explains it."""
+
+    reported: Sequence[ReportedProcess] = ()
+    """The failures that a launcher inside the rank lists, that which it saw first in front."""
+
+    left_at: Optional[float] = None
+    """When the program ended in order."""
+
+    told_at: Optional[float] = None
+    """When the ranks of the node were told to end."""
+
+    said: str = ""
+    """The last line of the log."""
+
+    gave_up: str = ""
+    """What native code said before it aborted."""
+
+    crash: Optional[CodePlace] = None
+    peak_bytes: int = 0
+    memory_ran_out: bool = False
+    shared_memory: str = ""
+    """The state of ``/dev/shm``, where a failure may come of that."""
+
+    port_holder: str = ""
+    """Which process has the port that the rank could not have."""
+
+    full_disk: str = ""
+    warm_process: int = 0
+    """The warm interpreter that had forked the rank, where both were killed together."""

@@ -1,0 +1,524 @@
+"""
+The messages between a supervisor and its agents: a record each, sent as a line of JSON with its name as ``type``.
+
+``ToAgent`` are commands, ``FromAgent`` are answers and reports. Both ends must have the same messages, since a job on
+Slurm may find another version of this package on a node. ``Hello``, the first message of an agent, has ``version`` for
+that; a field that is missing or unknown is therefore a mistake, and refused.
+
+``at`` is always in monotonic seconds of the agent's machine. Of ``code`` and ``signal`` one is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Optional, Union, cast, get_args
+
+from drumline.contract.channel import ChannelError
+from drumline.contract.evidence import ExitEvidence
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping, Sequence
+    from typing import TypedDict
+
+    from drumline.contract.evidence import RaisedException
+
+    class ProcessState(TypedDict):
+        """What the kernel says of a process: the letter of its state, and the function that it waits in."""
+
+        pid: int
+        name: str
+        state: str
+        waits_in: str
+
+    class ProcessStack(ProcessState):
+        """Where a process is (``stacks.read_stacks``)."""
+
+        frames: list[list[Any]]
+        """File, line and function, the innermost first; empty: not known."""
+
+        threads: int
+        collective: Optional[dict[str, Any]]
+        went_on: Optional[bool]
+        spin: dict[str, Any]
+
+
+class SupervisorAddress(NamedTuple):
+    """
+    How an agent that an engine starts by its own means finds its supervisor: the file ``RunFolder.agents``.
+
+    It is for its owner alone: arguments and environments can be read by others.
+    """
+
+    version: str
+    package: str
+    """As in ``Hello``, of the supervisor."""
+
+    token: str
+    """Names the attempt, so that the file of an earlier one is not taken for it."""
+
+    addresses: list[str]
+    """Of the supervisor's machine, of which only some lead there from a node."""
+
+    port: int
+    secret: str
+    scratch: str = ""
+    """The folder for the node's own; empty: TMPDIR."""
+
+    wants_memory: bool = False
+    """Whether the node needs a folder in shared memory."""
+
+    host_variable: str = ""
+    """The environment variable that has the machine's name."""
+
+    ended_by: str = ""
+    """The program whose SIGTERM reaches the ranks too; empty: there is none."""
+
+
+# From the supervisor: what an agent is to do.
+
+
+class PrepareNode(NamedTuple):
+    """Lease ports for ``ports``, names that the plan leaves open. Answer: ``NodePrepared``."""
+
+    ports: list[str]
+    wants_probe: bool = False
+    """Listen on one more port, that of ``ConnectToFirst`` on the other nodes."""
+
+    wants_launcher_socket: bool = False
+    address: str = ""
+    """The node's address on the network of the ranks; empty: the one of its ``Hello``."""
+
+
+class ConnectToFirst(NamedTuple):
+    """Try whether node 0 can be reached. Answer: ``ConnectedToFirst``."""
+
+    address: str
+    port: int
+
+
+class RankLaunch(NamedTuple):
+    """A rank of ``LaunchRanks``."""
+
+    rank: int
+    argv: list[str]
+    env: dict[str, str]
+    log: str
+
+
+class LauncherTask(NamedTuple):
+    """A launcher of ranks, such as mpirun."""
+
+    argv: list[str]
+    env: dict[str, str]
+    log: str
+
+
+class SampleFile(NamedTuple):
+    """Where samples of what the ranks use are written."""
+
+    path: str
+    attempt: int
+
+
+class WarmSettings(NamedTuple):
+    """``mode``: off, auto or on. ``pool``: the folder of the machine's warm pool; empty: the agent starts its own."""
+
+    mode: str = "off"
+    pool: str = ""
+
+
+class LaunchRanks(NamedTuple):
+    """
+    Start the ranks of the node, or the launcher that asks for them. Answers: ``RankStarting`` and ``RankEnded`` for
+    each rank, ``LauncherExited``.
+    """
+
+    ranks: list[RankLaunch]
+    cwd: str
+    unset: list[str]
+    """Names of variables that processes do not inherit; one that ends in ``*`` stands for all that begin so."""
+
+    cores: list[int]
+    node_env: dict[str, str]
+    """For what is no rank: the launcher, and commands of other nodes."""
+
+    by_launcher: bool = False
+    launcher: Optional[LauncherTask] = None
+    """The launcher itself, for the first node."""
+
+    host_name: str = ""
+    """Of what other nodes start here; empty: the machine's own."""
+
+    container: Optional[Mapping[str, Any]] = None
+    samples: Optional[SampleFile] = None
+    log_times: str = ""
+    """The file for notes of when logs grow (``contract/log_times.py``); empty: none."""
+
+    warm: WarmSettings = WarmSettings()
+    secrets: Sequence[str] = ()
+    """Names of variables of the ranks that no process may have that outlives the job."""
+
+
+class ReadClock(NamedTuple):
+    """Answer: ``ClockRead``."""
+
+
+class PollProgress(NamedTuple):
+    """Say what each rank has done so far, and with ``wants_stacks`` where it is. Answer: ``ProgressPolled``."""
+
+    id: int
+    wants_stacks: bool
+
+
+class InspectRanks(NamedTuple):
+    """Say where each rank is, and which exceptions it is handling. Answer: ``RanksInspected``."""
+
+
+class RunCommand(NamedTuple):
+    """
+    Run what a program of another node asks for. Its streams go to ``address``, ``port``, with ``token`` to be known by.
+    Answer: ``CommandEnded``.
+    """
+
+    id: int
+    address: str
+    port: int
+    token: str
+    command: str
+    has_input: bool
+
+
+class EndCommand(NamedTuple):
+    """End the command of that ``RunCommand``: its caller is gone."""
+
+    id: int
+
+
+class AnswerCaller(NamedTuple):
+    """Tell a program of this node how the command ended that it asked for; ``not_ours``: its host is not the job's."""
+
+    caller: int
+    code: Optional[int]
+    signal: Optional[int]
+    not_ours: bool = False
+
+
+class TerminateRanks(NamedTuple):
+    """Send SIGTERM to the ranks; ``may_be_told``: whoever takes the nodes may have sent it to them already."""
+
+    grace_s: float
+    may_be_told: bool = False
+
+
+class KillRanks(NamedTuple):
+    """Send SIGKILL to the ranks."""
+
+
+class EmptyNode(NamedTuple):
+    """End everything that the ranks left. Answer: ``NodeEmptied``."""
+
+    grace_s: float
+
+
+class LeaveJob(NamedTuple):
+    """The agent's last message: its work is done."""
+
+
+# From an agent: answers, and what it has seen.
+
+
+class Hello(NamedTuple):
+    """
+    The first message. All versions have ``secret``, ``node``, ``version`` and ``package``.
+
+    ``containment``: what holds together all that ranks start, ``cgroup`` or ``subreaper``. Agents that an engine
+    starts by its own means tell of their machine, too.
+    """
+
+    secret: str
+    node: int
+    version: str
+    package: str
+    """The folder of the agent's ``drumline``."""
+
+    pid: int
+    address: str
+    containment: str
+    host: str = ""
+    gpus: str = ""
+    interfaces: Sequence[Mapping[str, Any]] = ()
+    """As of ``interfaces.list_interfaces``."""
+
+    infiniband: Sequence[Mapping[str, Any]] = ()
+    """As of ``interfaces.list_infiniband_ports``."""
+
+    reached: Mapping[str, str] = {}
+    """Addresses of the supervisor's machine, and by which one of this each was reached."""
+
+
+class NodePrepared(NamedTuple):
+    ports: dict[str, int]
+    probe_port: int
+
+
+class ConnectedToFirst(NamedTuple):
+    """``error``: why node 0 cannot be reached; empty when it can."""
+
+    error: str
+
+
+class RankStarting(NamedTuple):
+    rank: int
+    pid: int
+    at: float
+
+
+class RankEnded(NamedTuple):
+    """``error``: why the program could not be started."""
+
+    rank: int
+    code: Optional[int]
+    signal: Optional[int]
+    error: str
+    at: float
+    evidence: Optional[ExitEvidence]
+
+
+class OutputSeen(NamedTuple):
+    """A rank has written its first bytes."""
+
+    rank: int
+    at: float
+
+
+class GroupSeen(NamedTuple):
+    """A rank has its first process group."""
+
+    rank: int
+    at: float
+    backend: str
+
+
+class ClockRead(NamedTuple):
+    at: float
+
+
+class RankProgress(NamedTuple):
+    """What a rank has done so far, and of that ``poll_...``: for this poll."""
+
+    rank: int
+    log_bytes: int
+    cpu_s: float
+    io_bytes: int
+    poll_cpu_s: float
+    poll_io_bytes: int
+    processes: list[ProcessStack]
+
+
+class ProgressPolled(NamedTuple):
+    """``other_...``: what has been used by processes that are no rank's."""
+
+    id: int
+    ranks: list[RankProgress]
+    other_cpu_s: float
+    other_io_bytes: int
+
+
+class RankInspection(NamedTuple):
+    """``in_flight``: the exceptions that a rank handles, the latest first; None: it has not answered."""
+
+    rank: int
+    processes: list[ProcessStack]
+    in_flight: Optional[list[RaisedException]]
+
+
+class RanksInspected(NamedTuple):
+    ranks: list[RankInspection]
+
+
+class WarmRequested(NamedTuple):
+    """The ranks wait for a warm interpreter."""
+
+    at: float
+
+
+class WarmForked(NamedTuple):
+    """The ranks are forked from a warm interpreter, process ``pid``; the rest is as of the event ``WarmStart``."""
+
+    began: float
+    at: float
+    reused: bool
+    import_s: float
+    modules: list[str]
+    until: str
+    pid: int
+
+
+class WarmRefused(NamedTuple):
+    """The ranks, or ``rank`` alone, are started cold."""
+
+    at: float
+    reason: str
+    rank: Optional[int] = None
+
+
+class CommandRequested(NamedTuple):
+    """
+    A program of this node asks for a command on ``host``; ``of_launcher``: a daemon without which ranks cannot go on.
+    Answer: ``AnswerCaller``.
+    """
+
+    caller: int
+    of_launcher: bool
+    host: str
+    address: str
+    port: int
+    token: str
+    command: str
+    has_input: bool
+
+
+class CallerGone(NamedTuple):
+    """The program of this node that asked for a command was killed."""
+
+    caller: int
+
+
+class CommandEnded(NamedTuple):
+    id: int
+    code: Optional[int]
+    signal: Optional[int]
+    error: str
+
+
+class LauncherExited(NamedTuple):
+    code: Optional[int]
+    signal: Optional[int]
+    error: str
+
+
+class RankAbandoned(NamedTuple):
+    """The launcher has ended what stood for a rank."""
+
+    rank: int
+
+
+class RankMisplaced(NamedTuple):
+    """The launcher asks for a rank that is not this node's."""
+
+    rank: int
+
+
+class NoticeReceived(NamedTuple):
+    """The node is taken away in a while; ``by`` completes "preempted by ..."."""
+
+    by: str
+
+
+class AgentLeaving(NamedTuple):
+    """The agent ends without being asked to."""
+
+    reason: str
+
+
+class NodeEmptied(NamedTuple):
+    """``survivors``: what even SIGKILL did not end."""
+
+    survivors: list[ProcessState]
+
+
+ToAgent = Union[
+    PrepareNode, ConnectToFirst, LaunchRanks, ReadClock, PollProgress, InspectRanks, RunCommand, EndCommand,
+    AnswerCaller, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
+]  # fmt: skip
+
+FromAgent = Union[
+    Hello, NodePrepared, ConnectedToFirst, RankStarting, RankEnded, OutputSeen, GroupSeen, ClockRead, ProgressPolled,
+    RanksInspected, WarmRequested, WarmForked, WarmRefused, CommandRequested, CallerGone, CommandEnded, LauncherExited,
+    RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, NodeEmptied,
+]  # fmt: skip
+
+# The classes by the name that a line has.
+_TO_AGENT: dict[str, type[ToAgent]] = {kind.__name__: kind for kind in get_args(ToAgent)}
+_FROM_AGENT: dict[str, type[FromAgent]] = {kind.__name__: kind for kind in get_args(FromAgent)}
+
+# Records inside of messages are arrays in JSON.
+_INSIDE: dict[tuple[str, str], type[Any]] = {
+    ("LaunchRanks", "launcher"): LauncherTask,
+    ("LaunchRanks", "samples"): SampleFile,
+    ("LaunchRanks", "warm"): WarmSettings,
+    ("RankEnded", "evidence"): ExitEvidence,
+}
+_LISTED: dict[tuple[str, str], type[Any]] = {
+    ("LaunchRanks", "ranks"): RankLaunch,
+    ("ProgressPolled", "ranks"): RankProgress,
+    ("RanksInspected", "ranks"): RankInspection,
+}
+
+
+def compute_version() -> str:
+    """Return what is the same for two packages that understand each other: a number made of all names and fields."""
+    inside = (*_INSIDE.values(), *_LISTED.values())
+    kinds = (SupervisorAddress, *_TO_AGENT.values(), *_FROM_AGENT.values(), *inside)
+    text = repr([(kind.__name__, kind._fields) for kind in kinds])
+    # A remainder of it by a prime: hashlib would have to be loaded.
+    return f"{int.from_bytes(text.encode(), 'big') % (2**61 - 1):016x}"
+
+
+def find_package() -> str:
+    """Return the folder of this package, for the words about two that differ."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def describe_difference(other: Mapping[str, Any]) -> str:
+    """
+    Return what is said of a peer of another version; empty when it is of this one.
+
+    ``other``: of whatever version, as it tells of itself in ``version`` and ``package``.
+    """
+    if other.get("version") == compute_version():
+        return ""
+    return (
+        f"another version of drumline, from {other.get('package') or 'an unknown folder'}, than the one here, from "
+        f"{find_package()}; install the same version for all nodes"
+    )
+
+
+def send(peer: socket.socket, message: ToAgent | FromAgent) -> None:
+    """Block until the kernel took all of it. Raises OSError when the peer is gone."""
+    peer.sendall(encode(message))
+
+
+def encode(message: ToAgent | FromAgent) -> bytes:
+    """Return the line that stands for a message, with its end."""
+    return json.dumps({"type": type(message).__name__, **message._asdict()}).encode() + b"\n"
+
+
+def decode_for_agent(line: Mapping[str, Any]) -> ToAgent:
+    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
+    return cast("ToAgent", _decode(line, _TO_AGENT))
+
+
+def decode_from_agent(line: Mapping[str, Any]) -> FromAgent:
+    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
+    return cast("FromAgent", _decode(line, _FROM_AGENT))
+
+
+def _decode(line: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
+    name = str(line.get("type"))
+    kind = kinds.get(name)
+    if kind is None:
+        raise ChannelError(f"a message {name!r}, which this version does not have")
+    fields = {field: value for field, value in line.items() if field != "type"}
+    try:
+        for field, value in fields.items():
+            if (name, field) in _LISTED:
+                fields[field] = [_LISTED[name, field](*one) for one in value]
+            elif value is not None and (name, field) in _INSIDE:
+                fields[field] = _INSIDE[name, field](*value)
+        return kind(**fields)
+    except TypeError as error:
+        raise ChannelError(f"a message {name!r} with the fields {', '.join(fields) or 'none'}") from error

@@ -1,0 +1,1 @@
+"""Ways into a job: its folders, and commands beside its ranks."""

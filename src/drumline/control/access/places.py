@@ -1,0 +1,38 @@
+"""The folders of a job that a person wants to look into."""
+
+from __future__ import annotations
+
+import os
+
+from drumline.contract.errors import NotFoundError
+from drumline.contract.plan import Plan
+from drumline.control.jobs import lookup
+
+PLACES = ("run", "outputs", "logs", "code")
+
+
+def find_place(name: str, place: str) -> str:
+    """Return the absolute path of one of ``PLACES``. Raises NotFoundError for a folder that is not there."""
+    folder = lookup.folder_of(name)
+    if place == "run":
+        return folder.path
+    has_ranks = os.path.exists(folder.plan)
+    # Of `drumline run`, which takes no copy of the code, outputs are where it was called.
+    cwd = Plan.read(folder.plan).cwd if has_ranks else folder.code
+    paths = {
+        "outputs": _choose_outputs(folder.outputs, cwd) if has_ranks else folder.named_outputs,
+        "logs": folder.user_logs,
+        "code": cwd,
+    }
+    path = paths[place]
+    if not os.path.isdir(path) or (place == "logs" and not has_ranks):
+        whose = "" if has_ranks else "; its steps may have some"
+        raise NotFoundError(
+            f"job {name} has no {place}{whose}", f"drumline job open {lookup.as_arguments(name)} run"
+        )
+    return path
+
+
+def _choose_outputs(kept: str, cwd: str) -> str:
+    beside = os.path.join(cwd, "outputs")
+    return beside if os.path.isdir(beside) and not (os.path.isdir(kept) and os.listdir(kept)) else kept

@@ -1,0 +1,69 @@
+"""Snapshots of code, with the files and folders that a component includes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import PlanError
+from drumline.contract.folder import home
+from drumline.spec import paths
+from drumline.staging.snapshot.storage import copy_snapshot
+from drumline.staging.snapshot.take import LARGE_BYTES, Snapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def take(path: str, includes: Sequence[str] = (), is_slow: Callable[[int], None] | None = None) -> Snapshot:
+    """
+    Return a snapshot of the folder or file ``path``, empty for none, with those next to it. Raises PlanError.
+
+    ``is_slow``: as of ``take_snapshot``.
+    """
+    return _take_with(path, includes) if includes else take_snapshot(path, home(), is_slow)
+
+
+def _take_with(root: str, includes: Sequence[str]) -> Snapshot:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="drumline-code-") as above:
+        merged = os.path.join(above, "code")
+        try:
+            if root:
+                copy_snapshot(home(), take_snapshot(root, home()).digest, merged)
+            else:
+                os.mkdir(merged)
+            for path in includes:
+                _include(path, merged)
+        except OSError as error:
+            what = f"additional_includes: {error.strerror or error}: {error.filename}"
+            raise PlanError(what, path="additional_includes") from error
+        return take_snapshot(merged, home(), known_as="\0".join((root, *includes)))
+
+
+def _include(path: str, merged: str) -> None:
+    """Source: additional_includes lay a file or a folder next to the code, under its own name."""
+    if paths.is_remote(path) or not os.path.exists(path):
+        raise PlanError(f"additional_includes: there is no {path}", path="additional_includes")
+    target = os.path.join(merged, os.path.basename(path.rstrip("/")))
+    if os.path.lexists(target):
+        what = f"additional_includes: {os.path.basename(target)!r} is in the code already"
+        raise PlanError(what, path="additional_includes")
+    if os.path.isdir(path):
+        # As of code: links are followed within it alone, and what an ignore file names is left out.
+        copy_snapshot(home(), take_snapshot(path, home()).digest, target)
+    else:
+        shutil.copy2(path, target)
+
+
+def warnings_of(taken: Snapshot) -> list[str]:
+    """Return what to tell the user about the code that was taken."""
+    warnings = [f"code: left out {path}" for path in taken.skipped]
+    if taken.size_bytes > LARGE_BYTES:
+        size = taken.size_bytes / (1 << 20)
+        warnings.append(
+            f"code: {size:.0f} MB in {taken.file_count} files; a .amlignore file says what to leave out"
+        )
+    return warnings

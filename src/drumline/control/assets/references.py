@@ -1,0 +1,388 @@
+"""
+What a job refers to by name becomes paths of this machine: assets, datastores, outputs of earlier jobs, environments.
+
+The job as it was written stays as it is; what is planned is a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
+from drumline.contract.folder import home
+from drumline.contract.plan import Registration
+from drumline.contract.record import NamedTuple
+from drumline.control.assets.asset_records import is_program
+from drumline.control.environments import interpreters
+from drumline.control.jobs import job_outputs
+from drumline.plan import values
+from drumline.plan.request import settings_of
+from drumline.spec import paths
+from drumline.spec.references import (
+    AssetReference,
+    InDatastore,
+    JobOutputReference,
+    RunFile,
+    is_reference,
+    parse,
+)
+from drumline.store.assets import Records, check_name, check_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from drumline.contract.plan import Build, Plan
+    from drumline.control.environments.environment_builds import TargetMachine
+    from drumline.spec.jobs.command import Command
+    from drumline.spec.references import Reference
+
+_MODELS = ("custom_model", "mlflow_model", "triton_model")
+_DEPTH = 8
+"""Of assets whose paths are references themselves."""
+
+_NAME = "${{name}}"
+_MACROS = {"${{default_datastore}}": "workspaceblobstore"}
+_NO_NAME = "NAME"
+"""In a path, of a job that has none yet."""
+
+
+class ResolvedJob(NamedTuple):
+    job: Command
+    warnings: tuple[str, ...] = ()
+    interpreter: str = ""
+    """The Python of the job's environment; empty: that of the compute, else the one that submits."""
+
+    found: Mapping[str, str] = {}
+    """As ``Plan.resolved``."""
+
+    kept: Mapping[str, values.Kept] = {}
+    """Of inputs and outputs in datastores that are not of this machine: as of ``values.resolve_values``."""
+
+    written: Mapping[str, str] = {}
+    """What an output in such a datastore is called: ``azureml://datastores/blob/paths/model``."""
+
+    build: Build | None = None
+    """What is made before the ranks start; ``interpreter`` is in it."""
+
+    variables: Mapping[str, str] = {}
+    """That the environment sets."""
+
+
+def resolve_references(
+    job: Command,
+    interpreter: str = sys.executable,
+    *,
+    is_local: bool = True,
+    compute: Mapping[str, Any] | None = None,
+) -> ResolvedJob:
+    """
+    ``interpreter``: what runs the job where its environment does not say. ``is_local``: whether on this machine.
+    ``compute``: the settings of the one that it runs on.
+
+    Raises PlanError with every reference that leads nowhere.
+    """
+    work = _ReferenceResolver(job)
+    made = copy(job)
+    if any(_reference_of(one) for one in (job.inputs or {}).values()):
+        made.inputs = {name: work.input(name, given) for name, given in job.inputs.items()}  # type: ignore[assignment]
+    if any(getattr(one, "path", None) for one in (job.outputs or {}).values()):
+        made.outputs = {name: work.output(name, given) for name, given in job.outputs.items()}  # type: ignore[assignment]
+    with work.field("environment"):
+        if work.environment(interpreter, is_local=is_local, compute=compute or {}):
+            made.environment = None
+    if work.problems:
+        raise PlanError(work.problems)
+    return ResolvedJob(
+        made,
+        tuple(work.warnings),
+        work.interpreter,
+        work.found,
+        work.kept,
+        work.written,
+        work.build,
+        work.variables,
+    )
+
+
+def _reference_of(given: Any) -> str:
+    """Return the reference that is the path of an input or output; empty for none."""
+    path = getattr(given, "path", None)
+    return path if isinstance(path, str) and is_reference(path) else ""
+
+
+class _ReferenceResolver:
+    """One job, and what was found out about it so far."""
+
+    def __init__(self, job: Command) -> None:
+        self.job = job
+        self.problems: list[Problem] = []
+        self.warnings: list[str] = []
+        self.found: dict[str, str] = {}
+        self.kept: dict[str, values.Kept] = {}
+        self.written: dict[str, str] = {}
+        self.interpreter = ""
+        self.build: Build | None = None
+        self.variables: Mapping[str, str] = {}
+
+    @contextmanager
+    def field(self, name: str, path: str = "") -> Iterator[None]:
+        """Record an error from within as a problem of that field."""
+        try:
+            yield
+        except DrumlineError as error:
+            found = getattr(error, "problems", ())
+            told = "; ".join(": ".join(filter(None, (one.where, one.what))) for one in found) or error.message
+            hint = error.hint or next((one.hint for one in found), "")
+            self.problems.append(Problem(f"{name}: {told}", path=path or name, hint=hint))
+
+    # data
+
+    def input(self, name: str, given: Any) -> Any:
+        text = _reference_of(given)
+        if not text:
+            return given
+        made = copy(given)
+        where = f"inputs.{name}"
+        with self.field(where, f"{where}.path"):
+            wanted = str(given.type or "").lower()
+            place, kind = self._follow(parse(text), text, where, wanted)
+            made.path = self.found[f"{where}.path"] = place
+            if kind:
+                made.type = self._type(name, wanted, kind, text)
+        return made
+
+    def _follow(self, reference: Reference, text: str, where: str, wanted: str) -> tuple[str, str]:
+        """Follow a reference to a local path or an address, and return the type of its asset, if it is one."""
+        kind = ""
+        for _ in range(_DEPTH):
+            if not isinstance(reference, AssetReference):
+                return self._use_place(find_place(reference), where), kind
+            asset = find_asset("model" if wanted in _MODELS else "data", reference, text)
+            if isinstance(asset, job_outputs.OutputPlace):
+                return self._use_place(asset, where), kind
+            kind = kind or str(asset.type or "").lower()
+            self.found.setdefault(f"{where}.asset", f"azureml:{asset.name}:{asset.version}")
+            path = str(asset.path)
+            if not is_reference(path):
+                return paths.resolve(asset, path), kind
+            reference = parse(path)
+        raise UsageError(f"{text!r} leads in a circle")
+
+    def _use_place(self, place: job_outputs.OutputPlace, where: str) -> str:
+        if place.warning:
+            self.warnings.append(f"{where}: {place.warning}")
+        if place.datastore:
+            self.kept[where] = values.Kept(place.datastore, place.home)
+        return place.path
+
+    def _type(self, name: str, wanted: str, kind: str, text: str) -> str:
+        """Return the type of the asset, unless the job gives another that fits."""
+        root = self.job._root
+        said = wanted != "uri_folder"  # What Python has where nothing is said.
+        if root is not None:
+            from drumline.spec.reading.tree import find
+
+            if find(root, f"inputs.{name}") is not None:
+                said = find(root, f"inputs.{name}.type") is not None
+        if not said:
+            return kind
+        if (wanted == "uri_file") != (kind == "uri_file") and kind not in _MODELS:
+            raise UsageError(f"{text!r} is of type {kind}, and the input of type {wanted}", f"type: {kind}")
+        return wanted
+
+    def output(self, name: str, given: Any) -> Any:
+        text = str(getattr(given, "path", None) or "")
+        if not paths.is_remote(text) and not _reference_of(given):
+            return given
+        made = copy(given)
+        where = f"outputs.{name}"
+        with self.field(where, f"{where}.path"):
+            for macro, value in {
+                **_MACROS,
+                _NAME: self.job.name or _NO_NAME,
+                "${{output_name}}": name,
+            }.items():
+                text = text.replace(macro, value)
+            if not is_reference(text):
+                made.path = text
+                return made
+            reference = parse(text)
+            if isinstance(reference, JobOutputReference) and reference.output == name and not reference.path:
+                made.path = None  # Of a job that was fetched: where the one before wrote.
+                return made
+            if not isinstance(reference, InDatastore):
+                hint = "azureml://datastores/NAME/paths/PATH, a local path, or none"
+                raise UsageError(f"nothing can be written to {text!r}", hint)
+            place = self._use_place(_find_in_datastore(reference), where)
+            made.path = self.found[f"{where}.path"] = place
+            self.written[where] = f"azureml://datastores/{reference.datastore}/paths/{reference.path}"
+        return made
+
+    # environments
+
+    def environment(self, interpreter: str, *, is_local: bool, compute: Mapping[str, Any]) -> bool:
+        """Find out with which Python its ranks run; whether there is nothing left to say of its environment."""
+        from drumline.control.environments import environment_builds
+
+        if environment_builds.is_current(settings_of(self.job), os.environ):
+            return True
+        given = self.job.environment
+        if given is None:
+            return False
+        if isinstance(given, str) and not given.startswith("file:"):
+            reference = parse(given if is_reference(given) else f"azureml:{given}")
+            if not isinstance(reference, AssetReference):
+                raise UsageError(
+                    f"{given!r} is not an environment", "azureml:NAME:VERSION or azureml:NAME@LABEL"
+                )
+            try:
+                given = _find_asset("environment", reference)
+            except NotFoundError:
+                self.warnings.append(_warn_not_registered(reference, interpreter))
+                return True
+            self.found["environment"] = f"azureml:{given.name}:{given.version}"
+        python = str(getattr(given, "python", None) or "")
+        if python and is_local:
+            python = interpreters.behind(python)
+        if python:
+            if is_local and not is_program(python):
+                raise UsageError(f"its python, {python}, is not there or cannot be run")
+            self.interpreter = self.found["environment.python"] = python
+            return True
+        return self._plan_build(given, environment_builds.TargetMachine(interpreter, is_local, compute))
+
+    def _plan_build(self, given: Any, machine: TargetMachine) -> bool:
+        from drumline.control.environments import environment_builds
+        from drumline.spec.parts.environment import Environment
+        from drumline.staging.environments.folder import interpreter_of
+
+        if not isinstance(given, Environment):
+            return False
+        root = self.job._root
+        written = root.get("environment") if root is not None and given is self.job.environment else None
+        try:
+            found = environment_builds.plan_environment(given, machine, written=written)
+        except SpecError as error:
+            self.problems += [_name_environment(one) for one in error.problems]
+            return True
+        self.warnings += found.warnings
+        self.build, self.variables = found.build, found.variables
+        if found.build is not None:
+            self.interpreter = interpreter_of(found.build)
+            self.found["environment.digest"] = found.build.digest
+        return found.build is not None or bool(found.warnings)
+
+
+def _name_environment(problem: Problem) -> Problem:
+    problem.path = problem.path or "environment.conda_file"
+    return problem
+
+
+def _warn_not_registered(reference: AssetReference, interpreter: str) -> str:
+    version = f" --version {reference.version}" if reference.version else ""
+    line = f"drumline environment create --name {reference.name}{version} --python PATH"
+    what = f"environment: {str(reference)!r} is not registered; the command runs with {interpreter} first on its PATH"
+    return f"{what}; to have it run with another: {line}"
+
+
+def find_place(reference: InDatastore | JobOutputReference | RunFile) -> job_outputs.OutputPlace:
+    """Find the path or address of a reference. Raises NotFoundError, UsageError, PlanError."""
+    if isinstance(reference, InDatastore):
+        return _find_in_datastore(reference)
+    if isinstance(reference, JobOutputReference):
+        return job_outputs.find_output(reference.job, reference.output, reference.path)
+    return job_outputs.find_run_file(reference.job, reference.path)
+
+
+def find_asset(kind: str, reference: AssetReference, text: str) -> Any:
+    """Find an asset, or the output of a job. Raises NotFoundError, UsageError."""
+    if reference.registry:
+        raise UsageError(
+            f"{text!r} is in a registry of Azure's, which is not asked",
+            f"drumline {kind} create --name {reference.name} --version {reference.version or 1} --path PATH, and "
+            f"azureml:{reference.name}:{reference.version or 1} in the job",
+        )
+    if not reference.version and not reference.label:
+        raise UsageError(
+            f"{text!r} names no version", f"azureml:{reference.name}:1 or azureml:{reference.name}@latest"
+        )
+    try:
+        return _find_asset(kind, reference)
+    except NotFoundError as error:
+        place = _find_output_asset(reference)
+        if place is not None:
+            return place
+        other = "data" if kind == "model" else "model"
+        if _is_there(other, reference):
+            error.hint = f"there is a {other} of that name" + (
+                "; give the input its type" if other == "model" else ""
+            )
+        raise
+
+
+def _find_asset(kind: str, reference: AssetReference) -> Any:
+    from drumline.control.assets import assets
+
+    label = reference.label or (None if reference.version else "latest")
+    return assets.get(kind, reference.name, version=reference.version or None, label=label)
+
+
+def _is_there(kind: str, reference: AssetReference) -> bool:
+    try:
+        _find_asset(kind, reference)
+    except DrumlineError:
+        return False
+    return True
+
+
+def _find_output_asset(reference: AssetReference) -> job_outputs.OutputPlace | None:
+    """Azure registers every output of a job as ``azureml_<job>_output_data_<output>``."""
+    job, between, output = reference.name.removeprefix("azureml_").partition("_output_data_")
+    if not between or not reference.name.startswith("azureml_"):
+        return None
+    return job_outputs.find_output(job, output)
+
+
+def plan_registrations(job: Command, planned: Plan, written: Mapping[str, str]) -> tuple[Registration, ...]:
+    """Plan the registration of named outputs. Raises PlanError for a version that exists already."""
+    wanted, problems = [], []
+    addresses = {one.name: written.get(one.name, one.uri) for one in planned.uploads}
+    for name, output in (job.outputs or {}).items():
+        asset = str(getattr(output, "name", None) or "")
+        if not asset:
+            continue
+        version = str(getattr(output, "version", None) or "")
+        kind = str(output.type or "uri_folder").lower()
+        noun = "model" if kind in _MODELS else "data"
+        where = f"outputs.{name}.version" if version else f"outputs.{name}.name"
+        try:
+            _check_is_free(noun, asset, version)
+        except UsageError as error:
+            problems.append(Problem(f"{where}: {error.message}", path=where, hint=error.hint))
+        path = addresses.get(f"outputs.{name}") or planned.user_env[values.variable_of(f"outputs.{name}")]
+        said = str(getattr(output, "description", None) or "")
+        wanted.append(Registration(name, noun, asset, version, kind, path, home(), said))
+    if problems:
+        raise PlanError(problems)
+    return tuple(wanted)
+
+
+def _check_is_free(kind: str, name: str, version: str) -> None:
+    """Raise UsageError if the version exists in this workspace; those of the base home do not count."""
+    check_name(name)
+    if version and check_version(version) in Records(home(), kind).versions(name):
+        raise UsageError(
+            f"there is version {version!r} of {kind} {name!r} already", "leave `version` out for the next one"
+        )
+
+
+def _find_in_datastore(reference: InDatastore) -> job_outputs.OutputPlace:
+    from drumline.control.assets import datastores
+
+    found = datastores.find(reference.datastore, reference.path)
+    name = reference.datastore if found.home else ""
+    return job_outputs.OutputPlace(found.place, datastore=name, home=found.home)

@@ -1,0 +1,1 @@
+"""Two jobs beside each other: what differs between them, and what came of it."""

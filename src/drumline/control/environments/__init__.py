@@ -1,0 +1,1 @@
+"""Environments of jobs: which Python runs them, and what has to be built."""

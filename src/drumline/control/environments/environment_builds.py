@@ -1,0 +1,256 @@
+"""
+From the environment of a job to what has to be built for it, and to the Python that its ranks run with.
+
+Nothing is built here, and nothing fetched: the digest is that of what the job asks for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import PlanError, UsageError
+from drumline.contract.folder import base_home
+from drumline.contract.plan import Build
+from drumline.contract.record import NamedTuple
+from drumline.control.environments.recipes import Recipe, fits, recipe_of
+from drumline.spec.paths import resolve
+from drumline.spec.reading.tree import wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.spec.parts.environment import Environment
+    from drumline.spec.reading.tree import Node
+
+VARIABLE = "DRUMLINE_ENVIRONMENT"
+CURRENT = "current"
+"""The only word that ``drumline.environment`` and the variable take: the Python at hand, whatever the job says."""
+
+_FORMAT = 1
+"""Of what is in a digest."""
+
+AT_HAND = f"drumline: {{environment: {CURRENT}}} in the job, or {VARIABLE}={CURRENT}, runs it with the Python at hand"
+
+
+class TargetMachine(NamedTuple):
+    """Where a job runs, as far as its environment is concerned."""
+
+    interpreter: str
+    """What runs it where no environment says so."""
+
+    is_local: bool = True
+    compute: Mapping[str, Any] = {}
+
+    @property
+    def root(self) -> str:
+        """Return the home whose environments all of its workspaces share."""
+        return str(self.compute.get("folder") or "") or base_home()
+
+
+class EnvironmentPlan(NamedTuple):
+    build: Build | None = None
+    warnings: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+    """``variables`` of the conda file."""
+
+
+def is_current(settings: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
+    """Return whether the job runs with the current Python. Raises UsageError for an unknown value of the variable."""
+    said = environ.get(VARIABLE, "")
+    if said not in ("", CURRENT):
+        raise UsageError(f"{VARIABLE} is {said!r}, and can be {CURRENT!r} alone", f"unset {VARIABLE}")
+    return bool(said) or str(settings.get("environment") or "").lower() == CURRENT
+
+
+def plan_environment(
+    given: Environment, machine: TargetMachine, path: str = "environment", written: Node | None = None
+) -> EnvironmentPlan:
+    """
+    ``given``: without a ``python`` of its own. ``path``: of the job's field, for what is said about it. ``written``: as
+    its file has it, where there is one. Raises PlanError, with file and line of what cannot be built.
+    """
+    conda = _conda(given, path, written)
+    contained = _plan_image(given, machine, conda)
+    if contained is not None:
+        return contained._replace(variables=conda.recipe.variables if conda else {})
+    warnings = _describe_unused(given, machine, is_built=conda is not None)
+    if conda is None:
+        return EnvironmentPlan(None, warnings)
+    kind = "conda" if conda.recipe.of_conda else "uv"
+    recipe = (_for_conda if kind == "conda" else _for_uv)(conda.recipe, machine)
+    digest = _digest(kind, conda.recipe, machine)
+    from drumline.staging.environments.folder import prefix_of
+
+    built = Build(kind, digest, prefix_of(machine.root, digest), recipe, _name(given))
+    return EnvironmentPlan(built, warnings, conda.recipe.variables)
+
+
+class _Conda(NamedTuple):
+    recipe: Recipe
+    content: dict[str, Any]
+
+
+def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None:
+    """Read the conda file of an environment; None without one. Raises PlanError."""
+    if given.conda_file is None:
+        return None
+    root, folder = _read(given, written)
+    recipe, problems = recipe_of(root, folder, f"{path}.conda_file")
+    if problems:
+        raise PlanError(problems)
+    from drumline.spec.reading.tree import plain
+
+    content = plain(root)
+    return _Conda(recipe, content if isinstance(content, dict) else {})
+
+
+def _read(given: Environment, written: Node | None) -> tuple[Node, str]:
+    """Read the conda file with positions, and return its folder too. Raises SpecError."""
+    if not isinstance(given.conda_file, str):
+        from drumline.spec.reading.tree import find, plain
+
+        node = find(written, "conda_file") if written is not None else None
+        same = node is not None and plain(node) == given.conda_file
+        return (node if same and node is not None else wrap(given.conda_file)), given.base_path
+    from drumline.spec.reading.files import read_yaml
+
+    full = resolve(given, given.conda_file)
+    return read_yaml(full), os.path.dirname(full)
+
+
+def _name(given: Environment) -> str:
+    if not given.name:
+        return ""
+    return f"{given.name}:{given.version}" if given.version else str(given.name)
+
+
+# for containers
+
+
+def _plan_image(given: Environment, machine: TargetMachine, conda: _Conda | None) -> EnvironmentPlan | None:
+    """Plan an environment in a container; None if the machine cannot run those. Raises PlanError."""
+    if not given.image and not given.build:
+        return None
+    from drumline.staging.environments import containers
+
+    if not containers.find_engine(machine.compute):
+        return None
+    context = str(getattr(given.build, "path", None) or "")
+    wanted = {
+        "image": str(given.image or ""),
+        "context": resolve(given, context) if context else "",
+        "dockerfile": str(getattr(given.build, "dockerfile_path", None) or ""),
+        "conda": _whole(conda) if conda else None,
+    }
+    made = containers.plan_image_build(
+        wanted,
+        compute=machine.compute,
+        root=machine.root,
+        name=_name(given),
+        interpreter=machine.interpreter,
+    )
+    return None if made is None else EnvironmentPlan(made.build, tuple(made.warnings))
+
+
+def _whole(conda: _Conda) -> dict[str, Any]:
+    """Return the content of the conda file, with the files that it names."""
+    packages: list[Any] = [one.text for one in conda.recipe.packages]
+    if conda.recipe.requirements:
+        packages.append({"pip": list(conda.recipe.requirements)})
+    return {
+        "channels": list(conda.recipe.channels),
+        "dependencies": packages,
+        "constraints": list(conda.recipe.constraints),
+        "files": dict(conda.recipe.files),
+    }
+
+
+def _describe_unused(given: Environment, machine: TargetMachine, *, is_built: bool) -> tuple[str, ...]:
+    what = f"image: {given.image}" if given.image else "build: its Dockerfile" if given.build else ""
+    if not what:
+        return ()
+    field, _, which = what.partition(": ")
+    after = (
+        "its conda_file is built"
+        if is_built
+        else f"the command runs with {machine.interpreter} first on its PATH"
+    )
+    return (f"environment.{field}: {which} is not used, {_why_no_container(machine)}; {after}",)
+
+
+def _why_no_container(machine: TargetMachine) -> str:
+    from drumline.staging.environments import containers
+
+    return f"for {containers.explain_no_engine(machine.compute) or 'there is no podman, docker or apptainer here'}"
+
+
+# for uv and conda
+
+
+def _for_uv(recipe: Recipe, machine: TargetMachine) -> dict[str, Any]:
+    base, version = _at_hand(machine)
+    fitting = base if (version and fits(version, recipe.python)) or not recipe.python else ""
+    return {
+        "python": recipe.python,
+        "base": fitting,
+        "requirements": list(recipe.of_pip),
+        "constraints": list(recipe.constraints),
+    }
+
+
+def _for_conda(recipe: Recipe, machine: TargetMachine) -> dict[str, Any]:
+    from drumline.staging.environments import conda
+
+    tool = conda.find_conda(os.environ) if machine.is_local else ""
+    if machine.is_local and not tool:
+        first = recipe.of_conda[0]
+        what = f"{first.path}: {first.text!r} is a package of conda, and there is no micromamba, mamba or conda here"
+        from drumline.spec.reading.source import problem_at
+
+        raise PlanError([problem_at(first.node, what, path=first.path, hint=f"{conda.HINT}; {AT_HAND}")])
+    packages = [one.text for one in recipe.packages]
+    names = {one.name for one in recipe.packages}
+    _, version = _at_hand(machine)
+    if "python" not in names and recipe.requirements:
+        packages.insert(0, f"python={version[0]}.{version[1]}" if version else "python")
+    if "pip" not in names and recipe.requirements:
+        packages.append("pip")
+    return {
+        "channels": list(recipe.channels),
+        "packages": packages,
+        "requirements": list(recipe.requirements),
+        "constraints": list(recipe.constraints),
+        "tool": tool,
+    }
+
+
+def _at_hand(machine: TargetMachine) -> tuple[str, tuple[int, ...]]:
+    """Return the base Python of this process, or the compute's, and its version if that is known."""
+    if os.path.realpath(machine.interpreter) == os.path.realpath(sys.executable):
+        return os.path.realpath(sys.executable), tuple(sys.version_info[:3])
+    return machine.interpreter, ()
+
+
+def _digest(kind: str, recipe: Recipe, machine: TargetMachine) -> str:
+    """Return a digest of what is to be built, whatever the order of its parts."""
+    base, version = _at_hand(machine)
+    system = os.uname()
+    lines = recipe.of_pip
+    content = {
+        "format": _FORMAT,
+        "kind": kind,
+        "python": recipe.python or ".".join(map(str, version)) or base,
+        "options": [line for line in lines if line.startswith("-")],
+        "requirements": sorted(line for line in lines if not line.startswith("-")),
+        "constraints": sorted(recipe.constraints),
+        "files": recipe.files,
+        "packages": sorted(one.text.replace(" ", "") for one in recipe.packages) if kind == "conda" else [],
+        "channels": list(recipe.channels) if kind == "conda" else [],
+        "platform": [system.sysname, system.machine],
+    }
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -1,0 +1,83 @@
+"""Lists of jobs, and the small changes that a submitted job allows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract.errors import UsageError
+from drumline.contract.folder import RunFolder, home
+from drumline.contract.outcome import fold
+from drumline.control.jobs.lookup import all_names, folder_of, read_spec
+
+if TYPE_CHECKING:
+    from drumline.store.index import Row
+
+EDITABLE = ("display_name", "experiment_name", "description", "tags", "properties")
+
+
+def names(*, archived: bool | None = False, parent: str | None = None, limit: int | None = None) -> list[str]:
+    """List the names of jobs, newest first. ``archived`` None: both kinds."""
+    from drumline.store.index import Index
+
+    index = Index(home())
+    if not index.can_write():
+        return index.names_without_writing(all_names(), _row, archived=archived, parent=parent, limit=limit)
+    index.heal(all_names(), _row)
+    return index.names(archived=archived, parent=parent, limit=limit)
+
+
+def experiments() -> list[str]:
+    """List the experiments of the index as it is: nothing is written, and those of the newest jobs may be missing."""
+    from drumline.store.index import Index
+
+    return Index(home()).experiments()
+
+
+def _row(name: str) -> Row | None:
+    from drumline.store.index import Row
+
+    folder = RunFolder.for_job(name)
+    outcome = fold(folder.read_events())
+    if outcome.created is None:
+        return None
+    spec = read_spec(folder)
+    return Row(
+        name,
+        outcome.created,
+        str(spec.get("experiment_name") or "Default"),
+        str(spec.get("parent_job_name") or ""),
+        outcome.archived,
+    )
+
+
+def archive(name: str) -> None:
+    """Hide the job from lists; nothing else changes. Raises NotFoundError."""
+    _set_archived(name, archived=True)
+
+
+def restore(name: str) -> None:
+    """Raises NotFoundError."""
+    _set_archived(name, archived=False)
+
+
+def _set_archived(name: str, *, archived: bool) -> None:
+    from drumline.store.index import Index
+
+    folder = folder_of(name)
+    folder.append(e.JobArchived(time.time()) if archived else e.JobRestored(time.time()))
+    index = Index(home())
+    index.heal(all_names(), _row)
+    index.set_archived(name, archived)
+
+
+def edit(name: str, changes: dict[str, Any]) -> None:
+    """Change fields of a submitted job. Raises NotFoundError; UsageError for a field that is not in EDITABLE."""
+    folder = folder_of(name)
+    fixed = [field for field in changes if field not in EDITABLE]
+    if fixed:
+        raise UsageError(
+            f"{fixed[0]!r} of a submitted job cannot be changed", f"these can: {', '.join(EDITABLE)}"
+        )
+    folder.append(e.JobEdited(time.time(), changes))

@@ -1,0 +1,102 @@
+"""Jobs by name: their run folders, and hints for names that are not there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from drumline.contract.errors import NotFoundError
+from drumline.contract.folder import (
+    WORKSPACE,
+    RunFolder,
+    chosen_workspace,
+    current_workspace,
+    home,
+    home_of,
+    workspace,
+    workspace_names,
+)
+
+
+def folder_of(name: str) -> RunFolder:
+    """Return the run folder of a job. Raises NotFoundError, with its workspace or a similar name as a hint."""
+    folder = RunFolder.for_job(name)
+    is_name = "/" not in name and name not in ("", ".", "..")
+    if not is_name or not folder.exists():
+        raise NotFoundError(f"there is no job {name!r}", (is_name and hint_elsewhere(name)) or _alike(name))
+    return folder
+
+
+def as_arguments(name: str) -> str:
+    """Return the job as command-line arguments: ``-n NAME``, and ``-w`` if this command alone chose the workspace."""
+    return f"-n {name}{workspace_arguments()}"
+
+
+def workspace_arguments() -> str:
+    """Return `` -w NAME`` if this command alone chose the workspace, else nothing."""
+    chosen = chosen_workspace()
+    return f" -w {chosen}" if chosen and chosen != os.environ.get(WORKSPACE) else ""
+
+
+def hint_elsewhere(name: str) -> str:
+    """Return a hint to the other workspace that has a job of that name; empty for none."""
+    for other in _other_workspaces():
+        if RunFolder.for_job(name, home_of(other)).exists():
+            return (
+                f"it is in workspace {other!r}: add -w {other}"
+                if other
+                else "it is in no workspace: add -w ''"
+            )
+    return ""
+
+
+def _other_workspaces() -> list[str]:
+    """List the other workspaces; the empty name is the base home."""
+    here = current_workspace()
+    return [other for other in ("", *workspace_names()) if other != here]
+
+
+def counts_elsewhere() -> dict[str, int]:
+    """Return the number of jobs of each other workspace that has any; the empty name is the base home."""
+    counts = {}
+    for other in _other_workspaces():
+        with workspace(other):
+            count = len(all_names())
+        if count:
+            counts[other] = count
+    return counts
+
+
+def _alike(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, all_names(), n=1)
+    return f"did you mean {close[0]!r}?" if close else "drumline job list shows those there are"
+
+
+def all_names() -> list[str]:
+    """List the names of all jobs, in no order."""
+    try:
+        with os.scandir(os.path.join(home(), "jobs")) as entries:
+            return [entry.name for entry in entries if _is_folder(entry)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # Such as a link to itself.
+        return False
+
+
+def read_spec(folder: RunFolder) -> dict[str, Any]:
+    """Read the job as it was submitted; empty if its file is damaged."""
+    import yaml
+
+    try:
+        with open(folder.job, "rb") as file:
+            data = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except (OSError, yaml.YAMLError):
+        return {}
+    return data if isinstance(data, dict) else {}

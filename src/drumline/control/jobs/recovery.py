@@ -1,0 +1,66 @@
+"""
+Recovery of jobs whose supervisor or driver was killed: the end is written down, what is left is ended, a driver is
+started again, and outputs are registered that the job's nodes could not register.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.outcome import fold
+from drumline.control.jobs.outcome import KILLED, examine, is_writable
+from drumline.engines.table import is_elsewhere
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+
+def recover(folder: RunFolder) -> Outcome:
+    """
+    Do what the job's own processes can no longer do, and return its outcome: nothing, for nearly every job.
+
+    The first to come does it. In a folder that cannot be written to nothing is done, and the outcome is the same.
+    """
+    examined = examine(folder, may_withdraw=True)
+    outcome = examined.outcome
+    registers = outcome.is_final and any(one.away for one in outcome.registered.values())
+    if not (examined.end or examined.lacks_driver or registers) or not is_writable(folder):
+        return outcome
+    if examined.lacks_driver:
+        from drumline.control.jobs import driver_process
+
+        driver_process.restart_driver(folder)
+        return outcome
+    if examined.end is not None:
+        folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
+        with contextlib.suppress(OSError):
+            os.unlink(folder.secrets)
+    else:
+        _register_outputs(folder)
+    return fold(folder.read_events())
+
+
+def _end_what_is_left(folder: RunFolder) -> e.JobEnded:
+    """End the processes of a job whose supervisor was killed, and return the event of its end."""
+    from drumline.node import leftovers
+
+    count = leftovers.clear_leftovers(folder)
+    reason = KILLED
+    if count:
+        reason += f"; {count} {'process' if count == 1 else 'processes'} that it left were ended"
+    return e.JobEnded(time.time(), status.FAILED, 1, reason)
+
+
+def _register_outputs(folder: RunFolder) -> None:
+    """Register outputs where the job's nodes could not reach."""
+    from drumline.contract.plan import Plan
+    from drumline.supervisor.job import registration
+
+    with contextlib.suppress(OSError):
+        registration.register(folder, Plan.read(folder.plan).registers)

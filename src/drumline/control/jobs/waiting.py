@@ -1,0 +1,169 @@
+"""Waiting for the end of a job."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.contract import identity, status
+from drumline.contract.errors import NotFoundError
+from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
+from drumline.control.jobs.recovery import recover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drumline.contract.folder import RunFolder
+
+_LONGEST_PAUSE_S = 0.1
+
+REMOVED = "Removed"
+REMOVED_CODE = 3
+
+_SHORTEST_SLEEP_S = 0.05
+_LONGEST_POLL_S = 1.0
+"""Between two looks at the size of the events of a job whose supervisor is no process of this machine."""
+
+_FULL_LOOK_S = 10.0
+"""Between two full looks at a job, whatever its supervisor and its events say."""
+
+_LONGEST_SLEEP_S = 60.0
+
+
+def wait_for_end(folder: RunFolder, deadline: float | None = None, *, of_attempt: int | None = None) -> bool:
+    """
+    Block until the job has ended, or that attempt of it; False when ``deadline`` (monotonic seconds) came first.
+    """
+    while not (outcome := recover(folder)).is_final:
+        if of_attempt is not None and len(outcome.attempts) > of_attempt:
+            return True
+        longest = 1.0 if of_attempt is None else _LONGEST_PAUSE_S
+        left = longest if deadline is None else min(longest, deadline - time.monotonic())
+        if left <= 0:
+            return False
+        supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))
+        if supervisor is None:
+            time.sleep(min(left, _LONGEST_PAUSE_S))
+            continue
+        wait_until_readable((supervisor,), left)
+        os.close(supervisor)
+    return True
+
+
+class JobEnd(NamedTuple):
+    """How a job ended. ``status`` is Removed for one whose run folder was removed before it had."""
+
+    name: str
+    status: str
+    exit_code: int
+    reason: str = ""
+
+
+def wait_for_jobs(folders: Iterable[RunFolder], deadline: float | None = None) -> Iterator[JobEnd]:
+    """
+    Return how each job ended, when it does, until ``deadline`` (monotonic seconds). Blocks, without polling for jobs
+    whose supervisor is on this machine.
+    """
+    awaited = [_AwaitedJob(folder) for folder in folders]
+    try:
+        while awaited:
+            for one in list(awaited):
+                end = one.look()
+                if end is not None:
+                    awaited.remove(one)
+                    one.close()
+                    yield end
+            left = _LONGEST_SLEEP_S if deadline is None else deadline - time.monotonic()
+            if left <= 0 or not awaited:
+                return
+            pause = min([left, *(one.pause_s for one in awaited)])
+            wait_until_readable((one.pidfd for one in awaited), pause)
+    finally:
+        for one in awaited:
+            one.close()
+
+
+class _AwaitedJob:
+    """Its events are held open: the end of a job is known even if it was removed right after."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._events = os.open(folder.events, os.O_RDONLY | os.O_CLOEXEC)
+        self._seen: tuple[int, int] | None = None
+        self._next_look = 0.0
+        self.pidfd: int | None = None
+        """Of its supervisor or driver, if that is a process of this machine."""
+
+        self.pause_s = _SHORTEST_SLEEP_S
+        """How long it may be left alone."""
+
+    def look(self) -> JobEnd | None:
+        """Return how it ended; None while it goes on. Reads no events that were read before."""
+        is_gone = self.pidfd is not None and wait_until_readable((self.pidfd,), 0.0)
+        if self.pidfd is not None and not is_gone and time.monotonic() < self._next_look:
+            return None
+        seen = self._read_stamp()
+        if self.pidfd is None and seen == self._seen and time.monotonic() < self._next_look:
+            self.pause_s = min(self.pause_s * 1.5, _LONGEST_POLL_S)
+            return None
+        self._seen = seen
+        self._next_look = time.monotonic() + _FULL_LOOK_S
+        end = self._examine()
+        if end is None:
+            self._find_supervisor()
+        return end
+
+    def _examine(self) -> JobEnd | None:
+        try:
+            outcome = recover(self._folder)
+        except (NotFoundError, FileNotFoundError):
+            outcome = fold(())
+        if not self._folder.exists():
+            with open(os.dup(self._events), "rb") as file:
+                file.seek(0)
+                outcome = fold(event for line in file if (event := e.from_line(line)) is not None)
+            if not outcome.is_final:
+                return JobEnd(
+                    self._folder.name, REMOVED, REMOVED_CODE, "it was removed while it was under way"
+                )
+        if not outcome.is_final:
+            return None
+        code = outcome.exit_code
+        if code is None:
+            code = 0 if outcome.status == status.COMPLETED else 1
+        return JobEnd(self._folder.name, outcome.status, code, outcome.reason)
+
+    def _find_supervisor(self) -> None:
+        self._close_pidfd()
+        self.pidfd = identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
+        self.pause_s = _SHORTEST_SLEEP_S if self.pidfd is None else _FULL_LOOK_S
+
+    def _read_stamp(self) -> tuple[int, int] | None:
+        try:
+            known = os.stat(self._folder.events)
+        except OSError:
+            return None
+        return known.st_size, known.st_ino
+
+    def _close_pidfd(self) -> None:
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def close(self) -> None:
+        self._close_pidfd()
+        os.close(self._events)
+
+
+def wait_until_readable(descriptors: Iterable[int | None], seconds: float) -> bool:
+    """Wait until one is readable or the time is over, and return which it was. None stands for no descriptor."""
+    # By poll, which takes descriptors above 1023 too.
+    poller = select.poll()
+    for descriptor in descriptors:
+        if descriptor is not None:
+            poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(max(0.0, seconds) * 1000))

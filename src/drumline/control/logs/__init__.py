@@ -1,0 +1,1 @@
+"""The logs of ranks as they grow, and what a person sees of them."""

@@ -1,0 +1,258 @@
+"""A job's logs on a text stream, as ``az ml job stream`` shows them, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import status
+from drumline.contract.errors import UsageError
+from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
+from drumline.control import terminal
+from drumline.control.jobs.lookup import as_arguments
+from drumline.control.jobs.outcome import explain_pruned
+from drumline.control.jobs.recovery import recover
+from drumline.control.logs.follow import Follower, last_lines
+from drumline.control.logs.printer import Printer, prefix_of
+from drumline.control.logs.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+_LAST_LINES = 10
+_SCREEN = 24
+"""Lines: what was printed before as many others is in sight."""
+
+_LONGEST = 500
+_NOTICE_POLL_S = 0.3
+
+
+class StreamOptions:
+    """
+    How lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
+    ``prefix`` None: where there is more than one rank.
+    ``notices``: whether standard error says why the job waits or hangs; not where the reader sees its status.
+    """
+
+    def __init__(self, ranks: str = "", prefix: bool | None = None, *, notices: bool = True) -> None:
+        self.notices = notices
+        self.ranks = ranks
+        self.prefix = prefix
+        self._count = 0
+        self._last: dict[str, int] = {}
+
+    def note(self, label: str, lines: bytes) -> None:
+        """Note which lines of that rank were shown."""
+        self._count += lines.count(b"\n")
+        self._last[label] = self._count
+
+    def has_in_sight(self, label: str) -> bool:
+        """Return whether the last lines of that rank are still on the screen."""
+        return label in self._last and self._count - self._last[label] < _SCREEN
+
+
+def labels_of(ranks: str, plan: Plan, option: str = "--ranks") -> frozenset[str] | None:
+    """
+    The labels that ``0,3-5`` or ``ps0`` names; None for all. Raises UsageError for one that the job lacks.
+    """
+    if not ranks:
+        return None
+    known = {task.label for task in plan.ranks}
+    chosen: set[str] = set()
+    for part in ranks.replace(" ", "").split(","):
+        first, dash, last = part.partition("-")
+        if dash and _is_number(first) and _is_number(last) and int(first) <= int(last) < 1 << 20:
+            chosen.update(str(rank) for rank in range(int(first), int(last) + 1))
+        else:
+            chosen.add(part)
+    missing = sorted(chosen - known)
+    if missing:
+        raise UsageError(f"{option}: there is no rank {missing[0]!r}", f"this job has {_span(plan)}")
+    return frozenset(chosen)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 8
+
+
+def _span(plan: Plan) -> str:
+    labels = [task.label for task in plan.ranks]
+    if not all(map(_is_number, labels)):
+        return f"ranks {', '.join(labels[:20])}{' ...' if len(labels) > 20 else ''}"
+    return f"rank {labels[0]}" if len(labels) == 1 else f"ranks {labels[0]} to {labels[-1]}"
+
+
+def follow(folder: RunFolder, out: TextIO, show: StreamOptions) -> Outcome:
+    """
+    Write every line until the job has ended. Blocks. Raises UsageError as ``labels_of``; BrokenPipeError.
+
+    On a terminal, control sequences are left out; elsewhere the bytes are as the ranks wrote them.
+    """
+    if not has_ranks(folder):
+        from drumline.control.logs.stream_steps import follow_steps
+
+        if show.ranks:
+            raise UsageError(
+                "--ranks: this job has no ranks, its steps have", "drumline job stream -n JOB_OF_A_STEP"
+            )
+        return follow_steps(folder, out)
+    plan = Plan.read(folder.plan)
+    labels = labels_of(show.ranks, plan)
+    many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
+    printer = Printer(out)
+    notices = Notices(folder, is_quiet=not show.notices)
+    follower = Follower(folder, plan, labels, raw=printer.is_raw)
+    for block in follower.blocks():
+        if block is None:
+            printer.flush()
+            notices.look(follower.outcome)
+            continue
+        notices.give_way()
+        printer.write(prefix_of(block) if many else "", block.lines)
+        show.note(block.label, block.lines)
+    printer.flush()
+    outcome = recover(folder)
+    notices.end(outcome)
+    return outcome
+
+
+def has_ranks(folder: RunFolder) -> bool:
+    """Return whether the job has ranks; a pipeline or a sweep has jobs."""
+    return not os.path.exists(folder.graph)
+
+
+class Notices:
+    """
+    Says on standard error why a job waits, and that it hangs, each time that this changes. ``told``: how many attempts
+    that failed need not be told of any more.
+    """
+
+    def __init__(self, folder: RunFolder, told: int = 0, *, is_quiet: bool = False) -> None:
+        self._folder = folder
+        self._is_quiet = is_quiet
+        self._next = time.monotonic() + _NOTICE_POLL_S
+        self._size = -1
+        self._waits_for = ""
+        self._hang = ""
+        self._attempts = told
+        self._missing: set[str] = set()
+        self._progress = ProgressLine(folder.name)
+
+    def look(self, seen: Outcome | None) -> None:
+        """Print what has changed. ``seen``: the outcome if the caller knows it already."""
+        if self._is_quiet or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _NOTICE_POLL_S
+        size = _size_of(self._folder.events)
+        if size == self._size and seen is None:
+            return
+        self._size = size
+        outcome = seen or fold(self._folder.read_events())
+        self.tell_attempts(outcome)
+        self._progress.look(outcome)
+        self._tell_services(outcome)
+        waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
+        if waits_for and waits_for != self._waits_for:
+            self._say(f"is in line: {waits_for}")
+        if outcome.hang != self._hang and not outcome.is_final:
+            self._say(f"hangs: {outcome.hang}" if outcome.hang else "goes on")
+        self._waits_for, self._hang = waits_for, outcome.hang
+
+    def give_way(self) -> None:
+        """Clear the progress line before a line of the job, which may go to the same terminal."""
+        self._progress.clear()
+
+    def end(self, outcome: Outcome) -> None:
+        """Print what has changed at the end."""
+        if self._is_quiet:
+            return
+        self.tell_attempts(outcome)
+        self._progress.look(outcome)
+        self._tell_services(outcome)
+
+    def _tell_services(self, outcome: Outcome) -> None:
+        """Print the services that did not start."""
+        for name, service in outcome.services.items():
+            if service.error and name not in self._missing:
+                self._missing.add(name)
+                self._say(f"goes on without {name}: {service.error}")
+
+    def tell_attempts(self, outcome: Outcome) -> None:
+        """Print the attempts that failed since."""
+        for attempt in outcome.attempts[self._attempts :]:
+            number = attempt.attempt + 1
+            if attempt.was_preempted:
+                self._say(f"goes on later; attempt {number} was ended: {attempt.reason}")
+            else:
+                self._say(f"is started again; attempt {number} failed: {attempt.reason}")
+        self._attempts = len(outcome.attempts)
+
+    def _say(self, what: str) -> None:
+        self._progress.clear()
+        print(f"job {self._folder.name} {terminal.clean(what)}", file=sys.stderr)
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def header(folder: RunFolder) -> str:
+    """Return the first lines of a stream. Scripts search for ``RunId:`` and ``Web View:``."""
+    if not has_ranks(folder):
+        title = "Streaming the logs of its steps"
+        return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
+    plan = Plan.read(folder.plan)
+    if len(plan.ranks) == 1:
+        logs = plan.ranks[0].log
+    else:
+        nodes = "1 node" if len(plan.nodes) == 1 else f"{len(plan.nodes)} nodes"
+        logs = f"user_logs of {len(plan.ranks)} ranks on {nodes}"
+    title = f"Streaming {logs}"
+    return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
+
+
+def summary(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:
+    """Return the last lines of a stream: status, one sentence, and the end of a failed rank's log."""
+    return f"\nExecution Summary\n=================\n{_identity(folder)}{ending(folder, outcome, shown)}"
+
+
+def _identity(folder: RunFolder) -> str:
+    return f"RunId: {folder.name}\nWeb View: file://{folder.path}\n"
+
+
+def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:
+    """
+    ``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try.
+
+    ``shown``: what the same reader has just been shown, which is not repeated; None: nothing.
+    """
+    took = ""
+    if outcome.started and outcome.ended:
+        took = f" after {outcome.ended - outcome.started:.1f} s"
+    text = f"job {folder.name} {outcome.status.lower()}{took}: {terminal.clean(outcome.reason)}\n"
+    pruned = explain_pruned(outcome, ("user_logs",))
+    if pruned:
+        return f"{text}its logs were {pruned}\n"
+    if outcome.failed_rank is None:
+        return text
+    plan = Plan.read(folder.plan)
+    label = next(task.label for task in plan.ranks if task.rank == outcome.failed_rank)
+    lines = last_lines(folder, plan, outcome.failed_rank, _LAST_LINES)
+    if lines and not (shown and shown.has_in_sight(label)):
+        text += f"last lines of rank {label}:\n"
+        text += "".join(f"  {_short(terminal.clean(terminal.decode(line)))}\n" for line in lines)
+    return text + f"next: drumline job show {as_arguments(folder.name)}\n"
+
+
+def _short(line: str) -> str:
+    more = len(line) - _LONGEST
+    return line if more <= 0 else f"{line[:_LONGEST]} ... ({more:,} more characters)"

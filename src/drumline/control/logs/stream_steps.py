@@ -1,0 +1,222 @@
+"""The logs of the steps of a pipeline, or the trials of a sweep, on one text stream."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import identity, status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
+from drumline.control import terminal
+from drumline.control.jobs.recovery import recover
+from drumline.control.logs.follow import Follower
+from drumline.control.logs.history import History
+from drumline.control.logs.printer import Printer, prefix_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Protocol, TextIO
+
+    from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.control.logs.follow import Block
+    from drumline.control.logs.history import LogChoice
+
+    class LinesView(Protocol):
+        """Where lines go, and which. ``choice`` None: all. ``is_raw``: every byte as it is."""
+
+        @property
+        def choice(self) -> LogChoice | None: ...
+
+        @property
+        def is_raw(self) -> bool: ...
+
+        def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None: ...
+
+        def choose_prefix(self, block: Block, *, many: bool) -> str: ...
+
+        def flush(self) -> None: ...
+
+
+_LINES_POLL_S = 0.1
+_OUTCOME_POLL_S = 1.0
+
+
+def follow_steps(folder: RunFolder, out: TextIO) -> Outcome:
+    """Write every line of every step until the whole has ended. Blocks. Raises BrokenPipeError."""
+    return show_steps(folder, PlainView(out))
+
+
+def show_steps(folder: RunFolder, view: LinesView) -> Outcome:
+    """Do as ``follow_steps``, with the lines that the view chooses. Blocks. Raises BrokenPipeError."""
+    steps = _StepLogs(folder, "", view)
+    while True:
+        is_final = steps.look()
+        for prefix, lines, written in steps.lines():
+            view.write(prefix, lines, written)
+        view.flush()
+        if is_final:
+            return recover(folder)
+        if not steps.has_more:
+            time.sleep(_LINES_POLL_S)
+
+
+class PlainView(Printer):
+    """Every line, with the rank where a step has several."""
+
+    choice: LogChoice | None = None
+
+    def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:
+        super().write(prefix, lines)
+
+    def choose_prefix(self, block: Block, *, many: bool) -> str:
+        """Return what the lines of a rank begin with. ``many``: whether its job has more than one."""
+        return prefix_of(block) if many else ""
+
+
+class _StepLogs:
+    """``prefix``: what stands before each line. Lines are returned with it, and with the time of ``Block``."""
+
+    def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._view = view
+        self._size = -1
+        self._next_look = 0.0
+        self._outcome: Outcome | None = None
+        self._following: dict[str, _StepLogs | _RankLogs] = {}
+        self._told: set[str] = set()
+        self._lines: dict[str, tuple[float, str]] = {}
+        """By step under way: when to look next whether it is in line, and what was told of that."""
+
+        self._is_final = False
+
+    def look(self) -> bool:
+        """Look which steps have begun; return whether the pipeline or sweep has ended."""
+        now = time.monotonic()
+        size = os.stat(self._folder.events).st_size
+        if size != self._size or now >= self._next_look:
+            self._size, self._next_look = size, now + _OUTCOME_POLL_S
+            # Of one whose driver was killed it is this look that starts another.
+            alive = identity.is_alive(self._folder.read_json(self._folder.supervisor))
+            self._outcome = fold(self._folder.read_events()) if alive else recover(self._folder)
+            self._is_final = self._outcome.is_final
+        for following in self._following.values():
+            if isinstance(following, _StepLogs):
+                following.look()
+        return self._is_final
+
+    @property
+    def has_more(self) -> bool:
+        """Return whether a step had more lines than its share of one round."""
+        return any(following.has_more for following in self._following.values())
+
+    def lines(self) -> Iterator[tuple[str, bytes, float]]:
+        """Yield new whole lines with their prefix; after the end, everything that is left."""
+        for step in list(self._outcome.steps.values()) if self._outcome else ():
+            yield from self._read_step(step)
+
+    def _read_step(self, step: StepOutcome) -> Iterator[tuple[str, bytes, float]]:
+        if step.step not in self._told:
+            self._told.add(step.step)
+            if step.job:
+                yield self._prefix, _line(_announce(step)), 0.0
+        if step.job and not step.detail.get("reused"):
+            waits_for = "" if step.status else self._waits_for(step)
+            if waits_for:
+                yield self._prefix, _line(f"step {step.step} is in line: {terminal.clean(waits_for)}"), 0.0
+            yield from self._logs(step)
+        end = f"{step.step} ended"
+        if step.status and end not in self._told:
+            self._told.add(end)
+            reason = f": {terminal.clean(step.reason)}" if step.reason else ""
+            yield self._prefix, _line(f"step {step.step} {step.status.lower()}{reason}"), step.ended or 0.0
+
+    def _waits_for(self, step: StepOutcome) -> str:
+        """Return why a step does not run yet, unless that was printed already; polled at intervals."""
+        next_look, told = self._lines.get(step.step, (0.0, ""))
+        if time.monotonic() < next_look:
+            return ""
+        outcome = fold(RunFolder.for_job(step.job).read_events())
+        waits = outcome.status in (status.NOT_STARTED, status.QUEUED)
+        self._lines[step.step] = (time.monotonic() + _OUTCOME_POLL_S if waits else math.inf, outcome.reason)
+        return outcome.reason if waits and outcome.reason != told else ""
+
+    def _logs(self, step: StepOutcome) -> Iterator[tuple[str, bytes, float]]:
+        if step.step not in self._following:
+            found = self._open(step)
+            if found is None:
+                return
+            self._following[step.step] = found
+        following = self._following[step.step]
+        if isinstance(following, _StepLogs):
+            if step.status:
+                following.look()
+            yield from following.lines()
+            return
+        for line in following.blocks:
+            if line is not None:
+                yield line
+            elif not step.status:
+                return
+            elif not following.has_more:
+                time.sleep(0.01)  # Its supervisor is about to end, and then all of its lines are there.
+
+    def _open(self, step: StepOutcome) -> _StepLogs | _RankLogs | None:
+        folder = RunFolder.for_job(step.job)
+        if not folder.exists():
+            return None
+        prefix = f"{self._prefix}[{step.step}] "
+        if os.path.exists(folder.graph):
+            return _StepLogs(folder, prefix, self._view)
+        try:
+            return _RankLogs(folder, prefix, self._view)
+        except DrumlineError:
+            return None
+
+
+class _RankLogs:
+    """``blocks``: prefix, whole lines and time of a job that is a step; None: no more now."""
+
+    def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
+        plan = Plan.read(folder.plan)
+        self._history: History | None = None
+        labels = None
+        if view.choice is not None:
+            attempt = len(fold(folder.read_events()).attempts)
+            self._history = History(folder, plan, view.choice, attempt, raw=view.is_raw, follows=True)
+            labels = self._history.labels
+        self._follower = Follower(folder, plan, labels, raw=view.is_raw, is_alone=False)
+        self._view = view
+        self._prefix = prefix
+        self._many = len(plan.ranks) > 1
+        self.blocks = self._read()
+
+    @property
+    def has_more(self) -> bool:
+        return self._follower.has_more
+
+    def _read(self) -> Iterator[tuple[str, bytes, float] | None]:
+        if self._history is not None:
+            self._follower.begin_at(self._history.take_open())
+            for block in self._history.blocks():
+                yield self._begin(block), block.lines, block.time
+        for following in self._follower.blocks():
+            yield None if following is None else (self._begin(following), following.lines, 0.0)
+
+    def _begin(self, block: Block) -> str:
+        return self._prefix + self._view.choose_prefix(block, many=self._many)
+
+
+def _line(text: str) -> bytes:
+    return text.encode("utf-8", "replace") + b"\n"
+
+
+def _announce(step: StepOutcome) -> str:
+    if step.detail.get("reused"):
+        return f"step {step.step}: job {step.job}, reused"
+    return f"step {step.step}: job {step.job}"

@@ -1,0 +1,141 @@
+"""Chosen lines of a job's logs on a text stream: those written so far, and if wanted those that follow."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import UsageError
+from drumline.contract.folder import RunFolder
+from drumline.contract.plan import Plan
+from drumline.control.jobs.recovery import recover
+from drumline.control.logs.follow import Follower
+from drumline.control.logs.history import History
+from drumline.control.logs.printer import Printer, prefix_of
+from drumline.control.logs.stream import Notices, has_ranks, labels_of
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from drumline.contract.outcome import Outcome
+    from drumline.control.logs.follow import Block
+    from drumline.control.logs.history import LogChoice
+
+_DEEPEST = 8
+
+
+class LogView:
+    """
+    ``choice``: which lines. ``timestamps``: whether each begins with the time at which it was written.
+    ``prefix`` None: where there is more than one rank.
+    """
+
+    def __init__(
+        self, out: TextIO, choice: LogChoice, *, timestamps: bool = False, prefix: bool | None = None
+    ) -> None:
+        self.choice = choice
+        self.is_empty = True
+        """Whether nothing was shown so far."""
+
+        self._printer = Printer(out)
+        self._timestamps = timestamps
+        self._prefix = prefix
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether every byte is shown as it is."""
+        return self._printer.is_raw
+
+    def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:
+        """Write those of the lines that match. ``written``: in seconds since 1970; 0: now."""
+        if self.choice.matcher is not None:
+            lines = self.choice.matcher.select(lines)
+        if lines:
+            stamp = f"{_format_time(written or time.time())} " if self._timestamps else ""
+            self._printer.write(stamp + prefix, lines)
+            self.is_empty = False
+
+    def choose_prefix(self, block: Block, *, many: bool) -> str:
+        """Return what the lines of a rank begin with. ``many``: whether its job has more than one."""
+        return prefix_of(block) if (many if self._prefix is None else self._prefix) else ""
+
+    def flush(self) -> None:
+        self._printer.flush()
+
+
+def choose_ranks(plan: Plan, choice: LogChoice, ranks: str, nodes: str) -> LogChoice:
+    """Return the choice of these ranks and nodes: ``0,3-5``; empty: all. Raises UsageError for one it lacks."""
+    return choice._replace(labels=labels_of(ranks, plan, "--rank"), nodes=_nodes_of(nodes, plan))
+
+
+def print_logs(folder: RunFolder, view: LogView, prefix: str = "", depth: int = 0) -> None:
+    """Write what was written so far; of a pipeline or a sweep, step after step. Raises BrokenPipeError."""
+    outcome = recover(folder)
+    if has_ranks(folder):
+        plan = Plan.read(folder.plan)
+        history = History(folder, plan, view.choice, len(outcome.attempts), raw=view.is_raw)
+        _write_history(history, view, prefix, many=len(plan.ranks) > 1)
+        return
+    for step in list(outcome.steps.values()):
+        inner = RunFolder.for_job(step.job) if step.job and not step.detail.get("reused") else None
+        if inner is not None and inner.exists() and depth < _DEEPEST:
+            print_logs(inner, view, f"{prefix}[{step.step}] ", depth + 1)
+
+
+def follow_logs(folder: RunFolder, view: LogView) -> Outcome:
+    """Write what was written so far, then every line until the job has ended. Blocks. Raises BrokenPipeError."""
+    if not has_ranks(folder):
+        from drumline.control.logs.stream_steps import show_steps
+
+        return show_steps(folder, view)
+    plan = Plan.read(folder.plan)
+    known = recover(folder)
+    many = len(plan.ranks) > 1
+    history = History(folder, plan, view.choice, len(known.attempts), raw=view.is_raw, follows=True)
+    follower = Follower(folder, plan, history.labels, raw=view.is_raw)
+    follower.begin_at(history.take_open())
+    notices = Notices(folder, told=len(known.attempts))
+    _write_history(history, view, "", many=many)
+    for block in follower.blocks():
+        if block is None:
+            view.flush()
+            notices.look(follower.outcome)
+            continue
+        notices.give_way()
+        view.write(view.choose_prefix(block, many=many), block.lines)
+    view.flush()
+    outcome = recover(folder)
+    notices.end(outcome)
+    return outcome
+
+
+def _write_history(history: History, view: LogView, prefix: str, *, many: bool) -> None:
+    for block in history.blocks():
+        view.write(prefix + view.choose_prefix(block, many=many), block.lines, block.time)
+    view.flush()
+
+
+def _nodes_of(nodes: str, plan: Plan) -> frozenset[int] | None:
+    """Return the nodes that ``0,2-3`` names; None for all. Raises UsageError."""
+    if not nodes:
+        return None
+    chosen: set[int] = set()
+    for part in nodes.replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        if not (_is_number(first) and _is_number(last or first)):
+            raise UsageError(f"--node: {part!r} is not a node", "--node 0,2-3")
+        chosen.update(range(int(first), int(last or first) + 1))
+    missing = sorted(chosen - {node.node for node in plan.nodes})
+    if missing:
+        count = len(plan.nodes)
+        there = "node 0" if count == 1 else f"nodes 0 to {count - 1}"
+        raise UsageError(f"--node: there is no node {missing[0]}", f"this job has {there}")
+    return frozenset(chosen)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 6
+
+
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,131 @@
+"""The cache of what was fetched, as a person looks after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import UsageError
+from drumline.staging import sizes
+from drumline.staging.cache import leases, pruning
+from drumline.staging.cache.folder import Cache
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.staging.cache.leases import ActiveLease
+    from drumline.staging.cache.pruning import Removal
+
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_UNLIMITED = 1 << 63
+
+
+def show() -> dict[str, Any]:
+    """Describe the cache: path, size and limit. Raises UsageError for an invalid size in the variable."""
+    cache = Cache()
+    most, where = pruning.read_limit(cache)
+    known = list(pruning.list_contents(cache))
+    size = sum(one.size for one in known)
+    held = leases.list_active_leases(cache)
+    return {
+        "path": cache.path,
+        "size": sizes.format_size(size),
+        "size_bytes": size,
+        "limit": sizes.format_size(most),
+        "limit_bytes": most,
+        "limit_from": where,
+        "files": len(known),
+        "unfinished_bytes": pruning.partial_size(cache),
+        "used_by": sorted({os.path.basename(one.run) for one in held}),
+    }
+
+
+def entries() -> list[dict[str, Any]]:
+    """List what was downloaded by address, the last used first."""
+    cache = Cache()
+    held = leases.list_active_leases(cache)
+    sources = sorted(cache.list_sources(), key=lambda source: -source.used)
+    return [
+        {
+            "uri": source.uri,
+            "size": sizes.format_size(source.size),
+            "size_bytes": source.size,
+            "files": len(source.items),
+            "last_used": _time(source.used),
+            "used_by": _names(pruning.find_users(source, held), held),
+        }
+        for source in sources
+    ]
+
+
+def prune(to: str | None, older_than: str | None, *, dry_run: bool) -> dict[str, Any]:
+    """Remove what was not used for longest, down to the size ``to`` or the limit. Raises UsageError, OSError."""
+    cache = Cache()
+    most = pruning.read_limit(cache)[0] if to is None else sizes.parse_size(to, "--to")
+    before = time.time() - parse_age(older_than, "--older-than") if older_than is not None else 0.0
+    if not os.path.isdir(cache.path):
+        return _describe_removal(pruning.Removal((), 0, 0, 0))
+    return _describe_removal(pruning.prune(cache, most, unused_since=before, dry_run=dry_run))
+
+
+def prune_unused(age_s: float, *, dry_run: bool) -> dict[str, Any]:
+    """Remove what was not used for that many seconds, whatever the size. Raises OSError."""
+    cache = Cache()
+    if not os.path.isdir(cache.path):
+        return _describe_removal(pruning.Removal((), 0, 0, 0))
+    unused_since = time.time() - age_s
+    return _describe_removal(pruning.prune(cache, _UNLIMITED, unused_since=unused_since, dry_run=dry_run))
+
+
+def clear() -> dict[str, Any]:
+    """Remove all that no running job uses. Raises OSError."""
+    cache = Cache()
+    if not os.path.isdir(cache.path):
+        return _describe_removal(pruning.Removal((), 0, 0, 0))
+    return _describe_removal(pruning.prune(cache, 0, cut_off_since=float(_UNLIMITED)))
+
+
+def set_limit(size: str) -> None:
+    """Set the limit; ``default`` restores the default. Raises UsageError, OSError."""
+    pruning.set_limit(Cache(), None if size == "default" else sizes.parse_size(size, "limit"))
+
+
+def limit() -> dict[str, Any]:
+    """Describe the limit. Raises UsageError for an invalid size in the variable."""
+    most, where = pruning.read_limit(Cache())
+    return {"limit": sizes.format_size(most), "limit_bytes": most, "limit_from": where}
+
+
+def _describe_removal(removal: Removal) -> dict[str, Any]:
+    return {
+        "removed": list(removal.uris),
+        "files": removal.files,
+        "size": sizes.format_size(removal.size),
+        "size_bytes": removal.size,
+        "left": sizes.format_size(removal.left),
+        "left_bytes": removal.left,
+    }
+
+
+def _names(runs: list[str], held: list[ActiveLease]) -> list[str]:
+    return [os.path.basename(one.run) for one in held if one.run in runs]
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_age(text: str, what: str) -> float:
+    """
+    Return a number of seconds. Raises UsageError that says that ``what`` is wrong.
+
+    >>> parse_age("30d", "--older-than") == 30 * 24 * 3600
+    True
+    """
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])", text.strip().lower())
+    if found is None:
+        raise UsageError(f"{what}: {text!r} is no time", "a number with m, h, d or w, such as 30d")
+    return float(found[1]) * _UNITS[found[2]]

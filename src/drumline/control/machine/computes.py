@@ -1,0 +1,295 @@
+"""Computes by name: one YAML file each, ``$DRUMLINE_HOME/computes/<name>.yml``, for their owner alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, SpecError, UsageError
+from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.control.readable import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from drumline.spec.registered.compute import AmlCompute, Compute
+
+LOCAL = "local"
+_HERE = ("", LOCAL, "serverless")
+"""What a job's ``compute`` says for this machine, with none attached."""
+
+
+def _path(name: str) -> str:
+    return os.path.join(base_home(), "computes", f"{name}.yml")
+
+
+def names() -> list[str]:
+    """List the names in alphabetical order."""
+    try:
+        with os.scandir(os.path.join(base_home(), "computes")) as entries:
+            return sorted(entry.name[:-4] for entry in entries if entry.name.endswith(".yml"))
+    except FileNotFoundError:
+        return []
+
+
+def get(name: str) -> Compute:
+    """
+    Return the compute of that name; ``local`` is this machine, which nobody attaches.
+
+    Raises NotFoundError; SpecError for a file that was damaged.
+    """
+    from drumline.spec.load import load_compute
+    from drumline.spec.registered.compute import AmlCompute, LocalCompute, to_slurm
+
+    if name.lower() == LOCAL:
+        return _identify(LocalCompute(name=LOCAL, description="this machine"), LOCAL)
+    if name not in names():
+        raise NotFoundError(f"there is no compute {name!r}", _alike(name))
+    try:
+        compute = load_compute(_path(name))
+    except SpecError as error:
+        for problem in error.problems:
+            problem.hint = "; ".join(filter(None, (problem.hint, f"or drumline compute detach -n {name}")))
+        raise SpecError(list(error.problems)) from error
+    if compute.name != name:
+        what = f"{_path(name)} holds the compute {compute.name!r}, not {name!r}"
+        raise SpecError(what, f"mend the file, or drumline compute detach -n {name}")
+    # Somebody may have put Azure's own file there.
+    return _identify(to_slurm(compute)[0] if isinstance(compute, AmlCompute) else compute, name)
+
+
+def _identify(compute: Compute, name: str) -> Compute:
+    compute.id = f"azureml:{name}"
+    compute.provisioning_state = "Succeeded"
+    return compute
+
+
+def _alike(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, names(), n=1)
+    return f"did you mean {close[0]!r}?" if close else "drumline compute list shows those there are"
+
+
+def all(  # noqa: A001 - computes.all()
+    type: str | None = None, *, damaged: Callable[[str], None] | None = None
+) -> list[Compute]:
+    """
+    Return this machine, then the attached computes. ``type``: slurm or local alone; amlcompute is slurm.
+
+    ``damaged``: told of each file that cannot be read; None: SpecError is raised.
+    """
+    wanted = (type or "").lower()
+    wanted = "slurm" if wanted == "amlcompute" else wanted
+    found = readable([LOCAL, *names()], get, damaged)
+    return [compute for compute in found if not wanted or compute.type == wanted]
+
+
+def attach(compute: Compute, *, check: bool = True) -> list[str]:
+    """
+    Create or replace it, and return the warnings. An amlcompute becomes a slurm compute, and changes only what it
+    speaks of where one of its name is attached; on a machine without Slurm it becomes that machine.
+
+    check: ask the engine whether it can be used from this machine.
+    Raises SpecError, and PlanError with what the engine says; nothing has changed then.
+    """
+    from drumline.spec.registered.compute import AmlCompute, check_compute
+
+    compute = check_compute(compute)
+    _check_name(compute.name)
+    warnings = list(compute._warnings)
+    if isinstance(compute, AmlCompute):
+        compute, warnings = _ours(compute, check=check)
+        compute = check_compute(compute)
+    if check:
+        _check_engine(compute)
+    _write(compute)
+    return warnings
+
+
+def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
+    """What stands for Azure's: what is attached under its name, with what it says, else a new compute."""
+    from drumline.engines.table import engine
+    from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_dict, to_slurm
+
+    slurm, warnings = to_slurm(aml)
+    before = get(aml.name) if aml.name in names() else None
+    if before is None and check and not engine("slurm").is_here():
+        check_compute(slurm)  # What no cluster could be is no name of this machine either.
+        here = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
+        why = f"compute {aml.name!r} is this machine, which has no Slurm; on one that has, "
+        why += f"drumline compute attach --type slurm --name {aml.name} makes it a cluster"
+        return here, [*aml._warnings, why]
+    if before is None:
+        return slurm, warnings
+    if isinstance(before, LocalCompute):
+        before.size = aml.size or before.size
+        return before, [*warnings, f"compute {aml.name!r} is this machine, and stays so"]
+    said = {key: value for key, value in to_dict(slurm).items() if key != "type"}
+    kept = {key: value for key, value in to_dict(before).items() if key != "type"}
+    sizes = {**said.get("instance_types", {}), **kept.get("instance_types", {})}
+    return SlurmCompute(**{**kept, **said, "instance_types": sizes or None}), warnings
+
+
+def _check_name(name: str) -> None:
+    from drumline.spec.schema.compute import RESERVED
+
+    if name.lower() in RESERVED:
+        raise PlanError(
+            f"name: {name!r} is this machine, without being attached", "give it another name", path="name"
+        )
+
+
+def _check_engine(compute: Compute) -> None:
+    from drumline.contract.errors import Problem
+    from drumline.engines.table import engine
+    from drumline.spec.registered.compute import to_dict
+
+    said = engine(compute.type).check(to_dict(compute))
+    if said:
+        hint = f"--no-check attaches it all the same; drumline compute attach --type local --name {compute.name} "
+        hint += "runs its jobs on this machine"
+        problems = [Problem(f"compute {compute.name!r}: {what}", hint=hint) for what in map(str, said)]
+        raise PlanError(problems)
+
+
+def _write(compute: Compute) -> None:
+    path = _path(compute.name)
+    private_folder(os.path.dirname(path))
+    write_whole(path, str(compute))
+
+
+def detach(name: str) -> None:
+    """Forget a compute; its jobs go on. Raises NotFoundError; UsageError for this machine."""
+    if name.lower() == LOCAL:
+        raise UsageError("'local' is this machine, and cannot be detached")
+    if name in names():
+        try:
+            os.unlink(_path(name))
+        except FileNotFoundError:
+            pass
+        else:
+            return
+    raise NotFoundError(f"there is no compute {name!r}", _alike(name))
+
+
+def update(
+    name: str, changes: Mapping[str, Any], *, remove: Sequence[str] = (), check: bool = True
+) -> list[str]:
+    """
+    ``changes``: dotted path to new value; ``remove``: fields that are to be as if never set.
+
+    Raises NotFoundError, UsageError, SpecError, PlanError; nothing has changed then.
+    """
+    from drumline.spec.registered.compute import CLUSTER_FIELDS, from_dict, to_dict
+
+    if name.lower() == LOCAL:
+        raise UsageError(
+            "'local' is this machine, and has no settings", "drumline compute attach --type local --name NAME"
+        )
+    fixed = [path for path in (*changes, *remove) if path in ("name", "type")]
+    if fixed:
+        raise UsageError(f"the {fixed[0]} of a compute cannot be changed", "attach another one")
+    before = get(name)
+    values = to_dict(before)
+    for path in remove:
+        _remove(values, path)
+    meant = {
+        path: value for path, value in changes.items() if before.type != "local" or path not in CLUSTER_FIELDS
+    }
+    unused = [f"{path}: not used; compute {name!r} is this machine" for path in changes if path not in meant]
+    return [*attach(from_dict(values, params_override=[meant]), check=check), *unused]
+
+
+def _remove(values: dict[str, Any], path: str) -> None:
+    *steps, last = path.split(".")
+    holder: Any = values
+    for step in steps:
+        holder = holder.get(step) if isinstance(holder, dict) else None
+    if isinstance(holder, list) and last.isdecimal() and int(last) < len(holder):
+        del holder[int(last)]
+    elif isinstance(holder, dict) and last in holder:
+        del holder[last]
+    else:
+        raise UsageError(f"--remove: there is no {path!r}", "drumline compute show has what there is")
+
+
+def settings(compute: Compute) -> dict[str, Any]:
+    """Return a compute as ``az ml compute list`` prints it."""
+    from drumline.spec.registered.compute import to_dict
+
+    return {**to_dict(compute), "id": f"azureml:{compute.name}", "provisioning_state": "Succeeded"}
+
+
+def describe(name: str) -> dict[str, Any]:
+    """
+    The settings, and what the engine says now under the engine's name.
+
+    ``reason``: why the engine says nothing; empty when it does. Raises NotFoundError.
+    """
+    from drumline.engines.table import engine
+    from drumline.spec.registered.compute import to_dict
+
+    compute = get(name)
+    try:
+        facts = dict(engine(compute.type).describe(to_dict(compute)))
+    except (DrumlineError, OSError) as error:
+        return {**settings(compute), "reason": getattr(error, "message", "") or str(error)}
+    return {**settings(compute), "reason": "", compute.type: facts}
+
+
+def nodes(name: str) -> list[dict[str, Any]]:
+    """List the nodes with state, cores, GPUs, memory and jobs. Raises NotFoundError, EngineError."""
+    from drumline.engines.table import engine
+    from drumline.spec.registered.compute import to_dict
+
+    compute = get(name)
+    return list(engine(compute.type).list_nodes(to_dict(compute)))
+
+
+def resolve(text: str | None) -> Compute | None:
+    """
+    What a job's ``compute`` names: ``azureml:NAME``, ``NAME`` or a resource id.
+
+    None: this machine; because the job says so, or because no cluster is attached and the name is Azure's.
+    A LocalCompute is this machine too, under a name that somebody gave it.
+    Raises PlanError for a name that is not among those attached.
+    """
+    name = name_of(text)
+    if name.lower() in _HERE:
+        return None
+    known = names()
+    if name in known:
+        return get(name)
+    if not any(_is_elsewhere(one) for one in known):
+        return None
+    hint = _alike(name)
+    if hint.startswith("drumline"):
+        hint += f"; drumline compute attach --type local --name {name} makes it this machine"
+    raise PlanError(f"compute: there is no compute {name!r}", hint, path="compute")
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Return whether a compute is another machine; one with a damaged file may be."""
+    try:
+        return get(name).type != "local"
+    except NotFoundError:
+        return False
+    except SpecError:
+        return True
+
+
+def name_of(text: str | None) -> str:
+    """
+    The compute's name in what a job says of it.
+
+    >>> name_of("azureml:/subscriptions/s/providers/Microsoft.MachineLearningServices/workspaces/w/computes/gpu")
+    'gpu'
+    >>> name_of("azureml:local")
+    'local'
+    """
+    name = (text or "").strip()
+    name = name[8:] if name[:8].lower() == "azureml:" else name
+    found = re.search(r"/computes/([^/]+)/?\Z", name, re.IGNORECASE)
+    return found[1] if found else name

@@ -1,0 +1,1 @@
+"""Descriptions of jobs: what ``job show``, ``top``, ``metrics``, ``timeline`` and ``stacks`` print."""

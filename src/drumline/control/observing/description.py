@@ -1,0 +1,293 @@
+"""A job as ``az ml job show`` prints one, and what only Drumline knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import NotFoundError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.control.jobs.lookup import folder_of, read_spec
+from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.recovery import recover
+from drumline.control.times import utc
+from drumline.engines.table import engine, is_elsewhere
+from drumline.tracking import mlflow_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.contract.outcome import Outcome, StepOutcome
+
+
+def show_job(name: str, *, brief: bool = False) -> dict[str, Any]:
+    """Recover the job where that is necessary, and describe it. Raises NotFoundError."""
+    folder = folder_of(name)
+    return describe(folder, recover(folder), brief=brief)
+
+
+def show_jobs(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Do as ``show_job``, in brief, for each of those jobs that is still there."""
+    for name in names:
+        try:
+            yield show_job(name, brief=True)
+        except NotFoundError:
+            continue
+
+
+def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str, Any]:
+    """
+    Describe a job as ``az ml job show`` prints one, with what only Drumline knows.
+
+    Times are RFC 3339 in UTC; ``exit_code`` is None until the job has ended. ``brief``: as of Engine.describe_job.
+    """
+    name = folder.name
+    spec = {**read_spec(folder), **outcome.edits}
+    link = "file://" + folder.path
+    described: dict[str, Any] = {
+        "name": name,
+        "display_name": spec.pop("display_name", None) or name,
+        "experiment_name": spec.pop("experiment_name", None) or "Default",
+        "type": outcome.kind,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "exit_code": outcome.exit_code,
+        "failed_rank": outcome.failed_rank,
+        "failed_node": outcome.failed_node,
+        "verdict": outcome.verdict,
+        "hang": outcome.hang or None,
+        **describe_parts(folder, outcome),
+        "attempt": len(outcome.attempts),
+        "attempts": [
+            {
+                "attempt": one.attempt,
+                "ended_at": utc(one.time),
+                "exit_code": one.exit_code,
+                "reason": one.reason,
+                "kind": one.kind,
+            }
+            for one in outcome.attempts
+        ],
+        **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
+        "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
+        **_describe_references(folder, outcome, brief=brief),
+        "id": f"azureml:{name}",
+        "creation_context": {
+            "created_at": utc(outcome.created),
+            "created_by": outcome.user,
+            "created_by_type": "User",
+        },
+        "started_at": utc(outcome.started),
+        "ended_at": utc(outcome.ended),
+        "services": {
+            **_describe_services(outcome),
+            "Studio": {"endpoint": link, "type": "Studio"},
+            "Tracking": _tracking(folder, outcome, brief=brief),
+            **_describe_notifications(outcome),
+        },
+        "run_folder": folder.path,
+        **({"pruned": {part: utc(time) for part, time in outcome.pruned.items()}} if outcome.pruned else {}),
+        **_describe_preparation(outcome),
+        "containment": outcome.containment or None,
+        **_describe_engine(folder, outcome, brief=brief),
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "node": rank.node,
+                "state": rank.state,
+                "exit_code": rank.code,
+                "signal": rank.signal,
+                "started_at": utc(rank.started),
+                "ended_at": utc(rank.ended),
+            }
+            for _, rank in sorted(outcome.ranks.items())
+        ],
+    }
+    if outcome.kind != "command":
+        for key in _RANK_KEYS:
+            described.pop(key, None)
+    elif not outcome.is_final:
+        described["processes"] = _processes(folder, outcome)
+    if outcome.ranks and not brief:
+        from drumline.control.observing import usage
+
+        described["resources_used"] = usage.summarize_usage(folder, outcome)
+        described |= _metrics(folder, outcome)
+    return described
+
+
+_RANK_KEYS = ("attempt", "attempts", "ranks", "hang", "containment", "failed_rank", "failed_node", "verdict")
+
+
+def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Describe the steps of a pipeline in their order, or the trials of a sweep; nothing of a job with ranks."""
+    if outcome.kind == "command":
+        return {}
+    if outcome.kind == "sweep":
+        from drumline.control.observing import trials
+
+        return trials.describe(folder, outcome)
+    graph = folder.read_json(folder.graph) or {}
+    listed = []
+    for planned in graph.get("steps") or ():
+        name = str(planned.get("name"))
+        step = outcome.steps.get(name)
+        state, reason = _state_of_step(step) if step else (status.NOT_STARTED, "")
+        listed.append(
+            {
+                "step": name,
+                "status": state,
+                "job": (step.job or None) if step else None,
+                "reused": bool(step.detail.get("reused")) if step else False,
+                "needs": list(planned.get("needs") or ()),
+                "started_at": utc(step.started) if step else None,
+                "ended_at": utc(step.ended) if step else None,
+                "reason": reason,
+            }
+        )
+    return {"steps": listed}
+
+
+def _state_of_step(step: StepOutcome) -> tuple[str, str]:
+    """Return status and reason of a step; of one under way by its own events or its engine."""
+    if step.status or not step.job:
+        return step.status or status.RUNNING, step.reason
+    folder = RunFolder.for_job(step.job)
+    outcome = fold(folder.read_events())
+    if is_elsewhere(outcome.engine):
+        outcome = read_outcome(folder)
+    return outcome.status, outcome.reason
+
+
+def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe the nodes of a job, their network, and the engine's view of it."""
+    if not is_elsewhere(outcome.engine):
+        return {}
+    network = outcome.network
+    return {
+        outcome.engine: engine(outcome.engine).describe_job(folder, brief=brief),
+        "nodes": [
+            {
+                "node": node,
+                "host": host,
+                "address": network.addresses[node] if network else None,
+                "interface": network.interfaces[node] if network else None,
+            }
+            for node, host in sorted(outcome.hosts.items())
+        ],
+        "network": network.reason if network else None,
+    }
+
+
+def _outputs(job: str, kind: str, written: Any) -> dict[str, Any]:
+    """
+    Each with a path that is an input of another job as it stands: that which it was given, else
+    ``azureml://jobs/<job>/outputs/<output>``.
+    """
+    outputs: dict[str, Any] = {"default": {"type": "uri_folder"}} if kind == "command" else {}
+    outputs |= written if isinstance(written, dict) else {}
+    shown = {}
+    for output, given in outputs.items():
+        values = dict(given) if isinstance(given, dict) else {"path": given} if isinstance(given, str) else {}
+        path = (
+            str(values.get("path") or "").replace("${{name}}", job).replace("${{output_name}}", str(output))
+        )
+        shown[str(output)] = {
+            **values,
+            "type": values.get("type") or "uri_folder",
+            "path": path if path and "${{" not in path else f"azureml://jobs/{job}/outputs/{output}",
+        }
+    return shown
+
+
+def _describe_references(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe what references were resolved to, and which assets the outputs have become."""
+    found: dict[str, Any] = {}
+    if not brief:
+        found["resolved"] = (folder.read_json(folder.plan) or {}).get("resolved") or None
+    if outcome.registered:
+        found["registered"] = {
+            output: f"not registered: {one.error}" if one.error else f"azureml:{one.name}:{one.version}"
+            for output, one in outcome.registered.items()
+        }
+    return found
+
+
+def _describe_preparation(outcome: Outcome) -> dict[str, Any]:
+    """Describe the data that was downloaded or uploaded, and the environment that was built."""
+    found: dict[str, Any] = {}
+    if outcome.transfers:
+        found["data"] = {
+            name: {key: value for key, value in one._asdict().items() if key not in ("time", "name")}
+            for name, one in sorted(outcome.transfers.items())
+        }
+    if outcome.environment is not None:
+        made = outcome.environment._asdict()
+        found["environment_built"] = {key: value for key, value in made.items() if key != "time"}
+    return found
+
+
+def _metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Return the newest value of each metric, and how many more there are."""
+    if outcome.started is None:
+        return {"metrics": {}}
+    from drumline.control.observing import metrics
+
+    latest, left_out = metrics.read_latest(folder)
+    return {"metrics": latest, **({"metrics_left_out": left_out} if left_out else {})}
+
+
+def _tracking(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe where the metrics of the job are."""
+    from drumline.control.observing import tracking_pages
+
+    endpoint = (
+        mlflow_files.uri_of(folder.root)
+        if brief or outcome.started is None
+        else "".join(tracking_pages.endpoint_of(folder))
+    )
+    told = outcome.services.get("Tracking")
+    warning = {"warning": told.error} if told and told.error else {}
+    return {"endpoint": endpoint, "type": "Tracking", **warning}
+
+
+def _describe_notifications(outcome: Outcome) -> dict[str, Any]:
+    """Describe who could not be told of the job; nothing where all were."""
+    told = outcome.services.get("Notifications")
+    return {"Notifications": {"type": "Notifications", "warning": told.error}} if told and told.error else {}
+
+
+def _describe_services(outcome: Outcome) -> dict[str, Any]:
+    """Describe the programs beside the ranks."""
+    found = {}
+    for name, one in sorted(outcome.services.items()):
+        if one.kind != "tensor_board":
+            continue
+        state = "Failed" if one.error else "Stopped" if outcome.is_final else "Running"
+        found[name] = {"endpoint": one.url or None, "type": "TensorBoard", "status": state}
+        if one.error:
+            found[name]["error"] = one.error
+    return found
+
+
+def show_services(name: str) -> dict[str, Any]:
+    """
+    Recover the job where that is necessary, and describe the programs beside its ranks, by name.
+
+    Raises NotFoundError.
+    """
+    return _describe_services(recover(folder_of(name)))
+
+
+def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    who = folder.read_json(folder.supervisor) or {}
+    return {
+        "supervisor": who.get("pid"),
+        "agents": [pid for _, pid in sorted(outcome.agents.items())],
+        "ranks": [
+            {"rank": rank.rank, "node": rank.node, "pid": rank.pid}
+            for _, rank in sorted(outcome.ranks.items())
+            if rank.ended is None
+        ],
+    }

@@ -1,0 +1,291 @@
+"""
+What a job has logged, wherever: its run in MLflow's file store or at a server, the runs below that, TensorBoard's event
+files. Of a pipeline or a sweep what its steps have.
+
+Nothing here fails because of what a job wrote or a server answers, and all of it has an end in time.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
+from drumline.tracking import metrics, runs
+from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from drumline.contract.plan import Plan
+    from drumline.tracking import tensorboard
+    from drumline.tracking.server import Server
+
+MOST_SHOWN = 50
+"""Of the metrics that ``drumline job show`` has."""
+
+_SHOW_S = 2.0
+_READ_LIMIT_S = 10.0
+_EVENT_FILES_S = 0.5
+"""Of one look at TensorBoard's files, of which there may be gigabytes."""
+
+_MOST_SERIES = 2000
+_MOST_STEPS = 100
+MLFLOW, TENSORBOARD = "mlflow", "tensorboard"
+
+
+class FoundMetrics(NamedTuple):
+    series: list[Series]
+    """By name; those of the job's own run before those of others."""
+
+    left_out: int
+    """At least so many metrics more there are."""
+
+    notes: tuple[str, ...] = ()
+    """What keeps this from being all."""
+
+
+def read_metrics(
+    folder: RunFolder, patterns: Iterable[str] = (), limit_s: float | None = None
+) -> FoundMetrics:
+    """Read metrics whose names match a shell pattern, or all. ``limit_s`` None: 10 s for a server, else no limit."""
+    return MetricsReader(folder, patterns).look(limit_s)
+
+
+class MetricsReader:
+    """A job that may run: each look reads what is new."""
+
+    def __init__(self, folder: RunFolder, patterns: Iterable[str] = (), label: str = "") -> None:
+        self._folder = folder
+        self._patterns = tuple(patterns)
+        self._label = label
+        self._plan: Plan | None = None
+        self._files: dict[tuple[str, str], MetricFile] = {}
+        self._children: Any = None
+        self._events: dict[str, tensorboard.ReadState] = {}
+        self._scalars: dict[str, Series] = {}
+        self._steps: dict[str, MetricsReader] = {}
+        self._left_out = 0
+        self._notes: list[str] = []
+        self.asks_server = False
+        """Whether the last look had to, which reads all again."""
+
+    def look(self, limit_s: float | None = _READ_LIMIT_S) -> FoundMetrics:
+        """Blocks for about ``limit_s``, in seconds; None: for as long as all of it takes."""
+        deadline = time.monotonic() + (limit_s if limit_s is not None else 1e9)
+        self._left_out, self._notes = 0, []
+        has_steps = os.path.exists(self._folder.graph)
+        found = self._of_steps(deadline) if has_steps else self._of_ranks(deadline, limit_s)
+        shown = sorted(found, key=lambda one: (one.name, one.run not in ("", self._label)))
+        return FoundMetrics(
+            shown[:_MOST_SERIES], self._left_out + max(0, len(shown) - _MOST_SERIES), tuple(self._notes)
+        )
+
+    def _of_steps(self, deadline: float) -> list[Series]:
+        found: list[Series] = []
+        steps = [step for step in fold(self._folder.read_events()).steps.values() if step.job]
+        if len(steps) > _MOST_STEPS:
+            self._notes.append(f"only the last {_MOST_STEPS} of {len(steps)} steps are read")
+        for step in steps[-_MOST_STEPS:]:
+            if "/" in step.job or step.job in (".", ".."):
+                continue
+            reader = self._steps.setdefault(
+                step.job, MetricsReader(RunFolder.for_job(step.job), self._patterns, step.step or step.job)
+            )
+            inside = reader.look(max(0.1, deadline - time.monotonic()))
+            self._left_out += inside.left_out
+            self._notes += [note for note in inside.notes if note not in self._notes]
+            found += inside.series
+        return found
+
+    def _of_ranks(self, deadline: float, limit_s: float | None) -> list[Series]:
+        plan = self._plan = self._plan or _plan_of(self._folder)
+        if plan is None:
+            return []
+        where = runs.find_run(self._folder, plan)
+        self.asks_server = bool(where.server)
+        if where.warning:
+            self._notes.append(where.warning)
+        logged: list[Series] = []
+        if where.run_dir:
+            logged = self._in_files(where.run_dir, deadline)
+        elif where.server:
+            logged = self._at_server(where, plan, _READ_LIMIT_S if limit_s is None else limit_s)
+        known = {one.name for one in logged}
+        return logged + [one for one in self._in_events(deadline) if one.name not in known]
+
+    def _in_files(self, run_dir: str, deadline: float) -> list[Series]:
+        self._look_for_children(run_dir)
+        found = []
+        for folder, name in [(run_dir, ""), *self._children.found.items()]:
+            listed, is_cut = metrics.list_some_names(folder)
+            chosen = self._choose(listed)
+            self._left_out += max(0, len(chosen) - _MOST_SERIES) + int(is_cut)
+            for metric in chosen[:_MOST_SERIES]:
+                file = self._files.get((folder, metric))
+                if file is None:
+                    series = Series(metric, MLFLOW, name or self._label)
+                    file = self._files[folder, metric] = MetricFile(folder, metric, series)
+                file.read_more(deadline)
+                found.append(file.series)
+        return found
+
+    def _look_for_children(self, run_dir: str) -> None:
+        from drumline.tracking.children import ChildRuns
+
+        if self._children is None:
+            created = fold(self._folder.read_events()).created or 0.0
+            self._children = ChildRuns(run_dir, created)
+        self._children.look()
+
+    def _at_server(self, where: runs.RunLocation, plan: Plan, limit_s: float) -> list[Series]:
+        found: list[Series] = []
+
+        def ask(server: Server) -> None:
+            for run_id, name in {where.run_id: "", **server.children(where.run_id)}.items():
+                for metric in self._choose(server.latest(run_id)):
+                    series = Series(metric, MLFLOW, name or self._label)
+                    series.extend(server.history(run_id, metric))
+                    found.append(series)
+
+        why = _ask_server(where, plan, ask, limit_s)
+        if why:
+            self._notes.append(why)
+        return list(found)
+
+    def _in_events(self, deadline: float) -> list[Series]:
+        try:
+            from drumline.tracking import tensorboard
+        except ImportError:
+            return []
+        for folder in _event_folders(self._folder):
+            state = self._events.setdefault(folder, tensorboard.ReadState())
+            limit_s = min(10.0, max(_EVENT_FILES_S, deadline - time.monotonic()))
+            for tag, points in tensorboard.read_scalars(folder, state, limit_s=limit_s).items():
+                if self._choose((tag,)):
+                    series = self._scalars.setdefault(tag, Series(tag, TENSORBOARD, self._label))
+                    series.extend(points)
+                    series.is_cut = state.behind
+        return list(self._scalars.values())
+
+    def _choose(self, names: Iterable[str]) -> list[str]:
+        if not self._patterns:
+            return list(names)
+        return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in self._patterns)]
+
+
+def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str, float | str], int]:
+    """
+    The newest value of each metric, at most MOST_SHOWN, and how many more there are. Blocks for up to 2 s. Numbers that
+    JSON does not have are their names. Of a pipeline or sweep there is none.
+
+    ``in_files``: those of MLflow's file store alone, which takes a millisecond.
+    """
+    plan = _plan_of(folder)
+    if plan is None:
+        return {}, 0
+    where = runs.find_run(folder, plan)
+    found: dict[str, float] = {}
+    left_out = 0
+    if where.run_dir:
+        found, left_out = _latest_in_files(folder, where.run_dir)
+    elif where.server and not in_files:
+        _ask_server(where, plan, lambda server: _add_latest(server, where.run_id, found), _SHOW_S)
+        found = dict(found)  # Whoever asks may still be at it.
+    if len(found) < MOST_SHOWN and not in_files:
+        for name, value in _latest_in_events(folder).items():
+            found.setdefault(name, value)
+    shown = sorted(found)[:MOST_SHOWN]
+    return {name: to_json_number(found[name]) for name in shown}, left_out + len(found) - len(shown)
+
+
+def to_json_number(value: float) -> float | str:
+    """Return a value that JSON can hold: MLflow's names for values that are not finite."""
+    if value != value:  # noqa: PLR0124 - nan
+        return "NaN"
+    return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"
+
+
+def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
+    from drumline.tracking.children import ChildRuns
+
+    children = ChildRuns(run_dir, fold(folder.read_events()).created or 0.0)
+    children.look()
+    places: dict[str, str] = {}
+    is_cut = False
+    for place in (run_dir, *children.found):
+        listed, more = metrics.list_some_names(place)
+        is_cut = is_cut or more
+        for name in listed:
+            places.setdefault(name, place)
+    found = {}
+    for name in sorted(places)[:MOST_SHOWN]:
+        point = metrics.read_latest(places[name], name)
+        if point is not None:
+            found[name] = point.value
+    return found, max(0, len(places) - MOST_SHOWN) + int(is_cut)
+
+
+def _latest_in_events(folder: RunFolder) -> dict[str, float]:
+    try:
+        from drumline.tracking import tensorboard
+    except ImportError:
+        return {}
+    found: dict[str, float] = {}
+    for place in _event_folders(folder):
+        scalars = tensorboard.read_scalars(place, limit_s=_EVENT_FILES_S)
+        found |= {tag: points[-1].value for tag, points in scalars.items() if points}
+    return found
+
+
+def _event_folders(folder: RunFolder) -> list[str]:
+    places = (folder.outputs, os.path.join(folder.path, "logs"))
+    return [place for place in places if os.path.isdir(place) and not os.path.islink(place)]
+
+
+def _add_latest(server: Server, run_id: str, found: dict[str, float]) -> None:
+    for run in (run_id, *server.children(run_id)):
+        for name, point in server.latest(run).items():
+            found.setdefault(name, point.value)
+
+
+def _ask_server(where: runs.RunLocation, plan: Plan, ask: Callable[[Server], None], limit_s: float) -> str:
+    """
+    Have a server asked, in that time; why it did not tell all. From a thread that may be left alone: looking up a name
+    has no limit of its own.
+    """
+    from threading import Thread
+
+    from drumline.tracking.server import Server
+
+    said: list[str] = []
+
+    def work() -> None:
+        try:
+            ask(Server(where.server, {**os.environ, **plan.user_env}, timeout_s=limit_s))
+        except DrumlineError as error:
+            said.append(error.message + (f"; {error.hint}" if error.hint else ""))
+        except Exception as error:  # noqa: BLE001 - the top of a thread; whatever a server has answered
+            said.append(f"what the MLflow server answers cannot be read: {type(error).__name__}")
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        return f"the MLflow server did not tell all in {limit_s:g} s"
+    return said[0] if said else ""
+
+
+def _plan_of(folder: RunFolder) -> Plan | None:
+    from drumline.contract.plan import Plan
+
+    try:
+        return Plan.read(folder.plan)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, DrumlineError):
+        return None

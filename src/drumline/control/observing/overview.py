@@ -1,0 +1,292 @@
+"""
+Many jobs at a glance: the facts that a list shows of each.
+
+A job that has ended changes no more, so the index keeps its facts, and what ``job list`` prints of it as JSON, with a
+stamp of its events. Jobs that run are read from their folders each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.folder import RunFolder, home
+from drumline.contract.record import NamedTuple
+from drumline.control.jobs.lookup import folder_of, read_spec
+from drumline.control.jobs.recovery import recover
+from drumline.control.observing import description
+from drumline.store.index import Index, KeptFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from drumline.contract.outcome import Outcome
+
+_FORMAT = 1
+"""Raised when facts or descriptions change their form, so that none of before is taken."""
+
+_MOST_KEPT_BYTES = 200_000
+_FEW = 200
+"""Jobs that are asked for one by one; of more, all are read."""
+
+_MOST_NEW = 500
+"""Facts that are kept at once; so many are written together."""
+
+_MAIN_METRICS = (r"loss$", r"(^|[^a-z])(acc|accuracy)($|[^a-z])", r"acc")
+"""Names of metrics that a list shows rather than others, best first."""
+
+_PARTS = {"pipeline": "st", "sweep": "tr"}
+
+
+class JobOverview(NamedTuple):
+    """Times are seconds since 1970, None for what has not happened."""
+
+    name: str
+    kind: str
+    status: str
+    reason: str
+    created: float | None
+    started: float | None
+    ended: float | None
+    experiment: str
+    compute: str
+    parent: str
+    tags: dict[str, str]
+    size: str
+    """Nodes x ranks on each: ``2x4``; of a pipeline or a sweep its steps or trials: ``8 tr``."""
+
+    archived: bool
+    metric: tuple[str, float] | None = None
+    """The name and the newest value of its main metric; of a sweep the best value of its primary one."""
+
+    has_metric: bool = False
+    """Whether ``metric`` was looked up."""
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in status.TERMINAL
+
+
+class KnownJobs:
+    """Facts of many jobs. ``keep`` writes those that are new to the index."""
+
+    def __init__(self) -> None:
+        self._jobs = os.path.join(home(), "jobs")
+        self._index = Index(home())
+        self._can_write = self._index.can_write()
+        self._kept: dict[str, KeptFacts] = {}
+        self._new: dict[str, KeptFacts] = {}
+
+    def load(self, names: Sequence[str]) -> None:
+        """Read what is kept of these jobs."""
+        missing = [name for name in names if name not in self._kept]
+        if missing and self._can_write:
+            self._kept |= self._index.read_kept(missing if len(missing) <= _FEW else ())
+
+    def is_known_final(self, name: str) -> bool:
+        """Return whether the job is known to have ended, without opening a file of it."""
+        kept = self._kept.get(name)
+        return kept is not None and kept.stamp == self._stamp(name)
+
+    def overviews(self, names: Iterable[str], *, with_metric: bool = False) -> Iterator[JobOverview]:
+        """Yield the facts of those jobs that are still there, in that order."""
+        wanted = list(names)
+        self.load(wanted)
+        for name in wanted:
+            with contextlib.suppress(NotFoundError):
+                yield self.overview(name, with_metric=with_metric)
+
+    def overview(self, name: str, *, with_metric: bool = False) -> JobOverview:
+        """Return the facts of a job, which is recovered where necessary. Raises NotFoundError."""
+        stamp = self._stamp(name)
+        kept = self._get_kept(name, stamp)
+        found = _from_text(kept.facts) if kept else None
+        if found is None:
+            folder = folder_of(name)
+            outcome = recover(folder)
+            found = _look(folder, outcome)
+            stamp = self._stamp(name) if _is_settled(outcome) else ""
+            self._add(name, stamp, found)
+        if with_metric and not found.has_metric:
+            found = found._replace(metric=_find_metric(RunFolder.for_job(name), found), has_metric=True)
+            if found.is_final:
+                self._add(name, stamp, found)
+        return found
+
+    def describe(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield what ``description.show_jobs`` does."""
+        wanted = list(names)
+        self.load(wanted)
+        known = [name for name in wanted if self.is_known_final(name)]
+        texts = self._index.read_descriptions(known) if known else {}
+        for name in wanted:
+            described = self._read_description(name, texts.get(name, ""))
+            if described is None:
+                try:
+                    folder = folder_of(name)
+                    outcome = recover(folder)
+                    described = description.describe(folder, outcome, brief=True)
+                except NotFoundError:
+                    continue
+                self._keep_description(folder, outcome, described)
+            yield described
+
+    def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
+        kept = self._new.get(name) or self._kept.get(name)
+        return kept if kept is not None and stamp and kept.stamp == stamp else None
+
+    def _read_description(self, name: str, text: str) -> dict[str, Any] | None:
+        with contextlib.suppress(ValueError):
+            described = json.loads(text)
+            # The home may have been moved.
+            if isinstance(described, dict) and described.get("run_folder") == RunFolder.for_job(name).path:
+                return described
+        return None
+
+    def _keep_description(self, folder: RunFolder, outcome: Outcome, described: dict[str, Any]) -> None:
+        # What an engine says of a job is of this moment, such as that it does not answer.
+        is_passing = bool(described.get(outcome.engine or "", {}).keys() - {"slurm_job_id"})
+        text = json.dumps(described, default=str) if _is_settled(outcome) and not is_passing else ""
+        if not text or len(text) > _MOST_KEPT_BYTES:
+            return
+        stamp = self._stamp(folder.name)
+        kept = self._get_kept(folder.name, stamp)
+        facts = _from_text(kept.facts) if kept else None
+        self._add(folder.name, stamp, facts or _look(folder, outcome), text)
+
+    def _stamp(self, name: str) -> str:
+        """Return what changes with every event of the job; empty for a job that is gone."""
+        try:
+            known = os.stat(f"{self._jobs}/{name}/events.jsonl")
+        except OSError:
+            return ""
+        return f"{_FORMAT} {known.st_ino} {known.st_size} {known.st_mtime_ns}"
+
+    def _add(self, name: str, stamp: str, facts: JobOverview, described: str = "") -> None:
+        if not stamp or not self._can_write:
+            return
+        self._new[name] = KeptFacts(stamp, json.dumps(facts._asdict()), described)
+        if len(self._new) >= _MOST_NEW:
+            self.keep()
+
+    def keep(self) -> None:
+        """Write what is new to the index. A full disk or another process that holds it is no error."""
+        if self._new:
+            with contextlib.suppress(DrumlineError, OSError):
+                self._index.keep_facts(self._new)
+        self._kept.update(self._new)
+        self._new = {}
+
+
+def _is_settled(outcome: Outcome) -> bool:
+    """Return whether nothing of the job will change without an event of its own."""
+    return (
+        outcome.is_final
+        and not any(one.away for one in outcome.registered.values())
+        and all(step.status or not step.job for step in outcome.steps.values())
+    )
+
+
+def _from_text(text: str) -> JobOverview | None:
+    try:
+        found = JobOverview(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+    return found._replace(metric=(found.metric[0], found.metric[1]) if found.metric else None)
+
+
+def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
+    spec = {**read_spec(folder), **outcome.edits}
+    tags = spec.get("tags")
+    return JobOverview(
+        name=folder.name,
+        kind=outcome.kind,
+        status=outcome.status,
+        reason=outcome.reason,
+        created=outcome.created,
+        started=outcome.started,
+        ended=outcome.ended,
+        experiment=str(spec.get("experiment_name") or "Default"),
+        compute=compute_of(spec, outcome),
+        parent=str(spec.get("parent_job_name") or ""),
+        tags={str(key): str(value) for key, value in tags.items()} if isinstance(tags, dict) else {},
+        size=size_of(folder, outcome),
+        archived=outcome.archived,
+    )
+
+
+def compute_of(spec: Mapping[str, Any], outcome: Outcome) -> str:
+    """Return the name of the compute that the job is on; ``local`` is this machine."""
+    settings = spec.get("settings")
+    asked = spec.get("compute") or (settings.get("default_compute") if isinstance(settings, dict) else None)
+    name = str(asked or "").removeprefix("azureml:")
+    return name or outcome.engine or "local"
+
+
+def size_of(folder: RunFolder, outcome: Outcome) -> str:
+    if outcome.kind in _PARTS:
+        count = len(outcome.steps)
+        if outcome.kind == "pipeline":
+            count = len((folder.read_json(folder.graph) or {}).get("steps") or ())
+        return f"{count} {_PARTS[outcome.kind]}"
+    counts = ranks_by_node(folder)
+    if not counts:
+        return "-"
+    if len(set(counts)) == 1:
+        return f"{len(counts)}x{counts[0]}"
+    return f"{sum(counts)} on {len(counts)}"
+
+
+def ranks_by_node(folder: RunFolder) -> list[int]:
+    """Return how many ranks each node of the plan has; empty without a plan."""
+    plan = folder.read_json(folder.plan) or {}
+    try:
+        return [len(node["ranks"]) for node in plan["nodes"]]
+    except (LookupError, TypeError):
+        return []
+
+
+def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | None:
+    if found.kind == "pipeline":
+        return None
+    if found.kind == "sweep":
+        return _find_best(folder)
+    if found.started is None:
+        return None
+    from drumline.control.observing import metrics
+
+    latest = metrics.read_latest(folder, in_files=True)[0]
+    name = main_metric(latest)
+    value = latest.get(name)
+    return (name, float(value)) if value is not None else None
+
+
+def _find_best(folder: RunFolder) -> tuple[str, float] | None:
+    from drumline.contract.outcome import fold
+    from drumline.control.observing import trials
+
+    objective = (folder.read_json(folder.graph) or {}).get("objective") or {}
+    leader = trials.best_of(fold(folder.read_events()).steps, str(objective.get("goal")))
+    if leader is None:
+        return None
+    return str(objective.get("primary_metric")), float(leader.detail["metric"])
+
+
+def main_metric(names: Iterable[str]) -> str:
+    """
+    Return the metric that stands for a job where there is room for one; empty without any.
+
+    >>> main_metric(["lr", "train/loss", "epoch"]), main_metric(["b", "a"]), main_metric([])
+    ('train/loss', 'a', '')
+    """
+    known = sorted(names, key=lambda name: (len(name), name))
+    for pattern in _MAIN_METRICS:
+        for name in known:
+            if re.search(pattern, name.lower()):
+                return name
+    return min(known, default="")

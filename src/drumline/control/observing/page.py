@@ -1,0 +1,411 @@
+"""
+The facts of a job's page: how it stands, why, where the time went, what it logged and wrote, and what to do next.
+
+Values for programs to draw, in a terminal, a notebook or a web page: times are seconds, sizes bytes, text is as the
+job wrote it and not safe for a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.control.jobs.lookup import as_arguments, folder_of, read_spec
+from drumline.control.jobs.recovery import recover
+from drumline.control.observing.overview import compute_of, main_metric
+from drumline.control.times import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.tracking.series import Series
+
+_LAST_LINES = 10
+_MOST_METRICS = 8
+_METRICS_LIMIT_S = 2.0
+_MOST_FILES = 5000
+"""Of a folder, that are counted; a folder with more is said to have more."""
+
+_SHORTEST_PHASE_S = 0.005
+_NEW_SENTENCE = re.compile(
+    r"; (?=(?:ranks? [\w, -]+ (?:failed the same way|failed too|(?:was|were) then (?:cut off|stopped))))"
+    r"| \((?=attempt \d+; not restarted: )"
+)
+"""Where a verdict goes on to the other ranks: a sentence each reads better than one of five lines."""
+
+_LOW_IS_GOOD = re.compile(r"(^|[^a-z])(loss|error|err|perplexity|ppl|wer|cer|mae|mse|rmse)($|[^a-z])")
+_HIGH_IS_GOOD = re.compile(r"(^|[^a-z])(acc|accuracy|f1|auc|bleu|reward)($|[^a-z])")
+
+
+def describe_page(name: str) -> dict[str, Any]:
+    """Recover the job where that is necessary, and return the facts of its page. Raises NotFoundError."""
+    folder = folder_of(name)
+    return describe_folder(folder, recover(folder))
+
+
+def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Return the facts of the page of a job whose outcome is known."""
+    spec = {**read_spec(folder), **outcome.edits}
+    now = outcome.ended or time.time()
+    page: dict[str, Any] = {
+        "name": folder.name,
+        "display_name": str(spec.get("display_name") or folder.name),
+        "experiment": str(spec.get("experiment_name") or "Default"),
+        "parent": str(spec.get("parent_job_name") or ""),
+        "type": outcome.kind,
+        "status": outcome.status,
+        "sentences": split_reason(outcome.reason),
+        "hang": outcome.hang,
+        "compute": compute_of(spec, outcome),
+        "created": outcome.created,
+        "started": outcome.started,
+        "ended": outcome.ended,
+        "seconds": None if outcome.started is None else max(0.0, now - outcome.started),
+        "waited_s": None if outcome.created is None else max(0.0, (outcome.started or now) - outcome.created),
+        "run_folder": folder.path,
+        "pruned": sorted(outcome.pruned),
+        "pruned_at": utc(min(outcome.pruned.values(), default=None)),
+    }
+    if outcome.kind == "command":
+        page |= _describe_command(folder, outcome, spec)
+    else:
+        page |= describe_parts(folder, outcome)
+    page["next"] = _choose_next(folder, outcome, page)
+    return page
+
+
+def split_reason(reason: str) -> list[str]:
+    """
+    Split a verdict where it goes on to the other ranks.
+
+    >>> split_reason("rank 3 failed first: x; ranks 0-2 were then cut off (gone) (attempt 2; not restarted: alike)")
+    ['rank 3 failed first: x', 'ranks 0-2 were then cut off (gone)', 'attempt 2; not restarted: alike']
+    """
+    parts = [part for part in _NEW_SENTENCE.split(reason) if part]
+    return [part.removesuffix(")") if part.startswith("attempt ") else part for part in parts]
+
+
+# a job with ranks
+
+
+def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, Any]) -> dict[str, Any]:
+    plan = folder.read_json(folder.plan) or {}
+    tasks = _list_tasks(plan)
+    labels = {rank: label for rank, label, _ in tasks}
+    most = plan.get("max_restarts")
+    return {
+        "command": str(spec.get("command") or ""),
+        "inputs": _list_inputs(spec.get("inputs")),
+        "ranks_by_node": _count_by_node(plan),
+        "attempt": len(outcome.attempts) + 1,
+        "attempts_most": most + 1 if isinstance(most, int) and most else None,
+        "earlier_attempts": [
+            {"attempt": one.attempt + 1, "reason": one.reason, "kind": one.kind} for one in outcome.attempts
+        ],
+        "rank_states": _group_ranks(outcome, labels),
+        "failed_rank": _describe_failed(folder, outcome, labels),
+        "start": _describe_start(folder),
+        **_describe_metrics(folder, outcome),
+        "usage": _describe_usage(folder, outcome),
+        "files": _describe_files(folder, plan, spec),
+    }
+
+
+def _list_inputs(given: Any) -> list[dict[str, str]]:
+    """Return name and value of each input; of data its path."""
+    if not isinstance(given, dict):
+        return []
+    values = {
+        name: value.get("path", value.get("value")) if isinstance(value, dict) else value
+        for name, value in given.items()
+    }
+    return [{"name": str(name), "value": str(value)} for name, value in values.items() if value is not None]
+
+
+def _list_tasks(plan: Mapping[str, Any]) -> list[tuple[int, str, int]]:
+    """Return number, label and node of each rank of a plan; none of one that is damaged."""
+    try:
+        return [
+            (int(task["rank"]), str(task["label"]), int(node["node"]))
+            for node in plan["nodes"]
+            for task in node["ranks"]
+        ]
+    except (LookupError, TypeError, ValueError):
+        return []
+
+
+def _count_by_node(plan: Mapping[str, Any]) -> list[int]:
+    counts: dict[int, int] = {}
+    for _, _, node in _list_tasks(plan):
+        counts[node] = counts.get(node, 0) + 1
+    return list(counts.values())
+
+
+def _group_ranks(outcome: Outcome, labels: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Group the ranks of the latest attempt by state: failures first, those that are done last."""
+    groups: dict[str, list[str]] = {}
+    for number, rank in sorted(outcome.ranks.items()):
+        groups.setdefault(rank.state, []).append(labels.get(number, str(number)))
+    order = ("exit", "signal", "running", "done")
+    ordered = sorted(groups, key=lambda state: (order.index(state.partition(" ")[0]), state))
+    return [{"state": state, "ranks": groups[state]} for state in ordered]
+
+
+def _describe_failed(folder: RunFolder, outcome: Outcome, labels: Mapping[int, str]) -> dict[str, Any] | None:
+    """Describe the rank that failed first, with the last lines of its log."""
+    number = outcome.failed_rank
+    if number is None:
+        return None
+    verdict = outcome.verdict or {}
+    return {
+        "rank": number,
+        "label": labels.get(number, str(number)),
+        "node": outcome.failed_node,
+        "file": verdict.get("file"),
+        "line": verdict.get("line"),
+        "function": verdict.get("function"),
+        "last_lines": _read_last_lines(folder, number),
+    }
+
+
+def _read_last_lines(folder: RunFolder, rank: int) -> list[str]:
+    from drumline.contract.plan import Plan
+    from drumline.control.logs.follow import last_lines
+    from drumline.control.terminal import decode
+
+    try:
+        plan = Plan.read(folder.plan)
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+    return [decode(line) for line in last_lines(folder, plan, rank, _LAST_LINES)]
+
+
+def _describe_start(folder: RunFolder) -> dict[str, Any] | None:
+    """Describe how long the phases of the latest attempt's start took; None if nothing is known of it."""
+    from drumline.control.observing import timeline, timeline_phases
+
+    starts = timeline_phases.fold(folder.read_events())
+    if not starts:
+        return None
+    told = timeline.describe_attempt(starts[-1], len(starts), starts[0].zero)
+    phases = [
+        {"phase": one["phase"], "seconds": one["took_s"]}
+        for one in told["phases"]
+        if not one["part_of"] and (one["took_s"] is None or one["took_s"] >= _SHORTEST_PHASE_S)
+    ]
+    return {"total_s": told["total_s"], "phases": phases} if phases and told["total_s"] else None
+
+
+def _describe_usage(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
+    """Describe what the ranks have used in all; None if that was not sampled."""
+    if not outcome.ranks:
+        return None
+    from drumline.control.observing import usage
+
+    found = usage.summarize_usage(folder, outcome)
+    if not found:
+        return None
+    means = [one["mean_cpu_percent"] for one in found["ranks"] if one["mean_cpu_percent"] is not None]
+    return {
+        "peak_memory_bytes": max(one["peak_memory_bytes"] or 0 for one in found["ranks"]),
+        "mean_cpu_percent": round(sum(means) / len(means), 1) if means else None,
+    }
+
+
+# metrics
+
+
+def _describe_metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    if outcome.started is None:
+        return {"metrics": [], "metrics_left_out": 0}
+    from drumline.control.observing.metrics import read_metrics
+
+    found = read_metrics(folder, limit_s=_METRICS_LIMIT_S)
+    own = {one.name: one for one in reversed(found.series) if len(one)}
+    first = main_metric(own)
+    names = sorted(own, key=lambda name: (name != first, name))
+    return {
+        "metrics": [_describe_series(own[name]) for name in names[:_MOST_METRICS]],
+        "metrics_left_out": found.left_out + max(0, len(names) - _MOST_METRICS),
+    }
+
+
+def _describe_series(one: Series) -> dict[str, Any]:
+    """``best``: of a metric whose name says which values are good."""
+    figures = one.figures()
+    name = one.name.lower()
+    wanted = (
+        figures.lowest
+        if _LOW_IS_GOOD.search(name)
+        else figures.highest
+        if _HIGH_IS_GOOD.search(name)
+        else None
+    )
+    best = None if wanted is None else next((point for point in one if point.value == wanted), None)
+    return {
+        "metric": one.name,
+        "run": one.run,
+        "last": figures.last.value if figures.last else None,
+        "step": figures.last.step if figures.last else None,
+        "lowest": figures.lowest,
+        "highest": figures.highest,
+        "best": None if best is None else {"value": best.value, "step": best.step},
+    }
+
+
+# files
+
+
+def _describe_files(
+    folder: RunFolder, plan: Mapping[str, Any], spec: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Measure what the job wrote, and its code. ``path``: absolute."""
+    properties = spec.get("properties")
+    in_place = properties.get("drumline.working_folder") if isinstance(properties, dict) else None
+    found = []
+    for what, path in (
+        ("outputs", folder.outputs),
+        ("named-outputs", folder.named_outputs),
+        ("user_logs", folder.user_logs),
+    ):
+        measured = measure_folder(path)
+        if measured["files"]:
+            found.append({"what": what, "path": path, **measured})
+    digest = str(plan.get("snapshot") or "")
+    if digest and "/" not in digest:
+        path = os.path.join(folder.root, "snapshots", digest)
+        found.append(
+            {
+                "what": "code",
+                "path": path,
+                **measure_folder(path),
+                "digest": digest,
+                "git": _find_commit(properties),
+            }
+        )
+    elif in_place:
+        found.append({"what": "code", "path": str(in_place), "files": None, "bytes": None, "is_more": False})
+    return found
+
+
+def _find_commit(properties: Any) -> dict[str, str] | None:
+    """Return the commit and the branch that the code was at; None where it was in no repository."""
+    known = properties if isinstance(properties, dict) else {}
+    commit = known.get("azureml.git.commit")
+    return {"commit": str(commit), "branch": str(known.get("azureml.git.branch") or "")} if commit else None
+
+
+def measure_folder(path: str) -> dict[str, Any]:
+    """Count the files below a folder and their bytes. Links are not followed. ``is_more``: there are more than that."""
+    files = size = seen = 0
+    left = [path]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _MOST_FILES:
+                        return {"files": files, "bytes": size, "is_more": True}
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        files += 1
+                        size += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            continue  # Removed meanwhile, or not ours to read.
+    return {"files": files, "bytes": size, "is_more": False}
+
+
+# pipelines and sweeps
+
+
+def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Describe the steps of a pipeline in their order, or the trials of a sweep, the best first."""
+    from drumline.control.observing import description
+
+    described = description.describe_parts(folder, outcome)
+    if outcome.kind != "sweep":
+        return {"steps": [_add_seconds(step, outcome.steps.get(step["step"])) for step in described["steps"]]}
+    graph = folder.read_json(folder.graph) or {}
+    objective = graph.get("objective") or {}
+    goal = str(objective.get("goal") or "")
+    limits = read_spec(folder).get("limits")
+    by_job = {step.job: step for step in outcome.steps.values()}
+    trials = [_add_seconds(trial, by_job.get(trial["trial"])) for trial in described["trials"]]
+    return {
+        "goal": goal,
+        "metric": str(objective.get("primary_metric") or ""),
+        "trials": sort_trials(trials, goal),
+        "trials_most": limits.get("max_total_trials") if isinstance(limits, dict) else None,
+    }
+
+
+def sort_trials(trials: Iterable[dict[str, Any]], goal: str) -> list[dict[str, Any]]:
+    """Sort by the metric, the best first; trials without one come last, in the order of their start."""
+    sign = -1.0 if goal == "maximize" else 1.0
+
+    def key(trial: dict[str, Any]) -> tuple[bool, float]:
+        value = trial["metric"]
+        known = isinstance(value, (int, float)) and value == value  # noqa: PLR0124 - nan
+        return (not known, sign * value if known else 0.0)
+
+    return sorted(trials, key=key)
+
+
+def _add_seconds(part: dict[str, Any], step: StepOutcome | None) -> dict[str, Any]:
+    """Add how long a step or a trial has run."""
+    began, ended = (step.started, step.ended) if step else (None, None)
+    return {**part, "seconds": None if began is None else max(0.0, (ended or time.time()) - began)}
+
+
+# what to do next
+
+
+def _choose_next(folder: RunFolder, outcome: Outcome, page: Mapping[str, Any]) -> str:
+    """Return a command that helps in this state of the job; empty where none does."""
+    name = as_arguments(folder.name)
+    if outcome.kind != "command":
+        return _choose_next_part(outcome, page, name)
+    if not outcome.is_final:
+        if outcome.hang:
+            return f"drumline job stacks {name}"
+        return f"drumline job stream {name}"
+    if "user_logs" in outcome.pruned:
+        return ""  # Every command that shows or copies its logs would say that they are gone.
+    if outcome.status == status.FAILED and page["failed_rank"]:
+        label = str(page["failed_rank"]["label"])
+        return f"drumline job logs {name} --rank {label}" if label.isalnum() else f"drumline job logs {name}"
+    if outcome.status == status.COMPLETED:
+        if not page["pruned"] and any(one["what"] in ("outputs", "named-outputs") for one in page["files"]):
+            return f"drumline job download {name} --all"
+        if page["metrics"]:
+            return f"drumline job metrics {name}"
+    return f"drumline job logs {name}" if outcome.started is not None else ""
+
+
+def _choose_next_part(outcome: Outcome, page: Mapping[str, Any], name: str) -> str:
+    """Return a command for a pipeline or a sweep: the step that failed first, the best trial."""
+    if not outcome.is_final:
+        return f"drumline job stream {name}"
+    jobs: Sequence[str]
+    if outcome.kind == "sweep":
+        wanted = status.COMPLETED if outcome.status == status.COMPLETED else status.FAILED
+        jobs = [one["trial"] for one in page["trials"] if one["status"] == wanted and one["trial"]]
+    else:
+        ended = sorted(outcome.steps.values(), key=lambda step: step.ended or 0.0)
+        jobs = [step.job for step in ended if step.status == status.FAILED and step.job]
+        if outcome.status == status.COMPLETED:
+            return f"drumline job download {name} --all"
+    known = [job for job in jobs if _is_there(job)]
+    return f"drumline job show {as_arguments(known[0])}" if known else f"drumline job stream {name}"
+
+
+def _is_there(job: str) -> bool:
+    from drumline.contract.folder import RunFolder
+
+    return "/" not in job and job not in ("", ".", "..") and RunFolder.for_job(job).exists()

@@ -1,0 +1,186 @@
+"""What ``drumline job top`` shows a person: a snapshot of ``control.usage`` as lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.control.jobs.lookup import as_arguments
+from drumline.control.observing import usage
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_STALE_S = 15.0
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def format_usage(described: Mapping[str, Any]) -> list[str]:
+    """Format a title, then the nodes, GPUs and ranks; for a pipeline or a sweep, of each job under way."""
+    if described["type"] == "command":
+        return [_title(described), *_tables(described)]
+    lines = [_title(described)]
+    for one in described["jobs"]:
+        step, *rest = format_usage(one)
+        lines += ["", clean(f"{one['step']}: {step}"), *rest]
+    if not described["jobs"]:
+        kind = "step" if described["type"] == "pipeline" else "trial"
+        hint = f"drumline job show {as_arguments(described['name'])}"
+        lines.append(f"no {kind} of it is under way now; each is a job of its own: {hint}")
+    return lines
+
+
+def _title(described: Mapping[str, Any]) -> str:
+    name, seconds = described["name"], described["seconds"]
+    if described["type"] == "command" and usage.is_over(described):
+        took = "" if seconds is None else f" after {_time(seconds)}"
+        if not described["nodes"]:
+            return clean(f"job {name} is {described['status']}{took}; it was not sampled")
+        return clean(f"job {name} is {described['status']}{took}: means and peaks of its last attempt")
+    since = "after" if usage.is_over(described) else "for"
+    lasted = "" if seconds is None else f" {since} {_time(seconds)}"
+    reason = f": {described['reason']}" if described["reason"] else ""
+    title = f"job {name} is {described['status']}{lasted}{reason}"
+    if described["type"] == "command" and not described["nodes"]:
+        title += "; there is no sample yet"
+    return clean(title)
+
+
+def _tables(described: Mapping[str, Any]) -> list[str]:
+    over = usage.is_over(described)
+    tables = [_nodes(described["nodes"], over), _gpus(described["nodes"])]
+    tables.append(_ended_ranks(described["ranks"]) if over else _ranks(described))
+    lines: list[str] = []
+    for rows in tables:
+        if len(rows) > 1:
+            lines += ["", *_align(rows)]
+    return lines
+
+
+def _nodes(nodes: Sequence[Mapping[str, Any]], over: bool) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [
+        ("NODE", "CPU", "MEMORY", "SWAP", "NET IN", "NET OUT", "DISK READ", "DISK WRITE", "LOAD", "HOST")
+    ]
+    for node in nodes:
+        limit = node["memory_limit"]
+        memory = f"{_size(node['memory_bytes'])} of {_size(node['memory_total_bytes'])}"
+        if limit:
+            memory += f" ({_size(limit['used_bytes'])} of its limit of {_size(limit['bytes'])})"
+        late = "" if over or node["age_seconds"] < _STALE_S else f" {_time(node['age_seconds'])} ago"
+        rows.append(
+            (
+                str(node["node"]),
+                f"{_percent(node['cpu_percent'])} of {node['cores']}",
+                memory,
+                _size(node["swap_bytes"]),
+                _rate(node["received_bytes_per_second"]),
+                _rate(node["sent_bytes_per_second"]),
+                _rate(node["read_bytes_per_second"]),
+                _rate(node["written_bytes_per_second"]),
+                f"{node['load']:.2f}",
+                clean(f"{node['host'] or '-'}{late}"),
+            )
+        )
+    return rows
+
+
+def _gpus(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("NODE", "GPU", "BUSY", "MEMORY", "POWER", "HEAT", "RANKS", "NAME")]
+    rows += [
+        (
+            str(node["node"]),
+            clean(gpu["gpu"]),
+            _percent(gpu["busy_percent"]),
+            f"{_size(gpu['memory_bytes'])} of {_size(gpu['memory_total_bytes'])}",
+            "-" if gpu["watts"] is None else f"{gpu['watts']:.0f} W",
+            "-" if gpu["celsius"] is None else f"{gpu['celsius']} °C",
+            ", ".join(map(str, gpu["ranks"])) or "-",
+            clean(gpu["name"]),
+        )
+        for node in nodes
+        for gpu in node["gpus"]
+    ]
+    return rows
+
+
+def _ranks(described: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    heading = ("RANK", "NODE", "PID", "STATE", "CPU", "MEMORY", "PEAK", "READ", "WRITE")
+    rows: list[tuple[str, ...]] = [(*heading, "PROCS", "THREADS", "GPU", "GPU MEM", "OUTPUT")]
+    rows += [_row(rank["label"], rank) for rank in described["ranks"]]
+    for node in described["nodes"]:
+        if node.get("others"):
+            rows.append(_row("(others)", {"node": node["node"], "state": "-", **node["others"]}))
+    return rows
+
+
+def _row(label: str, rank: Mapping[str, Any]) -> tuple[str, ...]:
+    age = rank.get("seconds_since_output")
+    return (
+        clean(label),
+        str(rank["node"]),
+        str(rank.get("pid") or "-"),
+        rank["state"],
+        _percent(rank.get("cpu_percent")),
+        _size(rank.get("memory_bytes")),
+        _size(rank.get("peak_memory_bytes")),
+        _rate(rank.get("read_bytes_per_second")),
+        _rate(rank.get("written_bytes_per_second")),
+        str(rank.get("processes", "-")),
+        str(rank.get("threads", "-")),
+        _percent(rank.get("gpu_busy_percent")),
+        _size(rank.get("gpu_memory_bytes")),
+        "-" if age is None else f"{_time(age)} ago",
+    )
+
+
+def _ended_ranks(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("RANK", "NODE", "STATE", "MEAN CPU", "PEAK MEMORY", "READ", "WRITTEN")]
+    rows += [
+        (
+            clean(rank["label"]),
+            str(rank["node"]),
+            rank["state"],
+            _percent(rank.get("mean_cpu_percent")),
+            _size(rank.get("peak_memory_bytes")),
+            _size(rank.get("read_bytes")),
+            _size(rank.get("written_bytes")),
+        )
+        for rank in ranks
+    ]
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"
+
+
+def _rate(value: int | None) -> str:
+    return "-" if value is None else f"{_size(value)}/s"
+
+
+def _size(value: int | None) -> str:
+    """Format a size with three or four digits."""
+    if value is None:
+        return "-"
+    size, unit = float(value), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if size >= 10 or unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,1 @@
+"""Settings of the user: workspaces, defaults, and where runs are tracked."""

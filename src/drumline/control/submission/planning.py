@@ -1,0 +1,281 @@
+"""The plan of one job: what it refers to, its compute and its checks; nothing is created."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import PlanError, Problem, UsageError
+from drumline.contract.folder import RunFolder, base_home, current_workspace, home
+from drumline.contract.record import NamedTuple
+from drumline.control.settings import tracking
+from drumline.control.submission.fields import check_fields, fill_component, locate_problems
+from drumline.engines.table import engine
+from drumline.plan import planner, values
+from drumline.plan.request import WARM, WARM_WORDS, check_name, settings_of
+from drumline.plan.unsupported import LOCAL_COMPUTES
+from drumline.spec import paths
+from drumline.spec.kinds.values import switch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from drumline.contract.plan import Plan
+    from drumline.spec.jobs.command import Command
+
+
+class RunOptions(NamedTuple):
+    """Options of a run that are not part of the job."""
+
+    in_place: str = ""
+    """The ranks' working folder, as it is; empty: a copy of the job's code."""
+
+    argv: tuple[str, ...] = ()
+    """The program as words, started without a shell; empty: the job's command, with one."""
+
+    beside: str = ""
+    """A folder to whose files the working folder has links, where the job's code lacks them; empty: none."""
+
+
+AS_WRITTEN = RunOptions()
+
+PYTHON = "DRUMLINE_PYTHON"
+"""The variable that names the Python of jobs; ``--python`` sets it. The driver of a pipeline has it too."""
+
+slow_code: ContextVar[Callable[[int], None] | None] = ContextVar("drumline_slow_code", default=None)
+"""Called with the number of files so far when taking the code of a job takes long, once for each folder."""
+
+
+def plan(job: Command, run: RunOptions = AS_WRITTEN, *, check: bool = True) -> Plan:
+    """Return the plan that ``submit`` would run; nothing is created. Raises SpecError, PlanError."""
+    if job.type == "parallel":
+        job, check = fill_component(job), False
+    with locate_problems(job):
+        _check_type(job)
+        if check:
+            check_fields(job)
+        if job.name:
+            check_name(job.name)
+        compute = compute_of(job)
+        folder = RunFolder.for_job(job.name or "NAME", root_of(compute))
+        _check_code(job, run)
+        planned = _plan_resolved(job, run, folder, compute)
+        _check_extras(planned)
+        planned = _add_receivers(job, planned)
+        chosen = engine(planned.engine)
+        planned = planned._replace(
+            workspace=current_workspace(), warnings=(*planned.warnings, *chosen.warnings(planned))
+        )
+        chosen.render(planned, folder)
+    return planned
+
+
+def _plan_resolved(job: Command, run: RunOptions, folder: RunFolder, compute: dict[str, Any]) -> Plan:
+    """Plan the job with its references resolved; the job itself does not change."""
+    if not _may_refer(job):
+        planned = planner.plan_job(job, _site(job, folder, run, compute))
+        _check_inputs(job, folder)
+        return planned
+    from drumline.control.assets import references
+
+    is_local = compute.get("type", "local") == "local"
+    known = references.resolve_references(job, _interpreter_of(compute), is_local=is_local, compute=compute)
+    site = _site(known.job, folder, run, compute, known.interpreter)
+    site = site._replace(kept=known.kept, build=known.build, variables=known.variables)
+    planned = planner.plan_job(known.job, site)
+    _check_inputs(known.job, folder)
+    return planned._replace(
+        resolved=dict(known.found),
+        registers=references.plan_registrations(known.job, planned, known.written),
+        warnings=(*known.warnings, *planned.warnings),
+    )
+
+
+def _add_receivers(job: Command, planned: Plan) -> Plan:
+    """Add whom the job tells of its end; a step tells those alone that it names. Raises PlanError."""
+    given = settings_of(job).get("notify")
+    if given is None and (job._top_job or not os.path.exists(os.path.join(base_home(), "notify.json"))):
+        return planned
+    from drumline.control.submission import notices
+
+    return planned._replace(notify=notices.list_receivers(given))
+
+
+def _check_extras(planned: Plan) -> None:
+    """Raise PlanError for remote data that this installation cannot read or write."""
+    remote = [(one.name, one.uri) for one in planned.fetches] + [
+        (one.name, one.uri) for one in planned.uploads
+    ]
+    for name, uri in remote:
+        from drumline.contract import extras, uris
+
+        missing = extras.missing_for(uri)
+        if missing:
+            package, extra = missing
+            what = f"{name}: {uris.hide_secrets(uri)} needs the package {package}, which is not installed"
+            raise PlanError(what, extras.install_line(extra), path=name)
+
+
+def _may_refer(job: Command) -> bool:
+    given = (*(job.inputs or {}).values(), *(job.outputs or {}).values())
+    return job.environment is not None or any(
+        _leads_away(str(getattr(one, "path", None) or "")) or getattr(one, "name", None) for one in given
+    )
+
+
+def _leads_away(path: str) -> bool:
+    return paths.is_remote(path) or path.startswith("/subscriptions/")
+
+
+def _interpreter_of(compute: Mapping[str, Any]) -> str:
+    is_here = compute.get("type", "local") == "local"
+    named = os.environ.get(PYTHON, "")
+    python = named or str(compute.get("python") or "")
+    if not python and not _is_tool():
+        return sys.executable
+    from drumline.control.environments import interpreters
+
+    if not python:
+        return interpreters.find_active(os.environ) or sys.executable
+    if named and is_here:
+        python = interpreters.find_named(named)
+        interpreters.check_can_run(python)
+    return interpreters.behind(python) if is_here else python
+
+
+def _is_tool() -> bool:
+    """Return whether pipx or ``uv tool`` has installed Drumline, in an environment that has nothing else."""
+    return any(
+        os.path.exists(os.path.join(sys.prefix, name)) for name in ("pipx_metadata.json", "uv-receipt.toml")
+    )
+
+
+def find_interpreter() -> str:
+    """Return what a job on this machine means by ``python`` if it has no environment. Raises UsageError."""
+    return _interpreter_of({})
+
+
+def render(planned: Plan) -> str:
+    """Return the text that the engine would be sent; empty for none."""
+    folder = RunFolder.for_job(planned.job, root_of(planned.compute))
+    return engine(planned.engine).render(planned, folder)
+
+
+def is_local(job: Command) -> bool:
+    """Return whether the job certainly runs on this machine."""
+    return job.compute in LOCAL_COMPUTES or not os.path.isdir(os.path.join(base_home(), "computes"))
+
+
+def compute_of(job: Command) -> dict[str, Any]:
+    """Return the settings of the job's compute; empty for this machine without a name. Raises PlanError."""
+    if job.compute in LOCAL_COMPUTES:
+        return {}
+    from drumline.control.machine import computes
+    from drumline.spec.registered.compute import to_dict
+
+    found = computes.resolve(job.compute)
+    return {} if found is None else to_dict(found)
+
+
+def root_of(compute: Mapping[str, Any]) -> str:
+    """Return the home that holds the run folders of jobs on this compute."""
+    return home(str(compute.get("folder") or ""))
+
+
+def _check_type(job: Command) -> None:
+    if job.type != "command":
+        raise PlanError(f"type: a {job.type} is no one job, and has no plan of its own", path="type")
+
+
+def _site(
+    job: Command, folder: RunFolder, run: RunOptions, compute: dict[str, Any], interpreter: str = ""
+) -> planner.Site:
+    """Collect what the planner needs besides the job. ``interpreter`` empty: the compute's, else ours."""
+    count = planner.node_count(job)
+    name = str(compute.get("type") or "local")
+    chosen = engine(name)
+    search_path = os.environ.get("PATH", "")
+    instance_type = str(getattr(job.resources, "instance_type", None) or "")
+    interpreter = interpreter or _interpreter_of(compute)
+    return planner.Site(
+        engine=name,
+        shapes=tuple(chosen.shapes(count, compute, instance_type)),
+        folder=folder,
+        interpreter=interpreter,
+        search_path=search_path,
+        mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
+        compute=compute,
+        shares_machine=chosen.shares_machine,
+        mlflow_uri=tracking.choose_tracking_uri(folder.root),
+        in_place=run.in_place,
+        argv=run.argv,
+        beside=run.beside,
+        warm=warm_wish(os.environ),
+    )
+
+
+def warm_wish(environ: Mapping[str, str]) -> str:
+    """Return the value of DRUMLINE_WARM; empty if it is not set. Raises UsageError."""
+    said = environ.get(WARM, "")
+    word = switch(said) if said else ""
+    if word not in ("", *WARM_WORDS):
+        raise UsageError(f"{WARM}: must be one of {', '.join(WARM_WORDS)}; got {said!r}", f"unset {WARM}")
+    return word
+
+
+def _ranks_path(interpreter: str, search_path: str) -> str:
+    """Return the ranks' PATH as the planner makes it: the interpreter's folder comes first."""
+    return os.pathsep.join(part for part in (os.path.dirname(interpreter), search_path) if part)
+
+
+def code_of(job: Any, run: RunOptions = AS_WRITTEN) -> str:
+    """Return the absolute path of the code to take; empty for none."""
+    code = None if run.in_place else job.code
+    if not code:
+        return ""
+    if paths.is_remote(str(code)):
+        is_asset = paths.scheme_of(str(code)) == "azureml"
+        why = "is registered in Azure, which is not asked" if is_asset else "is not fetched from there"
+        raise PlanError(f"code: {code!r} {why}", "give a local folder", path="code")
+    return paths.resolve(job, str(code))
+
+
+def _check_code(job: Command, run: RunOptions) -> None:
+    if job._snapshots:
+        return
+    code = code_of(job, run)
+    if code and not os.path.exists(code):
+        raise PlanError(f"code: there is no {code}", path="code")
+
+
+def _check_inputs(job: Command, folder: RunFolder) -> None:
+    wrong = []
+    hint = "relative paths are those of the job file's folder"
+    for name, path, kind in values.resolve_values(job, folder).checks:
+        what = ""
+        if not os.path.exists(path):
+            what = f"there is no {path}"
+        elif kind == "uri_file" and os.path.isdir(path):
+            what = f"{path} is a folder, and its type is uri_file"
+        elif kind in ("uri_folder", "mltable") and not os.path.isdir(path):
+            what = f"{path} is a file, and its type is {kind}"
+        if what:
+            wrong.append(Problem(f"inputs.{name}: {what}", path=f"inputs.{name}.path", hint=hint))
+    if wrong:
+        raise PlanError(wrong)
+
+
+def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
+    """Return snapshots of the job's code, by their place within the job, and warnings. Raises PlanError."""
+    code: Any = getattr(job, "code", None)
+    if job.type != "command" or (not code and not job._includes):
+        return {}, []
+    path = code_of(job) if code else ""
+    if path and not os.path.exists(path):
+        raise PlanError(f"code: there is no {path}", path="code")
+    from drumline.control.assets import code as code_assets
+
+    taken = code_assets.take(path, job._includes, slow_code.get())
+    return {"code": taken.digest}, code_assets.warnings_of(taken)

@@ -1,0 +1,59 @@
+"""Times as programs and people read them."""
+
+from __future__ import annotations
+
+
+def utc(seconds: float | None) -> str | None:
+    """Return seconds since 1970 as RFC 3339 in UTC."""
+    if seconds is None:
+        return None
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_duration(text: str, option: str) -> float:
+    """
+    Return the seconds of ``90s``, ``10m``, ``1h30m``, ``2d`` or ``1w``; a number alone is seconds. Raises UsageError.
+
+    >>> parse_duration("1h30m", "--timeout"), parse_duration("0.5", "--timeout")
+    (5400.0, 0.5)
+    """
+    import re
+
+    word = text.strip().lower()
+    number = r"\d{1,9}(?:\.\d{1,9})?"
+    if re.fullmatch(number, word, re.ASCII):
+        return float(word)
+    if not re.fullmatch(rf"(?:{number}[smhdw])+", word, re.ASCII):
+        from drumline.contract.errors import UsageError
+
+        raise UsageError(f"{option}: {text!r} is not a length of time", f"{option} 90s, 10m, 2h, 1h30m or 7d")
+    return sum(
+        float(count) * _UNIT_SECONDS[unit] for count, unit in re.findall(rf"({number})([smhdw])", word)
+    )
+
+
+def parse_moment(text: str, option: str) -> float:
+    """
+    Return when ``10m`` ago was, or ``2026-03-01T08:00``, by the local clock unless it says otherwise, in seconds since
+    1970. Raises UsageError.
+    """
+    import time
+    from datetime import datetime
+
+    from drumline.contract.errors import UsageError
+
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return time.time() - parse_duration(text, option)
+    except UsageError as error:
+        raise UsageError(
+            f"{option}: {text!r} is not a time", f"{option} 10m, 2h or 2026-03-01T08:00"
+        ) from error

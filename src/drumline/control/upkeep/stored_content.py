@@ -1,0 +1,171 @@
+"""Snapshots and environments of a home, with the images built for them: when each was last used, and who needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from drumline.contract.folder import RunFolder
+from drumline.contract.record import NamedTuple
+from drumline.control.upkeep import stored_jobs
+from drumline.staging.environments import containers
+from drumline.staging.environments.folder import CONTAINERS, FOLDER, MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from typing import Any
+
+    from drumline.control.upkeep.stored_jobs import StoredJobs
+    from drumline.control.upkeep.trash import TrashRemoval
+
+_LIMIT_S = 60.0
+_DIGEST_LENGTHS = (32, 64)
+
+
+class Content(NamedTuple):
+    """A snapshot or an environment. ``used``: when it was last used, in seconds since 1970."""
+
+    path: str
+    root: str
+    used: float
+    engine: str = ""
+    """Of an environment with an image: podman or docker."""
+
+    image: str = ""
+    """Empty for an image that was pulled by its name, which may be others' too."""
+
+    @property
+    def digest(self) -> str:
+        return os.path.basename(self.path)
+
+
+class Needed(NamedTuple):
+    """Digests: snapshots that jobs and assets name, and environments of jobs that have not ended."""
+
+    snapshots: frozenset[str]
+    environments: frozenset[str]
+
+
+def list_snapshots(root: str) -> Iterator[Content]:
+    for name in _list_digests(os.path.join(root, "snapshots")):
+        path = os.path.join(root, "snapshots", name)
+        with contextlib.suppress(OSError):
+            yield Content(path, root, os.lstat(path).st_mtime)
+
+
+def list_environments(root: str) -> Iterator[Content]:
+    """Yield the environments of a home, those that a killed build left too."""
+    for name in _list_digests(os.path.join(root, FOLDER)):
+        path = os.path.join(root, FOLDER, name)
+        marker = os.path.join(path, MARKER)
+        with contextlib.suppress(OSError):
+            used = os.lstat(marker if os.path.exists(marker) else path).st_mtime
+            yield Content(path, root, used, *_find_image(RunFolder(path).read_json(marker) or {}))
+
+
+def _list_digests(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                one.name
+                for one in entries
+                if len(one.name) in _DIGEST_LENGTHS
+                and one.name.isalnum()
+                and one.is_dir(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _find_image(made: dict[str, Any]) -> tuple[str, str]:
+    """Return engine and name of the image that an environment's marker speaks of; empty for none that we built."""
+    recipe = made.get("recipe")
+    kind = str(made.get("kind") or "")
+    if kind not in CONTAINERS or kind == "apptainer" or not isinstance(recipe, dict):
+        return "", ""
+    return kind, str(recipe.get("image") or "") if recipe.get("is_made") else ""
+
+
+def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -> Needed:
+    """``gone``: names of jobs of this workspace that do not count. Jobs of other homes in the same folders do."""
+    by_path = {os.path.realpath(job.folder.path): job for job in jobs.by_name.values()}
+    left = {path for path, job in by_path.items() if job.name in gone}
+    snapshots: set[str] = set()
+    environments: set[str] = set()
+    for root in roots:
+        for path in _list_run_folders(root):
+            if path in left:
+                continue
+            job = by_path.get(path) or stored_jobs.read_job(RunFolder(path))
+            digests = job.digests if job else stored_jobs.read_digests(RunFolder(path))
+            snapshots |= digests
+            if job is None or not job.outcome.is_final:
+                environments |= digests
+        for _, text in stored_jobs.read_assets(root):
+            snapshots |= stored_jobs.find_digests(text)
+    return Needed(frozenset(snapshots), frozenset(environments))
+
+
+def _list_run_folders(root: str) -> list[str]:
+    try:
+        with os.scandir(os.path.join(root, "jobs")) as entries:
+            return [os.path.realpath(one.path) for one in entries if one.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def remove_environment(content: Content, removal: TrashRemoval) -> bool:
+    """
+    Take an environment and its image, unless a build or a container uses it; return whether it went.
+
+    The engine is asked first: an environment whose image is gone is built again.
+    """
+    descriptor = os.open(f"{content.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # A file system without locks.
+        if content.image and not _remove_image(content):
+            return False
+        removal.take(content.path, content.root, "environment")
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _remove_image(content: Content) -> bool:
+    program = containers.program_of(content.engine)
+    if not program:
+        return True  # Its engine is gone, and took the image along.
+    _run(program, "rmi", f"{content.image}-base")
+    return _run(program, "rmi", content.image) is not None or measure_image(content) == 0
+
+
+def measure_image(content: Content) -> int:
+    """Return the bytes of the image that was built for an environment; 0 if there is none."""
+    program = containers.program_of(content.engine) if content.image else ""
+    said = _run(program, "image", "inspect", "--format", "{{.Size}}", content.image) if program else None
+    return int(said) if said and said.isdigit() else 0
+
+
+def _run(program: str, *words: str) -> str | None:
+    """Return what the engine prints; None if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the engine of this machine
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,234 @@
+"""The nodes that this machine plays for one job: an agent, an address and a scratch folder for each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import identity
+from drumline.contract.errors import EngineError
+from drumline.contract.folder import base_home
+from drumline.engines.base import AgentProcesses
+from drumline.linux import cgroups, kernel
+from drumline.linux.inotify import Inotify
+from drumline.node import leftovers, scratch
+from drumline.node.agent import agent
+from drumline.node.warm.program import third_party
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.messages import Hello
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import Network
+    from drumline.engines.local.allocation import LocalAllocation
+
+
+class LocalAgents:
+    """Forks the agents of one job, each with an address and a scratch folder of its own."""
+
+    listen_address = "127.0.0.1"
+    join_timeout_s = 60.0
+
+    def __init__(self, plan: Plan, folder: RunFolder) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._pids: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
+        self._inotify: dict[int, Inotify] = {}
+        """
+        By node, with which its agent watches files. This process has them too: the last process to close one waits for
+        the kernel, and nobody waits for this process to end.
+        """
+
+        self._scratch: dict[int, str] = {}
+        self._memory: list[str] = []
+        self._cgroups: dict[int, str] = {}
+        self.warm_pool: str | None = None
+
+    def start(self, port: int, secret: str) -> AgentProcesses:
+        # Agents of an attempt before this one that did not leave in time have been ended by now.
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
+        self._pids.clear()
+        self._pidfds.clear()
+        self.clear()
+        for task in self._plan.nodes:
+            self._scratch[task.node] = _scratch_path(task.node)
+            self._cgroups[task.node] = cgroups.choose_group_path(os.path.basename(self._scratch[task.node]))
+        if self._plan.launcher is not None:
+            self._memory = [
+                path for path in map(scratch.choose_shared_memory_folder, self._scratch.values()) if path
+            ]
+        if self._plan.wants_launcher_sockets:
+            # For the agents, which are forks of this process, and would each load it.
+            from drumline.node.agent import launching  # noqa: F401
+        self._ensure_warm_pool()
+        folders = [*self._scratch.values(), *self._memory]
+        # Written down before they are made: a supervisor that is killed in between leaves nothing unknown.
+        known = [*folders, *filter(None, self._cgroups.values())]
+        self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in known))
+        for path in folders:
+            _make_scratch(path)
+        self._make_inotify()
+        # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        for task in self._plan.nodes:
+            pid = cgroups.fork_in_group(self._cgroups[task.node])
+            if pid == 0:
+                self._be_agent(task.node, port, secret)
+            self._pids[task.node] = pid
+            self._pidfds[task.node] = os.pidfd_open(pid)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return AgentProcesses(dict(self._pidfds))
+
+    def _make_inotify(self) -> None:
+        """Make new ones for each attempt: a killed agent has left watches in its own."""
+        for before in self._inotify.values():
+            before.close()
+        self._inotify.clear()
+        for task in self._plan.nodes:
+            # Without one, the agent polls.
+            with contextlib.suppress(OSError):
+                self._inotify[task.node] = Inotify()
+
+    def _ensure_warm_pool(self) -> None:
+        """Start the pool of warm interpreters, where this job may want one. It outlives this process."""
+        plan = self._plan
+        words = [*plan.argv, *(word for task in plan.ranks for word in task.argv)]
+        if plan.warm == "off" or plan.container or "python" not in " ".join(words):
+            return
+        if plan.warm == "auto" and not third_party.may_import_third_party(words, plan.cwd):
+            return
+        # The agents need the fork server: they are forks of this process, and would each load it.
+        from drumline.node.warm import fork_server, pool_folder, pool_start  # noqa: F401
+
+        self.warm_pool = pool_folder.choose_pool_folder(base_home(), identity.name_machine())
+        kernel.adopt_orphans(wanted=False)
+        try:
+            with contextlib.suppress(OSError):
+                pool_start.ensure_pool(self.warm_pool, anew=bool(plan.secrets or plan.notify))
+        finally:
+            kernel.adopt_orphans()
+
+    def _be_agent(self, node: int, port: int, secret: str) -> None:
+        """Run the agent in the forked child; never returns."""
+        code = 1
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            log = os.path.join(self._folder.system_logs, f"node-{node}.log")
+            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            # The supervisor's own descriptors, its listening socket above all.
+            inotify = self._inotify.get(node)
+            kernel.close_inherited_descriptors(kept=inotify.descriptor if inotify else 2)
+            kernel.set_process_name(f"drumline-node-{node}")
+            own = (_address_of(node), self._scratch[node], self._cgroups[node])
+            agent.serve((self.listen_address, port), secret, node, *own, starter=agent.Starter(inotify))
+            code = 0
+        except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            # On a full disk what could not be logged is still in the buffer, and a flush fails; the agent must end.
+            with contextlib.suppress(BaseException):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def reap(self, node: int) -> str:
+        os.close(self._pidfds.pop(node))
+        try:
+            _, wait_status = os.waitpid(self._pids.pop(node), 0)
+        except ChildProcessError:
+            return "is gone"
+        code = os.waitstatus_to_exitcode(wait_status)
+        if code != 0:
+            # Its ranks have no agent that would end them; ranks of other nodes may take their grace.
+            cgroups.kill_group(self._cgroups.get(node, ""))
+            leftovers.end_orphans(self._scratch[node])
+        if code < 0:
+            return f"was killed by {_name_of(-code)}"
+        return "ended" if code == 0 else f"crashed; see {self._folder.system_logs}/node-{node}.log"
+
+    def end(self, node: int) -> None:
+        pidfd = self._pidfds.get(node)
+        if pidfd is not None:
+            signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+
+    def find_failed(self) -> dict[int, str]:
+        return {}
+
+    def explain_missing(self, node: int) -> str | None:
+        return None
+
+    def explain_loss(self, node: int) -> str:
+        return "closed its connection"
+
+    def clear(self) -> None:
+        # Folders go last: processes that are left in a control group may write to them.
+        for path in self._cgroups.values():
+            cgroups.kill_group(path)
+        for path in (*self._scratch.values(), *self._memory):
+            scratch.remove_scratch(path)
+
+
+class LocalFacts:
+    """All nodes are this machine. ``allocation``: which GPUs it was granted is known once it has them."""
+
+    interface = "lo"
+    clocks_differ = False
+
+    def __init__(self, plan: Plan, allocation: LocalAllocation) -> None:
+        self._plan = plan
+        self._allocation = allocation
+
+    def add(self, node: int, hello: Hello) -> None:
+        """Nothing of this machine is new."""
+
+    def gpus(self, node: int) -> str:
+        granted = self._allocation.gpus
+        count = self._plan.nodes[node].gpu_count
+        if not granted or not count:
+            return ""
+        before = sum(other.gpu_count for other in self._plan.nodes[:node])
+        share = [granted[(before + index) % len(granted)] for index in range(count)]
+        return ",".join(dict.fromkeys(share))
+
+    def identify(self, pid: int) -> dict[str, Any] | None:
+        return identity.identify_process(pid)
+
+    def choose_network(self) -> Network | None:
+        return None
+
+
+def _address_of(node: int) -> str:
+    """Return 127.0.0.1, 127.0.0.2, ...: on Linux all of 127.0.0.0/8 is this machine."""
+    return f"127.0.{(node + 1) // 255}.{(node + 1) % 255}"
+
+
+def _scratch_path(node: int) -> str:
+    """Choose a folder for temporary files. Its path is short, since those of Unix sockets have 108 bytes."""
+    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - with a random name, made exclusively
+    return os.path.join(parent, f"drumline-{os.urandom(4).hex()}-n{node}")
+
+
+def _make_scratch(path: str) -> None:
+    """Make the folder for this user alone. Raises EngineError."""
+    try:
+        os.mkdir(path, 0o700)
+    except OSError as error:
+        raise EngineError(f"no scratch folder {path}: {error.strerror}", "set TMPDIR") from error
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,260 @@
+"""
+The job queue of this machine: running and waiting jobs, in order, in one small file that every supervisor may change.
+
+An entry whose supervisor is gone counts for nothing, and the next reader drops it: no daemon is needed and nothing
+leaks. Cores are counted, not named: a rank may use all cores of its node (``machine.split``).
+GPUs are named, because two jobs that share a GPU run out of its memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import time
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import identity
+from drumline.contract.folder import RunFolder, private_folder, write_whole
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+_LOCK_TIMEOUT_S = 1.0
+_TRIES = 10
+"""To leave the queue: another process holds the lock for milliseconds, or is stopped."""
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "job": str,
+    "who": dict,
+    "cores": int,
+    "gpu_count": int,
+    "gpus": (list, tuple),
+    "running": bool,
+    "folder": str,
+}
+_NEEDED = {"job", "who", "cores", "gpu_count", "gpus", "running"}
+
+
+class QueueEntry:
+    """One job in the queue. ``who``: the identity of its supervisor. ``folder``: its run folder; names may repeat."""
+
+    def __init__(
+        self,
+        job: str,
+        who: dict[str, Any],
+        cores: int,
+        gpu_count: int,
+        gpus: tuple[str, ...] = (),
+        running: bool = False,
+        folder: str = "",
+        rest: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.job = job
+        self.who = who
+        self.cores = cores
+        self.gpu_count = gpu_count
+        self.gpus = tuple(gpus)
+        self.running = running
+        self.folder = folder
+        self._rest = rest
+        """Keys that another version of Drumline has written."""
+
+        self.is_damaged = False
+        """Its supervisor lives, but its position or its resources cannot be read."""
+
+    def as_data(self) -> dict[str, Any]:
+        return {**self._rest, **{name: getattr(self, name) for name in _KINDS}}
+
+
+class Blocked(NamedTuple):
+    """Why a job waits, the supervisors whose end may change that, and the number of jobs ahead of it."""
+
+    reason: str
+    holders: tuple[dict[str, Any], ...]
+    ahead: int = 0
+
+
+class JobQueue:
+    """The queue file of one machine. ``cores``, ``gpus``: of the whole machine."""
+
+    def __init__(self, folder: str, cores: int, gpus: tuple[str, ...]) -> None:
+        # The names of every version that may run at the same time.
+        self._path = os.path.join(folder, "line.json")
+        self._lock = os.path.join(folder, "line.lock")
+        self._cores = cores
+        self._gpus = gpus
+        self.dropped: list[QueueEntry] = []
+        """Entries of killed supervisors that this process has removed; it has to clean up after them."""
+
+        private_folder(folder)
+
+    def advance(self, entry: QueueEntry) -> Blocked | None:
+        """Join the queue if not in it, and start if it is this job's turn: None, and ``entry.gpus`` is filled in."""
+        try:
+            return self._advance(entry)
+        except BlockingIOError:
+            return Blocked("waiting for the queue lock", ())
+
+    def _advance(self, entry: QueueEntry) -> Blocked | None:
+        with self._entries() as entries:
+            mine = next((other for other in entries if other.who == entry.who), None)
+            if mine is None:
+                mine = entry
+                entries.append(mine)
+            elif mine.is_damaged:
+                entries[entries.index(mine)] = mine = entry
+            if mine.running:
+                entry.gpus = mine.gpus
+                return None
+            ahead = [other for other in entries[: entries.index(mine)] if not other.running]
+            running = [other for other in entries if other.running]
+            blocked = self._find_blocker(mine, ahead, running)
+            if blocked is None:
+                taken = {gpu for other in running for gpu in other.gpus}
+                free = [gpu for gpu in self._gpus if gpu not in taken]
+                mine.running, mine.gpus = True, tuple(free[: mine.gpu_count])
+                entry.running, entry.gpus = True, mine.gpus
+                self._wake_first(entries)
+            return blocked
+
+    def leave(self, who: dict[str, Any]) -> None:
+        """Remove that supervisor's entry, and free its resources. No error when there is none."""
+        for _ in range(_TRIES):
+            try:
+                with self._entries() as entries:
+                    entries[:] = [entry for entry in entries if entry.who != who]
+                    self._wake_first(entries)
+            except BlockingIOError:
+                continue
+            except OSError:
+                # The entry counts for nothing as soon as this process has ended.
+                return
+            return
+
+    @staticmethod
+    def _wake_first(entries: list[QueueEntry]) -> None:
+        """Wake the first waiting supervisor; no job behind it can start."""
+        first = next((entry for entry in entries if not entry.running), None)
+        pidfd = identity.open_pidfd(first.who) if first else None
+        if pidfd is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
+            os.close(pidfd)
+
+    def _find_blocker(
+        self, mine: QueueEntry, ahead: list[QueueEntry], running: list[QueueEntry]
+    ) -> Blocked | None:
+        cores = [(_describe_job(one, mine), one.cores) for one in running]
+        gpus = [(_describe_job(one, mine), len(one.gpus)) for one in running]
+        for what, want, have, held in (
+            ("cores", mine.cores, self._cores, cores),
+            ("GPUs", mine.gpu_count, len(self._gpus), gpus),
+        ):
+            free = have - sum(count for _, count in held)
+            if want > free:
+                names = " and ".join(f"job {job}" for job, count in held if count)
+                reason = f"waiting for {min(want, want - free)} of {want} {what} held by {names}"
+                if ahead:
+                    reason += f"; {len(ahead)} ahead in the queue"
+                holders = (ahead[-1].who,) if ahead else tuple(entry.who for entry in running)
+                return Blocked(reason, holders, len(ahead))
+        if ahead:
+            first = ahead[0]
+            reason = f"waiting behind job {_describe_job(first, mine)} in the queue"
+            return Blocked(reason, (ahead[-1].who,), len(ahead))
+        return None
+
+    @contextlib.contextmanager
+    def _entries(self) -> Iterator[list[QueueEntry]]:
+        """Yield the live entries in order, under the lock, and write them back."""
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(lock)
+            entries: list[QueueEntry] = []
+            before = self._read()
+            written = _as_text(before)
+            for entry in before:
+                (entries if identity.is_alive(entry.who) else self.dropped).append(entry)
+            yield entries
+            text = _as_text(entries)
+            if text != written:
+                write_whole(self._path, text)
+        finally:
+            os.close(lock)
+
+    def _read(self) -> list[QueueEntry]:
+        try:
+            with open(self._path, errors="replace") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        return [entry for data in _parse_file(text) if (entry := self._parse_entry(data)) is not None]
+
+    def _parse_entry(self, data: object) -> QueueEntry | None:
+        """
+        Return one entry, or None where it does not name its supervisor.
+
+        Keys of another version are kept. A live entry whose resources cannot be read counts as running on the whole
+        machine: granting its GPUs to a second job is worse than letting that one wait.
+        """
+        who = data.get("who") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(who, dict) or type(who.get("pid")) is not int:
+            return None
+        known: dict[str, Any] = {
+            name: data[name] for name, kind in _KINDS.items() if isinstance(data.get(name), kind)
+        }
+        rest = {name: value for name, value in data.items() if name not in _KINDS}
+        if known.keys() >= _NEEDED and all(isinstance(gpu, str) for gpu in known["gpus"]):
+            return QueueEntry(**known, rest=rest)
+        job, folder = (known.get(name, "") for name in ("job", "folder"))
+        damaged = QueueEntry(
+            job or f"of process {who['pid']}", who, self._cores, 0, self._gpus, True, folder, rest
+        )
+        damaged.is_damaged = True
+        return damaged
+
+
+def _parse_file(text: str) -> list[object]:
+    """Parse the file. Each entry has a line of its own, so the other lines of a damaged file still count."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        found: list[object] = []
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                found.append(json.loads(line.strip().strip("[],")))
+        return found
+    return whole if isinstance(whole, list) else []
+
+
+def _describe_job(entry: QueueEntry, seen_by: QueueEntry) -> str:
+    """Return the job's name, and that of its workspace where that is another one."""
+    folder, mine = RunFolder(entry.folder), RunFolder(seen_by.folder)
+    if not entry.folder or folder.root == mine.root:
+        return entry.job
+    return (
+        f"{entry.job} of workspace {folder.workspace}" if folder.workspace else f"{entry.job} of no workspace"
+    )
+
+
+def _as_text(entries: list[QueueEntry]) -> str:
+    """Format a JSON list with a line for each entry."""
+    return "[" + ",\n".join(json.dumps(entry.as_data()) for entry in entries) + "]"
+
+
+def _lock(descriptor: int) -> None:
+    """Take the lock. Raises BlockingIOError when it is still held after a second: its holder may be stopped."""
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)

@@ -1,0 +1,235 @@
+"""What Slurm knows of jobs: where each stands, and what it calls it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import EngineError
+from drumline.contract.filesystems import is_network
+from drumline.contract.plan import Plan
+from drumline.engines.base import JobView
+from drumline.engines.slurm import states
+from drumline.engines.slurm.client import PATIENCE_S, SUBMIT_TIMEOUT_S, InQueue, RefusedError, open_slurm
+from drumline.engines.slurm.job_number import is_answering, is_of, may_be_of, number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.engines.slurm.client import Slurm
+
+_QUEUE_MAX_AGE_S = 2.0
+"""How old an answer of squeue may be; whoever follows many jobs asks often."""
+
+_FORGOTTEN_S = 30.0
+"""After its last event, before a job that Slurm does not know is taken to be gone."""
+
+_ON_ITS_WAY_S = PATIENCE_S + 2 * SUBMIT_TIMEOUT_S
+"""As that, while whoever submits it may still be asking."""
+
+_UNDECIDED_S = 10.0
+"""After its last event, before a job that can never start is ended: a scheduler that has just begun may be wrong."""
+
+_WITHDRAW_S = 10.0
+"""Between two tries to take a canceled job out of the queue."""
+
+_SETTLED_S = 1.0
+_SETTLED_ON_NETWORK_S = 30.0
+"""After its end in Slurm: on a network file system the last event may show that much later."""
+
+
+class SlurmJobs:
+    """The jobs of this user. Answers that cost Slurm something are kept for a moment."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, tuple[float, dict[str, InQueue] | EngineError]] = {}
+        self._withdrawn: dict[str, float] = {}
+        self._computes: dict[str, Mapping[str, Any]] = {}
+        """By run folder; they never change, and whoever follows a job asks for them again and again."""
+
+    def forget_queues(self) -> None:
+        """Ask Slurm again the next time."""
+        self._queues.clear()
+
+    def view(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
+        """By the queue, else by what the controller remembers, else by the accounting. Never raises."""
+        compute = self._compute_of(folder)
+        slurm = open_slurm(compute)
+        number = number_of(folder)
+        try:
+            queue = self._queue(slurm, compute)
+            if not number:
+                number = next((job.id for job in queue.values() if is_of(job, folder)), "")
+            if number in queue and is_of(queue[number], folder):
+                return self._look_at(queue[number], folder, slurm, may_withdraw)
+            return self._look_back(slurm, number, folder, may_withdraw)
+        except EngineError as error:
+            return JobView("unknown", f"Slurm does not answer: {error.message}")
+        except OSError as error:
+            return JobView("unknown", f"the run folder cannot be read: {error.strerror or error}")
+
+    def _look_at(self, job: InQueue, folder: RunFolder, slurm: Slurm, may_withdraw: bool) -> JobView:
+        phase = states.phase(job.state)
+        if phase == states.WAITS:
+            reason = states.why_waits(job.reason)
+            if (
+                may_withdraw
+                and os.path.exists(folder.cancel)
+                and time.monotonic() - self._withdrawn.get(job.id, -_WITHDRAW_S) >= _WITHDRAW_S
+            ):
+                self._withdrawn[job.id] = time.monotonic()
+                # Whoever canceled it may have found nobody who answered.
+                with contextlib.suppress(EngineError):
+                    slurm.withdraw(job.id)
+            if self._can_never_start(job, folder, slurm):
+                if may_withdraw:
+                    # Only one that waits is taken out: where it has just begun after all, it runs.
+                    slurm.withdraw(job.id)
+                    self.forget_queues()
+                return JobView("gone", f"it can never start: {reason}", status.FAILED, 1)
+            return JobView("waits", f"{reason}{f', to start about {job.start}' if job.start else ''}")
+        if phase == states.STARTS:
+            return JobView("starts", f"Slurm makes its nodes ready ({job.state})")
+        # One that has ended is in the queue for a moment; its supervisor may yet write.
+        return JobView("runs", states.explain_halt(job.state) if phase == states.RUNS else "")
+
+    def _can_never_start(self, job: InQueue, folder: RunFolder, slurm: Slurm) -> bool:
+        """Raises EngineError."""
+        if not states.may_never_start(job.reason):
+            return False
+        if time.time() - os.stat(folder.events).st_mtime < _UNDECIDED_S:
+            return False
+        known = slurm.job(job.id)
+        if known is None or known["JobState"] != "PENDING":
+            return False
+        partition = None if "," in job.partition else slurm.partition(job.partition)
+        return states.never_starts(known.get("Reason", ""), known, partition)
+
+    def _look_back(self, slurm: Slurm, number: str, folder: RunFolder, may_withdraw: bool) -> JobView:
+        """At one that neither waits nor runs."""
+        known = slurm.job(number) if number else None
+        accounted = None
+        if known is not None and not may_be_of(known.get("WorkDir", ""), folder):
+            return JobView(
+                "unknown", f"job {number} of the Slurm that answers here is another: is it another cluster's?"
+            )
+        if known is not None:
+            state = known["JobState"]
+            if states.phase(state) != states.ENDED:
+                # It came to the queue since that was last asked for.
+                return self._look_at(_in_queue(number, known), folder, slurm, may_withdraw)
+            never_ran = not known.get("BatchHost") and not os.path.exists(folder.supervisor)
+            since = _FORGOTTEN_S if never_ran else time.time() - _seconds(known.get("EndTime", ""))
+        else:
+            accounted = slurm.read_accounting(number) if number else None
+            if accounted is not None and states.phase(accounted[0]) != states.ENDED:
+                accounted = None  # Its end was never told to the accounting.
+            since = time.time() - os.stat(folder.events).st_mtime
+            if accounted is None:
+                if since < (_FORGOTTEN_S if number else _ON_ITS_WAY_S):
+                    return JobView("unknown", "it is on its way to Slurm")
+                if is_answering(folder):
+                    return JobView("runs", "Slurm no longer knows it, and its supervisor still runs")
+                what = f"job {number}" if number else "a job of this run folder"
+                reason = f"Slurm no longer knows {what}, and its supervisor has not told of its end"
+                return JobView("gone", reason, status.FAILED, 1)
+            state = accounted[0]
+        if since < (_SETTLED_ON_NETWORK_S if is_network(folder.path) else _SETTLED_S):
+            return JobView("runs", "")
+        by = _by(state, slurm, number) if state.startswith("CANCELLED") else ""
+        is_canceled = state.startswith("CANCELLED")
+        exit_code = known.get("ExitCode", "") if known is not None else accounted[1] if accounted else ""
+        reason = f"{states.why_ended(state, exit_code)}{by}"
+        return JobView(
+            "gone", reason, status.CANCELED if is_canceled else status.FAILED, 130 if is_canceled else 1
+        )
+
+    def _queue(self, slurm: Slurm, compute: Mapping[str, Any]) -> dict[str, InQueue]:
+        """This user's jobs, asked for once in a while for all of them. Raises RefusedError, SilentError."""
+        key = str(compute.get("slurm_conf", ""))
+        at, found = self._queues.get(key, (-_QUEUE_MAX_AGE_S, {}))
+        if time.monotonic() - at >= _QUEUE_MAX_AGE_S:
+            try:
+                found = slurm.mine()
+            except EngineError as error:
+                found = error
+            self._queues[key] = (time.monotonic(), found)
+        if isinstance(found, EngineError):
+            raise found
+        return found
+
+    def describe(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
+        """What Slurm calls the job, its state, and of one that waits its place and start. Never raises."""
+        compute = self._compute_of(folder)
+        number = number_of(folder)
+        told: dict[str, Any] = {"slurm_job_id": number or None}
+        slurm = open_slurm(compute)
+        try:
+            job = self._queue(slurm, compute).get(number)
+            if job is None:
+                return told
+            told |= {"state": job.state, "partition": job.partition}
+            if states.phase(job.state) == states.WAITS:
+                told |= {"slurm_reason": job.reason, "start_estimate": job.start or None}
+                place = None if brief else slurm.position(number, job.partition)
+                if place:
+                    told |= {"position": place[0], "waiting": place[1]}
+        except EngineError as error:
+            told["error"] = error.message
+        return told
+
+    def withdraw(self, folder: RunFolder) -> None:
+        """Raises EngineError when Slurm does not answer."""
+        number = number_of(folder)
+        if number:
+            with contextlib.suppress(RefusedError):
+                open_slurm(self._compute_of(folder)).withdraw(number)
+        self.forget_queues()
+
+    def _compute_of(self, folder: RunFolder) -> Mapping[str, Any]:
+        """The settings that the job was submitted with; empty where its plan is damaged."""
+        if folder.path not in self._computes:
+            try:
+                self._computes[folder.path] = Plan.read(folder.plan).compute
+            except (OSError, ValueError, KeyError, TypeError):
+                return {}
+        return self._computes[folder.path]
+
+
+def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:
+    """As squeue would say what scontrol says, which has no blanks in a reason."""
+    start = known.get("StartTime", "")
+    return InQueue(
+        number,
+        known["JobState"],
+        known.get("Reason", "").replace("_", " "),
+        start if _seconds(start) else "",
+        known.get("Partition", ""),
+        known.get("WorkDir", ""),
+    )
+
+
+def _by(state: str, slurm: Slurm, number: str) -> str:
+    """Who canceled it, which only the accounting knows."""
+    text = state if " by " in state else (slurm.read_accounting(number) or ("",))[0]
+    uid = text.rpartition(" by ")[2]
+    if not uid.isdecimal():
+        return ""
+    import pwd
+
+    try:
+        return f" by {pwd.getpwuid(int(uid)).pw_name}"
+    except KeyError:
+        return f" by user {uid}"
+
+
+def _seconds(text: str) -> float:
+    """Since 1970, of a time as scontrol prints it; 0 for none."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,164 @@
+"""
+A control group for a node of a job, where this machine lets us have one: what is in it can be ended at one stroke,
+whatever has become of its parents, its session and its environment.
+
+Version 2 with ``cgroup.kill`` (Linux 5.14). No controller is switched on in it, so it limits and costs nothing.
+Source: the kernel's Documentation/admin-guide/cgroup-v2.rst.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+
+from drumline.linux import group_fork
+
+_KILL_TIMEOUT_S = 5.0
+_KILL_INTERVAL_S = 0.005
+
+
+def choose_group_path(name: str) -> str:
+    """
+    Return the path for a group of that name, below our own; empty if there can be none, or with ``DRUMLINE_CGROUP=0``.
+    Makes nothing.
+    """
+    if os.environ.get("DRUMLINE_CGROUP") == "0":
+        return ""
+    try:
+        with open("/proc/self/cgroup") as file:
+            own = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file if " - cgroup2 " in line]
+    except (OSError, StopIteration):
+        return ""
+    for fields in mounts:
+        root, mount = fields[3], fields[4]
+        below = own if root == "/" else own[len(root) :] if own.startswith(root) else ""
+        parent = os.path.normpath(mount + below)
+        # In a container's own view the path may lead out of what is mounted.
+        if ".." not in own and os.access(os.path.join(parent, "cgroup.procs"), os.W_OK):
+            return os.path.join(parent, name)
+    return ""
+
+
+def fork_in_group(path: str) -> int:
+    """Fork like ``os.fork``; if it is allowed, make the group and have the child begin in it (``join_group`` tells)."""
+    if path:
+        try:
+            os.mkdir(path, 0o700)
+            pid = group_fork.clone_into_group(path) if is_group(path) else None
+            if pid is not None:
+                return pid
+            os.rmdir(path)
+        except OSError:
+            pass
+    return os.fork()
+
+
+def join_group(path: str) -> bool:
+    """
+    Make the group and put this process into it, with all that it will start; return False if that is not allowed, and
+    True also if the process is in it already.
+    """
+    if not path:
+        return False
+    try:
+        if any(line.rstrip("\n").endswith("/" + os.path.basename(path)) for line in _read_groups("self")):
+            return True
+        os.mkdir(path, 0o700)
+        if is_group(path) and _write_file(path, "cgroup.procs", "0"):
+            return True
+        os.rmdir(path)
+    except OSError:
+        pass
+    return False
+
+
+def move_to_own_group(pid: int) -> bool:
+    """Move that process into the group of this one; return whether it is there."""
+    own = _read_groups("self")
+    if _read_groups(pid) == own:
+        return True
+    place = choose_group_path("")
+    return (
+        bool(place)
+        and _write_file(os.path.dirname(place), "cgroup.procs", str(pid))
+        and _read_groups(pid) == own
+    )
+
+
+def _read_groups(pid: int | str) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            return sorted(file)
+    except OSError:
+        return []
+
+
+def leave_group(path: str) -> None:
+    """Move this process back to where it was before ``join_group``, and remove the group if nobody else is in it."""
+    if is_group(path) and _write_file(os.path.dirname(path), "cgroup.procs", "0"):
+        # Whoever started us ends what is left in it.
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+
+
+def is_node_name(path: str) -> bool:
+    """Return whether that is the name of a node's control group or scratch folder, which holds a random number."""
+    return re.fullmatch(r"drumline-[0-9a-f]{8}-n\d+", os.path.basename(path)) is not None
+
+
+def is_group(path: str) -> bool:
+    return bool(path) and os.path.exists(os.path.join(path, "cgroup.kill"))
+
+
+def kill_group(path: str) -> int:
+    """
+    Kill all processes of the group, remove it, and return how many there were. Never raises, and leaves alone what is
+    no group of ours. Blocks until it is empty, for some seconds at most.
+    """
+    if not is_node_name(path) or not is_group(path):
+        return 0
+    count = len(_list_processes(path))
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    _write_file(path, "cgroup.kill", "1")
+    while time.monotonic() < deadline:
+        try:
+            _remove_group(path)
+        except FileNotFoundError:  # somebody else's doing
+            break
+        except OSError:  # not empty yet
+            time.sleep(_KILL_INTERVAL_S)
+        else:
+            break
+    return count
+
+
+def _remove_group(path: str) -> None:
+    """Remove it with the groups that a rank made in it. Raises OSError."""
+    for parent, folders, _ in os.walk(path, topdown=False):
+        for folder in folders:
+            os.rmdir(os.path.join(parent, folder))
+    os.rmdir(path)
+
+
+def _list_processes(path: str) -> list[str]:
+    found: list[str] = []
+    for parent, _, _ in os.walk(path):
+        try:
+            with open(os.path.join(parent, "cgroup.procs")) as file:
+                found += file.read().split()
+        except OSError:
+            continue
+    return found
+
+
+def _write_file(path: str, name: str, text: str) -> bool:
+    try:
+        with open(os.path.join(path, name), "w") as file:
+            file.write(text)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""The network interfaces of this machine that have an IPv4 address, and its InfiniBand."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import os
+import socket
+import struct
+from typing import Any
+
+_SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8912, 0x8913, 0x8927
+_UP, _LOOPBACK = 0x1, 0x8
+_INFINIBAND = 32
+"""Source: netdevice(7), with its struct ifreq, and if_arp.h for the number."""
+
+_ENTRY_BYTES = 40
+_VIRTUAL = (
+    "docker", "podman", "virbr", "veth", "cni", "flannel", "cali", "cilium", "weave", "tap", "tun", "br-", "lxc",
+    "lxdbr", "kube", "vmnet", "vboxnet",
+)  # fmt: skip
+
+
+def list_interfaces() -> list[dict[str, Any]]:
+    """
+    Those that are up, without the loopback: ``name``, ``address``, ``infiniband``, ``speed_mbps`` (0: unknown),
+    ``virtual`` (a bridge or the like, which may lead nowhere but to this machine). One that has several addresses is
+    there with each.
+    """
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for name, address in _list_addresses(asked):
+            flags = _query_interface(asked, _SIOCGIFFLAGS, name)
+            hardware = _query_interface(asked, _SIOCGIFHWADDR, name)
+            if not flags:
+                continue
+            bits = struct.unpack("H", flags[16:18])[0]
+            if not bits & _UP or bits & _LOOPBACK:
+                continue
+            kind = struct.unpack("H", hardware[16:18])[0] if hardware else 0
+            found.append(
+                {
+                    "name": name,
+                    "address": address,
+                    "infiniband": kind == _INFINIBAND,
+                    "speed_mbps": max(0, _read_number(f"/sys/class/net/{name}/speed")),
+                    "virtual": _is_virtual(name),
+                }
+            )
+    return found
+
+
+def list_infiniband_ports(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
+    """Ports that are active: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
+    found = []
+    for device in _list_folder(root):
+        for port in _list_folder(os.path.join(root, device, "ports")):
+            place = os.path.join(root, device, "ports", port)
+            if _read_text(os.path.join(place, "state")).startswith("4"):
+                link = _read_text(os.path.join(place, "link_layer")) or "InfiniBand"
+                found.append({"device": device, "port": port, "link": link})
+    return found
+
+
+def _is_virtual(name: str) -> bool:
+    return name.startswith(_VIRTUAL) and "/virtual/" in os.path.realpath(f"/sys/class/net/{name}")
+
+
+def _list_addresses(asked: socket.socket) -> list[tuple[str, str]]:
+    """Interface and IPv4 address, in the kernel's order."""
+    size = 1024 * _ENTRY_BYTES
+    buffer = array.array("B", bytes(size))
+    request = struct.pack("iL", size, buffer.buffer_info()[0])
+    used = struct.unpack("iL", fcntl.ioctl(asked.fileno(), _SIOCGIFCONF, request))[0]
+    entries = [buffer[at : at + _ENTRY_BYTES].tobytes() for at in range(0, used, _ENTRY_BYTES)]
+    # A second address may have a name of its own: eth0:1.
+    return [
+        (os.fsdecode(entry[:16].partition(b"\0")[0]).partition(":")[0], socket.inet_ntoa(entry[20:24]))
+        for entry in entries
+    ]
+
+
+def _query_interface(asked: socket.socket, what: int, name: str) -> bytes:
+    try:
+        return fcntl.ioctl(asked.fileno(), what, struct.pack("256s", name.encode()[:15]))
+    except OSError:
+        return b""
+
+
+def _list_folder(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _read_number(path: str) -> int:
+    try:
+        return int(_read_text(path))
+    except ValueError:
+        return 0

@@ -1,0 +1,186 @@
+"""The few things of the kernel that Python has no name for. Each returns False where the machine cannot do it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWUTS = 0x04000000
+_CLONE_NEWUSER = 0x10000000
+
+
+def die_with_parent(signal_number: int, parent: int) -> bool:
+    """
+    This process is sent the signal when its parent dies; True when armed.
+
+    The kernel means the *thread* that forked it: fork from a main thread only. Survives exec.
+    Ends this process at once when ``parent`` is gone already.
+    Source: prctl(2), PR_SET_PDEATHSIG.
+    """
+    armed = _prctl(_PR_SET_PDEATHSIG, signal_number)
+    if armed and os.getppid() != parent:
+        os._exit(128 + signal_number)
+    return armed
+
+
+def adopt_orphans(*, wanted: bool = True) -> bool:
+    """Adopt descendants whose parent dies. Source: prctl(2), PR_SET_CHILD_SUBREAPER."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
+
+
+def set_process_name(name: str) -> bool:
+    """Set what ``ps -o comm`` shows; at most 15 bytes."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def take_host_name(name: str) -> bool:
+    """
+    This process and what it starts take the machine to be called so; nobody else does.
+
+    Where only root may do that, in a user namespace in which this user is itself.
+    Source: unshare(2), CLONE_NEWUTS; user_namespaces(7).
+    """
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        if libc.unshare(_CLONE_NEWUTS) != 0 and not (
+            _succeeds_in_child(_enter_user_namespace) and _enter_user_namespace()
+        ):
+            return False
+        return bool(libc.sethostname(name.encode(), len(name)) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def _enter_user_namespace() -> bool:
+    """In a user namespace and one of host names. OSError half way: some systems allow that, and nothing in it."""
+    import ctypes
+
+    user, group = os.getuid(), os.getgid()
+    if ctypes.CDLL(None).unshare(_CLONE_NEWUTS | _CLONE_NEWUSER) != 0:
+        return False
+    maps = (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1"))
+    for file, text in maps:
+        with open(f"/proc/self/{file}", "w") as opened:
+            opened.write(text)
+    return True
+
+
+def _succeeds_in_child(step: Callable[[], bool]) -> bool:
+    """Return whether a child of this process can do it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if step() else 1)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def signal_thread(pid: int, thread: int, signal_number: int) -> None:
+    """To that thread of the process, where the C library can; else to the process. Raises OSError when it is gone."""
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.tgkill(pid, thread, signal_number) != 0:
+            raise OSError(ctypes.get_errno(), "tgkill")
+    except (ImportError, AttributeError):
+        os.kill(pid, signal_number)
+
+
+def restore_signals() -> None:
+    """Undo what Python has changed, for a program that follows in this process."""
+    # Python ignores SIGPIPE, which a shell pipeline in a job's command must not inherit.
+    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def open_signal_descriptor(number: int) -> int:
+    """
+    Return a descriptor that is readable when this process was sent that signal, which then does nothing else.
+
+    Source: signalfd(2). Where there is none, a handler writes into a pipe.
+    """
+    try:
+        import ctypes
+
+        signal.pthread_sigmask(signal.SIG_BLOCK, (number,))
+        mask = (ctypes.c_uint64 * 16)(1 << (number - 1))
+        descriptor = int(ctypes.CDLL(None).signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC))
+        if descriptor >= 0:
+            return descriptor
+    except (ImportError, OSError, AttributeError):
+        pass
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(number, lambda *_: None)
+    return reader
+
+
+def read_signal_sender(descriptor: int) -> str:
+    """
+    Take in a signal from ``readable_on_signal``; `` from process 71 (bash)``, or empty where that is not known.
+    """
+    record = os.read(descriptor, 128)
+    # ssi_pid, and 0 for one that this machine's view does not show.
+    pid = int.from_bytes(record[12:16], sys.byteorder) if len(record) == 128 else 0
+    return f" from {describe_process(pid)}" if pid else ""
+
+
+def describe_process(pid: int) -> str:
+    """Return ``process 71 (bash)``."""
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            name = file.read().strip()
+    except OSError:
+        name = "it has ended since"
+    return f"process {pid} ({name})"
+
+
+def detach_streams(log: str) -> None:
+    """
+    No input, output to the end of that file, nothing else inherited: a shell may wait for the end of our pipes. Raises
+    OSError.
+    """
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, target)
+    close_inherited_descriptors()
+
+
+def close_inherited_descriptors(kept: int = 2) -> None:
+    """Close every descriptor but standard input, output and error, and ``kept``."""
+    try:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    except (OSError, ValueError):
+        highest = 1023
+    os.closerange(3, max(3, kept))
+    os.closerange(max(3, kept + 1), highest + 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False

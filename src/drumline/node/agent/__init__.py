@@ -1,0 +1,1 @@
+"""The agent: one process per node that starts, watches and ends the ranks of its node."""

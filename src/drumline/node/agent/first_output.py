@@ -1,0 +1,176 @@
+"""
+When a rank says its first word, and when it has its first process group.
+
+The kernel tells of the first write to a log, and of notes in a rank's file for them (``failures.py``), by inotify.
+Where it cannot, as on some file systems, files are looked at in the agent's idle moments, and when their rank has
+ended.
+Nothing is watched any more once it has been told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import messages as m
+from drumline.contract.record import NamedTuple
+from drumline.linux.inotify import Inotify
+from drumline.node.diagnostics import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_POLL_INTERVAL_S = 0.9
+"""Between two looks at files; less than the agent's idle second, so that each of those has one."""
+
+_MAX_BYTES = 1 << 16
+
+
+class _AwaitedFile(NamedTuple):
+    """``size``: of the file, before."""
+
+    file: str
+    size: int
+    since: float
+
+
+class FirstOutputWatcher:
+    """
+    ``tell`` sends a message to the supervisor. ``given``: what to watch with, which is somebody else's to close; None:
+    one of our own, while there is something to watch.
+    """
+
+    def __init__(
+        self, poller: select.epoll, tell: Callable[[m.FromAgent], object], given: Inotify | None = None
+    ) -> None:
+        self._poller = poller
+        self._tell = tell
+        self._given = given
+        self._inotify: _WatchedFiles | None = None
+        self._logs: dict[int, _AwaitedFile] = {}
+        self._notes: dict[int, _AwaitedFile] = {}
+        self._looked = 0.0
+
+    def expect(self, rank: int, log: str, notes: str) -> None:
+        """To be called before the rank is started. ``notes`` may be empty. Never raises."""
+        self.forget(rank)
+        now = time.monotonic()
+        for awaited, file in ((self._logs, log), (self._notes, notes)):
+            if file:
+                awaited[rank] = _AwaitedFile(file, _create_file(file), now)
+                # The first of the notes may be another: of a program that has ended.
+                self._watch(file, once=awaited is self._logs)
+
+    def look(self, ready: Sequence[int]) -> None:
+        """``ready``: descriptors. Cheap where none is ours; to be called in each idle moment too."""
+        changed: set[str] = set()
+        if self._inotify is not None and self._inotify.descriptor in ready:
+            changed = self._inotify.read_changed()
+        elif time.monotonic() < self._looked + _POLL_INTERVAL_S or not (self._logs or self._notes):
+            return
+        else:
+            self._looked = time.monotonic()
+        for rank, awaited in list(self._logs.items()):
+            if awaited.file in changed or (not changed and _read_size(awaited.file) > awaited.size):
+                self._tell_output(rank)
+        for rank, awaited in list(self._notes.items()):
+            if awaited.file in changed or (not changed and _read_size(awaited.file) > awaited.size):
+                self._tell_group(rank)
+        self._close_when_done()
+
+    def note_end(self, rank: int, at: float) -> None:
+        """The last chance to see something of it, which was at ``at`` at the latest. Before its end is told."""
+        log = self._logs.get(rank)
+        if log and _read_size(log.file) > log.size:
+            self._tell_output(rank, at)
+        if rank in self._notes:
+            self._tell_group(rank)
+        self.forget(rank)
+        self._close_when_done()
+
+    def forget(self, rank: int) -> None:
+        """What is not told of it yet never is."""
+        for awaited in (self._logs.pop(rank, None), self._notes.pop(rank, None)):
+            if awaited is not None and self._inotify is not None:
+                self._inotify.leave(awaited.file)
+
+    def _tell_output(self, rank: int, at: float | None = None) -> None:
+        awaited = self._logs.pop(rank)
+        if self._inotify is not None:
+            self._inotify.leave(awaited.file)
+        self._tell(m.OutputSeen(rank, time.monotonic() if at is None else at))
+
+    def _tell_group(self, rank: int) -> None:
+        awaited = self._notes[rank]
+        size = _read_size(awaited.file)
+        found = failures.read_first_group(awaited.file, awaited.since, time.monotonic())
+        if found is None and size < _MAX_BYTES:
+            self._notes[rank] = awaited._replace(size=size)
+            return
+        del self._notes[rank]
+        if self._inotify is not None:
+            self._inotify.leave(awaited.file)
+        if found is not None:
+            self._tell(m.GroupSeen(rank, *found))
+
+    def _watch(self, file: str, *, once: bool) -> None:
+        if self._inotify is None:
+            with contextlib.suppress(OSError):
+                self._inotify = _WatchedFiles(self._given or Inotify())
+                self._poller.register(self._inotify.descriptor, select.EPOLLIN)
+        if self._inotify is not None:
+            self._inotify.watch(file, once=once)
+
+    def _close_when_done(self) -> None:
+        if self._inotify is not None and not self._logs and not self._notes:
+            self._poller.unregister(self._inotify.descriptor)
+            if self._given is None:
+                self._inotify.close()
+            self._inotify = None
+
+
+class _WatchedFiles:
+    """The files that the kernel tells of."""
+
+    def __init__(self, inotify: Inotify) -> None:
+        self._inotify = inotify
+        self.descriptor = self._inotify.descriptor
+        self.close = self._inotify.close
+        self._files: dict[int, str] = {}
+
+    def watch(self, file: str, *, once: bool) -> None:
+        """What cannot be watched is left to those who look."""
+        with contextlib.suppress(OSError):
+            self._files[self._inotify.watch_path(file, once=once)] = file
+
+    def leave(self, file: str) -> None:
+        for number in [number for number, name in self._files.items() if name == file]:
+            del self._files[number]
+            # One whose only event has come is gone already, which does no harm.
+            self._inotify.forget(number)
+
+    def read_changed(self) -> set[str]:
+        events = self._inotify.events()
+        return {self._files[one.watch] for one in events if one.written and one.watch in self._files}
+
+
+def _create_file(file: str) -> int:
+    """How large a file is that exists from now on, for its owner alone; 0 where that cannot be."""
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(file, flags, 0o600)
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+    return _read_size(file)
+
+
+def _read_size(file: str) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0

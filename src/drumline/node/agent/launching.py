@@ -1,0 +1,164 @@
+"""
+What a launcher, or another program of the job, asks of its node's agent, by the launcher socket: to start a rank, and
+to have a command run on another node.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import messages as m
+from drumline.node.agent.helpers import Helpers
+from drumline.node.launcher import ssh_shim
+from drumline.node.launcher.launcher_socket import LauncherSocket
+
+if TYPE_CHECKING:
+    import select
+    from collections.abc import Callable, Sequence
+
+    from drumline.node.agent.children import Children
+    from drumline.node.agent.environment import JobEnvironment
+    from drumline.node.agent.ranks import Ranks
+
+_END_S = 1.0
+"""For a launcher and its daemons, when all ranks are gone."""
+
+_END_POLL_S = 0.005
+
+_RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
+"""Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
+
+_NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
+"""What shells on the way change."""
+
+
+class Launching:
+    """``address``: of this node, for other nodes. ``tell`` sends a message to the supervisor. Raises OSError."""
+
+    def __init__(
+        self,
+        environment: JobEnvironment,
+        address: str,
+        children: Children,
+        ranks: Ranks,
+        poller: select.epoll,
+        tell: Callable[[m.FromAgent], object],
+    ) -> None:
+        self._environment = environment
+        self._address = address
+        self._ranks = ranks
+        self._tell = tell
+        self.helpers = Helpers(environment, children, poller)
+        self.socket = LauncherSocket(environment.scratch, address, self._on_request, self._on_gone)
+        self.socket.register(poller)
+        environment.bin = self.socket.bin
+        self._expected: dict[int, m.RankLaunch] = {}
+        """The ranks that the launcher has still to ask for."""
+
+        self._shims: dict[int, int] = {}
+        """By rank, the caller that stands for it."""
+
+        self._asking: set[int] = set()
+        """The callers that have asked for a command."""
+
+    def begin(self) -> None:
+        """Expect the ranks of this node, and start their launcher where it belongs here."""
+        launch = self._environment.launch
+        self._expected = {rank.rank: rank for rank in launch.ranks}
+        self.socket.expect(self._expected)
+        if launch.launcher:
+            self.helpers.start_launcher(launch.launcher)
+
+    def hear(self, ready: Sequence[int]) -> None:
+        """Serve those of the descriptors that are ours. Raises OSError."""
+        self.socket.hear(set(ready))
+
+    def _on_request(self, caller: int, words: list[bytes]) -> None:
+        if words[0] == b"rank" and self._environment.launch.by_launcher:
+            self._start_rank(caller, words[1:])
+        elif words[0] in (b"shell", b"daemon") and len(words) == 6 and words[2].isdigit():
+            host, port, token, command, has_input = (os.fsdecode(word) for word in words[1:])
+            self._asking.add(caller)
+            back = (self._address, int(port), token)
+            of_launcher = words[0] == b"daemon"
+            self._tell(m.CommandRequested(caller, of_launcher, host, *back, command, bool(has_input)))
+        else:
+            self.socket.answer(caller, "refused")
+
+    def _start_rank(self, caller: int, environment: list[bytes]) -> None:
+        """Start a rank, with what its MPI added to or changed in the variables of the node."""
+        given = dict(word.split(b"=", 1) for word in environment if b"=" in word)
+        number = next((int(given[name]) for name in _RANK_NAMES if given.get(name, b"").isdigit()), -1)
+        rank = self._expected.pop(number, None)
+        if rank is None:
+            self._tell(m.RankMisplaced(number))
+            return
+        known = self._environment.helper_variables()
+        added = {
+            os.fsdecode(name): os.fsdecode(value)
+            for name, value in given.items()
+            if name not in _NOT_OF_MPI and known.get(os.fsdecode(name)) != os.fsdecode(value)
+        }
+        self._shims[number] = caller
+        self._ranks.start_for_launcher(rank, added)
+
+    def _on_gone(self, caller: int) -> None:
+        """Whoever stood for a rank, or asked for a command, was killed."""
+        if caller in self._asking:
+            self._asking.discard(caller)
+            self._tell(m.CallerGone(caller))
+        for rank, shim in list(self._shims.items()):
+            if shim == caller:
+                del self._shims[rank]
+                if rank in self._ranks.by_pid.values():
+                    self._tell(m.RankAbandoned(rank))
+
+    def obey(self, message: m.RunCommand | m.EndCommand | m.AnswerCaller) -> None:
+        """Raises OSError."""
+        if isinstance(message, m.RunCommand):
+            self.helpers.run_command(message)
+        elif isinstance(message, m.EndCommand):
+            self.helpers.end_command(message)
+        else:
+            self._answer_caller(message)
+
+    def _answer_caller(self, message: m.AnswerCaller) -> None:
+        """Tell one of our programs how the command ended that it asked another node for."""
+        if message.caller not in self._asking:
+            return
+        self._asking.discard(message.caller)
+        if message.not_ours:
+            self.socket.answer(message.caller, ssh_shim.NOT_OURS)
+        elif message.signal:
+            self.socket.answer(message.caller, f"signal {message.signal}")
+        else:
+            self.socket.answer(message.caller, f"exited {message.code}")
+
+    def note_end(self, rank: int, code: int) -> None:
+        """Tell the launcher of a rank that ended well. Of a failure it would cut off the others before their grace."""
+        shim = self._shims.pop(rank, None)
+        if code == 0 and shim is not None:
+            self.socket.answer(shim, "exited 0")
+
+    def refuse_ranks(self) -> None:
+        """Start none of the ranks that the launcher has not asked for yet."""
+        self._expected = {}
+
+    def list_spared(self) -> list[int]:
+        """
+        Return the processes that a launcher needs to end by itself: if it is told to, it takes from the ranks what they
+        end with, such as a last collective; what does not end is ended with all that is left.
+        """
+        return self.helpers.pids() if self._environment.launch.by_launcher else []
+
+    def let_end(self, tell_exits: Callable[[], None]) -> None:
+        """Tell the shims that their ranks are gone: their launcher ends by itself, sooner than if it is told."""
+        for caller in self._shims.values():
+            self.socket.answer(caller, "exited 1")
+        self._shims = {}
+        deadline = time.monotonic() + _END_S
+        while self.list_spared() and time.monotonic() < deadline:
+            time.sleep(_END_POLL_S)
+            tell_exits()

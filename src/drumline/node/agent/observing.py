@@ -1,0 +1,123 @@
+"""What the agent sees of the ranks while they run: first output, use of the machine, memory that runs out, progress."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import messages as m
+from drumline.node.agent.first_output import FirstOutputWatcher
+from drumline.node.diagnostics.oom_kills import OomWatcher
+from drumline.node.metrics.sampling import Sampler
+
+if TYPE_CHECKING:
+    import select
+    from collections.abc import Callable, Mapping, Sequence
+
+    from drumline.linux import descendants
+    from drumline.linux.inotify import Inotify
+    from drumline.node.agent.environment import JobEnvironment
+    from drumline.node.metrics.log_times import LogTimes
+
+_IDLE_S = 1.0
+_FIRST_LOOK_S = 0.9
+"""From the start of the ranks to the first look at their logs: shorter jobs pay nothing for it."""
+
+
+class Observer:
+    """``inotify`` is as of FirstOutputWatcher; ``tell`` sends a message to the supervisor."""
+
+    def __init__(
+        self,
+        environment: JobEnvironment,
+        poller: select.epoll,
+        inotify: Inotify | None,
+        tell: Callable[[m.FromAgent], object],
+    ) -> None:
+        self._environment = environment
+        self._tell = tell
+        self.memory = OomWatcher()
+        self.first_output = FirstOutputWatcher(poller, tell, inotify)
+        self._sampler: Sampler | None = None
+        self._log_times: LogTimes | None = None
+        self._log_times_due = float("inf")
+
+    def begin_sampling(self) -> None:
+        """Sample what the ranks use from now on, if the job wants that."""
+        launch = self._environment.launch
+        if launch.log_times:
+            self._log_times_due = time.monotonic() + _FIRST_LOOK_S
+        if launch.samples:
+            self._sampler = Sampler(launch.samples.path, launch.samples.attempt, launch.cores)
+
+    def due_in_s(self) -> float:
+        """For how long the agent may sleep."""
+        return min(_IDLE_S, self._sampler.due_in_s()) if self._sampler else _IDLE_S
+
+    def look(self, ready: Sequence[int]) -> None:
+        """Look at what is cheap to look at. ``ready``: descriptors. To be called whenever the agent wakes up."""
+        self.memory.look()
+        self.first_output.look(ready)
+        if time.monotonic() >= self._log_times_due:
+            self._look_at_logs()
+
+    def _look_at_logs(self) -> None:
+        """Note how far logs have come, if it is time for that."""
+        if self._log_times is None:
+            from drumline.node.metrics.log_times import LogTimes
+
+            launch = self._environment.launch
+            self._log_times = LogTimes(launch.log_times, {rank.rank: rank.log for rank in launch.ranks})
+        self._log_times.look()
+
+    def sample(self, ranks: Mapping[int, int]) -> None:
+        """``ranks``: by process id. To be called when there is nothing else to do."""
+        if self._sampler:
+            self._sampler.work(ranks)
+
+    def note_end(self, rank: int, ended: descendants.EndedProcess, at: float) -> None:
+        """Look at a rank for the last time. To be called before its end is told."""
+        self.first_output.note_end(rank, at)
+        if self._sampler:
+            self._sampler.note_exit(ended.pid, rank, ended.cpu_s, ended.peak_bytes)
+
+    def forget_gpus(self) -> None:
+        """End the process that asks the GPUs."""
+        if self._sampler:
+            self._sampler.forget_gpus()
+
+    def end_sampling(self) -> None:
+        if self._log_times:
+            self._log_times.close()
+            self._log_times = None
+        self._log_times_due = float("inf")
+        if self._sampler:
+            self._sampler.forget_gpus()
+            self._sampler.finish()
+            self._sampler = None
+
+    def poll_progress(
+        self, message: m.PollProgress, ranks: Mapping[int, int], children: Callable[[], list[int]]
+    ) -> None:
+        """``ranks``: by process id; ``children``: lists all processes right below the agent."""
+        # Stacks take a while to load, and a launch has no need of them.
+        from drumline.node.agent import inspection
+
+        progress = inspection.progress_of(self._environment, ranks, wants_stacks=message.wants_stacks)
+        sampler = self._sampler.helper_pid if self._sampler else 0
+        others = [pid for pid in children() if pid not in ranks and pid != sampler]
+        self._tell(m.ProgressPolled(message.id, progress, *inspection.use_of(others)))
+
+    def inspect_ranks(self, ranks: Mapping[int, int]) -> None:
+        """``ranks``: by process id."""
+        from drumline.node.agent import inspection
+
+        self._tell(m.RanksInspected(inspection.inspect(self._environment, ranks)))
+
+    def describe(self, pids: Sequence[int]) -> list[m.ProcessState]:
+        """Return what the kernel says of those processes."""
+        if not pids:
+            return []
+        from drumline.node.diagnostics import stacks
+
+        return [stacks.read_process_state(pid) for pid in pids]

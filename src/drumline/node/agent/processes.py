@@ -1,0 +1,123 @@
+"""
+Starting a rank: a session of its own, its output straight to its file, dying with its agent.
+
+Called from the agent's main thread alone (``kernel.die_with_parent`` says why).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from drumline.linux import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+"""Exit codes of a program that could not be started, as shells have them."""
+
+
+_CONNECT_TIMEOUT_S = 10.0
+
+
+class StartedProcess:
+    """A process that was forked, and may still fail to become its program."""
+
+    def __init__(self, pid: int, report: int) -> None:
+        self.pid = pid
+        self._report = report
+
+    def error(self) -> str:
+        """Why it could not start; empty when it did. Blocks until one of both is known; to be called once."""
+        with os.fdopen(self._report, "rb") as report:
+            return report.read().decode(errors="replace")
+
+
+def start_process(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str,
+    cores: Sequence[int],
+    log: str = "",
+    back: tuple[str, int, str] | None = None,
+    feed: int = -1,
+    host_name: str = "",
+) -> StartedProcess:
+    """
+    Fork, and become ``argv`` in the child. Raises OSError when not even that is possible.
+
+    Output goes to ``log``, or to (address, port, token) in ``back``, over a connection for output and one for errors.
+    ``feed``: the descriptor to read input from; none: there is no input. ``host_name``: what it takes this machine to
+    be called, where the kernel allows that.
+    """
+    reader, writer = os.pipe()
+    agent = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        return StartedProcess(pid, reader)
+    try:
+        if host_name:
+            kernel.take_host_name(host_name)
+        _become_program(
+            argv, env, cwd, cores, agent, lambda: _connect_streams(back, feed) if back else _open_log(log)
+        )
+    except (OSError, ValueError) as error:
+        code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
+        os.write(writer, _explain(error, argv, cwd, log).encode())
+        os._exit(code)
+    finally:
+        os._exit(NOT_FOUND)
+
+
+def _become_program(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    cores: Sequence[int],
+    agent: int,
+    set_streams: Callable[[], None],
+) -> None:
+    # A session of its own, so that no terminal and no stranger's signal reaches it.
+    os.setsid()
+    kernel.die_with_parent(signal.SIGKILL, agent)
+    kernel.restore_signals()
+    set_streams()
+    os.chdir(cwd)
+    if cores:
+        # Cores that are not there, as in a smaller container, are no reason not to train.
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, cores)
+    os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
+
+
+def _open_log(log: str) -> None:
+    # Straight to the file: a pipe that nobody empties would block training.
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+
+
+def _connect_streams(back: tuple[str, int, str], feed: int) -> None:
+    os.dup2(feed if feed >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
+    address, port, token = back
+    for number, target in ((b"1", 1), (b"2", 2)):
+        with socket.create_connection((address, port), _CONNECT_TIMEOUT_S) as peer:
+            peer.settimeout(None)
+            peer.sendall(token.encode() + number)
+            os.dup2(peer.fileno(), target)
+
+
+def _explain(error: OSError | ValueError, argv: Sequence[str], cwd: str, log: str) -> str:
+    if isinstance(error, ValueError):
+        return f"could not start {argv[0]!r}: {error}"
+    if error.filename and error.filename in (cwd, log):
+        return f"{error.strerror}: {error.filename}"
+    return f"could not start {argv[0]!r}: {error.strerror}"

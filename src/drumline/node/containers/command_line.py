@@ -1,0 +1,165 @@
+"""
+The command line of an engine of containers for one rank. Paths, user and limits are the same inside and outside, the
+processes are those of the machine, and PATH, HOME and the libraries are the image's.
+
+Sources: podman-run(1), https://docs.docker.com/reference/cli/docker/container/run/,
+https://apptainer.org/docs/user/main/cli/apptainer_exec.html
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+APART_PREFIX = "DRUMLINE_APART_"
+"""Before the name of a variable that is for the program alone, and not for the engine's client."""
+
+_INSIDE = """\
+echo $$ >"$1" || exit 126
+[ -z "$2" ] || exec </dev/null >>"$2" 2>&1
+[ -z "$3" ] || export PYTHONPATH="$3${PYTHONPATH:+:$PYTHONPATH}"
+for name in $4; do eval "export $name=\\"\\$DRUMLINE_APART_$name\\"; unset DRUMLINE_APART_$name"; done
+shift 4
+exec "$@"
+"""
+"""
+What starts the program in its container: the number of its process is written down; what it prints goes straight to
+the log; the folder of our hook comes before the image's own PYTHONPATH; variables that were not for the client get
+their names. The arguments: those three, the names, then the program.
+"""
+
+UNLIMITED = -1
+
+
+class HostFacts(NamedTuple):
+    """What is only known where the rank starts."""
+
+    name: str
+    """Of the container."""
+
+    user: int
+    group: int
+    limits: Mapping[str, tuple[int, int]]
+    """``nofile``: what is allowed, and what it may be raised to; ``UNLIMITED``."""
+
+    shared_bytes: int
+    """The size of the machine's shared memory."""
+
+    cores: tuple[int, ...]
+    """Processor numbers to keep to; empty: all."""
+
+    has_gpus: bool
+    described_gpus: bool
+    """Whether the machine has a description of its GPUs for containers (CDI)."""
+
+    gpu_devices: tuple[str, ...]
+    """Device files."""
+
+    mounts: tuple[str, ...]
+    """Absolute paths that exist."""
+
+    pid_file: str
+    log: str
+    """Where the program writes; empty: to the engine's client."""
+
+
+def build_command_line(told: Mapping[str, Any], facts: HostFacts, program: Sequence[str]) -> list[str]:
+    """
+    ``told``: kind, image, pull, shm_bytes, arguments of ``Plan.container``; cwd; hook, the folder of ours, or empty;
+    names, of the variables that the rank gets; and ``set``, of those that the client must not see itself.
+    """
+    apart = "" if told["kind"] == "apptainer" else " ".join(told["set"])
+    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, _choose_hook(told), apart, *program]
+    if told["kind"] == "apptainer":
+        return [*_build_apptainer_words(told, facts), told["image"], "/bin/sh", *inside]
+    return [*_build_run_words(told, facts), told["image"], *inside]
+
+
+def build_variables(told: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """What the client itself has. An apptainer takes the rank's variables from its own, under other names."""
+    if told["kind"] != "apptainer":
+        return dict(environ)
+    prefix = "SINGULARITYENV_" if os.path.basename(told["program"]) == "singularity" else "APPTAINERENV_"
+    given = {name: environ[name] for name in _list_names(told) if name in environ}
+    given |= {name: environ[APART_PREFIX + name] for name in told["set"]}
+    others = {name: value for name, value in environ.items() if not name.startswith(APART_PREFIX)}
+    return {**others, **{prefix + name: value for name, value in given.items()}}
+
+
+def has_private_memory(told: Mapping[str, Any], facts: HostFacts) -> bool:
+    """Whether each rank has shared memory of its own, because the machine's is smaller than what the job asks for."""
+    return told["kind"] != "apptainer" and bool(told["shm_bytes"]) and told["shm_bytes"] > facts.shared_bytes
+
+
+def _build_run_words(told: Mapping[str, Any], facts: HostFacts) -> list[str]:
+    docker = told["kind"] == "docker"
+    words = [told["program"], "run", "--rm", "--name", facts.name, f"--pull={told['pull']}"]
+    words += ["--network", "host", "--pid", "host"]
+    words += ["--shm-size", str(told["shm_bytes"])] if has_private_memory(told, facts) else ["--ipc", "host"]
+    words += ["--security-opt", "label=disable", "--log-driver", "none", "--entrypoint", "/bin/sh"]
+    for name, (soft, hard) in facts.limits.items():
+        words += ["--ulimit", f"{name}={soft}:{hard}"]
+    # Whoever the image's own user is.
+    words += ["--user", f"{facts.user}:{facts.group}"]
+    if docker:
+        words += ["--cpuset-cpus", ",".join(map(str, facts.cores))] if facts.cores else []
+    else:
+        # What watches the container stays in the control group that ends with the job.
+        words += ["--cgroups", "no-conmon"]
+        words += ["--userns", "keep-id"] if facts.user else []
+    words += _build_gpu_words(facts, docker=docker)
+    for path in facts.mounts:
+        words += _build_mount_words(path)
+    words += ["--workdir", told["cwd"]]
+    # By name alone: values are nobody's who lists processes.
+    for name in (*_list_names(told), *(APART_PREFIX + one for one in told["set"])):
+        words += ["--env", name]
+    return [*words, *told["arguments"]]
+
+
+def _build_gpu_words(facts: HostFacts, *, docker: bool) -> list[str]:
+    """All that there are: which of them are the job's says CUDA_VISIBLE_DEVICES, as without a container."""
+    if not facts.has_gpus:
+        return []
+    if docker:
+        return ["--gpus", "all"]
+    if facts.described_gpus:
+        return ["--device", "nvidia.com/gpu=all"]
+    # For the older way, a hook of podman's that reads these.
+    words = ["--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"]
+    for device in facts.gpu_devices:
+        words += ["--device", device]
+    return words
+
+
+def _build_mount_words(path: str) -> list[str]:
+    """Raises ValueError for a path that neither way of writing it can hold."""
+    if ":" not in path:
+        return ["--volume", f"{path}:{path}"]
+    if "," not in path:
+        return ["--mount", f"type=bind,source={path},target={path}"]
+    raise ValueError(f"{path} has ':' and ',' in it, and cannot be mounted in a container")
+
+
+def _build_apptainer_words(told: Mapping[str, Any], facts: HostFacts) -> list[str]:
+    words = [told["program"], "--quiet", "exec", "--cleanenv", "--no-home", "--pwd", told["cwd"]]
+    words += ["--nv"] if facts.has_gpus else []
+    for path in facts.mounts:
+        if ":" in path or "," in path:
+            raise ValueError(f"{path} has ':' or ',' in it, and cannot be mounted in a container")
+        words += ["--bind", path]
+    return words
+
+
+def _choose_hook(told: Mapping[str, Any]) -> str:
+    """Not where the user's own PYTHONPATH takes the place of the image's: it has the hook in it."""
+    return "" if "PYTHONPATH" in told["names"] else str(told["hook"])
+
+
+def _list_names(told: Mapping[str, Any]) -> list[str]:
+    return [name for name in told["names"] if name not in told["set"]]

@@ -1,0 +1,318 @@
+"""
+How a rank failed, from what it left: the hook's notes and the end of its log.
+
+``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them,
+and the line of a process's first process group.
+All of it is the job's own text: nothing in it is trusted, and all of it is cut to a length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Any, Optional, cast
+
+from drumline.contract.evidence import ExitEvidence
+from drumline.contract.patterns import compile_late
+
+if TYPE_CHECKING:
+    from drumline.contract.evidence import CodePlace, NotedException, RaisedException
+
+_MAX_BYTES = 1 << 16
+MAX_LINE = 300
+_MAX_LINE_NUMBER = 10**9
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
+
+_RAISED_FOR_ANOTHER = (
+    "ChildFailedError",
+    "CalledProcessError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+)
+"""Exceptions with which a process says that one it started has failed: that one's own tells more."""
+
+_NOTHING: dict[str, Any] = {"type": "", "message": "", "file": "", "line": 0, "function": ""}
+_EXCEPTION: dict[str, Any] = {"type": str, "message": str, "file": str, "line": int, "function": str}
+_KINDS: dict[str, Any] = {
+    "at": (int, float),
+    "pid": int,
+    "parent": int,
+    **_EXCEPTION,
+    "chain": list,
+    "saved_to": str,
+}
+
+_MAX_CHAIN = 8
+_MAX_INNER = 16
+
+_GROUP_KEY = "group"
+"""In a note that is no end: this process has its first process group (``hook/group.py``)."""
+
+_EXCEPTION_CODES = (1, 134)
+"""The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
+
+LIBRARY_FILE = compile_late(r"^<|/lib/python|site-packages|dist-packages")
+"""Finds a file that is not the program's own."""
+
+_KILLED_WORKER = compile_late(r"DataLoader worker \(pid (\d{1,9})\) is killed by signal.*")
+_LOST_WORKER = ("ConnectionResetError", "ConnectionRefusedError", "EOFError", "FileNotFoundError")
+"""What a program may meet sooner than the word of PyTorch's loader that one of its processes was killed."""
+
+_CRASH = compile_late(r"^Fatal Python error: (.*)$", re.MULTILINE)
+FRAME = compile_late(r'^  File "([^"\n]{1,4000})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
+"""A line of faulthandler's: file, line and function."""
+
+
+def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until: float) -> ExitEvidence:
+    """
+    Return what a rank's notes tell of its end: ``failure``, ``left_at``, ``inner`` and ``launcher``.
+
+    ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it. ``since``, ``until``: when
+    it was started and had ended; what was noted at another time is not believed.
+    """
+    noted = [one for one in _read_notes(notes) if since <= one["at"] <= until]
+    own = [one for one in noted if one["pid"] == pid]
+    if code >= 0 and own and not own[-1]["type"]:
+        left_at: Optional[float] = own[-1]["at"]
+    else:
+        left_at = None
+    chosen, others = _choose_exception(noted, own, pid, code) if code else (None, [])
+    launcher = _failure(chosen, cwd) if chosen else None
+    if not others:
+        return ExitEvidence(launcher, left_at=left_at)
+    inner = [_failure(one, cwd) for one in sorted(others, key=_at)[:_MAX_INNER]]
+    return ExitEvidence(inner[0], inner, launcher, left_at=left_at)
+
+
+def _failure(noted: dict[str, Any], cwd: str) -> NotedException:
+    failure = cast("NotedException", {"at": noted["at"], "pid": noted["pid"], **_exception(noted, cwd)})
+    chain: list[RaisedException] = []
+    for one in noted["chain"]:
+        found = _exception(one, cwd)
+        if not one["file"] or LIBRARY_FILE.search(one["file"]):
+            # It was raised and handled inside of a library, which the program called here.
+            before = chain[-1] if chain else failure
+            found["file"], found["line"], found["function"] = (
+                before["file"],
+                before["line"],
+                before["function"],
+            )
+        chain.append(found)
+    if chain:
+        failure["chain"] = chain
+    if noted["saved_to"]:
+        failure["saved_to"] = noted["saved_to"]
+    return failure
+
+
+def _exception(noted: dict[str, Any], cwd: str) -> RaisedException:
+    found: RaisedException = {
+        "type": make_printable(noted["type"], 200),
+        "message": _pick_message(noted["message"], noted["type"]),
+        "file": show_path(noted["file"], cwd),
+        "line": noted["line"],
+        "function": make_printable(noted["function"], 200),
+    }
+    if isinstance(noted.get("python"), str) and os.path.isabs(noted["python"]):
+        found["python"] = make_printable(noted["python"], 300)
+    return found
+
+
+def _choose_exception(
+    noted: list[dict[str, Any]], own: list[dict[str, Any]], pid: int, code: int
+) -> tuple[Optional[dict[str, Any]], list[dict[str, Any]]]:
+    """
+    The exception that the rank ended of, and those of processes that it started, where they explain that one. What such
+    a process has failed of, the rank may have expected: that counts where the exit code is an exception's, and where
+    nothing came after it.
+    """
+    failed = [one for one in noted if one["type"]]
+    if own and own[-1]["type"]:
+        chosen = own[-1]
+    elif own:
+        # A launcher in Python that ends in order, with the code of what it started.
+        return None, [one for one in failed if one["pid"] != pid] if code == 1 else []
+    else:
+        # A shell: the last command's code is its own.
+        below = [one for one in noted if one["parent"] == pid]
+        if not below or not below[-1]["type"] or code not in _EXCEPTION_CODES:
+            return None, []
+        chosen = below[-1]
+    if str(chosen["type"]).rpartition(".")[2] not in _RAISED_FOR_ANOTHER:
+        return chosen, []
+    return chosen, [one for one in failed if one["pid"] != chosen["pid"]]
+
+
+def list_failures(evidence: ExitEvidence) -> list[NotedException]:
+    """Return the exceptions of a rank and of what it started."""
+    return [one for one in (evidence.failure, *evidence.inner) if one]
+
+
+def join_messages(evidence: ExitEvidence) -> str:
+    """Return all that those say."""
+    return " ".join(
+        link["message"] for one in list_failures(evidence) for link in (one, *one.get("chain", []))
+    )
+
+
+def add_killed_worker(evidence: ExitEvidence, log: str) -> ExitEvidence:
+    """
+    Add what PyTorch's loader says of a process that was killed.
+
+    It may raise that while another exception is noted, and then only the log has it.
+    """
+    found = _KILLED_WORKER.search(log)
+    if not found:
+        return evidence
+    said = make_printable(found[0], MAX_LINE)
+    return evidence._replace(
+        failure=_with_worker(evidence.failure, said) if evidence.failure else None,
+        inner=[_with_worker(one, said) for one in evidence.inner],
+    )
+
+
+def _with_worker(failure: NotedException, said: str) -> NotedException:
+    if failure["type"] not in _LOST_WORKER:
+        return failure
+    worker: RaisedException = {
+        "type": "RuntimeError",
+        "message": said,
+        "file": failure["file"],
+        "line": failure["line"],
+        "function": failure["function"],
+    }
+    told = failure.copy()
+    told["chain"] = [*failure.get("chain", []), worker]
+    return told
+
+
+def find_killed_workers(messages: str) -> list[int]:
+    """The processes of PyTorch's loader of which one of those messages says that they were killed."""
+    return [int(pid) for pid in _KILLED_WORKER.findall(messages)]
+
+
+def _at(one: dict[str, Any]) -> float:
+    return float(one["at"])
+
+
+def _read_notes(notes: str) -> list[dict[str, Any]]:
+    found = []
+    for line in _read_bytes(notes, from_end=False).splitlines():
+        with contextlib.suppress(ValueError, RecursionError, OverflowError):
+            one = json.loads(line)
+            if isinstance(one, dict) and _GROUP_KEY not in one:
+                one = {**_NOTHING, "chain": [], "saved_to": "", **one}
+                if _is_whole(one, _KINDS):
+                    one["at"], one["line"] = float(one["at"]), min(one["line"], _MAX_LINE_NUMBER)
+                    one["chain"] = _chain(one["chain"])
+                    found.append(one)
+    return found
+
+
+def _is_whole(one: dict[str, Any], kinds: dict[str, Any]) -> bool:
+    return all(isinstance(one.get(name), kind) for name, kind in kinds.items())
+
+
+def _chain(noted: list[Any]) -> list[dict[str, Any]]:
+    found = [one for one in noted if isinstance(one, dict) and _is_whole(one, _EXCEPTION)]
+    return [{**one, "line": min(one["line"], _MAX_LINE_NUMBER)} for one in found[:_MAX_CHAIN]]
+
+
+def read_first_group(notes: str, since: float, until: float) -> Optional[tuple[float, str]]:
+    """When a process of the rank had its first process group, and of which backend, where it has noted that."""
+    for line in _read_bytes(notes, from_end=False).splitlines():
+        if b'"%s"' % _GROUP_KEY.encode() not in line:
+            continue
+        with contextlib.suppress(ValueError, RecursionError, OverflowError):
+            one = json.loads(line)
+            at, backend = (one.get("at"), one.get(_GROUP_KEY)) if isinstance(one, dict) else (None, None)
+            if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
+                return float(at), make_printable(backend, 100)
+    return None
+
+
+def _read_bytes(path: str, *, from_end: bool) -> bytes:
+    """Some of a file, which the job may have made anything of: a link, a pipe that nobody writes to."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            known = os.fstat(descriptor)
+            if not stat.S_ISREG(known.st_mode):
+                return b""
+            return os.pread(descriptor, _MAX_BYTES, max(0, known.st_size - _MAX_BYTES) if from_end else 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""
+
+
+def _pick_message(message: str, kind: str) -> str:
+    """The line that says most: of an exception that holds another's traceback, that one's last."""
+    lines = [line.strip() for line in message.splitlines() if line.strip(" -=^~")]
+    if not lines:
+        return ""
+    if any(line.endswith("Traceback (most recent call last):") for line in lines):
+        return make_printable(lines[-1].removeprefix(kind.rpartition(".")[2] + ": "), MAX_LINE)
+    first = lines[0]
+    if first.endswith(":") and len(lines) > 1:
+        first += " " + lines[1]
+    return make_printable(_drop_repeats(first), MAX_LINE)
+
+
+def _drop_repeats(text: str) -> str:
+    """
+    Without repeated words before colons, of which XLA's errors have one for each computation that was on its way.
+
+    >>> _drop_repeats("INTERNAL: Error dispatching: Error dispatching: Error dispatching: Connection reset by peer")
+    'INTERNAL: Error dispatching: Connection reset by peer'
+    """
+    parts = text.split(": ")
+    return ": ".join(part for place, part in enumerate(parts) if place == 0 or part != parts[place - 1])
+
+
+def make_printable(text: str, most: int) -> str:
+    """On one line, without anything that a terminal would obey, of at most so many characters."""
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def show_path(path: str, cwd: str) -> str:
+    """Relative, where it is the job's own."""
+    real = os.path.realpath(cwd) if cwd else ""
+    for folder in (cwd, real):
+        if folder and path.startswith(folder + os.sep):
+            return make_printable(path[len(folder) + 1 :], 500)
+    return make_printable(path, 500)
+
+
+def read_log_end(log: str) -> str:
+    """Its last bytes as text."""
+    return _read_bytes(log, from_end=True).decode(errors="replace")
+
+
+def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:
+    """What faulthandler left in a log: file, line and function of the last crash, of the user's own where it can be."""
+    crashes = list(_CRASH.finditer(text))
+    if not crashes:
+        return None
+    stack = text[crashes[-1].end() :]
+    frames = [(show_path(name, cwd), int(line), function) for name, line, function in FRAME.findall(stack)]
+    if not frames:
+        return None
+    own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))
+    file, line, function = next(own, frames[0])
+    return {"file": file, "line": line, "function": make_printable(function, 200)}
+
+
+def describe_shared_memory() -> str:
+    """``/dev/shm has 0 of 64 MB free``; empty where there is none."""
+    try:
+        found = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        return ""
+    free, size = (blocks * found.f_frsize >> 20 for blocks in (found.f_bavail, found.f_blocks))
+    return f"{_SHARED_MEMORY} has {free} of {size} MB free"

@@ -1,0 +1,48 @@
+"""Whether a file could not be written because its disk was full, which not every library says."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract.patterns import compile_late
+from drumline.node.diagnostics import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drumline.contract.evidence import NotedException
+
+_FAILED_WRITE = compile_late(
+    r"No space left on device"
+    # PyTorch's writer of archives, and what C++ says of a stream.
+    r"|PytorchStreamWriter failed|inline_container\.cc|iostream error"
+    # NumPy's tofile.
+    r"|\d+ requested and \d+ written"
+)
+_FULL_BYTES = 1 << 20
+"""A write that fails may leave less than a block of it."""
+
+
+def describe_full_disk(ones: Iterable[NotedException], cwd: str) -> str:
+    """
+    Return ``the disk of /ckpt has 0 of 512 MB free``; empty where the failures are others.
+
+    The file is what PyTorch was saving to, else it may have been anything in the job's folder.
+    """
+    return next((said for failure in ones if (said := _describe_one(failure, cwd))), "")
+
+
+def _describe_one(failure: NotedException, cwd: str) -> str:
+    said = [failure["message"], *(one["message"] for one in failure.get("chain", []))]
+    if not any(_FAILED_WRITE.search(message) for message in said):
+        return ""
+    folder = os.path.dirname(failure["saved_to"]) if failure.get("saved_to") else cwd
+    try:
+        found = os.statvfs(folder)
+    except (OSError, ValueError):
+        return ""
+    free, size = (blocks * found.f_frsize for blocks in (found.f_bavail, found.f_blocks))
+    if free >= _FULL_BYTES or not size:
+        return ""
+    return f"the disk of {failures.make_printable(folder, 300)} has {free >> 20} of {size >> 20} MB free"

@@ -1,0 +1,91 @@
+"""Whether the kernel killed a process because memory had run out, by what it counts and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract.patterns import compile_late
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_COUNT_INTERVAL_S = 1.0
+
+_KILLED = compile_late(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
+"""Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
+
+
+class OomWatcher:
+    """Tells whether the kernel ended a process for want of memory lately, on this node."""
+
+    def __init__(self) -> None:
+        self._files = _list_counters()
+        self._log = _open_kernel_log()
+        self._killed: set[int] = set()
+        self._latest = self._earlier = self._counts()
+        self._next = time.monotonic() + _COUNT_INTERVAL_S
+
+    def _counts(self) -> list[int]:
+        return [_read_count(file) for file in self._files]
+
+    def look(self) -> None:
+        """To be called often: what was counted a second or two ago is another process's end."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _COUNT_INTERVAL_S
+            self._earlier, self._latest = self._latest, self._counts()
+
+    def ran_out(self, pids: Iterable[int]) -> bool:
+        """``pids``: what has ended, which the kernel's log may name."""
+        self._read_log()
+        counted = any(now > before for now, before in zip(self._counts(), self._earlier))
+        return counted or not self._killed.isdisjoint(pids)
+
+    def _read_log(self) -> None:
+        while self._log >= 0:
+            try:
+                # A record at a time. Source: the kernel's Documentation/ABI/testing/dev-kmsg.
+                record = os.read(self._log, 1 << 14)
+            except BrokenPipeError:  # some were overwritten before they were read
+                continue
+            except OSError:
+                return
+            self._killed.update(map(int, _KILLED.findall(record)))
+
+
+def _open_kernel_log() -> int:
+    """A descriptor that reads what is logged from now on; -1 where only others may read it."""
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(descriptor, 0, os.SEEK_END)
+    except OSError:
+        return -1
+    return descriptor
+
+
+def _list_counters() -> list[str]:
+    """The files that count, of our own control group where that counts all below it, else of the whole machine too."""
+    files = ["/proc/vmstat"]
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            path = path.rstrip("/")
+            if not controllers and _read_count(f"/sys/fs/cgroup{path}/memory.events") >= 0:
+                return [f"/sys/fs/cgroup{path}/memory.events"]
+            if "memory" in controllers.split(","):
+                files.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    return files
+
+
+def _read_count(file: str) -> int:
+    """-1 when it does not count."""
+    try:
+        with open(file) as opened:
+            for line in opened:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return -1

@@ -1,0 +1,113 @@
+"""
+Tell a process that spins while it waits from one that works: MPI, NCCL and CUDA burn a core in a wait.
+
+All of it is circumstantial: the supervisor decides what it means (``supervisor/watching/hang.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.linux import process_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+_SPINNING_THREADS = ("NCCL", "pt_nccl")
+"""Begin the names of the threads that move NCCL's data, or watch it. Source: nccl, src/proxy.cc; PyTorch."""
+
+_GPU = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)$")
+_MPI = re.compile(rb"/libmpi(_\w+|\w*mpich\w*)?\.so")
+_MAX_MAPS_BYTES = 4 << 20
+_MAX_SOURCE_BYTES = 2 << 20
+
+_MPI_CALL = re.compile(
+    r"\.(barrier|bcast|i?reduce(_scatter(_block)?)?|allreduce|i?gatherv?|allgatherv?|i?scatterv?|alltoall[vw]?"
+    r"|scan|exscan|s?send|recv|sendrecv(_replace)?|m?probe|wait(all|any|some)?|fence)\s*\(",
+    re.IGNORECASE,
+)
+"""
+Methods of mpi4py that wait for other ranks. They are native, so the line of the program is all that names them.
+Source: https://mpi4py.readthedocs.io/en/stable/overview.html
+"""
+
+
+class Spin(NamedTuple):
+    """``library``: the one that may spin in this process, ``MPI``, ``GPU`` or empty. ``call``: of MPI, on its line."""
+
+    cpu_s: float
+    """Used so far by the threads that may be spinning."""
+
+    library: str
+    call: str
+
+
+def measure_spin(pid: int, frame: Sequence[Any] | None, cwd: str, *, joins: bool) -> Spin:
+    """
+    Return what is known of a process whose stack is known. Costs a few milliseconds.
+
+    ``frame``: the innermost, as file, line, function. ``joins``: its main thread waits for another, whose stack it is.
+    """
+    threads = [one for one in _list_threads(pid) if joins or one == pid or _is_spinning_thread(pid, one)]
+    cpu_s = sum(_read_cpu_s(pid, thread) for thread in threads)
+    library = "MPI" if _has_mpi(pid) else "GPU" if _has_gpu(pid) else ""
+    found = _MPI_CALL.search(_read_source_line(frame, cwd)) if library == "MPI" and frame else None
+    return Spin(cpu_s, library, found[1] if found else "")
+
+
+def _list_threads(pid: int) -> Iterable[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def _is_spinning_thread(pid: int, thread: int) -> bool:
+    return _read_text(f"/proc/{pid}/task/{thread}/comm", 64).startswith(_SPINNING_THREADS)
+
+
+def _read_cpu_s(pid: int, thread: int) -> float:
+    stat = process_usage.read_thread_stat(pid, thread)
+    return stat.own / process_usage.TICKS_PER_S if stat else 0.0
+
+
+def _has_gpu(pid: int) -> bool:
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                if _GPU.match(os.readlink(f"{folder}/{name}")):
+                    return True
+    return False
+
+
+def _has_mpi(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return _MPI.search(file.read(_MAX_MAPS_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def _read_source_line(frame: Sequence[Any], cwd: str) -> str:
+    """The line of the program, where its file can still be read."""
+    file, number, _ = frame
+    path = os.path.join(cwd, str(file))
+    # A program may be a pipe or a device, which reading would use up or wait for.
+    if not os.path.isfile(path):
+        return ""
+    lines = _read_text(path, _MAX_SOURCE_BYTES).split("\n")
+    return lines[int(number) - 1] if 0 < int(number) <= len(lines) else ""
+
+
+def _read_text(path: str, most: int) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(most)
+    except OSError:
+        return ""

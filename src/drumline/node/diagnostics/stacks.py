@@ -1,0 +1,356 @@
+"""
+Where the ranks of a node are: the Python stack of each, its state in the kernel, the CPU time that it has used.
+
+A Python that has the hook (``hook/sitecustomize.py``) writes its stacks into memory of its own when it is sent
+``SIGNAL``, even while it waits in native code; nobody else is sent it, for it would end them. For a Python without the
+hook there is py-spy, where that is installed and allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import NamedTuple
+from drumline.linux import descendants, kernel, process_usage
+from drumline.node.diagnostics import collectives, failures, spins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from drumline.contract.messages import ProcessStack, ProcessState
+
+_HIGHEST = int(getattr(signal, "SIGRTMAX", 64))  # Systems without it import this, and run no ranks.
+SIGNAL = _HIGHEST - 4
+MARK_SIGNAL = _HIGHEST - 6
+MEMORY_NAME = "drumline-stacks"
+WENT_ON = b"went on\n"
+"""
+Written by the main thread when it next runs Python after ``MARK_SIGNAL``, which follows each stack: a native call that
+has not returned writes none. The hook has all four too: it cannot import this.
+"""
+
+_ANSWER_TIMEOUT_S = 0.5
+_SPY_TIMEOUT_S = 3.0
+_POLL_INTERVAL_S = 0.002
+_UNCHANGED_POLLS = 5
+_SETTLED_AFTER_S = 0.5
+_MAX_BYTES = 1 << 18
+_MAX_FRAMES = 60
+_MAX_BELOW = 8
+
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
+_MAX_THREADS = 100
+"""Which faulthandler writes. Source: CPython, Python/traceback.c, MAX_NTHREADS."""
+
+_LAUNCHING = ("subprocess.py", "multiprocessing/popen_fork.py", "torch/distributed/elastic/")
+
+# By machine: futex; pause, rt_sigsuspend and rt_sigtimedwait; poll and ppoll, which wait for a signal when they have no
+# descriptors. Source: the kernel's tables of system calls.
+_FUTEX, _WAIT_FOR_SIGNALS, _POLLS = {
+    "x86_64": ("202", ("34", "130", "128"), ("7", "271")),
+    "aarch64": ("98", ("133", "137"), ("73",)),
+}.get(os.uname().machine, ("", (), ()))
+
+
+class UsedSoFar(NamedTuple):
+    """By a process and all below it, so far. ``io_bytes``: read and written; sockets are not counted."""
+
+    cpu_s: float
+    io_bytes: int
+
+    def since(self, before: UsedSoFar) -> UsedSoFar:
+        return UsedSoFar(self.cpu_s - before.cpu_s, self.io_bytes - before.io_bytes)
+
+
+def measure_used(*pids: int) -> UsedSoFar:
+    """Return what these processes and all below them have used."""
+    tree = [one for pid in pids for one in (pid, *descendants.list_descendants(pid))]
+    stats = [stat for pid in tree if (stat := process_usage.read_stat(pid)) is not None]
+    io = [counts for pid in tree if (counts := process_usage.read_io(pid)) is not None]
+    return UsedSoFar(
+        sum(stat.own + stat.waited for stat in stats) / process_usage.TICKS_PER_S,
+        sum(read + written for read, written, _, _ in io),
+    )
+
+
+def read_stacks(
+    ranks: Mapping[int, int], cwd: str, path: str, notes: Mapping[int, str]
+) -> dict[int, list[ProcessStack]]:
+    """
+    Return for each rank the processes that tell where it is. ``collective`` is as of ``collectives.read_collectives``,
+    None where it is not known; ``went_on``: whether its main thread has run Python since the stack before; ``spin``: a
+    ``spins.Spin`` as a dictionary.
+
+    ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. ``notes``: the file of each
+    rank's. Blocks, for some seconds at most.
+    """
+    trees = {rank: [pid, *descendants.list_descendants(pid)] for rank, pid in ranks.items()}
+    answering = {rank: [pid for pid in tree if _handles_signal(pid)] for rank, tree in trees.items()}
+    dumps = _request_dumps([pids[0] for pids in answering.values() if pids])
+    # A launcher that waits for what it started says nothing: those are asked instead.
+    below = {
+        rank: pids[1 : 1 + _MAX_BELOW]
+        for rank, pids in answering.items()
+        if len(pids) > 1 and _is_launching(dumps.get(pids[0], _SILENT).text)
+    }
+    dumps.update(_request_dumps([pid for pids in below.values() for pid in pids]))
+    first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
+    silent = [pid for pid in first.values() if pid not in dumps]
+    spied = _run_py_spy(silent, path)
+    shown = {rank: below.get(rank) or [first[rank]] for rank in trees}
+    asked = collectives.read_collectives(
+        (notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids
+    )
+    return {
+        rank: [
+            _build_stack(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd, asked.get(pid)) for pid in pids
+        ]
+        for rank, pids in shown.items()
+    }
+
+
+def _build_stack(
+    pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str, collective: dict[str, Any] | None
+) -> ProcessStack:
+    frames, joins, threads = _choose_thread(said.text) if said.text else (spied or [], False, 1)
+    spin = spins.measure_spin(pid, frames[0] if frames else None, cwd, joins=joins)
+    return {
+        **read_process_state(pid),
+        "frames": [
+            [failures.show_path(file, cwd), int(line), failures.make_printable(function, 200)]
+            for file, line, function in frames[:_MAX_FRAMES]
+        ],
+        "threads": threads,
+        "collective": collective,
+        "went_on": said.went_on,
+        "spin": spin._asdict(),
+    }
+
+
+def read_process_state(pid: int) -> ProcessState:
+    """Return what the kernel says of a process."""
+    state, name = _read_status(pid)
+    waits_in = failures.make_printable(_read_text(f"/proc/{pid}/wchan"), 100)
+    return {"pid": pid, "name": failures.make_printable(name, 100), "state": state, "waits_in": waits_in}
+
+
+class _Dump(NamedTuple):
+    """What a process wrote when it was asked. ``went_on``: as of ``of``."""
+
+    text: str
+    went_on: bool | None
+
+
+_SILENT = _Dump("", None)
+
+
+def _request_dumps(pids: Iterable[int]) -> dict[int, _Dump]:
+    """What each writes when it is asked; one that does not in time is left out."""
+    memories: dict[int, int] = {}
+    begins: dict[int, int] = {}
+    asked: dict[int, int] = {}
+    went_on: dict[int, bool | None] = {}
+    for pid in pids:
+        memory = _open_memory(pid)
+        if memory is None:
+            continue
+        memories[pid] = memory
+        with contextlib.suppress(OSError):
+            went_on[pid] = _has_gone_on(memory)
+            begins[pid] = _make_room(memory)
+            thread = _thread_to_ask(pid)
+            # It may have become another program meanwhile, which the signal would end.
+            if thread and _is_settled(memory) and _handles_signal(pid):
+                kernel.signal_thread(pid, thread, SIGNAL)
+                asked[pid] = thread
+    sizes, still, said = dict(begins), dict.fromkeys(begins, 0), {}
+    deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+    while time.monotonic() < deadline and any(count < _UNCHANGED_POLLS for count in still.values()):
+        time.sleep(_POLL_INTERVAL_S)
+        for pid, begin in begins.items():
+            size = os.fstat(memories[pid]).st_size
+            # It has begun, and written nothing since: it is whole.
+            still[pid] = still[pid] + 1 if size > begin and size == sizes[pid] else 0
+            sizes[pid] = size
+    for pid, begin in begins.items():
+        if sizes[pid] > begin:
+            text = os.pread(memories[pid], _MAX_BYTES, begin).decode(errors="replace")
+            said[pid] = _Dump(text, went_on[pid])
+            # Only now, so that the mark does not come into the middle of the stack.
+            if pid in asked and _handles_signal(pid, MARK_SIGNAL):
+                with contextlib.suppress(OSError):
+                    kernel.signal_thread(pid, asked[pid], MARK_SIGNAL)
+    for memory in memories.values():
+        os.close(memory)
+    return said
+
+
+def _has_gone_on(memory: int) -> bool | None:
+    """Whether the main thread has run Python since the last stack; None when there was none."""
+    size = os.fstat(memory).st_size
+    return os.pread(memory, len(WENT_ON), max(0, size - len(WENT_ON))) == WENT_ON if size else None
+
+
+def _make_room(memory: int) -> int:
+    """Where in it the next answer begins; what is too much is dropped."""
+    size = os.fstat(memory).st_size
+    if size <= _MAX_BYTES:
+        return size
+    os.ftruncate(memory, 0)
+    return 0
+
+
+def _is_settled(memory: int) -> bool:
+    """
+    Whether its program has run for a moment, or has answered before: one that becomes another again and again could do
+    so between our last look and the signal.
+    """
+    known = os.fstat(memory)
+    return known.st_size > 0 or time.time() - known.st_ctime >= _SETTLED_AFTER_S
+
+
+def _handles_signal(pid: int, number: int = SIGNAL) -> bool:
+    """Whether it catches the signal: the default is to be ended by it."""
+    return _is_in_signal_set(f"/proc/{pid}/status", "SigCgt", number)
+
+
+def _is_in_signal_set(status: str, field: str, number: int = SIGNAL) -> bool:
+    """Whether the signal is in that set of signals."""
+    found = re.search(rf"^{field}:\s*([0-9a-f]+)", _read_text(status), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def _thread_to_ask(pid: int) -> int:
+    """
+    The thread that is sent the signal, which may be any: each tells of all. 0: none, without disturbing it.
+
+    A system call is interrupted by the signal, and few programs that call pause() or sigsuspend() expect that one. A
+    thread that waits for a lock goes on waiting.
+    """
+    asked = 0
+    for thread in map(int, _list_numbers(f"/proc/{pid}/task")):
+        words = _read_text(f"/proc/{pid}/task/{thread}/syscall").split()
+        if not words:
+            continue
+        if words[0] == _FUTEX and not _is_in_signal_set(f"/proc/{pid}/task/{thread}/status", "SigBlk"):
+            return thread
+        waits_for_signal = words[0] in _WAIT_FOR_SIGNALS or (words[0] in _POLLS and int(words[2], 16) == 0)
+        if thread == pid and not waits_for_signal:
+            asked = thread
+    return asked
+
+
+def _list_numbers(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder), key=int, reverse=True)
+    except OSError:
+        return []
+
+
+def has_hook(pid: int) -> bool:
+    """Whether that process has memory of the hook's: any other may mean something else by a signal that it catches."""
+    memory = _open_memory(pid)
+    if memory is not None:
+        os.close(memory)
+    return memory is not None
+
+
+def _open_memory(pid: int) -> int | None:
+    """A descriptor of the memory into which it writes."""
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        # The hook's descriptor has a high number.
+        for name in _list_numbers(folder):
+            if os.readlink(f"{folder}/{name}").startswith(f"/memfd:{MEMORY_NAME}"):
+                return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+    return None
+
+
+def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
+    """The frames of the main thread, or of the one that it has joined; whether it has; how many threads there are."""
+    if dump.removesuffix(WENT_ON.decode()).rstrip().endswith("\n..."):
+        return (
+            [],
+            False,
+            _MAX_THREADS,
+        )  # The main thread comes last, and is not among those that were written.
+    starts = [match.end() for match in _THREAD.finditer(dump)]
+    ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
+    threads: list[list[Any]] = [failures.FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
+    if not threads:
+        return [], False, 0
+    main = threads[-1]
+    joins = any(frame[0].endswith("/threading.py") and frame[2] == "join" for frame in main[:3])
+    own = [
+        thread
+        for thread in threads[:-1]
+        if any(not failures.LIBRARY_FILE.search(frame[0]) for frame in thread)
+    ]
+    is_joined = joins and bool(own)
+    return (max(own, key=len) if is_joined else main), is_joined, len(threads)
+
+
+def _is_launching(dump: str) -> bool:
+    frames, _, _ = _choose_thread(dump)
+    return any(part in str(frame[0]) for frame in frames[:6] for part in _LAUNCHING)
+
+
+def _run_py_spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:
+    # They take 9 ms to import, which is a fifth of an agent's start.
+    import shutil
+    import subprocess
+
+    program = shutil.which("py-spy", path=path)
+    pythons = [pid for pid in pids if "python" in os.path.basename(_read_executable(pid))]
+    if program is None or not pythons:
+        return {}
+    spies = {
+        pid: subprocess.Popen(  # noqa: S603 - found on the job's own path
+            [program, "dump", "--json", "--pid", str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for pid in pythons
+    }
+    deadline = time.monotonic() + _SPY_TIMEOUT_S
+    found = {}
+    for pid, spy in spies.items():
+        try:
+            out, _ = spy.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            threads = json.loads(out)
+            main = next((one for one in threads if one["thread_name"] == "MainThread"), threads[-1])
+            found[pid] = [[one["filename"], one["line"], one["name"]] for one in main["frames"]]
+        except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
+            spy.kill()
+            spy.wait()
+    return found
+
+
+def _read_executable(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def _read_status(pid: int) -> tuple[str, str]:
+    """The letter of its state, and its name."""
+    text = _read_text(f"/proc/{pid}/status")
+    state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
+    name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
+    return (state[1] if state else ""), (name[1] if name else "")
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return ""

@@ -1,0 +1,220 @@
+"""
+NVIDIA GPUs by NVML, the library behind nvidia-smi, in a process of its own: a driver that is in trouble answers late or
+never, and the agent has ranks to look after.
+
+What a GPU, a driver or a permission does not give is left out: of a GPU that is divided (MIG) the utilisation, and its
+parts are listed themselves. Source: NVIDIA's NVML API reference, https://docs.nvidia.com/deploy/nvml-api/ (Device
+Queries, Multi Instance GPU Management, Device Structs).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any, Optional
+
+from drumline.linux import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIBRARY = "libnvidia-ml.so.1"
+SWITCH = "DRUMLINE_NVML"
+"""The variable with the library's path, where it is not the system's; 0: GPUs are not looked at."""
+
+_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
+_NAME_BYTES = 96
+_TEMPERATURE_GPU = 0
+_MIG_ENABLED = 1
+_NOT_AVAILABLE = (1 << 64) - 1
+_MAX_PROCESSES = 1024
+_MAX_BYTES = 1 << 20
+
+
+def find_library() -> str:
+    """Where there may be GPUs; empty: there are none here."""
+    named = os.environ.get(SWITCH, "")
+    if named:
+        return "" if named == "0" else named
+    return LIBRARY if any(map(os.path.exists, _DEVICES)) else ""
+
+
+class GpuWatcher:
+    """
+    The process that asks the GPUs. ``pid``: its own. ``is_gone``: it has ended by itself, as where the library does not
+    work. Raises OSError when there can be none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._rest = b""
+        self._is_asked = self.is_gone = False
+        agent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_watcher(path, theirs, agent)
+        # Whoever reaps the agent's children reaps it, and its number may be another process's then.
+        self._pidfd = os.pidfd_open(self.pid)
+        theirs.close()
+        self._socket.setblocking(False)
+
+    def ask(self) -> None:
+        """One question at a time: who has not answered yet is not asked again."""
+        if not self._is_asked:
+            with contextlib.suppress(OSError):
+                self._is_asked = self._socket.send(b"?") == 1
+
+    def answer(self) -> Optional[list[dict[str, Any]]]:
+        """As ``look`` has it; None while there is no new one. Does not block."""
+        with contextlib.suppress(OSError):
+            while len(self._rest) < _MAX_BYTES and not self.is_gone:
+                data = self._socket.recv(1 << 16)
+                self._rest += data
+                self.is_gone = not data
+        line, end, rest = self._rest.partition(b"\n")
+        if not end:
+            return None
+        self._rest, self._is_asked = rest, False
+        try:
+            listed = json.loads(line)
+        except ValueError:
+            return None
+        return listed if isinstance(listed, list) else None
+
+    def end(self) -> None:
+        self._socket.close()
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        os.close(self._pidfd)
+
+
+def _become_watcher(path: str, peer: socket.socket, agent: int) -> None:
+    """In the child, which never returns."""
+    try:
+        kernel.die_with_parent(signal.SIGKILL, agent)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # The agent's connections, above all that to the supervisor: their end must be seen.
+        kept = os.dup2(peer.fileno(), 3)
+        os.closerange(4, 1 + max(int(name) for name in os.listdir("/proc/self/fd")))
+        kernel.set_process_name("drumline-gpus")
+        question = socket.socket(fileno=kept)
+        gpus = Gpus(path)
+        while question.recv(1):
+            question.sendall(json.dumps(gpus.look(), separators=(",", ":")).encode() + b"\n")
+    except BaseException as error:  # noqa: BLE001 - the top of a process
+        with contextlib.suppress(OSError):
+            os.write(2, f"GPUs are not looked at: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(0)
+
+
+class Gpus:
+    """Raises OSError without such a library, or where it does not work."""
+
+    def __init__(self, path: str) -> None:
+        import ctypes
+
+        self._ctypes = ctypes
+        self._library = ctypes.CDLL(path)
+
+        class Info(ctypes.Structure):
+            """nvmlProcessInfo_t, of nvmlDeviceGetComputeRunningProcesses_v2 and _v3."""
+
+            _fields_ = [
+                ("pid", ctypes.c_uint),
+                ("used", ctypes.c_ulonglong),
+                ("instance", ctypes.c_uint),
+                ("compute", ctypes.c_uint),
+            ]
+
+        self._info = Info
+        if not self._succeeds("nvmlInit_v2"):
+            raise OSError(f"{path} does not start")
+
+    def look(self) -> list[dict[str, Any]]:
+        """
+        The GPUs as in ``contract.samples``, with ``pids``: of each process on it its number and its memory, where that
+        is known.
+        """
+        count = self._number("nvmlDeviceGetCount_v2")
+        found = []
+        for index in range(count or 0):
+            device = self._ctypes.c_void_p()
+            if self._succeeds(
+                "nvmlDeviceGetHandleByIndex_v2", self._ctypes.c_uint(index), self._by_reference(device)
+            ):
+                parts = list(self._parts(device))
+                found.append(self._device(str(index), device, is_whole=not parts))
+                found += [self._device(f"{index}.{number}", part) for number, part in parts]
+        return found
+
+    def _device(self, index: str, device: Any, *, is_whole: bool = True) -> dict[str, Any]:
+        gpu: dict[str, Any] = {"i": index, "pids": self._processes(device) if is_whole else []}
+        name = self._ctypes.create_string_buffer(_NAME_BYTES)
+        if self._succeeds("nvmlDeviceGetName", device, name, self._ctypes.c_uint(_NAME_BYTES)):
+            gpu["name"] = name.value.decode(errors="replace")
+        utilisation = (self._ctypes.c_uint * 2)()  # nvmlUtilization_t: gpu, memory
+        if self._succeeds("nvmlDeviceGetUtilizationRates", device, utilisation):
+            gpu["u"] = int(utilisation[0])
+        memory = (self._ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+        if self._succeeds("nvmlDeviceGetMemoryInfo", device, memory):
+            gpu["mem"] = [int(memory[2]), int(memory[0])]
+        milliwatts = self._number("nvmlDeviceGetPowerUsage", device)
+        if milliwatts is not None:
+            gpu["w"] = round(milliwatts / 1000, 1)
+        sensor = self._ctypes.c_uint(_TEMPERATURE_GPU)
+        celsius = self._number("nvmlDeviceGetTemperature", device, sensor)
+        if celsius is not None:
+            gpu["T"] = celsius
+        return gpu
+
+    def _parts(self, device: Any) -> Iterator[tuple[int, Any]]:
+        """Of a GPU that is divided, with their numbers."""
+        current, pending = self._ctypes.c_uint(), self._ctypes.c_uint()
+        references = (self._by_reference(current), self._by_reference(pending))
+        if not self._succeeds("nvmlDeviceGetMigMode", device, *references) or current.value != _MIG_ENABLED:
+            return
+        for number in range(self._number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
+            part = self._ctypes.c_void_p()
+            if self._succeeds(
+                "nvmlDeviceGetMigDeviceHandleByIndex",
+                device,
+                self._ctypes.c_uint(number),
+                self._by_reference(part),
+            ):
+                yield number, part
+
+    def _processes(self, device: Any) -> list[list[int]]:
+        count = self._ctypes.c_uint(_MAX_PROCESSES)
+        infos = (self._info * _MAX_PROCESSES)()
+        for version in ("_v3", "_v2"):
+            name = f"nvmlDeviceGetComputeRunningProcesses{version}"
+            if self._function(name) is not None:
+                if not self._succeeds(name, device, self._by_reference(count), infos):
+                    return []
+                return [
+                    [int(info.pid), 0 if info.used == _NOT_AVAILABLE else int(info.used)]
+                    for info in infos[: min(count.value, _MAX_PROCESSES)]
+                ]
+        return []
+
+    def _number(self, name: str, *arguments: Any) -> Optional[int]:
+        value = self._ctypes.c_uint()
+        return int(value.value) if self._succeeds(name, *arguments, self._by_reference(value)) else None
+
+    def _by_reference(self, value: Any) -> Any:
+        return self._ctypes.byref(value)
+
+    def _succeeds(self, name: str, *arguments: Any) -> bool:
+        function = self._function(name)
+        return function is not None and function(*arguments) == 0
+
+    def _function(self, name: str) -> Optional[Callable[..., int]]:
+        """None in a library that is older than it."""
+        return getattr(self._library, name, None)

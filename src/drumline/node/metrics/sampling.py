@@ -1,0 +1,276 @@
+"""
+Samples what the node and its ranks use, for the agent: a line in ``contract.samples.path_of`` every few seconds.
+
+The agent has exits to tell, so this does a little at a time: ``work`` takes some milliseconds at most and goes on where
+it was at its next call. Nothing is raised: a disk that is full, or a folder that is read-only, costs samples and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import stat
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Optional
+
+from drumline.contract import samples
+from drumline.node.metrics.gpu_readings import GpuReadings
+from drumline.node.metrics.machine_usage import NO_READING, MachineReader
+from drumline.node.metrics.rank_usage import RankUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+FIRST_S = 1.0
+INTERVAL_S = 5.0
+MAX_CPU_SHARE = 0.004
+"""Of a core. Where there are so many processes that a sample costs more, the next one is later."""
+
+_ASK_AHEAD_S = 0.3
+"""For the GPUs to answer in."""
+
+_SLICE_S = 0.002
+
+_DENSE_BYTES = 240 << 10
+_STEP_BYTES = 16 << 10
+_MAX_BYTES = 8 << 20
+
+
+def compute_kept_interval_s(size: int) -> float:
+    """
+    How far apart the lines are that a file of that many bytes keeps: INTERVAL_S in the beginning, as long as there is
+    room, then more and more, so that it grows with the square root of the time. For 8 ranks that is 5 s in the first
+    half hour and 20 min after a month, at 4 MB.
+    """
+    if size >= _MAX_BYTES:
+        return float("inf")
+    return INTERVAL_S * max(1.0, (size - _DENSE_BYTES) / _STEP_BYTES)
+
+
+def _never_raise(method: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(method)
+    def call(self: Sampler, *arguments: Any) -> None:
+        if self.is_broken:
+            return
+        try:
+            method(self, *arguments)
+        except Exception as error:  # noqa: BLE001 - ranks and agent go on without it
+            self.is_broken = True
+            print(f"system metrics: {error!r}; there are no more samples", file=sys.stderr)
+
+    return call
+
+
+class Sampler:
+    """
+    ``path``: the file. ``cores``: the processors of the node; empty: all. ``clock``: monotonic seconds, ``spent``: CPU
+    seconds of this thread. Its samples count from now.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        attempt: int,
+        cores: Sequence[int] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.is_broken = False
+        self._clock = clock
+        self._spent = spent
+        self._cost_s = 0.0
+        """CPU time of the sample that is being taken."""
+
+        self._interval_s = INTERVAL_S
+        self._began = clock()
+        self._attempt = attempt
+        self._file = SampleLines(path)
+        self._usage = RankUsage()
+        self._cores = cores
+        self._machine: Optional[MachineReader] = None
+        self._before = NO_READING
+        self._due = self._began + FIRST_S
+        self._look: Optional[Iterator[None]] = None
+        self._gpus = GpuReadings()
+
+    def due_in_s(self) -> float:
+        """When ``work`` has something to do."""
+        if self.is_broken:
+            return float("inf")
+        if self._look is not None:
+            return 0.0
+        due = self._due - (_ASK_AHEAD_S if self._gpus.is_to_be_asked else 0.0)
+        return max(0.0, due - self._clock())
+
+    @_never_raise
+    def work(self, ranks: Mapping[int, int]) -> None:
+        """``ranks``: by the process id of the first process of each. To be called at any time, first at their start."""
+        self._begin()
+        if self.due_in_s() > 0.0:
+            return
+        before = self._spent()
+        is_done = self._step(ranks)
+        self._cost_s += self._spent() - before
+        if is_done:
+            self._interval_s = max(INTERVAL_S, self._cost_s / MAX_CPU_SHARE)
+            self._due = self._clock() + self._interval_s
+            self._cost_s = 0.0
+
+    def _step(self, ranks: Mapping[int, int]) -> bool:
+        """Whether the sample is complete, and written."""
+        if self._gpus.is_to_be_asked:
+            self._gpus.ask()
+            if self._clock() < self._due:
+                return False
+        if self._look is None:
+            self._usage.begin(ranks)
+            self._look = self._usage.look()
+        until = time.monotonic() + _SLICE_S
+        for _ in self._look:
+            if time.monotonic() >= until:
+                return False
+        if time.monotonic() >= until - _SLICE_S / 2:
+            # All is looked at; to write it is for the next call.
+            self._look = iter(())
+            return False
+        self._look = None
+        self._write()
+        # After the first sample: to start the library can take seconds of somebody's time.
+        self._gpus.start()
+        self._usage.spared = self._gpus.helper_pid
+        return True
+
+    @_never_raise
+    def note_exit(self, pid: int, rank: int, cpu_s: float, peak: int) -> None:
+        """A rank's first process was waited for, with what the kernel says that it has used. ``peak``: bytes."""
+        self._usage.begin({pid: rank})
+        self._usage.note_end(pid, cpu_s, peak)
+
+    @_never_raise
+    def finish(self) -> None:
+        """All ranks have ended: the last line, with what each has used in all."""
+        self._write()
+        self._file.close()
+        if self._machine:
+            self._machine.close()
+        self.is_broken = True
+
+    @property
+    def helper_pid(self) -> int:
+        """The process that asks the GPUs; 0: there is none."""
+        return self._gpus.helper_pid
+
+    @_never_raise
+    def forget_gpus(self) -> None:
+        """Nothing that this has started is left after it. To be called before ``finish``."""
+        self._gpus.end()
+        self._usage.spared = 0
+
+    def _begin(self) -> MachineReader:
+        if self._machine is None:
+            self._machine = MachineReader(self._cores)
+            self._before = self._machine.read()
+        return self._machine
+
+    def _write(self) -> None:
+        now = self._clock()
+        gpus = self._gpus.read(now, 2 * self._interval_s)
+        self._usage.spared = self._gpus.helper_pid
+        self._file.add(samples.to_line(self._sample(now, gpus)), now)
+
+    def _sample(self, now: float, gpus: list[dict[str, Any]]) -> samples.Sample:
+        reading, before = self._begin().read(), self._before
+        memory: dict[int, dict[str, int]] = {}
+        for gpu in gpus:
+            for pid, size in gpu.get("pids", ()):
+                memory.setdefault(pid, {})[str(gpu["i"])] = size
+        return samples.Sample(
+            time=time.time(),
+            attempt=self._attempt,
+            elapsed_s=now - self._began,
+            busy_s=reading.busy_s - before.busy_s,
+            cores=reading.cores,
+            memory=reading.memory,
+            limit=reading.limit,
+            swap=reading.swap,
+            network=_subtract(reading.network, before.network),
+            disk=_subtract(reading.disk, before.disk),
+            load=reading.load,
+            ranks=self._usage.ranks(memory),
+            gpus=samples.gpus_from(gpus),
+        )
+
+
+def _subtract(now: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
+    return max(0, now[0] - before[0]), max(0, now[1] - before[1])
+
+
+class SampleLines:
+    """
+    The lines, of which the last two are always the newest: what is not to be kept is written over by the next one.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._size = 0
+        """Of the lines that are kept."""
+
+        self._kept_at = float("-inf")
+        self._last: list[tuple[float, bytes]] = []
+        self._has_failed = False
+
+    def add(self, line: bytes, now: float) -> None:
+        """``now``: monotonic seconds. An error is said once, on standard error, and the next line tried again."""
+        self._last.append((now, line))
+        if len(self._last) > 2 and not self._is_kept(self._last[0][0]):
+            del self._last[0]
+        try:
+            if self._descriptor < 0:
+                self._open()
+            data = b"".join(text for _, text in self._last)
+            if os.pwrite(self._descriptor, data, self._size) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            os.ftruncate(self._descriptor, self._size + len(data))
+            if len(self._last) > 2:
+                self._kept_at = self._last[0][0]
+                self._size += len(self._last[0][1])
+        except OSError as error:
+            if not self._has_failed:
+                print(f"system metrics: {error}", file=sys.stderr)
+            self._has_failed = True
+        del self._last[:-2]
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _is_kept(self, at: float) -> bool:
+        # A little less than the interval will do: lines are a moment more or less apart.
+        return at - self._kept_at >= compute_kept_interval_s(self._size) - INTERVAL_S / 2
+
+    def _open(self) -> None:
+        """At the end of what attempts before this one have left. Raises OSError."""
+        # Not those above it: a run folder that was removed meanwhile stays so.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(self._path), 0o700)
+        # A job can put a pipe or a link in its place.
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"{self._path} is no file")
+            if status.st_size and os.pread(descriptor, 1, status.st_size - 1) != b"\n":
+                os.pwrite(descriptor, b"\n", status.st_size)
+            self._size = os.fstat(descriptor).st_size
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor

@@ -1,0 +1,146 @@
+"""
+The folder in which a warm pool listens: one for each user, home, machine and kind of process.
+
+A process inherits limits, namespaces, rights and the like, and cannot be given them later. A rank must have those that
+it would have without a warm pool, so processes that differ in them have different warm pools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+from drumline.linux import cgroups
+from drumline.node.hook_folder import HOOK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOCKET = "socket"
+LOCK = "lock"
+
+_STATUS_FIELDS = (
+    "Umask",
+    "Cpus_allowed:",
+    "Mems_allowed:",
+    "Uid",
+    "Gid",
+    "Groups",
+    "Cap",
+    "NoNewPrivs",
+    "Seccomp",
+    "THP_enabled",
+)
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
+
+
+def fingerprint_process() -> str:
+    """Return a digest of what this process inherited: equal if a fork of one may replace a fork of the other."""
+    facts = [line for line in _read_lines("/proc/self/status") if line.startswith(_STATUS_FIELDS)]
+    facts += [_without_soft_limit(line) for line in _read_lines("/proc/self/limits")]
+    facts += _read_lines("/proc/self/oom_score_adj")
+    for name in _NAMESPACES:
+        facts.append(_read_link(f"/proc/self/ns/{name}"))
+    facts.append(_read_link("/proc/self/root"))
+    fields = "".join(_read_lines("/proc/self/stat")).rpartition(")")[2].split()
+    facts += [fields[16], *fields[37:39]] if len(fields) > 39 else []  # nice, real-time priority, policy
+    facts += _read_lines("/proc/self/personality")
+    if not cgroups.choose_group_path(""):
+        # A fork server cannot be brought from one control group into another, such as that of another login.
+        facts += _read_lines("/proc/self/cgroup")
+    return _digest("\n".join(facts))
+
+
+def _without_soft_limit(line: str) -> str:
+    """Leave out how many files may be open, which servers of notebooks raise and ``ForkServer`` sets for its ranks."""
+    name = "Max open files"
+    return f"{name} {line.split()[-2]}" if line.startswith(name) else line
+
+
+def _fingerprint_sources() -> str:
+    """Return a digest of the warm pool's own sources: pools of different versions do not understand each other."""
+    facts = []
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in (here, os.path.join(here, "program"), HOOK):
+        names = sorted(name for name in os.listdir(path) if name.endswith(".py"))
+        facts += [f"{name} {os.stat(os.path.join(path, name)).st_mtime_ns}" for name in names]
+    return _digest("\n".join(facts))
+
+
+def _digest(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def choose_pool_folder(home: str, host: str) -> str:
+    """Return the folder of the warm pool for processes like this one. ``home``: the base home."""
+    return os.path.join(home, "warm", host, f"{fingerprint_process()}-{_fingerprint_sources()}")
+
+
+def list_other_versions(path: str) -> list[str]:
+    """Return the folders of warm pools of other versions for processes like this one."""
+    parent, name = os.path.split(path)
+    kept = name.partition("-")[0] + "-"
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return []
+    return [os.path.join(parent, one) for one in names if one.startswith(kept) and one != name]
+
+
+def make_pool_folder(path: str) -> None:
+    """Make the folder, for this user alone. Raises OSError, also if it belongs to another user."""
+    os.makedirs(path, 0o700, exist_ok=True)
+    found = os.stat(path, follow_symlinks=False)
+    if found.st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user")
+    os.chmod(path, 0o700)
+
+
+@contextlib.contextmanager
+def shorten_socket_path(path: str) -> Iterator[str]:
+    """Yield a path of the folder's socket that fits into a socket's address, however long the folder's path is."""
+    opened = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{opened}/{SOCKET}"
+    finally:
+        os.close(opened)
+
+
+def connect_to_pool(path: str, timeout_s: float | None = 5.0) -> socket.socket:
+    """Connect to the warm pool there. Raises OSError if there is none, or if it belongs to another user."""
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.settimeout(timeout_s)
+        with shorten_socket_path(path) as address:
+            peer.connect(address)
+        if read_peer_user(peer) != os.geteuid():
+            raise PermissionError("the warm pool there is another user's")
+    except BaseException:
+        peer.close()
+        raise
+    return peer
+
+
+def read_peer_user(peer: socket.socket) -> int:
+    """Return the user at the other end."""
+    _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(user)
+
+
+def _read_lines(path: str) -> list[str]:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def _read_link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

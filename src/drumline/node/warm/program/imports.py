@@ -1,0 +1,287 @@
+"""
+What a program imports at its top, read from its syntax tree without running it.
+
+Its own modules are followed, its functions are not looked into, and the first statement that might change what a later
+import does ends the reading.
+Source: https://docs.python.org/3/reference/import.html and https://docs.python.org/3/library/runpy.html
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.node.warm.program import safe_statements
+from drumline.node.warm.program.python_command import NotWarm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from drumline.node.warm.program.python_command import Program
+
+LEFT_OUT = frozenset((
+    "jax",  # starts threads and takes devices, and says itself that it does not survive a fork
+    "jaxlib",
+    "flax",  # imports jax
+    "optax",
+    "tensorflow",  # starts threads, and takes all of a GPU's memory
+    "keras",  # imports tensorflow or jax
+    "torch_xla",  # connects to its device
+    "torch_npu",
+    "mpi4py",  # may call MPI_Init, which is for the process that is the rank
+    "horovod",
+    "cupy",  # loads CUDA's libraries, and may ask for devices
+    "pycuda",
+    "ray",  # starts threads, and reads where its cluster is
+    "pyspark",  # starts a Java machine
+))  # fmt: skip
+"""What is never imported ahead, by the first part of its name, and nothing after it."""
+
+_SAFE_PATH = re.compile(r"-[a-zOBR]*P")
+_MAX_FILES = 200
+_MAX_BYTES = 2 << 20
+"""Of all files together: half a second's work."""
+
+_MAX_DEPTH = 50
+_MAX_SHOWN = 60
+
+
+class Import(NamedTuple):
+    module: str
+    """``torch.nn``"""
+
+    names: tuple[str, ...]
+    """Those of ``from torch import nn, optim``, which may be submodules; empty for a plain import."""
+
+    where: str
+    """``train.py:3``"""
+
+
+class ProgramImports(NamedTuple):
+    imports: tuple[Import, ...]
+    """Of what is no file of the program, in the order in which it would come to them. Any may be missing."""
+
+    sets: Mapping[str, str]
+    """Environment variables that the program sets to these values before it imports the last of them."""
+
+    until: str
+    """Why the rest was not looked at, as ``train.py:12: main()``; empty where the top was read to its end."""
+
+    folder: str
+    """What will be ``sys.path[0]``: absolute, links resolved; empty where Python is told to have none."""
+
+    after: Mapping[str, int]
+    """How many of ``imports`` come before a variable of ``sets`` is set."""
+
+
+def find_imports(program: Program) -> ProgramImports:
+    """Raises NotWarm where there is no such program, or it is not Python that can be read here."""
+    walk = _ImportWalk(program)
+    try:
+        walk.main()
+    except safe_statements.ScanStopped as stop:
+        walk.until = str(stop)
+    except RecursionError:
+        walk.until = "the program is nested too deeply"
+    return ProgramImports(tuple(walk.imports), walk.sets, walk.until, walk.folder, walk.after)
+
+
+class _ProgramFile(NamedTuple):
+    path: str
+    name: str
+    """What ``__name__`` is."""
+
+    package: str
+    lines: Sequence[bytes]
+
+
+class _ImportWalk:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._cwd = os.path.realpath(program.cwd)
+        self.folder = self._first_folder()
+        self._roots = [self.folder, *self._own_folders()] if self.folder else [*self._own_folders()]
+        self._seen: set[str] = set()
+        self._depth = 0
+        self._bytes = 0
+        self.imports: list[Import] = []
+        self.sets: dict[str, str] = {}
+        self.after: dict[str, int] = {}
+        self.until = ""
+
+    def _first_folder(self) -> str:
+        if any(_SAFE_PATH.match(flag) for flag in self._program.flags) or self._program.env.get(
+            "PYTHONSAFEPATH"
+        ):
+            return ""
+        if self._program.target[0] == "-m":
+            return self._cwd
+        return os.path.dirname(os.path.realpath(os.path.join(self._cwd, self._program.target[0])))
+
+    def _own_folders(self) -> Iterable[str]:
+        """Those of PYTHONPATH that belong to the program."""
+        path = self._program.env.get("PYTHONPATH", "")
+        for entry in path.split(":") if path else ():
+            real = os.path.realpath(os.path.join(self._cwd, entry))
+            if real == self._cwd or real.startswith((self._cwd + "/", (self.folder or self._cwd) + "/")):
+                yield real
+
+    def main(self) -> None:
+        target = self._program.target
+        if target[0] != "-m":
+            self._read(os.path.join(self._cwd, target[0]), "__main__", "")
+            return
+        module = target[1]
+        parent = module.rpartition(".")[0]
+        found = self._find(module)
+        if found is None:
+            if parent:
+                self._foreign(parent, (), f"-m {module}")
+            raise safe_statements.ScanStopped(f"-m {module}: it is not one of the program's own modules")
+        self._follow(parent)
+        if found.endswith("/__init__.py"):
+            self._follow(module)
+            found, parent = os.path.join(os.path.dirname(found), "__main__.py"), module
+        self._read(found, "__main__", parent)
+
+    def _read(self, path: str, name: str, package: str) -> None:
+        if path in self._seen:
+            return
+        self._seen.add(path)
+        if len(self._seen) > _MAX_FILES or self._depth > _MAX_DEPTH:
+            raise safe_statements.ScanStopped(f"{self._format_path(path)}: the program has very many files")
+        source, tree = _parse_file(path, self._format_path(path))
+        self._bytes += len(source)
+        if self._bytes > _MAX_BYTES:
+            raise safe_statements.ScanStopped(f"{self._format_path(path)}: the program is very large")
+        self._depth += 1
+        self._statements(tree.body, _ProgramFile(path, name, package, source.splitlines()))
+        self._depth -= 1
+
+    def _format_path(self, path: str) -> str:
+        return os.path.relpath(path, self.folder or self._cwd)
+
+    def _statements(self, statements: Iterable[ast.stmt], file: _ProgramFile) -> None:
+        for statement in statements:
+            self._statement(statement, file)
+
+    def _statement(self, node: ast.stmt, file: _ProgramFile) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self._import(alias.name, (), self._where(node, file))
+        elif isinstance(node, ast.ImportFrom):
+            self._import_from(node, file)
+        elif isinstance(node, ast.Try):
+            self._statements((*node.body, *node.orelse, *node.finalbody), file)
+        elif isinstance(node, ast.If) and self._branch(node, file) is not None:
+            self._statements(self._branch(node, file) or (), file)
+        elif not self._sets_variable(node) and not safe_statements.is_statement(node):
+            raise safe_statements.ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
+
+    def _where(self, node: ast.stmt, file: _ProgramFile) -> str:
+        return f"{self._format_path(file.path)}:{node.lineno}"
+
+    def _branch(self, node: ast.If, file: _ProgramFile) -> Sequence[ast.stmt] | None:
+        """Which statements will be run, where that is certain."""
+        test = node.test
+        if safe_statements.get_dotted_name(test).rpartition(".")[2] == "TYPE_CHECKING":
+            return node.orelse
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            sides = (test.left, test.comparators[0])
+            named = any(safe_statements.get_dotted_name(side) == "__name__" for side in sides)
+            if named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides):
+                return node.body if file.name == "__main__" else node.orelse
+        return None
+
+    def _sets_variable(self, node: ast.stmt) -> bool:
+        found = safe_statements.find_set_variable(node)
+        if found is None:
+            return False
+        name, value, is_default = found
+        if is_default and (name in self._program.env or name in self.sets):
+            return True
+        if self.sets.setdefault(name, value) != value:
+            return False
+        self.after.setdefault(name, len(self.imports))
+        return True
+
+    def _import_from(self, node: ast.ImportFrom, file: _ProgramFile) -> None:
+        if node.module == "__future__":
+            return
+        names = tuple(alias.name for alias in node.names if alias.name != "*")
+        module = node.module or ""
+        if node.level:
+            parts = file.package.split(".") if file.package else []
+            if len(parts) < node.level:
+                raise safe_statements.ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
+            module = ".".join((*parts[: len(parts) - node.level + 1], *([module] if module else [])))
+        self._import(module, names, self._where(node, file))
+
+    def _import(self, module: str, names: Sequence[str], where: str) -> None:
+        own = self._is_own(module, names)
+        if not own:
+            self._foreign(module, names, where)
+            return
+        self._follow(module)
+        for name in names:
+            if self._find(f"{module}.{name}"):
+                self._follow(f"{module}.{name}")
+
+    def _foreign(self, module: str, names: Sequence[str], where: str) -> None:
+        top = module.partition(".")[0]
+        if top in LEFT_OUT:
+            raise safe_statements.ScanStopped(f"{where}: {top} is not imported ahead")
+        found = Import(module, tuple(names), where)
+        if all(known[:2] != found[:2] for known in self.imports):
+            self.imports.append(found)
+
+    def _is_own(self, module: str, names: Sequence[str]) -> bool:
+        """A folder without ``__init__.py`` counts for what it has: a package of its name may be installed."""
+        top = module.partition(".")[0]
+        if self._find(top):
+            return True
+        return any(self._find(name) for name in (module, *(f"{module}.{name}" for name in names)))
+
+    def _find(self, module: str) -> str | None:
+        """The program's own file of a module."""
+        inner = module.replace(".", "/")
+        for root in self._roots:
+            for ending in ("/__init__.py", ".py"):
+                path = os.path.join(root, inner + ending)
+                if os.path.isfile(path):
+                    return path
+        return None
+
+    def _follow(self, module: str) -> None:
+        """As an import of it: its packages first."""
+        parts = module.split(".")
+        for count in range(1, len(parts) + 1):
+            name = ".".join(parts[:count])
+            path = self._find(name)
+            if path:
+                package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
+                self._read(path, name, package)
+
+
+def _show_line(node: ast.stmt, file: _ProgramFile) -> str:
+    line = file.lines[node.lineno - 1] if node.lineno <= len(file.lines) else b""
+    return line.decode("utf-8", "replace").strip()[:_MAX_SHOWN]
+
+
+def _parse_file(path: str, shown: str) -> tuple[bytes, ast.Module]:
+    try:
+        with open(path, "rb") as file:
+            source = file.read(_MAX_BYTES + 1)
+        if len(source) > _MAX_BYTES:
+            raise NotWarm(f"{shown} is very large")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return source, ast.parse(source, shown)
+    except OSError as error:
+        raise NotWarm(f"{shown}: {error.strerror}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotWarm(f"{shown} is not read: {str(error)[:100]}") from error

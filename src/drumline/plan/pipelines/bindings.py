@@ -1,0 +1,328 @@
+"""Whether what a step gets is what its component declares, and what it refers to is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import Problem
+from drumline.spec.hints import did_you_mean
+from drumline.spec.jobs.parallel_command import FOLDER, TABLES
+from drumline.spec.parts.bindings import PATTERN, RESERVED_OUTPUTS, Binding, texts_of
+from drumline.spec.parts.io import PRIMITIVES, fits_primitive
+
+if TYPE_CHECKING:
+    from drumline.plan.pipelines.step import Step
+    from drumline.spec.jobs.pipeline import PipelineJob
+
+Given = Mapping[str, tuple[str, Any]]
+"""Of an inner pipeline's inputs that the one around it binds: type and value, as ``source`` has them."""
+
+
+class BindingWarning(Problem):
+    """What Azure lets through, and jobs that were made for it have: a warning."""
+
+    __slots__ = ()
+
+
+_TYPE_NAMES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "text",
+}
+
+
+def check_whole_job(pipeline: Any) -> list[Problem]:
+    """Check what a job gets that calls a component, and is no step."""
+    problems = []
+    for name, value in pipeline.inputs.items():
+        declared = pipeline._declared.get(name)
+        path = f"inputs.{name}"
+        if declared is not None:
+            problems += _of_value(path, str(declared.type), value, declared)
+        elif pipeline._declared:
+            problems.append(_superfluous(path, name, pipeline._declared))
+    for name, declared in pipeline._declared.items():
+        if name not in pipeline.inputs and _is_needed(declared):
+            what = f"the {pipeline.type} job needs the input {name!r} of its component"
+            problems.append(Problem(what, path=f"inputs.{name}", hint=f"{declared.type}"))
+    return problems
+
+
+def _is_needed(declared: Any) -> bool:
+    return not declared.optional and declared.default is None
+
+
+def check_step(
+    pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given = MappingProxyType({})
+) -> list[Problem]:
+    return [
+        *_inputs(pipeline, step, steps, given),
+        *_variables(pipeline, step, given),
+        *_compute(pipeline, step, given),
+        *_missing(step),
+        *_unknown(step),
+        *_outputs(pipeline, step),
+    ]
+
+
+def leave_out_absent(pipeline: PipelineJob, job: Any) -> None:
+    """
+    Of a step's job, whose inputs are changed: one that is bound to an input of the pipeline that was not given has its
+    component's default, and else is not given either.
+    """
+    for name, value in list(job.inputs.items()):
+        texts = texts_of(value)
+        if not texts or not _is_whole(value) or not _is_absent(pipeline, texts[0]):
+            continue
+        if name in job._defaults:
+            job.inputs[name] = deepcopy(job._defaults[name])
+            continue
+        del job.inputs[name]
+        if job.type == "pipeline":
+            job._optional |= {name}
+
+
+def take_types(pipeline: PipelineJob, job: Any) -> None:
+    """Give an output of a step's job that does not say its type, and is one of the pipeline's, the type of that one."""
+    for written in job.outputs.values():
+        for text in texts_of(written) if written.type is None else ():
+            published = pipeline.outputs.get(text.removeprefix("parent.outputs."))
+            if published is not None and text.startswith("parent.outputs."):
+                written.type = published.type
+
+
+def _is_absent(pipeline: PipelineJob, text: str) -> bool:
+    name = text.removeprefix("parent.inputs.")
+    if name == text or name in pipeline.inputs:
+        return False
+    return name in pipeline._optional or name in pipeline._declared
+
+
+def resolve_inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given) -> Given:
+    """Return the ``given`` of ``check_step`` for the steps of a step that is a pipeline itself."""
+    found = {}
+    for name, value in step.job.inputs.items():  # type: ignore[attr-defined]
+        texts = texts_of(value)
+        if texts and _is_whole(value):
+            source = _source(pipeline, steps, given, texts[0], "")
+            if not isinstance(source, Problem):
+                found[name] = source
+    return found
+
+
+def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given) -> list[Problem]:
+    problems = []
+    for name, value in step.job.inputs.items():  # type: ignore[attr-defined]
+        path = f"jobs.{step.name}.inputs.{name}"
+        declared = step.job._declared.get(name)
+        wanted = str(declared.type) if declared is not None else ""
+        bound = [_source(pipeline, steps, given, text, path) for text in texts_of(value)]
+        problems += [found for found in bound if isinstance(found, Problem)]
+        sources = [found for found in bound if not isinstance(found, Problem)]
+        if name == _split_input(step.job) and any(kind == "mltable" for kind, _ in sources):
+            what = f"jobs.{step.name}.input_data: {TABLES}"
+            problems.append(Problem(what, path=f"jobs.{step.name}.input_data", hint=FOLDER))
+        if len(sources) == 1 and wanted and _is_whole(value):
+            problems += _mismatch(path, wanted, *sources[0], declared)
+        elif not bound and wanted and not isinstance(value, Binding):
+            problems += _of_value(path, wanted, value, declared)
+    return problems
+
+
+def _split_input(job: Any) -> str | None:
+    """The input whose files are the items of a parallel job; None for a job of another type."""
+    settings = (getattr(job, "drumline", None) or {}).get("parallel") or {}
+    return settings.get("input")
+
+
+def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
+    """Literals of the pipeline may stand in the values of environment variables."""
+    problems = []
+    for name, value in (getattr(step.job, "environment_variables", None) or {}).items():
+        path = f"jobs.{step.name}.environment_variables.{name}"
+        for text in texts_of(value):
+            if not text.startswith("parent."):
+                continue
+            found = _source(pipeline, {}, given, text, path)
+            if isinstance(found, Problem):
+                problems.append(found)
+            elif found[0] not in ("literal", ""):
+                what = f"{path}: a variable takes text, and gets data of type {found[0]}"
+                problems.append(Problem(what, path=path, hint="give it an input of its own"))
+    return problems
+
+
+def _compute(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
+    """It may be a text of the pipeline's."""
+    path = f"jobs.{step.name}.compute"
+    for text in texts_of(step.job.compute):
+        found = _source(pipeline, {}, given, text, path)
+        if isinstance(found, Problem):
+            return [found]
+        if found[0] not in ("literal", ""):
+            return [
+                Problem(
+                    f"{path}: it takes the name of a compute, and gets data of type {found[0]}", path=path
+                )
+            ]
+    return []
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is a binding, and not a text or path with one in it."""
+    return bool(PATTERN.fullmatch(str(getattr(value, "path", value)).strip()))
+
+
+def _source(
+    pipeline: PipelineJob, steps: Mapping[str, Step], given: Given, text: str, path: str
+) -> Problem | tuple[str, Any]:
+    """The type, and the value where it is known, of what a binding leads to; empty where nobody says."""
+    written = f"${{{{{text}}}}}"
+    parts = text.split(".")
+    if parts[:2] == ["parent", "inputs"] and len(parts) > 2:
+        name = ".".join(parts[2:])
+        if name in given:
+            return given[name]
+        if name in pipeline.inputs:
+            return _kind_of(pipeline.inputs[name]), pipeline.inputs[name]
+        if _is_absent(pipeline, text):
+            return "", None  # Nothing, within a text.
+        what = f"{path}: {written} is not an input of the pipeline"
+        return Problem(what, path=path, hint=_suggest_name(name, pipeline.inputs))
+    if parts[:2] == ["parent", "jobs"] and len(parts) == 5 and parts[3] == "outputs":
+        source = steps.get(parts[2])
+        if source is None:
+            what = f"{path}: {written}: the pipeline has no job {parts[2]!r}"
+            return Problem(what, path=path, hint=_suggest_name(parts[2], steps))
+        outputs = source.job.outputs  # type: ignore[attr-defined]
+        if parts[4] not in outputs and parts[4] not in RESERVED_OUTPUTS:
+            what = f"{path}: {written}: {parts[2]!r} has no output {parts[4]!r}"
+            return Problem(what, path=path, hint=_suggest_name(parts[4], outputs))
+        kind = outputs[parts[4]].type if parts[4] in outputs else "uri_folder"
+        return str(kind or "uri_folder"), None
+    hint = "${{parent.inputs.NAME}} or ${{parent.jobs.NAME.outputs.NAME}}"
+    return Problem(
+        f"{path}: {written} is neither an input of the pipeline nor an output of a step", path=path, hint=hint
+    )
+
+
+def _kind_of(value: Any) -> str:
+    if texts_of(value):
+        return ""
+    if hasattr(value, "path"):
+        return str(value.type or "uri_folder")
+    return "literal"
+
+
+def _mismatch(path: str, wanted: str, kind: str, given: Any, declared: Any) -> list[Problem]:
+    if kind == "literal":
+        return _of_value(path, wanted, given, declared)
+    if not kind:
+        return []
+    if kind in PRIMITIVES and wanted in (kind, "string", "uri_file"):
+        return []
+    if wanted == "number" and kind == "integer":
+        return []
+    if wanted in PRIMITIVES:
+        return [Problem(f"{path}: it takes {_TYPE_NAMES[wanted]}, and gets data of type {kind}", path=path)]
+    if {wanted, kind} == {"uri_file", "uri_folder"}:
+        return [BindingWarning(f"{path}: it takes {wanted}, and gets {kind}", path=path)]
+    return []
+
+
+def _of_value(path: str, wanted: str, value: Any, declared: Any) -> list[Problem]:
+    if hasattr(value, "path"):
+        return _mismatch(path, wanted, str(value.type or "uri_folder"), value, declared)
+    if wanted not in PRIMITIVES:
+        shown = f"{value!r}"
+        hint = "give data: {type: uri_folder, path: ...}"
+        return [Problem(f"{path}: it takes {wanted}, and gets {shown}", path=path, hint=hint)]
+    if not fits_primitive(wanted, value):
+        return [Problem(f"{path}: it takes {_TYPE_NAMES[wanted]}, and gets {value!r}", path=path)]
+    return _out_of_range(path, value, declared)
+
+
+def _out_of_range(path: str, value: Any, declared: Any) -> list[Problem]:
+    if declared.enum and str(value) not in [str(item) for item in declared.enum]:
+        known = ", ".join(map(str, declared.enum))
+        meant = next((item for item in declared.enum if _reads_as(item, value)), None)
+        if meant is not None:
+            return [
+                BindingWarning(f"{path}: {value!r} is passed as it is written; {meant!r} is meant", path=path)
+            ]
+        return [Problem(f"{path}: must be one of {known}; got {value!r}", path=path)]
+    for least, word in ((declared.min, "below"), (declared.max, "above")):
+        try:
+            distance = None if least is None else float(value) - float(least)
+        except (TypeError, ValueError):
+            continue
+        if distance is not None and (distance < 0 if word == "below" else distance > 0):
+            return [Problem(f"{path}: {value} is {word} {least}", path=path)]
+    return []
+
+
+def _reads_as(item: Any, value: Any) -> bool:
+    """Whether they differ only in how YAML or Python writes them: 224.0 and "224", True and "true"."""
+    if str(item).lower() == str(value).lower():
+        return True
+    try:
+        return float(str(item)) == float(str(value))
+    except ValueError:
+        return False
+
+
+def _missing(step: Step) -> list[Problem]:
+    problems = []
+    for name, declared in step.job._declared.items():
+        if _is_needed(declared) and name not in step.job.inputs:  # type: ignore[attr-defined]
+            path = f"jobs.{step.name}.inputs.{name}"
+            what = f"jobs.{step.name} needs the input {name!r} of its component"
+            problems.append(Problem(what, path=path, hint=f"{declared.type}"))
+    return problems
+
+
+def _unknown(step: Step) -> list[Problem]:
+    component = step.job._component_name
+    declared = step.job._declared
+    if not component and not declared:
+        return []
+    return [
+        _superfluous(f"jobs.{step.name}.inputs.{name}", name, declared)
+        for name in step.job.inputs  # type: ignore[attr-defined]
+        if name not in declared
+    ]
+
+
+def drop_superfluous(job: Any) -> None:
+    """Remove the inputs that the component of a job does not have; a warning has named them."""
+    if job._component_name or job._declared:
+        for name in [name for name in job.inputs if name not in job._declared]:
+            del job.inputs[name]
+
+
+def _superfluous(path: str, name: str, declared: Mapping[str, Any]) -> BindingWarning:
+    hint = _suggest_name(name, declared)
+    return BindingWarning(f"{path}: not used; its component has no such input ({hint})", path=path, hint=hint)
+
+
+def _outputs(pipeline: PipelineJob, step: Step) -> list[Problem]:
+    problems = []
+    for output, written in step.job.outputs.items():  # type: ignore[attr-defined]
+        path = f"jobs.{step.name}.outputs.{output}"
+        for text in texts_of(written):
+            name = text.removeprefix("parent.outputs.")
+            if not text.startswith("parent.outputs."):
+                what = f"{path}: ${{{{{text}}}}} is not an output of the pipeline"
+                problems.append(Problem(what, path=path, hint="${{parent.outputs.NAME}}"))
+            elif name not in pipeline.outputs:
+                what = f"{path}: ${{{{{text}}}}} is not an output of the pipeline"
+                problems.append(Problem(what, path=path, hint=_suggest_name(name, pipeline.outputs)))
+    return problems
+
+
+def _suggest_name(name: str, names: Mapping[str, Any]) -> str:
+    return did_you_mean(name, tuple(names)) or "known: " + (", ".join(names) or "none")

@@ -1,0 +1,129 @@
+"""Fields of a job that this version does not act upon: each is answered with a warning that names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.plan.services import TENSORBOARD, kind_of
+from drumline.spec.keywords import unknown_attributes
+from drumline.spec.parts.services import asked_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.spec.jobs.command import Command
+
+LOCAL_COMPUTES = (None, "", "local")
+
+
+def list_warnings(
+    job: Command, interpreter: str, engine: str = "local", *, is_attached: bool = False
+) -> list[str]:
+    """
+    One line a field, ``field: what happens instead``. ``engine``: where it is to run. ``is_attached``: whether its
+    compute is one that is attached.
+    """
+    return [
+        *unknown_attributes(job),
+        *_of_environment(job.environment, interpreter),
+        *(_of_local(job, is_attached=is_attached) if engine == "local" else _of_cluster(job, engine)),
+        *_of_services(job),
+        *_of_data(job),
+    ]
+
+
+def list_shared_warnings(job: Any) -> list[str]:
+    """As ``list_warnings``, of a pipeline or a sweep itself; its steps and trials are asked by themselves."""
+    said = [*unknown_attributes(job), *_of_services(job)]
+    if getattr(getattr(job, "settings", None), "default_datastore", None):
+        said.append("settings.default_datastore: not used; outputs stay in the run folders of the steps")
+    return said
+
+
+def _of_local(job: Command, *, is_attached: bool) -> Iterator[str]:
+    if not is_attached:
+        yield from _of_compute(job.compute)
+    yield from _of_resources(job.resources)
+    yield from _of_queue(job)
+
+
+def _of_cluster(job: Command, engine: str) -> Iterator[str]:
+    """What an engine does not see of a job; what it sees it honours, or refuses."""
+    resources = job.resources
+    said = {
+        "shm_size": "there is no container; shared memory is the node's",
+        "docker_args": "there is no container",
+        "locations": "nodes are where the compute is",
+        "max_instance_count": "the number of nodes does not change",
+    }
+    yield from _describe_unused(resources, said)
+    for key in getattr(resources, "properties", None) or {}:
+        if key != engine:
+            yield f"resources.properties.{key}: not used; options of this compute stand under {engine!r}"
+
+
+def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
+    if environment is None:
+        return
+    what = environment if isinstance(environment, str) else "an environment of its own"
+    yield f"environment: {what} is not built; the command runs with {interpreter} first on its PATH"
+
+
+def _of_compute(compute: str | None) -> Iterator[str]:
+    name = (compute or "").removeprefix("azureml:")
+    if name not in LOCAL_COMPUTES and name.lower() != "serverless":
+        yield f"compute: {name!r} is not attached; the job runs on this machine"
+
+
+def _of_resources(resources: Any) -> Iterator[str]:
+    said = {
+        "instance_type": "nodes are this machine's",
+        "shm_size": "shared memory is this machine's",
+        "docker_args": "there is no container",
+        "locations": "nodes are on this machine",
+        "max_instance_count": "the number of nodes does not change",
+        "properties": "nothing here reads them",
+    }
+    yield from _describe_unused(resources, said)
+
+
+def _describe_unused(resources: Any, said: dict[str, str]) -> Iterator[str]:
+    for field, instead in said.items():
+        if getattr(resources, field, None):
+            yield f"resources.{field}: not used; {instead}"
+
+
+def _of_queue(job: Command) -> Iterator[str]:
+    queue = job.queue_settings
+    for field in ("job_tier", "priority"):
+        if queue is not None and getattr(queue, field, None):
+            yield f"queue_settings.{field}: not used; jobs run in the order of their submission"
+
+
+def _of_services(job: Command) -> Iterator[str]:
+    others = [str(name) for name, one in asked_for(job.services).items() if kind_of(one) != TENSORBOARD]
+    if others:
+        names = ", ".join(others)
+        yield f"services: {names} not started; what the job itself listens on is reached on this machine"
+    if job.identity:
+        yield "identity: not used; the job runs as you"
+
+
+def _of_data(job: Command) -> Iterator[str]:
+    for name, given in (job.inputs or {}).items():
+        for field in ("path_on_compute", "datastore"):
+            if getattr(given, field, None):
+                yield f"inputs.{name}.{field}: not used; local data is reached where it is"
+        yield from _of_address(f"inputs.{name}.path", given)
+    for name, output in (job.outputs or {}).items():
+        yield from _of_address(f"outputs.{name}.path", output)
+
+
+def _of_address(field: str, given: Any) -> Iterator[str]:
+    text = str(getattr(given, "path", None) or "")
+    if "://" not in text:
+        return
+    from drumline.contract import uris
+
+    if uris.has_secret(text):
+        yield f"{field}: the address holds a secret, which is kept with the job; a datastore would keep it apart"

@@ -1,0 +1,186 @@
+"""What ``MLClient.jobs`` tells of a job: its end, metrics, log, resource usage, stacks and start."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
+from drumline.control.jobs import lookup
+from drumline.control.observing import description
+from drumline.control.terminal import clean
+from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
+from drumline.sdk.operations import Operations, print_warnings
+from drumline.sdk.stored import from_description
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drumline.spec.jobs.command import Command
+    from drumline.tracking.series import Series
+
+
+class JobViews(Operations):
+    def wait(self, name: str, timeout: float | None = None, *, raise_on_error: bool = True) -> Command:
+        """
+        Wait until the job has ended, and return it. ``timeout``: seconds.
+
+        Raises JobFailedError with the one-sentence reason if it failed, unless ``raise_on_error`` is False;
+        WaitTimeoutError, a TimeoutError, if it has not ended in time: it continues.
+        """
+        from drumline.control.jobs.waiting import wait_for_end
+
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            has_ended = wait_for_end(lookup.folder_of(name), deadline)
+        except KeyboardInterrupt:
+            raise WaitInterruptedError(describe_interrupt(name)) from None
+        if not has_ended:
+            what = f"job {name} has not ended within {timeout:g} s, and continues"
+            raise WaitTimeoutError(what, f"wait again, or end it: ml_client.jobs.begin_cancel({name!r})")
+        described = description.show_job(name)
+        if raise_on_error and described["status"] == status.FAILED:
+            raise job_failed(name, described["reason"])
+        return from_description(described)
+
+    def metrics(self, name: str, patterns: str | Iterable[str] = (), *, as_frame: bool | None = None) -> Any:
+        """
+        Return a row for each value that the job has logged: ``metric``, ``step``, ``value``, ``time`` (UTC), ``run``
+        (the step, trial or run that logged it; empty for the job's own) and ``source`` (mlflow or tensorboard).
+
+        ``patterns``: names, such as ``"val/*"``; none: all. ``as_frame``: whether the rows are a pandas DataFrame or a
+        list of dictionaries; None: a DataFrame if pandas is installed. Raises UsageError if it must be, and is not.
+        """
+        from drumline.control.observing.metrics import read_metrics
+
+        wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+        found = read_metrics(lookup.folder_of(name), wanted)
+        print_warnings(found.notes)
+        pandas = None if as_frame is False else _find_pandas()
+        if pandas is None and as_frame:
+            raise UsageError("pandas is not installed", "pip install pandas, or as_frame=False for a list")
+        return _to_rows(found.series) if pandas is None else _to_frame(pandas, found.series)
+
+    def logs(
+        self,
+        name: str,
+        *,
+        rank: int | str | None = None,
+        tail: int | None = None,
+        attempt: int | None = None,
+        grep: str | None = None,
+        since: str | None = None,
+        timestamps: bool = False,
+        prefix: bool | None = None,
+    ) -> str:
+        """
+        Return what the ranks have written so far; of a pipeline or sweep its steps or trials, one after the other.
+
+        ``rank``: only ``3``, ``"0,4-7"`` or a label such as ``"ps0"``. ``tail``: of each only so many last lines.
+        ``attempt``: from 0; None: all. ``grep``: a regular expression. ``since``: ``"10m"`` or a time.
+        ``prefix``: whether lines begin with rank and node; None: if there are several ranks. Raises UsageError.
+        """
+        from drumline.control.logs.history import LogChoice
+        from drumline.sdk.job_logs import read_logs
+
+        choice = LogChoice(attempt=attempt, tail=tail)
+        chosen = "" if rank is None else str(rank)
+        is_one = prefix is None and isinstance(rank, int)
+        view = {"timestamps": timestamps, "prefix": False if is_one else prefix}
+        return read_logs(lookup.folder_of(name), choice, chosen, grep, since, view)
+
+    def top(self, name: str) -> dict[str, Any]:
+        """
+        Return what the nodes and ranks of a job use, or have used: ``nodes`` and ``ranks``, with the keys of
+        ``drumline job top -o json``; of a pipeline or sweep ``jobs``, its steps or trials that run.
+        """
+        from drumline.control.jobs.recovery import recover
+        from drumline.control.observing.usage import describe_usage
+
+        folder = lookup.folder_of(name)
+        return describe_usage(folder, recover(folder))
+
+    def stacks(self, name: str) -> dict[str, Any]:
+        """
+        Return where the ranks of a running job are: ``reason``, one sentence, and ``ranks``, by label a list of
+        processes with ``name``, ``state`` and ``frames``, each ``[file, line, function]``, the innermost first.
+
+        Blocks until all nodes have answered. Raises UsageError for a job that does not run.
+        """
+        from drumline.control.observing.stacks import ask_stacks
+
+        return ask_stacks(name)
+
+    def timeline(self, name: str, attempt: int | None = None) -> dict[str, Any]:
+        """
+        Return how an attempt of a job started, by default the latest: ``phases``, ``nodes``, ``ranks``, ``total_s``
+        and the ``longest`` phase, with the keys of ``drumline job show --timeline -o json``.
+        """
+        from drumline.control.jobs.recovery import recover
+        from drumline.control.observing.timeline import describe_start
+
+        recover(lookup.folder_of(name))
+        return describe_start(name, attempt)
+
+    def preempt(self, name: str, node: int | None = None) -> int:
+        """
+        Take the nodes of a running job away, with notice, and return the number of the attempt that ends so.
+
+        ``node``: only this one. Raises UsageError for a job that does not run.
+        """
+        from drumline.control.jobs.preempt import preempt
+
+        return preempt(name, node)
+
+
+def job_failed(name: str, reason: str) -> JobFailedError:
+    """Return the error for a job that failed."""
+    return JobFailedError(f"job {name} failed: {clean(reason)}", f"drumline job show -n {name}")
+
+
+def _find_pandas() -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module("pandas")
+    except ImportError:
+        return None
+
+
+def _to_rows(series: Iterable[Series]) -> list[dict[str, Any]]:
+    return [
+        {
+            "metric": one.name,
+            "step": point.step,
+            "value": point.value,
+            "time": _to_time(point.timestamp_ms),
+            "run": one.run,
+            "source": one.source,
+        }
+        for one in series
+        for point in one
+    ]
+
+
+def _to_time(timestamp_ms: int) -> datetime | None:
+    """Return None for a time that is none."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _to_frame(pandas: Any, series: Iterable[Series]) -> Any:
+    columns: dict[str, list[Any]] = {key: [] for key in ("metric", "step", "value", "time", "run", "source")}
+    for one in series:
+        points = list(one)
+        columns["metric"] += [one.name] * len(points)
+        columns["step"] += [point.step for point in points]
+        columns["value"] += [point.value for point in points]
+        columns["time"] += [point.timestamp_ms for point in points]
+        columns["run"] += [one.run] * len(points)
+        columns["source"] += [one.source] * len(points)
+    columns["time"] = pandas.to_datetime(columns["time"], unit="ms", utc=True, errors="coerce")
+    return pandas.DataFrame(columns)

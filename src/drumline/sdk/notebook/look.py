@@ -1,0 +1,131 @@
+"""
+The colours and boxes of pages in a notebook.
+
+Texts and borders take the colours of the notebook, light or dark; colours of states are readable on both.
+Styles stand in each element: a sheet of styles would reach the rest of the notebook, and viewers remove it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract import status
+from drumline.sdk.notebook.markup import Markup, tag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GREEN, RED, BLUE, AMBER, GREY = "#2b8a4f", "#d03f3f", "#2f74c9", "#a86a08", "#7d7d7d"
+_LINE = "1px solid rgba(128,128,128,.35)"
+_COLOURS = {
+    status.COMPLETED: GREEN,
+    status.FAILED: RED,
+    status.NOT_RESPONDING: RED,
+    status.CANCELED: GREY,
+    status.CANCEL_REQUESTED: GREY,
+    status.SKIPPED: GREY,
+    status.NOT_STARTED: AMBER,
+    status.QUEUED: AMBER,
+    status.PROVISIONING: AMBER,
+}
+SMALL = "font-size:85%"
+
+
+def choose_colour(state: str) -> str:
+    """Return the colour of a job's status."""
+    return _COLOURS.get(state, BLUE)
+
+
+def badge(state: str) -> Markup:
+    style = (
+        f"display:inline-block;padding:0 .6em;border-radius:.8em;color:#fff;background:{choose_colour(state)};"
+        "font-weight:600;line-height:1.6"
+    )
+    return tag("span", state, style=style)
+
+
+def box(*children: object) -> Markup:
+    """Return the frame of a page."""
+    style = (
+        f"border:{_LINE};border-radius:6px;padding:.7em .9em;max-width:70em;overflow-x:auto;line-height:1.5"
+    )
+    return tag("div", *children, style=style)
+
+
+def block(*children: object, style: str = "") -> Markup:
+    return tag("div", *children, style=f"margin-top:.6em;{style}")
+
+
+def quiet(*children: object) -> Markup:
+    """Return text that stands back."""
+    return tag("span", *children, style=f"opacity:.7;{SMALL}")
+
+
+def code(*children: object) -> Markup:
+    return tag("code", *children, style="background:transparent;color:inherit;padding:0")
+
+
+def lines_of(lines: Sequence[str]) -> Markup:
+    """Return lines of a log as they are."""
+    style = (
+        f"margin:.6em 0 0;padding:.5em .7em;border:{_LINE};border-radius:4px;overflow-x:auto;white-space:pre;"
+        "background:rgba(128,128,128,.08);color:inherit;font-size:85%;line-height:1.35"
+    )
+    return tag("pre", "\n".join(lines), style=style)
+
+
+def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[object]]) -> Markup:
+    """Return a table. ``heads``: of each column the title, and whether it holds numbers."""
+    sides = ["right" if is_number else "left" for _, is_number in heads]
+    head = [
+        tag("th", title, style=_cell(side) + "font-weight:600")
+        for (title, _), side in zip(heads, sides, strict=True)
+    ]
+    body = [
+        tag(
+            "tr",
+            *(tag("td", cell, style=_cell(side)) for cell, side in zip(row, sides, strict=True)),
+            style="background:transparent",
+        )
+        for row in rows
+    ]
+    style = "border-collapse:collapse;margin-top:.6em;background:transparent;color:inherit"
+    return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), style=style)
+
+
+def _cell(side: str) -> str:
+    space = "padding:.15em .8em .15em 0;white-space:nowrap;vertical-align:middle"
+    return f"text-align:{side};{space};border:0;border-bottom:{_LINE};"
+
+
+def format_number(value: float | str | None) -> str:
+    """
+    >>> format_number(0.12345), format_number(123456.0), format_number(3), format_number(None)
+    ('0.123', '1.23e+05', '3', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def format_time(seconds: float | None) -> str:
+    """
+    >>> format_time(0.4), format_time(59), format_time(192), format_time(7200), format_time(None)
+    ('0.4s', '59s', '3m12s', '2h0m', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def next_step(text: str) -> Markup:
+    return block(quiet("next: "), code(text))

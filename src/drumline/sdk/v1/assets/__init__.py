@@ -1,0 +1,1 @@
+"""Data and models of v1, by name: datasets, datastores, models."""

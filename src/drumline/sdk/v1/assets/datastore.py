@@ -1,0 +1,119 @@
+"""
+Datastores of v1: folders of this machine, by name.
+
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.datastore.datastore
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.folder import private_folder
+from drumline.control.assets import datastores
+from drumline.sdk.v1.assets.consumed import Consumed
+
+if TYPE_CHECKING:
+    from drumline.sdk.v1.scope import WorkspaceScope
+
+
+class Datastore:
+    """A folder of this machine, by name. ``path`` inside it is an address that jobs take."""
+
+    def __init__(self, workspace: WorkspaceScope, name: str = "workspaceblobstore", **kwargs: Any) -> None:
+        self.workspace: Any = workspace
+        self.name = name
+
+    @property
+    def datastore_type(self) -> str:
+        """Return ``local`` for a folder, else Azure's word."""
+        return str(self._get_field("type"))
+
+    account_name = property(lambda self: self._get_field("account_name"))
+    container_name = property(lambda self: self._get_field("container_name"))
+
+    def _get_field(self, key: str) -> Any:
+        """Return a field of it; None for one that its type does not have. Raises NotFoundError."""
+        with self.workspace._here():
+            return getattr(datastores.get(self.name), key, None)
+
+    @staticmethod
+    def get(workspace: WorkspaceScope, datastore_name: str) -> Datastore:
+        """Return the datastore of that name. Raises NotFoundError."""
+        with workspace._here():
+            datastores.get(datastore_name)
+        return Datastore(workspace, datastore_name)
+
+    @staticmethod
+    def get_default(workspace: WorkspaceScope) -> Datastore:
+        return Datastore(workspace, datastores.DEFAULT)
+
+    def path(self, path: str | None = None, data_reference_name: str | None = None) -> Consumed:
+        inside = str(path or "").strip("/")
+        name = data_reference_name or "data_" + "".join(one if one.isalnum() else "_" for one in inside)
+        return Consumed(name, f"azureml://datastores/{self.name}/paths/{inside}")
+
+    def as_mount(self) -> Consumed:
+        return self.path()
+
+    as_download = as_mount
+
+    def upload(
+        self,
+        src_dir: Any,
+        target_path: str | None = None,
+        overwrite: bool = False,
+        show_progress: bool = True,
+    ) -> Consumed:
+        """
+        Copy a folder's plain files below ``target_path``; those that are there stay unless ``overwrite``.
+
+        Raises NotFoundError, UsageError, PlanError, OSError.
+        """
+        root = os.fspath(src_dir)
+        found = [os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names]
+        self.upload_files(sorted(found), root, target_path, overwrite=overwrite)
+        return self.path(target_path)
+
+    def upload_files(
+        self,
+        files: list[Any],
+        relative_root: Any = None,
+        target_path: str | None = None,
+        overwrite: bool = False,
+        show_progress: bool = True,
+    ) -> Consumed:
+        """Copy files, as ``upload``; each keeps its path relative to ``relative_root``, else its name."""
+        import shutil
+
+        for file in map(os.fspath, files):
+            inside = os.path.relpath(file, relative_root) if relative_root else os.path.basename(file)
+            with self.workspace._here():
+                target = datastores.path_of(self.name, f"{target_path or ''}/{inside}")
+            if os.path.isfile(file) and (overwrite or not os.path.exists(target)):
+                private_folder(os.path.dirname(target))
+                shutil.copyfile(file, target)
+        return self.path(target_path)
+
+    def download(
+        self, target_path: Any, prefix: str | None = None, overwrite: bool = False, **kwargs: Any
+    ) -> int:
+        """Copy the files below ``prefix``; return how many."""
+        import shutil
+
+        with self.workspace._here():
+            root = datastores.path_of(self.name, "")
+            start = datastores.path_of(self.name, prefix or "")
+        count = 0
+        for parent, _, names in os.walk(start):
+            for name in names:
+                source = os.path.join(parent, name)
+                target = os.path.join(os.fspath(target_path), os.path.relpath(source, root))
+                if os.path.isfile(source) and (overwrite or not os.path.exists(target)):
+                    os.makedirs(os.path.dirname(target), exist_ok=True)
+                    shutil.copyfile(source, target)
+                    count += 1
+        return count
+
+    def __repr__(self) -> str:
+        return f"Datastore(name={self.name!r})"

@@ -1,0 +1,1 @@
+"""Runs of v1: jobs, what their ranks log, and the files that they leave."""

@@ -1,0 +1,265 @@
+"""
+A run of v1: a job, and what it logged.
+
+Ranks import this too, for ``Run.get_context()``: what only a submitter needs is imported where it is used.
+Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.run.run
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import JobFailedError
+from drumline.contract.folder import write_whole
+from drumline.sdk import v1
+from drumline.sdk.v1.runs.files import RunFiles, read_text
+from drumline.sdk.v1.runs.logging import RunLog
+from drumline.tracking import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+
+class Run(RunLog, RunFiles):
+    """
+    The job ``run_id`` of an experiment.
+
+    Raises NotFoundError, in the constructor too, for a job that is not there.
+    """
+
+    def __init__(self, experiment: Any, run_id: str, outputs: Any = None, **kwargs: Any) -> None:
+        self.experiment = experiment
+        self.id = run_id
+        self._folder()
+
+    @staticmethod
+    def get_context(allow_offline: bool = True, **kwargs: Any) -> Run:
+        """
+        Return the run of this process: the job whose rank it is, else one that prints what is logged.
+
+        Raises UsageError outside a job unless ``allow_offline``.
+        """
+        found: Run = v1.open_context(allow_offline=allow_offline)
+        return found
+
+    @staticmethod
+    def get(workspace: Any, run_id: str) -> Run:
+        found: Run = workspace.get_run(run_id)
+        return found
+
+    # what it is
+
+    @property
+    def name(self) -> str:
+        return self.id
+
+    number = property(lambda self: 1)
+    type = property(lambda self: "azureml.scriptrun")
+
+    @property
+    def display_name(self) -> str:
+        return str(self._describe()["display_name"])
+
+    @display_name.setter
+    def display_name(self, value: str) -> None:
+        self._edit({"display_name": value})
+
+    @property
+    def status(self) -> str:
+        return self.get_status()
+
+    def get_status(self) -> str:
+        """Return ``Queued``, ``Running``, ``Completed``, ``Failed``, ``Canceled`` and the like."""
+        return str(self._outcome().status)
+
+    def get_portal_url(self) -> str:
+        """Return the run folder, as ``file://``."""
+        return f"file://{self._folder().path}"
+
+    def get_details(self) -> dict[str, Any]:
+        """Describe the run with azureml's keys; times are RFC 3339 in UTC."""
+        described = self._describe()
+        failed = described["status"] == "Failed"
+        return {
+            "runId": self.id,
+            "target": described.get("compute") or "local",
+            "status": described["status"],
+            "startTimeUtc": described["started_at"],
+            "endTimeUtc": described["ended_at"],
+            "properties": dict(described.get("properties") or {}),
+            "inputDatasets": [],
+            "outputDatasets": [],
+            "runDefinition": {
+                key: described.get(key)
+                for key in ("command", "environment", "distribution", "resources", "environment_variables")
+            },
+            "logFiles": self._logs(),
+            **({"error": {"error": {"message": described["reason"]}}} if failed else {}),
+        }
+
+    def get_details_with_logs(self) -> dict[str, Any]:
+        """Describe the run with the text of every log in place of its path."""
+        details = self.get_details()
+        details["logFiles"] = {name: read_text(path) for name, path in details["logFiles"].items()}
+        return details
+
+    def get_properties(self) -> dict[str, str]:
+        return dict(self._describe().get("properties") or {})
+
+    def get_tags(self) -> dict[str, str]:
+        """Return the tags of the job, and those that its ranks have set since."""
+        return {**(self._describe().get("tags") or {}), **self._tags_of_ranks()}
+
+    tags = property(get_tags)
+    properties = property(get_properties)
+
+    def get_metrics(self, name: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Return by name a number that was logged once, or the list of numbers in the order they were logged."""
+        folder = self._metrics_folder()
+        names = metrics.list_names(folder) if folder else []
+        chosen = [one for one in names if name is None or one in (name, metrics.clean_name(name))]
+        values = {one: [point.value for point in metrics.read_history(folder, one)] for one in chosen}
+        return {one: many[0] if len(many) == 1 else many for one, many in values.items() if many}
+
+    # its end
+
+    def wait_for_completion(
+        self,
+        show_output: bool = False,
+        wait_post_processing: bool = False,
+        raise_on_error: bool = True,
+    ) -> dict[str, Any]:
+        """
+        Block until it has ended; what ``get_details`` says then. ``show_output``: print the ranks' logs meanwhile.
+
+        Raises JobFailedError with the one-sentence reason when it failed, unless ``raise_on_error`` is false.
+        """
+        outcome = self._stream() if show_output else self._wait()
+        if raise_on_error and outcome.status == status.FAILED:
+            raise JobFailedError(f"job {self.id} failed: {outcome.reason}", f"drumline job show -n {self.id}")
+        return self.get_details()
+
+    def cancel(self) -> None:
+        """Ask for its end, and return."""
+        from drumline.control.jobs.cancel import cancel
+
+        with self._here():
+            cancel(self.id)
+
+    def complete(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: a job ends as its ranks do."""
+
+    def fail(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: a job ends as its ranks do."""
+
+    def flush(self, timeout_seconds: float = 300) -> None:
+        """Do nothing: what is logged is written at once."""
+
+    def tag(self, key: str, value: str | None = None) -> None:
+        text = str(value or "")
+        self._edit({"tags": {**(self._describe().get("tags") or {}), str(key): text}})
+        path = self._tag_path(key)
+        if str(key) in self._tags_of_ranks():
+            write_whole(path, text)
+
+    def set_tags(self, tags: dict[str, str]) -> None:
+        for key, value in tags.items():
+            self.tag(key, value)
+
+    def add_properties(self, properties: dict[str, str]) -> None:
+        known = self._describe().get("properties") or {}
+        self._edit({"properties": {**known, **{key: str(value) for key, value in properties.items()}}})
+
+    # its family
+
+    @property
+    def parent(self) -> Run | None:
+        name = self._describe().get("parent_job_name")
+        return Run(self.experiment, name) if name else None
+
+    def get_children(self, **kwargs: Any) -> Iterator[Run]:
+        """List the jobs that this one has started, newest first."""
+        from drumline.control.jobs import listing
+
+        with self._here():
+            names = listing.names(archived=None, parent=self.id)
+        return (Run(self.experiment, name) for name in names)
+
+    # what the above is made of
+
+    def _here(self) -> Any:
+        """Look for jobs in the run's workspace, for the length of a ``with``."""
+        return self.experiment.workspace._here()
+
+    def _folder(self) -> RunFolder:
+        from drumline.control.jobs import lookup
+
+        with self._here():
+            return lookup.folder_of(self.id)
+
+    def _describe(self) -> dict[str, Any]:
+        from drumline.control.observing import description
+
+        with self._here():
+            return description.show_job(self.id)
+
+    def _outcome(self) -> Outcome:
+        from drumline.control.jobs import lookup, recovery
+
+        with self._here():
+            return recovery.recover(lookup.folder_of(self.id))
+
+    def _edit(self, changes: dict[str, Any]) -> None:
+        from drumline.control.jobs import listing
+
+        with self._here():
+            listing.edit(self.id, changes)
+
+    def _metrics_folder(self) -> str:
+        from drumline.contract.plan import Plan
+
+        try:
+            return metrics.run_dir_of(Plan.read(self._folder().plan))
+        except FileNotFoundError:  # A pipeline or a sweep has no plan.
+            return ""
+
+    def _artifacts_folder(self) -> str:
+        return self._folder().path
+
+    def _tag_path(self, key: Any) -> str:
+        """Return the file in which a rank keeps a tag; empty when the job logs to a server."""
+        folder = self._metrics_folder()
+        return folder and os.path.join(folder, "tags", metrics.clean_name(str(key).replace("/", "_")))
+
+    def _tags_of_ranks(self) -> dict[str, str]:
+        folder = os.path.join(self._metrics_folder() or os.devnull, "tags")
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return {}
+        return {
+            name: read_text(os.path.join(folder, name))
+            for name in names
+            if not name.startswith(("mlflow.", "drumline."))
+        }
+
+    def _wait(self) -> Outcome:
+        from drumline.control.jobs.waiting import wait_for_end
+
+        with self._here():
+            wait_for_end(self._folder())
+            return self._outcome()
+
+    def _stream(self) -> Outcome:
+        with suppress(JobFailedError):
+            self.experiment.workspace._client.jobs.stream(self.id)
+        return self._outcome()
+
+    def __repr__(self) -> str:
+        return f"Run(Experiment: {self.experiment.name}, Id: {self.id})"

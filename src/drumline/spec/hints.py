@@ -1,0 +1,102 @@
+"""The next thing to try after an unknown key; imported only once there is one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from drumline.spec import fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PLACES = {
+    "resources": tuple(name for name in fields.RESOURCES if name != "properties"),
+    "distribution": (*fields.PROCESSES, *fields.TASKS),
+    "limits": tuple(fields.LIMITS),
+    "queue_settings": tuple(fields.QUEUE_SETTINGS),
+    "environment": ("image", "build", "conda_file"),
+    "drumline": tuple(name for name in fields.DRUMLINE if name != "environment"),
+}
+"""Where a key belongs, but for keys that a job has at its top level too."""
+
+_OTHER_NAMES = {
+    "process_count_per_node": "process_count_per_instance",
+    "process_count": "process_count_per_instance",
+    "processes_per_node": "process_count_per_instance",
+    "nproc_per_node": "process_count_per_instance",
+    "node_count": "instance_count",
+    "nodes": "instance_count",
+    "num_nodes": "instance_count",
+    "vm_size": "instance_type",
+    "env": "environment_variables",
+    "env_vars": "environment_variables",
+    "image_name": "image",
+    "docker_image": "image",
+    "conda": "conda_file",
+    "source_directory": "code",
+    "script": "command",
+    "arguments": "command",
+    "compute_target": "compute",
+    "distributed_job_config": "distribution",
+    "job_service_type": "type",
+    "max_run_duration_seconds": "timeout",
+    "distribution_type": "type",
+}
+"""Names of older Azure ML versions and of other launchers."""
+
+_TOP_LEVEL = [
+    "command",
+    "code",
+    "environment",
+    "environment_variables",
+    "compute",
+    "inputs",
+    "outputs",
+    "services",
+    "identity",
+    "distribution",
+    "resources",
+    "limits",
+    "queue_settings",
+    "experiment_name",
+    "display_name",
+    "tags",
+]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    match = difflib.get_close_matches(name, [*known], 1, 0.7)
+    return f"did you mean {match[0]!r}?" if match else ""
+
+
+def snake(name: str) -> str:
+    """Return ``processCountPerInstance`` and ``Process-Count`` as YAML keys are written."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
+def key_hint(name: str, path: str, known: tuple[str, ...]) -> str:
+    """Return a key of another spelling or another place, or nothing."""
+    ours = snake(name)
+    if ours in known:
+        return f"did you mean {ours!r}?"
+    renamed = _OTHER_NAMES.get(ours)
+    if renamed in known:
+        return f"did you mean {renamed!r}?"
+    here = path.rpartition(".")[2]
+    close = did_you_mean(ours, known)
+    return _elsewhere(ours, here) or close or _elsewhere(renamed, here) or _listing(known)
+
+
+def _elsewhere(name: str | None, here: str) -> str:
+    for place, keys in _PLACES.items():
+        if name in keys and place != here:
+            return f"{name!r} belongs under `{place}`"
+    if name in _TOP_LEVEL and here:
+        return f"{name!r} belongs at the top level of the job"
+    return ""
+
+
+def _listing(known: tuple[str, ...]) -> str:
+    return "known here: " + ", ".join(known) if known and len(known) <= 8 else ""

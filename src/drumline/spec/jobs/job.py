@@ -1,0 +1,210 @@
+"""What jobs of every type have: names, notes, and where they were read from."""
+
+from __future__ import annotations
+
+import os
+
+from drumline.spec import fields
+from drumline.spec.entity import Entity, plain, text_path
+from drumline.spec.keywords import refuse_unknown
+from drumline.spec.parts.bindings import PATTERN
+from drumline.spec.parts.environment import settle_environment
+from drumline.spec.parts.services import Services
+from drumline.spec.paths import is_remote, resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any
+
+    from drumline.spec.reading.tree import Mapping
+
+
+_KEPT = ("base_path", "is_deterministic", "id", "status", "creation_context", "log_files")
+"""Keywords that azure-ai-ml knows and that say nothing here."""
+
+_FLAT = tuple(
+    name
+    for name in (*fields.RESOURCES, *fields.LIMITS, *fields.QUEUE_SETTINGS)
+    if name not in ("max_instance_count", "properties")
+)
+"""Keywords of ``command()`` that a job does not keep as they are."""
+
+
+class Job(Entity):
+    """
+    ``status``, ``studio_url`` and the other read-only attributes are set by whoever stores the
+    job.
+    """
+
+    type = ""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        display_name: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        properties: dict[str, str] | None = None,
+        experiment_name: str | None = None,
+        compute: str | None = None,
+        services: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = name
+        self.display_name = display_name
+        self.description = description
+        self.tags = dict(tags or {})
+        self.properties = dict(properties or {})
+        self.experiment_name = experiment_name
+        self.compute = compute
+        self.services = services
+        self.id: str | None = None
+        self.status: str | None = None
+        self.studio_url: str | None = None
+        self.log_files: dict[str, str] | None = None
+        self.creation_context: Any = None
+        self._source = ""
+        self._base_path: str = text_path(kwargs.get("base_path") or "")
+        refuse_unknown([name for name in kwargs if name not in _KEPT], (*Job._fields, *self._fields, *_FLAT))
+        self._warnings: list[str] = []
+        self._node_name: str = ""
+        """Within a pipeline."""
+        self._comment: str | None = None
+        self._declared: dict[str, Any] = {}
+        """The inputs of the component that it was made from, as ``steps.fill_component`` left them."""
+        self._defaults: dict[str, Any] = {}
+        """Of those inputs, what each is when nobody gives it."""
+        self._component_name = ""
+        self._includes: list[str] = []
+        """Absolute paths that belong to its code besides ``code``."""
+        self._is_deterministic = True
+        self._snapshots: dict[str, str] = {}
+        """Its code as it was taken before, by place: of a step of a pipeline, or a trial of a sweep."""
+        self._top_job = ""
+        """The job that it is part of in the end, such as the outermost pipeline; empty: it is that itself."""
+        self._stored_as = ""
+        """The name under which it was submitted or fetched; empty: neither."""
+        self._stored_spec: dict[str, Any] | None = None
+        """What was submitted; of a fetched job None, for the store has it."""
+        self._root: Mapping | None = None
+        """The job file as read, so that later problems still name its lines."""
+        self._page: Callable[[], str | None] | None = None
+        """Of a stored job: returns its page for a notebook, None if the job is gone."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        convert = self._converters().get(name)
+        object.__setattr__(self, name, convert(value) if convert else value)
+
+    @staticmethod
+    def _converters() -> dict[str, Any]:
+        """By attribute, what a value becomes when it is set."""
+        return {"services": to_services}
+
+    @property
+    def base_path(self) -> str:
+        """Return the folder that relative paths resolve against."""
+        return self._base_path or os.getcwd()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        from copy import deepcopy
+
+        copied = type(self).__new__(type(self))
+        for name, value in self.__dict__.items():
+            object.__setattr__(copied, name, value if name == "_root" else deepcopy(value, memo))
+        return copied
+
+    def dump(self, dest: Any, **kwargs: Any) -> None:
+        """
+        Write the job as YAML that loads back to the same job.
+
+        dest: a path, which must not exist unless ``overwrite=True``, or an open file.
+        """
+        write(self, dest, overwrite=bool(kwargs.get("overwrite", True)))
+
+    def _settle(self, values: dict[str, Any], *, absolute: bool) -> None:
+        """In ``values``, the job as plain data, write what depends on where the file is to lie."""
+        settle(values, self, absolute=absolute)
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows of a stored job; None for any other, which it shows as text."""
+        return self._page() if self._page is not None and self.name == self._stored_as else None
+
+    def __str__(self) -> str:
+        return to_yaml(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+
+def to_services(value: dict[str, Any] | None) -> Services | None:
+    if value is None:
+        return None
+    services = Services()
+    for name, service in value.items():
+        services[name] = service
+    return services
+
+
+def to_dict(job: Job, *, absolute: bool = False) -> dict[str, Any]:
+    """
+    Return the job as a mapping that JSON can hold, without what is not set.
+
+    absolute: write local paths in full, for a file that is to lie elsewhere.
+    """
+    values = plain(job)
+    assert isinstance(values, dict)
+    if job._comment:
+        values["comment"] = job._comment
+    component = values.get("component")
+    if absolute and isinstance(component, str) and not component.startswith("azureml:"):
+        values["component"] = resolve(job, component)
+    job._settle(values, absolute=absolute)
+    return values
+
+
+def settle(values: dict[str, Any], owner: Any, *, absolute: bool) -> None:
+    """Write the environment and paths of a job, or of the trial of one, as a file has them."""
+    settle_environment(values, getattr(owner, "environment", None), owner, absolute=absolute)
+    if not absolute:
+        return
+    code = values.get("code")
+    if isinstance(code, str) and not is_remote(code):
+        values["code"] = resolve(owner, code)
+    for group in ("inputs", "outputs"):
+        for item in (values.get(group) or {}).values():
+            path = item.get("path") if isinstance(item, dict) else None
+            if isinstance(path, str) and not PATTERN.search(path):
+                item["path"] = resolve(owner, path)
+
+
+def to_yaml(job: Job, *, absolute: bool = False) -> str:
+    """Return the job as YAML that loads back to the same job; ``absolute`` as of ``to_dict``."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Text of several lines as a block, as people write commands."""
+
+    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.ignore_aliases = lambda self, data: True  # type: ignore[method-assign]
+    Dumper.add_representer(str, represent_text)
+    values = to_dict(job, absolute=absolute)
+    return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def write(job: Job, dest: str | os.PathLike[str] | IO[str], *, overwrite: bool = True) -> None:
+    """
+    Write the job as YAML; local paths in full when the file lies in another folder than the
+    job's.
+    """
+    if not isinstance(dest, (str, os.PathLike)):
+        dest.write(to_yaml(job))
+        return
+    folder = os.path.dirname(os.path.abspath(dest))
+    text = to_yaml(job, absolute=folder != job.base_path)
+    with open(dest, "w" if overwrite else "x", encoding="utf-8") as file:
+        file.write(text)

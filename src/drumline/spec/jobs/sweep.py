@@ -1,0 +1,347 @@
+"""A sweep job: many trials of one command over a search space."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from drumline.contract.errors import SpecError
+from drumline.spec import builder, fields
+from drumline.spec.entity import Entity
+from drumline.spec.fields import list_whole
+from drumline.spec.foreign_parts import ours
+from drumline.spec.jobs.called_component import find_component
+from drumline.spec.jobs.job import Job, settle, to_services
+from drumline.spec.jobs.trial import (
+    ParameterizedCommand,
+    copy_program,
+    inline_component,
+    is_command,
+    to_trial,
+    with_base_path,
+)
+from drumline.spec.keywords import refuse_unknown
+from drumline.spec.kinds.values import refuse_wrong
+from drumline.spec.parts.early_termination import to_policy
+from drumline.spec.parts.identity import to_identity
+from drumline.spec.parts.io import Inputs, Outputs, fill
+from drumline.spec.parts.resources import QueueSettings, to_queue_settings, to_resources
+from drumline.spec.parts.sampling import to_sampling
+from drumline.spec.parts.search_space import ParameterExpression, SearchSpace
+from drumline.spec.paths import resolve
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drumline.spec.jobs.called_component import Lookup
+
+
+class Objective(Entity):
+    """``goal``: ``minimize`` or ``maximize``, in any case, of the metric that the trials log."""
+
+    _fields = ("goal", "primary_metric")
+    _folded = ("goal",)
+
+    def __init__(self, goal: str | None, primary_metric: str | None = None, **kwargs: Any) -> None:
+        refuse_unknown(kwargs, self._fields, "objective")
+        self.goal = goal
+        self.primary_metric = primary_metric
+
+
+class SweepJobLimits(Entity):
+    """``timeout`` and ``trial_timeout`` are in seconds."""
+
+    _fields = tuple(fields.SWEEP_LIMITS)
+    _whole = list_whole(fields.SWEEP_LIMITS)
+
+    def __init__(
+        self,
+        *,
+        max_concurrent_trials: int | None = None,
+        max_total_trials: int | None = None,
+        timeout: int | None = None,
+        trial_timeout: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        refuse_unknown(kwargs, self._fields, "limits")
+        self.max_total_trials = max_total_trials
+        self.max_concurrent_trials = max_concurrent_trials
+        self.timeout = timeout
+        self.trial_timeout = trial_timeout
+        refuse_wrong(self._values(), fields.SWEEP_LIMITS, "limits")
+
+
+class SweepJob(Job):
+    """
+    Setting ``trial``, ``objective``, ``limits``, ``search_space``... to a dictionary turns it into the object.
+
+    What a sweep lacks it takes from a ``trial`` that is a command job: compute, inputs, outputs, the limit on time.
+    """
+
+    type = "sweep"
+    _fields = (
+        "type",
+        "name",
+        "display_name",
+        "experiment_name",
+        "description",
+        "tags",
+        "properties",
+        "trial",
+        "search_space",
+        "objective",
+        "sampling_algorithm",
+        "early_termination",
+        "limits",
+        "compute",
+        "inputs",
+        "outputs",
+        "resources",
+        "queue_settings",
+        "identity",
+        "services",
+        "parent_job_name",
+    )
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        trial: Any = None,
+        search_space: dict[str, Any] | None = None,
+        objective: Any = None,
+        sampling_algorithm: Any = None,
+        early_termination: Any = None,
+        limits: Any = None,
+        inputs: dict[str, Any] | None = None,
+        outputs: dict[str, Any] | None = None,
+        resources: Any = None,
+        queue_settings: Any = None,
+        identity: Any = None,
+        parent_job_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.trial = trial
+        self.search_space: SearchSpace = search_space  # type: ignore[assignment]
+        self.objective = objective
+        self.sampling_algorithm = sampling_algorithm
+        self.early_termination = early_termination
+        self.limits = limits
+        self.inputs: Inputs = inputs  # type: ignore[assignment]
+        self.outputs: Outputs = outputs  # type: ignore[assignment]
+        self.resources = resources
+        self.queue_settings = queue_settings
+        self.identity = identity
+        self.parent_job_name = parent_job_name
+        self._take_after(self.trial)
+        builder.register(self)
+
+    @staticmethod
+    def _converters() -> dict[str, Any]:
+        return _CONVERTERS
+
+    def set_limits(
+        self,
+        *,
+        max_concurrent_trials: int | None = None,
+        max_total_trials: int | None = None,
+        timeout: int | None = None,
+        trial_timeout: int | None = None,
+    ) -> None:
+        """Set those given, and leave the others as they are. Times are in seconds."""
+        given = {
+            "max_concurrent_trials": max_concurrent_trials,
+            "max_total_trials": max_total_trials,
+            "timeout": timeout,
+            "trial_timeout": trial_timeout,
+        }
+        self.limits = self.limits or SweepJobLimits()
+        for name, value in given.items():
+            if value is not None:
+                setattr(self.limits, name, value)
+
+    def set_objective(self, *, goal: str | None = None, primary_metric: str | None = None) -> None:
+        """Set those given, and leave the others as they are."""
+        before = self.objective or Objective(None)
+        self.objective = Objective(goal or before.goal, primary_metric or before.primary_metric)
+
+    def _take_after(self, trial: Any) -> None:
+        """Take what the sweep lacks from a trial that is a command job; a component has no values to give."""
+        if not isinstance(trial, Job):
+            return
+        builder.withdraw(trial)
+        job: Any = trial
+        self.compute = self.compute or job.compute
+        self._base_path = self._base_path or job._base_path
+        given, space = split_search_space(job.inputs)
+        self.inputs = self.inputs or deepcopy(given)  # type: ignore[assignment]
+        self.outputs = self.outputs or deepcopy(job.outputs)
+        for name, expression in space.items():
+            self.search_space.setdefault(name, deepcopy(expression))
+        timeout = job.limits.timeout if job.limits else None
+        if timeout is not None and (self.limits is None or self.limits.trial_timeout is None):
+            self.set_limits(trial_timeout=timeout)
+
+    def _values(self) -> dict[str, Any]:
+        values = super()._values()
+        if "trial" in values:
+            values["trial"] = self._program()
+        return values
+
+    def _program(self) -> ParameterizedCommand | str | None:
+        """The program of the trials; text where it is a component that somebody has to read or look up."""
+        if self.trial is None or isinstance(self.trial, (str, ParameterizedCommand)):
+            return self.trial
+        return copy_program(self.trial, self.search_space)
+
+    def _settle(self, values: dict[str, Any], *, absolute: bool) -> None:
+        super()._settle(values, absolute=absolute)
+        program = self._program()
+        if isinstance(program, str) and absolute and not program.startswith("azureml:"):
+            values["trial"] = "file:" + resolve(self, program)
+        if not isinstance(program, ParameterizedCommand):
+            return
+        is_elsewhere = bool(program._base_path) and program._base_path != self._base_path
+        program = with_base_path(program, self._base_path)
+        settle(values["trial"], program, absolute=absolute or is_elsewhere)
+        if program.additional_includes and (absolute or is_elsewhere):
+            paths = [resolve(program, path) for path in program.additional_includes]
+            values["trial"]["additional_includes"] = paths
+
+
+Sweep = SweepJob
+
+
+def _make_converter(kind: type[Entity]) -> Any:
+    def convert(value: Any) -> Any:
+        value = ours(value)
+        if value is None or isinstance(value, kind):
+            return value
+        if isinstance(value, dict):
+            return kind(**({"goal": None, **value} if kind is Objective else value))
+        word = "objective" if kind is Objective else "limits"
+        raise SpecError(f"{word} cannot be of type {type(value).__name__!r}", f"give {kind.__name__}(...)")
+
+    return convert
+
+
+_CONVERTERS: dict[str, Any] = {
+    "trial": to_trial,
+    "search_space": lambda value: fill(SearchSpace(), value),
+    "objective": _make_converter(Objective),
+    "sampling_algorithm": to_sampling,
+    "early_termination": to_policy,
+    "limits": _make_converter(SweepJobLimits),
+    "inputs": lambda value: fill(Inputs(), value),
+    "outputs": lambda value: fill(Outputs(), value),
+    "resources": to_resources,
+    "queue_settings": to_queue_settings,
+    "identity": to_identity,
+    "services": to_services,
+}
+
+
+def split_search_space(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the inputs that have a value, and those that are hyperparameters."""
+    space = {name: value for name, value in inputs.items() if isinstance(value, ParameterExpression)}
+    return {name: value for name, value in inputs.items() if name not in space}, space
+
+
+def resolve_trial(sweep: SweepJob, lookup: Lookup) -> ParameterizedCommand:
+    """
+    Return the program of the trials, with its own base path. ``lookup``: finds a registered component.
+
+    Raises SpecError for a trial that is not there or not a command, NotFoundError.
+    """
+    trial = sweep.trial
+    if isinstance(trial, str):
+        trial = find_component(trial, sweep.base_path, lookup)
+        if not is_command(trial):
+            what = f"trial: {sweep.trial!r} is not a command component"
+            raise SpecError(what, "a pipeline cannot be a trial")
+    if trial is None:
+        raise SpecError("the sweep has no trial", "set trial=command(...)")
+    program = trial if isinstance(trial, ParameterizedCommand) else copy_program(trial, sweep.search_space)
+    return with_base_path(program, sweep._base_path)
+
+
+SWEEP_KEYWORDS = (
+    "primary_metric",
+    "goal",
+    "sampling_algorithm",
+    "compute",
+    *fields.SWEEP_LIMITS,
+    "early_termination_policy",
+    "search_space",
+    "identity",
+    "queue_settings",
+    *fields.QUEUE_SETTINGS,
+)
+"""Of ``Command.sweep``."""
+
+
+def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
+    job: Any,
+    *,
+    primary_metric: str,
+    goal: str,
+    sampling_algorithm: Any = "random",
+    compute: str | None = None,
+    max_concurrent_trials: int | None = None,
+    max_total_trials: int | None = None,
+    timeout: int | None = None,
+    trial_timeout: int | None = None,
+    early_termination_policy: Any = None,
+    search_space: dict[str, Any] | None = None,
+    identity: Any = None,
+    queue_settings: Any = None,
+    job_tier: str | None = None,
+    priority: str | None = None,
+) -> SweepJob:
+    """
+    ``Command.sweep``: the job's inputs that are parameter expressions become the search space, and so does what
+    ``search_space`` gives. The job itself is left as it is.
+
+    timeout, trial_timeout: seconds. Raises SpecError.
+    """
+    inputs, space = split_search_space(_inputs_of(job))
+    space |= search_space or {}
+    if job_tier is not None or priority is not None:
+        queue_settings = QueueSettings(job_tier=job_tier, priority=priority)
+    builder.withdraw(job)
+    made = SweepJob(
+        search_space=deepcopy(space),
+        objective=Objective(goal, primary_metric),
+        sampling_algorithm=sampling_algorithm,
+        early_termination=early_termination_policy,
+        compute=compute or job.compute,
+        inputs={name: deepcopy(value) for name, value in inputs.items() if name not in space},
+        outputs=deepcopy(job.outputs),
+        queue_settings=queue_settings,
+        identity=identity or deepcopy(job.identity),
+        name=job.name,
+        display_name=job.display_name,
+        description=job.description,
+        experiment_name=job.experiment_name,
+        tags=dict(job.tags),
+        properties=dict(job.properties),
+        base_path=job._base_path,
+    )
+    made.trial = (
+        job.called_component
+        if isinstance(job.called_component, str)
+        else copy_program(job, made.search_space)
+    )
+    made.set_limits(
+        max_concurrent_trials=max_concurrent_trials,
+        max_total_trials=max_total_trials,
+        timeout=timeout,
+        trial_timeout=trial_timeout or (job.limits.timeout if job.limits else None),
+    )
+    return made
+
+
+def _inputs_of(job: Any) -> dict[str, Any]:
+    """With what the job's component declares a default for."""
+    whole: Any = job if isinstance(job.called_component, str) else inline_component(job)
+    return dict(whole.inputs)

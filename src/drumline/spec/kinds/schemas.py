@@ -1,0 +1,79 @@
+"""JSON Schemas of the kinds of values, for editors; a record that occurs several times has one definition."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+READ_ONLY = "Read-only: accepted, and not used."
+
+
+class Schemas:
+    """
+    The definitions that were made so far. ``describe``: the text for a key of a thing, empty for none.
+
+    Draft 7: the newest that the language server of YAML's editors knows.
+    """
+
+    def __init__(self, describe: Callable[[str, str], str]) -> None:
+        self.definitions: dict[str, Any] = {}
+        self._describe = describe
+        self._names: dict[int, str] = {}
+        self._kept: list[object] = []
+
+    def make(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a kind, which may be null where the kind says so."""
+        made: dict[str, Any] = kind.json_schema(self)
+        return {"anyOf": [made, {"type": "null"}]} if kind.nullable and made else made
+
+    def share(
+        self, owner: object, noun: str, make_definition: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return a reference to the definition of ``owner``, which is made at its first use, and may contain itself."""
+        name = self._names.get(id(owner))
+        if name is None:
+            # The object is kept, so that no other gets its number.
+            self._kept.append(owner)
+            name = self._name_definition(noun)
+            self._names[id(owner)] = name
+            self.definitions[name] = {}
+            self.definitions[name] = make_definition()
+        return {"$ref": f"#/definitions/{name}"}
+
+    def _name_definition(self, noun: str) -> str:
+        name = noun.removeprefix("a ").removeprefix("an ").replace(" ", "_")
+        taken = sum(1 for one in self.definitions if one.rstrip("0123456789") == name)
+        return f"{name}{taken + 1}" if taken else name
+
+    def describe(self, noun: str, key: str, made: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of a key with its description; beside a reference it would not count."""
+        text = self._describe(noun, key)
+        if not text:
+            return made
+        return {"description": text, **({"allOf": [made]} if "$ref" in made else made)}
+
+
+def match_any_case(words: Iterable[str]) -> str:
+    """Return the pattern of these words in any case, with ``_`` or without: ``UserIdentity`` is ``user_identity``."""
+    return "^(?:" + "|".join("".join(map(_match_letter, word)) for word in words) + ")$"
+
+
+def _match_letter(letter: str) -> str:
+    if letter == "_":
+        return "_?"
+    return f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter
+
+
+def when_type(words: Iterable[str], then: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule for a mapping whose ``type`` is one of these."""
+    given = {
+        "properties": {"type": {"type": "string", "pattern": match_any_case(words)}},
+        "required": ["type"],
+    }
+    return {"if": given, "then": then}
+
+
+def lacks(key: str) -> dict[str, Any]:
+    return {"not": {"required": [key]}}

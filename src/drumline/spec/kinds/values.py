@@ -1,0 +1,361 @@
+"""
+The kinds of value a job file holds, and how each is checked and coerced.
+
+``check`` returns the value as the entities want it; what is wrong goes to the report, and the value
+is then None.
+Coercions are azure-ai-ml's: ``"4"`` and ``4.7`` are whole numbers there, ``true`` is not.
+"""
+
+from __future__ import annotations
+
+from drumline.spec import fields
+from drumline.spec.reading.tree import Mapping, Scalar, Sequence, plain, wrap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import collections.abc
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
+
+
+def join(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def quote_node(node: Node) -> str:
+    """Return a value as messages quote it."""
+    if isinstance(node, Mapping):
+        return "a mapping"
+    if isinstance(node, Sequence):
+        return "a list"
+    assert isinstance(node, Scalar)
+    if node.value is None:
+        return "null"
+    if isinstance(node.value, bool):
+        return "true" if node.value else "false"
+    if isinstance(node.value, str):
+        return repr(node.value if len(node.value) <= 60 else node.value[:57] + "...")
+    return node.text or repr(node.value)
+
+
+class Kind:
+    """The root; ``word`` is what the value should have been."""
+
+    word = "a value"
+
+    def __init__(self, *, nullable: bool = False) -> None:
+        self.nullable = nullable
+
+    def check(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.value is None:
+            if not self.nullable:
+                report.add(f"{path} may not be null", node, path, "remove the key, or give it a value")
+            return None
+        return self.take(node, path, report)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        """Check a value that is not null."""
+        raise NotImplementedError
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        """Return what an editor should know of a value that is not null. It may allow more than ``take``, not less."""
+        return {}
+
+    def refuse(self, node: Node, path: str, report: Report, hint: str = "") -> None:
+        report.add(f"{path} must be {self.word}, got {quote_node(node)}", node, path, hint)
+
+
+class Anything(Kind):
+    def check(self, node: Node, path: str, report: Report) -> Any:
+        return plain(node)
+
+
+class Text(Kind):
+    word = "text"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            return node.value
+        quotable = isinstance(node, Scalar) and node.source is not None
+        hint = f'quote it: "{node.text}"' if quotable and isinstance(node, Scalar) else ""
+        self.refuse(node, path, report, "" if isinstance(node, Scalar) and node.surprise else hint)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+class VersionText(Kind):
+    """Text, or a number that stands for it."""
+
+    word = "text or a number"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, (str, int, float)):
+            return str(node.value)
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "number", "boolean"]}
+
+
+class Integer(Kind):
+    word = "a whole number"
+
+    def __init__(self, *, strict: bool = False, nullable: bool = False) -> None:
+        super().__init__(nullable=nullable)
+        self.strict = strict
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        allowed = int if self.strict else (int, float, str)
+        if value is not None and not isinstance(value, bool) and isinstance(value, allowed):
+            try:
+                return int(value)
+            except (ValueError, OverflowError):
+                pass
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        if self.strict:
+            return {"type": "integer"}
+        return {"type": ["integer", "number", "string"], "pattern": r"^\s*[-+]?[0-9](_?[0-9])*\s*$"}
+
+
+class Number(Kind):
+    word = "a number"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, (float, str)):
+            try:
+                number = float(value)
+            except ValueError:
+                number = float("nan")
+            if number - number == 0:  # neither infinite nor nan
+                return number
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {
+            "type": ["number", "string"],
+            "pattern": r"^\s*[-+]?(\d[\d_]*\.?[\d_]*|\.\d+)([eE][-+]?\d+)?\s*$",
+        }
+
+
+class Seconds(Number):
+    """A number that is not negative."""
+
+    word = "a number of seconds, 0 or more"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        before = report.count
+        number = super().take(node, path, report)
+        if number is not None and number < 0 and report.count == before:
+            self.refuse(node, path, report)
+            return None
+        return number
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {**super().json_schema(schemas), "minimum": 0}
+
+
+_TRUE = frozenset(("t", "true", "on", "y", "yes", "1"))
+_FALSE = frozenset(("f", "false", "off", "n", "no", "0"))
+
+
+class Flag(Kind):
+    word = "true or false"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, (bool, int, str)):
+            node.surprise = ""
+            text = str(node.value).lower()
+            if text in _TRUE or text in _FALSE:
+                return text in _TRUE
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        words = {"type": "string", "pattern": _match_any_case((*_TRUE, *_FALSE))}
+        return {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, words]}
+
+
+def _match_any_case(words: Iterable[str]) -> str:
+    from drumline.spec.kinds.schemas import match_any_case
+
+    return match_any_case(sorted(words))
+
+
+def lower(text: str) -> str:
+    return text.lower()
+
+
+class OneOf(Kind):
+    """
+    One of a set; ``fold`` says which spellings are the same (azure-ai-ml ignores case almost
+    everywhere).
+    """
+
+    def __init__(self, *values: str, fold: Callable[[str], str] = lower, nullable: bool = False) -> None:
+        super().__init__(nullable=nullable)
+        self.values = values
+        self.fold = fold
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, str) and self.fold(value) in self.values:
+            return self.fold(value)
+        known = ", ".join(map(repr, self.values))
+        word = known if len(self.values) == 1 else f"one of {known}"
+        hint = ""
+        if isinstance(value, str):
+            from drumline.spec.hints import did_you_mean
+
+            hint = did_you_mean(self.fold(value), self.values)
+        report.add(f"{path} must be {word}, got {quote_node(node)}", node, path, hint)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        if self.fold("Ab") == "Ab":
+            return {"enum": list(self.values)}
+        in_any_case = {"type": "string", "pattern": _match_any_case(self.values)}
+        return {"anyOf": [{"enum": list(self.values)}, in_any_case]}
+
+
+def switch(text: str) -> str:
+    """Return ``true`` and ``1`` as ``on``, ``no`` as ``off``; other words as they are, in lower case."""
+    text = text.lower()
+    return "on" if text in _TRUE else "off" if text in _FALSE else text
+
+
+class Switch(OneOf):
+    """``on``, ``off``, which unquoted are true and false in YAML 1.1, and other words."""
+
+    def __init__(self, *others: str) -> None:
+        super().__init__(*others, "on", "off", fold=switch)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, (bool, int)) and node.value in (0, 1):
+            node.surprise = ""
+            return "on" if node.value else "off"
+        return super().take(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        words = {"type": "string", "pattern": _match_any_case((*self.values, *_TRUE, *_FALSE))}
+        return {"anyOf": [{"enum": list(self.values)}, {"type": "boolean"}, {"enum": [0, 1]}, words]}
+
+
+class ListOf(Kind):
+    word = "a list"
+
+    def __init__(self, item: Kind, *, nullable: bool = False) -> None:
+        super().__init__(nullable=nullable)
+        self.item = item
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if not isinstance(node, Sequence):
+            self.refuse(node, path, report)
+            return None
+        return [self.item.check(item, join(path, index), report) for index, item in enumerate(node.items)]
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "array", "items": schemas.make(self.item)}
+
+
+class MapOf(Kind):
+    """A mapping whose keys the author names."""
+
+    word = "a mapping"
+
+    def __init__(self, item: Kind, *, nullable: bool = False) -> None:
+        super().__init__(nullable=nullable)
+        self.item = item
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if not isinstance(node, Mapping):
+            self.refuse(node, path, report)
+            return None
+        values = {}
+        for key, key_node, value in node:
+            if not isinstance(key, str):
+                text = key_node.text or str(key)
+                report.add(f"the key {text} in {path} must be text", key_node, path, f'quote it: "{text}"')
+                continue
+            values[key] = self.item.check(value, join(path, key), report)
+        return values
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": schemas.make(self.item)}
+
+
+class TextOrList(Kind):
+    word = "text or a list of texts"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Sequence):
+            return ListOf(Text()).check(node, path, report)
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            return node.value
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "array"], "items": {"type": "string"}}
+
+
+_BY_WORD = {
+    fields.TEXT: Text(),
+    fields.TEXTS: ListOf(Text()),
+    fields.TEXT_OR_TEXTS: TextOrList(),
+    fields.VERSIONS: ListOf(VersionText()),
+    fields.WHOLE: Integer(),
+    fields.SECONDS: Seconds(),
+    fields.FLAG: Flag(),
+    fields.SWITCH: Switch("auto"),
+    fields.MAPPING: MapOf(Anything()),
+    fields.LIST: ListOf(Anything()),
+}
+
+
+def to_kinds(declared: fields.Fields) -> dict[str, Kind]:
+    """Return the kind of value that each of the declared fields may hold."""
+    return {
+        name: OneOf(*word) if isinstance(word, tuple) else _BY_WORD[word] for name, word in declared.items()
+    }
+
+
+def refuse_wrong(given: collections.abc.Mapping[str, Any], declared: fields.Fields, where: str = "") -> None:
+    """
+    Raise SpecError for arguments of Python that their fields cannot hold.
+
+    ``where``: the field of the job that takes them, such as ``resources``; empty for the job itself. None stands for
+    an argument that is not given; objects, and text with ``${{``, for values that are known later.
+    """
+    kinds = {name: kind for name, kind in to_kinds(declared).items() if _is_plain(given.get(name))}
+    if not kinds:
+        return
+    from drumline.contract.errors import SpecError
+    from drumline.spec.kinds.report import Report
+
+    report = Report("")
+    for name, kind in kinds.items():
+        kind.check(wrap(given[name]), join(where, name), report)
+    if report.count:
+        raise SpecError(report.problems)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return "${{" not in value
+    # By their very classes: the inputs of a job are a dictionary too, and no value of a field.
+    return type(value) in (int, float, bool, list, tuple, dict)

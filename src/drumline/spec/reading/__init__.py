@@ -1,0 +1,1 @@
+"""YAML files as trees that remember lines and columns."""

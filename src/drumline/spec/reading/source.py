@@ -1,0 +1,300 @@
+"""
+Bytes to nodes: YAML read from PyYAML's event stream, with a guard on everything that can hurt.
+
+Events come one at a time, so a file nested a million deep ends at the 65th level, before anything
+recurses.
+PyYAML's own loaders die on such a file, and keep the last of two equal keys in silence; both are
+mistakes here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from drumline.contract.errors import Problem, SpecError
+from drumline.spec.reading.scalars import CORE_TAGS, MERGE, construct, implicit_tag, surprise
+from drumline.spec.reading.tree import Mapping, Node, Scalar, Sequence, Source
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+MAX_NODES = 10_000
+_LONG_LINE = 120
+
+_PLAIN_SPACE = {ord("\n"): None, ord("\t"): None}
+# Compiled only for a text with something odd in it: that takes 4 ms.
+_NOT_TEXT = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\ufeff"
+
+
+def parse(data: bytes | str, name: str) -> Mapping:
+    """
+    Return the mapping that a file holds.
+
+    Raises SpecError for what is not one YAML document with a mapping at its root, or too large,
+    deep or clever.
+    """
+    text = _decode(data, name)
+    source = Source(name, text.splitlines())
+    builder = _TreeBuilder(source)
+    for event in _events(text, source):
+        builder.take(event)
+    root = builder.root
+    if root is None or (isinstance(root, Scalar) and root.value is None):
+        raise SpecError([Problem("the file is empty", file=name)])
+    if not isinstance(root, Mapping):
+        kind = "a list" if isinstance(root, Sequence) else "a single value"
+        raise SpecError([problem_at(root, f"expected a mapping of keys to values, got {kind}")])
+    return root
+
+
+def problem_at(node: Node, what: str, *, path: str = "", hint: str = "") -> Problem:
+    """Return a problem whose caret underlines a node; without a file when the node has none."""
+    source = node.source
+    if source is None:
+        return Problem(what, path=path, hint=hint)
+    line = source.lines[node.line - 1] if 0 < node.line <= len(source.lines) else ""
+    if node.column > _LONG_LINE:  # too far right for a caret to be of use
+        line = ""
+    return Problem(
+        what,
+        path=path,
+        file=source.name,
+        line=node.line,
+        column=node.column,
+        source_line=line[:_LONG_LINE].replace("\t", " "),
+        width=max(1, min(node.width, _LONG_LINE - node.column)),
+        hint=hint,
+    )
+
+
+def _refusal(source: Source, line: int, column: int, what: str, hint: str = "") -> SpecError:
+    return SpecError([problem_at(Node(source, line, column), what, hint=hint)])
+
+
+def _decode(data: bytes | str, name: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise SpecError([Problem(f"the file is larger than {MAX_BYTES >> 20} MB", file=name)])
+    if isinstance(data, bytes):
+        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError as error:
+            good = data[: error.start].decode(encoding, "replace")
+            line, column = _position(good)
+            where = Problem(f"the file is not valid {encoding.upper()}", file=name)
+            where.line, where.column = line, column
+            raise SpecError([where]) from None
+    else:
+        text = data
+    text = text.removeprefix("\ufeff")
+    bad = None if text.translate(_PLAIN_SPACE).isprintable() else re.search(_NOT_TEXT, text)
+    if bad:
+        line, column = _position(text[: bad.start()])
+        what = f"the character U+{ord(bad[0]):04X} is not allowed"
+        raise SpecError([Problem(what, file=name, line=line, column=column)])
+    return text
+
+
+def _position(before: str) -> tuple[int, int]:
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def _events(text: str, source: Source) -> Iterator[Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        yield from yaml.parse(text, Loader=loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        what, hint = _in_our_words(str(getattr(error, "problem", "") or error), source, line)
+        raise _refusal(source, line, column, what, hint) from None
+
+
+_SCANNER_WORDS = (
+    (
+        "mapping values are not allowed",
+        "':' is not allowed here",
+        "quote the value, or check the indentation",
+    ),
+    ("could not find expected ':'", "expected ':' after this key", ""),
+    ("found unexpected end of stream", "a quote or bracket is never closed", ""),
+    ("did not find expected ',' or", "expected ',' or a closing bracket", ""),
+    ("expected ',' or", "expected ',' or a closing bracket", ""),
+    ("did not find expected", "this does not fit what stands before it", "check the indentation"),
+    ("expected <block end>", "this does not fit what stands before it", "check the indentation"),
+    ("found undefined tag handle", "tags are not allowed in a job file", ""),
+    ("cannot start any token", "this character cannot start a value", "quote the value"),
+    ("unknown escape character", "unknown escape in a double-quoted text", "use single quotes"),
+    ("found unknown escape", "unknown escape in a double-quoted text", "use single quotes"),
+)
+
+
+def _in_our_words(problem: str, source: Source, line: int) -> tuple[str, str]:
+    text = source.lines[line - 1] if 0 < line <= len(source.lines) else ""
+    if "\t" in text[: len(text) - len(text.lstrip())]:
+        return "a tab cannot indent YAML", "use spaces"
+    for theirs, ours, hint in _SCANNER_WORDS:
+        if theirs in problem:
+            return ours, hint
+    return f"not valid YAML: {problem.strip().splitlines()[0]}", ""
+
+
+class _Frame:
+    """A mapping or sequence whose end has not come yet."""
+
+    __slots__ = ("anchor", "first_count", "key", "lines", "merged", "node")
+
+    def __init__(self, node: Mapping | Sequence, anchor: str | None, first_count: int) -> None:
+        self.node = node
+        self.anchor = anchor
+        self.first_count = first_count
+        self.key: Scalar | None = None
+        self.lines: dict[Any, int] = {}
+        """The line of every key the mapping has of its own; merged keys give way to these."""
+        self.merged: list[Node] = []
+
+
+class _TreeBuilder:
+    """Takes events, and holds the root once the document has ended."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.root: Node | None = None
+        self.count = 0
+        self.frames: list[_Frame] = []
+        self.anchors: dict[str, tuple[Node, int] | None] = {}
+        """A node and how many nodes it stands for; None while it is being read."""
+
+    def take(self, event: Any) -> None:
+        kind = type(event).__name__
+        if kind == "ScalarEvent":
+            self._add(self._scalar(event), event.anchor, 1)
+        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
+            self._open(event, Mapping if kind == "MappingStartEvent" else Sequence)
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            self._close()
+        elif kind == "AliasEvent":
+            self._alias(event)
+        elif kind == "DocumentStartEvent" and self.root is not None:
+            raise self._at(event, "a job file holds one document", "remove what follows '---'")
+
+    def _at(self, event: Any, what: str, hint: str = "") -> SpecError:
+        mark = event.start_mark
+        return _refusal(self.source, mark.line + 1, mark.column + 1, what, hint)
+
+    def _mark(self, event: Any) -> tuple[int, int, int]:
+        start, end = event.start_mark, event.end_mark
+        width = end.column - start.column if start.line == end.line else 1
+        return start.line + 1, start.column + 1, max(1, width)
+
+    def _check_tag(self, event: Any) -> None:
+        if event.tag not in (None, "!") and event.tag not in CORE_TAGS:
+            raise self._at(event, f"the tag {event.tag!r} is not allowed in a job file", "remove it")
+
+    def _scalar(self, event: Any) -> Scalar:
+        self._check_tag(event)
+        line, column, width = self._mark(event)
+        is_plain = bool(event.implicit[0])
+        tag = event.tag if event.tag in CORE_TAGS else ""
+        if not tag:
+            tag = implicit_tag(event.value) if is_plain else "tag:yaml.org,2002:str"
+        try:
+            value = construct(tag, event.value)
+        except ValueError:
+            name = tag.rpartition(":")[2]
+            raise self._at(event, f"{event.value!r} is not a valid {name}", "quote it") from None
+        node = Scalar(value, event.value, self.source, line, column, width)
+        if is_plain:
+            node.surprise = surprise(event.value, value)
+            if tag == MERGE:
+                node.text = MERGE
+        return node
+
+    def _open(self, event: Any, make: type[Mapping | Sequence]) -> None:
+        self._check_tag(event)
+        if len(self.frames) >= MAX_DEPTH:
+            raise self._at(event, f"nested more than {MAX_DEPTH} levels deep")
+        line, column, _ = self._mark(event)
+        self._grow(event, 1)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self.frames.append(_Frame(make(self.source, line, column), event.anchor, self.count - 1))
+        parent = self.frames[-2] if len(self.frames) > 1 else None
+        if parent and isinstance(parent.node, Mapping) and parent.key is None:
+            raise self._at(event, "a key must be text, not a list or mapping")
+
+    def _grow(self, event: Any, count: int) -> None:
+        self.count += count
+        if self.count > MAX_NODES:
+            raise self._at(event, f"the file holds more than {MAX_NODES:,} values")
+
+    def _close(self) -> None:
+        frame = self.frames.pop()
+        if frame.merged:
+            assert isinstance(frame.node, Mapping)
+            self._merge(frame.node, frame.merged)
+        self._place(frame.node, frame.anchor, self.count - frame.first_count)
+
+    def _add(self, node: Scalar, anchor: str | None, count: int) -> None:
+        self.count += count
+        if self.count > MAX_NODES:
+            raise SpecError([problem_at(node, f"the file holds more than {MAX_NODES:,} values")])
+        self._place(node, anchor, count)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self.anchors:
+            raise self._at(event, f"the alias '*{event.anchor}' has no '&{event.anchor}' before it")
+        target = self.anchors[event.anchor]
+        if target is None:
+            raise self._at(event, f"the alias '*{event.anchor}' stands inside itself")
+        node, count = target
+        self._grow(event, count)
+        self._place(node, None, count)
+
+    def _place(self, node: Node, anchor: str | None, count: int) -> None:
+        if anchor:
+            self.anchors[anchor] = (node, count)
+        if not self.frames:
+            self.root = node
+            return
+        frame = self.frames[-1]
+        if isinstance(frame.node, Sequence):
+            frame.node.items.append(node)
+        elif frame.key is None:
+            frame.key = self._key(frame, node)
+        elif frame.key.text == MERGE:
+            frame.merged.append(node)
+            frame.key = None
+        else:
+            frame.node.put(frame.key, node)
+            frame.key = None
+
+    def _key(self, frame: _Frame, node: Node) -> Scalar:
+        if not isinstance(node, Scalar):
+            raise SpecError([problem_at(node, "a key must be text, not a list or mapping")])
+        if node.text == MERGE:
+            return node
+        if node.value in frame.lines:
+            what = f"{node.text!r} is already set on line {frame.lines[node.value]}"
+            raise SpecError([problem_at(node, what, hint="remove one of the two")])
+        frame.lines[node.value] = node.line
+        return node
+
+    def _merge(self, target: Mapping, merged: list[Node]) -> None:
+        """
+        ``<<``: keys of the mappings named, unless the mapping has them itself; the first one
+        wins.
+        """
+        for node in merged:
+            for mapping in node.items if isinstance(node, Sequence) else (node,):
+                if not isinstance(mapping, Mapping):
+                    raise SpecError([problem_at(mapping, "'<<' takes a mapping or a list of mappings")])
+                for key, key_node, value in mapping:
+                    if key not in target:
+                        target.entries[key] = (key_node, value)

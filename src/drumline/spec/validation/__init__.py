@@ -1,0 +1,1 @@
+"""Checks of a whole job, beyond those of its single fields."""

@@ -1,0 +1,151 @@
+"""
+Copies of the content of plain files, from descriptor to descriptor; holes stay holes.
+
+Blocks are shared where the file system can (Btrfs, XFS, bcachefs): by FICLONE, or by copy_file_range, which does so by
+itself. Files may be larger than memory: a piece is held at a time.
+Source: man 2 ioctl_ficlone, man 2 copy_file_range, man 2 lseek (SEEK_DATA).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHUNK = 1 << 20
+_FICLONE = 0x40049409
+_WORTH_CLONING_BYTES = 1 << 16
+_WORTH_SEEKING_BYTES = 1 << 24
+_MOST_AT_ONCE = 1 << 30
+_CANNOT = (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM, errno.ENOTTY, errno.EBADF)
+_BLOCK_BYTES = 512
+
+
+def create_file(path: str, mode: int) -> int:
+    """Create a file, open for reading and writing whatever ``mode`` says. Raises OSError, also if the path exists."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def copy_content(source: int, target: int) -> None:
+    """Copy the content into the empty file ``target``. Raises OSError."""
+    facts = os.fstat(source)
+    for begin, end, is_data in _list_extents(source, facts):
+        if is_data:
+            _copy_extent(source, target, begin, end)
+        else:
+            os.ftruncate(target, end)
+
+
+def copy_and_digest(source: int, target: int) -> bytes:
+    """
+    Copy into the empty file ``target`` and return the SHA-256 of the copy: read once, or cloned and then read.
+
+    Raises OSError.
+    """
+    facts = os.fstat(source)
+    if facts.st_size >= _WORTH_CLONING_BYTES and _clone(source, target):
+        return compute_digest(target)
+    whole = hashlib.sha256()
+    for begin, end, is_data in _list_extents(source, facts):
+        if is_data:
+            _read_extent(source, target, begin, end, whole)
+        else:
+            _add_zeros(whole, end - begin)
+            os.ftruncate(target, end)
+    return whole.digest()
+
+
+def compute_digest(source: int) -> bytes:
+    """Return the SHA-256 of an open file, from its beginning; holes are not read. Raises OSError."""
+    whole = hashlib.sha256()
+    for begin, end, is_data in _list_extents(source, os.fstat(source)):
+        if is_data:
+            _read_extent(source, None, begin, end, whole)
+        else:
+            _add_zeros(whole, end - begin)
+    return whole.digest()
+
+
+def _list_extents(source: int, facts: os.stat_result) -> Iterator[tuple[int, int, bool]]:
+    """Yield begin, end and whether there is data, in order and without gaps."""
+    size = facts.st_size
+    if size < _WORTH_SEEKING_BYTES or facts.st_blocks * _BLOCK_BYTES >= size:
+        if size:
+            yield 0, size, True
+        return
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(source, at, os.SEEK_DATA)
+            end = min(os.lseek(source, begin, os.SEEK_HOLE), size)
+        except OSError as error:
+            # ENXIO: there is no data any more. Else: this file system cannot say.
+            begin, end = (size, size) if error.errno == errno.ENXIO else (at, size)
+        if begin > at:
+            yield at, min(begin, size), False
+        if end > begin:
+            yield begin, end, True
+        at = max(end, begin)
+
+
+def _read_extent(source: int, target: int | None, begin: int, end: int, whole: hashlib._Hash) -> None:
+    at = begin
+    while at < end:
+        chunk = os.pread(source, min(_CHUNK, end - at), at)
+        if not chunk:
+            return  # It became shorter, which its stamp tells.
+        whole.update(chunk)
+        if target is not None:
+            write_at(target, chunk, at)
+        at += len(chunk)
+
+
+def write_at(descriptor: int, data: bytes, at: int) -> None:
+    """Write all of it, from that offset on. Raises OSError."""
+    written = os.pwrite(descriptor, data, at)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], at + written)
+
+
+def _add_zeros(whole: hashlib._Hash, count: int) -> None:
+    zeros = bytes(min(_CHUNK, count))
+    while count:
+        size = min(len(zeros), count)
+        whole.update(zeros if size == len(zeros) else zeros[:size])
+        count -= size
+
+
+def _copy_extent(source: int, target: int, begin: int, end: int) -> None:
+    at = begin
+    while at < end:
+        try:
+            count = os.copy_file_range(source, target, min(end - at, _MOST_AT_ONCE), at, at)
+        except OSError as error:
+            if error.errno not in _CANNOT:
+                raise
+            count = 0
+        if not count:  # Some file systems say 0 for what they cannot do.
+            _read_and_write(source, target, at, end)
+            return
+        at += count
+
+
+def _read_and_write(source: int, target: int, at: int, end: int) -> None:
+    while at < end and (chunk := os.pread(source, min(_CHUNK, end - at), at)):
+        write_at(target, chunk, at)
+        at += len(chunk)
+
+
+def _clone(source: int, target: int) -> bool:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError as error:
+        if error.errno in _CANNOT:
+            return False
+        raise
+    return True

@@ -1,0 +1,100 @@
+"""The read-only file system of one mounted input, as libfuse calls it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import NodeError
+from drumline.staging import messages
+from drumline.staging.cache.folder import STAMP_NS
+from drumline.staging.stores.base import ObjectChangedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.staging.mount.reader import MountReader
+    from drumline.staging.mount.record import MountedInput
+    from drumline.staging.stores.base import Object
+
+_BLOCK = 1 << 20
+
+
+class FileSystem:
+    """The methods that libfuse calls, from its threads. Each raises OSError with the number for the reader."""
+
+    use_ns = True
+
+    def __init__(self, mounted: MountedInput, reader: MountReader, ready: Callable[[], None]) -> None:
+        self._reader = reader
+        self._ready = ready
+        self._files: dict[str, Object] = {}
+        self._folders: dict[str, list[str]] = {"/": []}
+        for one in mounted.objects:
+            self._add(mounted.file or one.path, one)
+
+    def _add(self, path: str, found: Object) -> None:
+        path = f"/{path}"
+        self._files[path] = found
+        while path != "/":
+            above, name = os.path.split(path)
+            known = above in self._folders
+            self._folders.setdefault(above, []).append(name)
+            if known:
+                break
+            path = above
+
+    def init(self, path: str) -> None:
+        self._ready()
+
+    def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
+        found = self._files.get(path)
+        if found is None and path not in self._folders:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        size = 0 if found is None else found.size
+        return {
+            "st_mode": stat.S_IFDIR | 0o555 if found is None else stat.S_IFREG | 0o444,
+            "st_nlink": 2 if found is None else 1,
+            "st_size": size,
+            "st_blocks": -(-size // 512),
+            "st_blksize": _BLOCK,
+            "st_uid": os.getuid(),
+            "st_gid": os.getgid(),
+            **dict.fromkeys(("st_atime", "st_mtime", "st_ctime"), STAMP_NS),
+        }
+
+    def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
+        if path not in self._folders:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        below = path.rstrip("/")
+        names = [(name, f"{below}/{name}" in self._files) for name in self._folders[path]]
+        folder, file = {"st_mode": stat.S_IFDIR}, {"st_mode": stat.S_IFREG}
+        return [
+            (".", folder, 0),
+            ("..", folder, 0),
+            *((name, file if is_file else folder, 0) for name, is_file in names),
+        ]
+
+    def open(self, path: str, flags: int) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        self.getattr(path)
+        return 0
+
+    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        try:
+            return self._reader.read(self._files[path], offset, size)
+        except ObjectChangedError as error:
+            raise self._log_failure(path, error, errno.ESTALE) from error
+        except NodeError as error:
+            raise self._log_failure(path, error, errno.EIO) from error
+        except OSError as error:
+            raise self._log_failure(path, error, errno.EIO) from error
+
+    @staticmethod
+    def _log_failure(path: str, error: Exception, number: int) -> OSError:
+        """Log an error, and return the one for the reader."""
+        messages.log_warning(f"{path}: {getattr(error, 'message', None) or error}")
+        return OSError(number, os.strerror(number))

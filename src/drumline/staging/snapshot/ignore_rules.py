@@ -1,0 +1,78 @@
+"""The files that an ignore file at the root of the code leaves out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = (".amlignore", ".gitignore")
+"""The first that is there counts. Source: https://learn.microsoft.com/azure/machine-learning/how-to-save-write-experiment-files"""
+
+_MOST_BYTES = 1 << 20
+
+
+def read_ignore_rules(root: str) -> Callable[[str], bool]:
+    """
+    Whether the relative path, of a folder with a slash at its end, is to be left out; below such a folder nothing is
+    asked for any more. Raises PlanError with file and line of a pattern that is none, and OSError.
+    """
+    for name in NAMES:
+        path = os.path.join(root, name)
+        if os.path.isfile(path):
+            return _parse_rules(path)
+    return lambda _: False
+
+
+def _parse_rules(path: str) -> Callable[[str], bool]:
+    import re
+
+    from pathspec import GitIgnoreSpec
+
+    from drumline.staging.snapshot.ignore_regex import remove_backtracking
+
+    lines = _read(path).splitlines()
+    try:
+        rules = GitIgnoreSpec.from_lines(lines)
+        for pattern in rules.patterns:
+            regex = getattr(pattern, "regex", None)
+            if regex is not None:
+                pattern.regex = re.compile(remove_backtracking(regex.pattern), regex.flags)
+    except (ValueError, re.error) as error:
+        raise PlanError(f"{path}:{_line_of(lines)}: not a pattern of an ignore file") from error
+    if not any(line.startswith("!") for line in lines):
+        return rules.match_file
+    # As in Azure, a file may be taken again from a folder that is ignored, so all folders are looked into.
+    return lambda relative: not relative.endswith("/") and rules.match_file(relative)
+
+
+def _read(path: str) -> str:
+    # It may be a link, and a pipe may have taken its place.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", path)
+        if facts.st_size > _MOST_BYTES:
+            raise OSError(errno.EFBIG, "too large for an ignore file", path)
+        return file.read(_MOST_BYTES)
+
+
+def _line_of(lines: list[str]) -> int:
+    """Return the number of the first line that is not a pattern, counted from 1."""
+    import re
+
+    from pathspec import GitIgnoreSpec
+
+    for number, line in enumerate(lines, 1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error):
+            return number
+    return 1

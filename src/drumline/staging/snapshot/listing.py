@@ -1,0 +1,268 @@
+"""
+The code in a folder: every plain file beneath it, links inside it followed, except ignored ones.
+
+Folders are listed one at a time, each opened by a descriptor and compared with what its parent had: one that is swapped
+for a link meanwhile is no way out, and depth needs neither descriptors nor a stack.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import PlanError
+from drumline.contract.folder import base_home, home_of
+from drumline.contract.record import NamedTuple
+from drumline.staging.file_stamps import ChangedError, stamp_of
+from drumline.staging.snapshot.ignore_rules import read_ignore_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_ENTRIES = 1_000_000
+"""Files and folders, those behind links to folders too: a few dozen of such links can mean more than all disks hold."""
+
+MOST_DEEP = 200
+"""Folders within each other: more than code has, less than what removes or copies a tree later can do."""
+
+_HINT = "an .amlignore file says what to leave out"
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_IS_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
+
+
+class CodeLimits(NamedTuple):
+    """What is taken of a folder at most."""
+
+    entries: int = 0
+    """0: MOST_ENTRIES."""
+
+    size_bytes: int = 0
+    """Of all files; 0: any."""
+
+    file_bytes: int = 0
+    """A larger file is left out; 0: none is."""
+
+    folders: frozenset[str] = frozenset()
+    """Names of folders that are left out."""
+
+    prefixes: tuple[str, ...] = ()
+    """Beginnings of names of files that are left out."""
+
+    changed_before: float = 0.0
+    """Seconds since 1970; files that were changed later are left out. 0: none is."""
+
+
+NO_LIMITS = CodeLimits()
+
+
+class CodeFile(NamedTuple):
+    """A plain file to take."""
+
+    relative: str
+    path: str
+    """Where it is; behind a link, what that leads to."""
+
+    is_program: bool
+    stamp: bytes
+
+
+class CodeListing(NamedTuple):
+    files: list[CodeFile]
+    """By relative path, so that equal folders have equal digests."""
+
+    skipped: tuple[str, ...]
+    """Each path left out, and why, in words."""
+
+    folders: list[tuple[str, bytes]]
+    """All that were looked into, with their stamps then."""
+
+    def first_change(self) -> str:
+        """
+        The path of what is not as it was; empty when nothing has changed. A folder's is told too when only something
+        that is ignored came or went. Raises OSError for what cannot be looked at any more.
+        """
+        for file in self.files:
+            if not _is_same(file.path, file.stamp):
+                return file.path
+        return next((path for path, stamp in self.folders if not _is_same(path, stamp)), "")
+
+
+class _ListedFolder(NamedTuple):
+    path: str
+    prefix: str
+    identity: tuple[int, int]
+    above: _ListedFolder | None
+    depth: int
+
+    def is_in(self, identity: tuple[int, int]) -> bool:
+        folder: _ListedFolder | None = self
+        while folder is not None and folder.identity != identity:
+            folder = folder.above
+        return folder is not None
+
+
+def list_code(
+    code: str, home: str, count: Callable[[int], None], limits: CodeLimits = NO_LIMITS
+) -> CodeListing:
+    """
+    List a folder, or a single file. ``home`` and other job folders are never part of it. Blocks.
+
+    ``count`` is told now and then how many files were found.
+    Raises PlanError, OSError, and ChangedError when a folder is swapped meanwhile.
+    """
+    root = os.path.realpath(code)
+    facts = os.stat(root)
+    if stat.S_ISREG(facts.st_mode):
+        return CodeListing([_make_code_file(os.path.basename(code), root, facts)], (), [])
+    if not stat.S_ISDIR(facts.st_mode):
+        raise PlanError(f"the code {code} is neither a folder nor a file")
+    return _CodeWalk(root, _list_job_folders(home), count, limits).walk(
+        _ListedFolder(root, "", (facts.st_dev, facts.st_ino), None, 0)
+    )
+
+
+class _CodeWalk:
+    def __init__(
+        self, root: str, kept: tuple[str, ...], count: Callable[[int], None], limits: CodeLimits
+    ) -> None:
+        self._root = root
+        self._beneath = root.rstrip("/") + "/"
+        self._kept = kept
+        self._count = count
+        self._limits = limits
+        self._size_bytes = 0
+        self._is_ignored = read_ignore_rules(root)
+        self._files: list[CodeFile] = []
+        self._skipped: list[str] = []
+        self._folders: list[tuple[str, bytes]] = []
+        self._waiting: list[_ListedFolder] = []
+
+    def walk(self, root: _ListedFolder) -> CodeListing:
+        self._waiting.append(root)
+        while self._waiting:
+            self._look_into(self._waiting.pop())
+            self._count(len(self._files))
+            most = self._limits.entries or MOST_ENTRIES
+            if len(self._files) + len(self._folders) > most:
+                raise PlanError(f"the code in {self._root} has more than {most:,} files", _HINT)
+        self._files.sort()
+        return CodeListing(self._files, tuple(sorted(self._skipped)), self._folders)
+
+    def _look_into(self, folder: _ListedFolder) -> None:
+        if folder.depth > MOST_DEEP:
+            raise PlanError(f"the code is more than {MOST_DEEP} folders deep: {folder.prefix}", _HINT)
+        try:
+            descriptor = os.open(folder.path, _OPEN)
+        except OSError as error:
+            if error.errno in _IS_GONE:
+                raise ChangedError(folder.path) from error
+            raise
+        try:
+            facts = os.fstat(descriptor)
+            if (facts.st_dev, facts.st_ino) != folder.identity:
+                raise ChangedError(folder.path)
+            self._folders.append((folder.path, stamp_of(facts)))
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    self._look_at(folder, entry)
+        finally:
+            os.close(descriptor)
+
+    def _look_at(self, folder: _ListedFolder, entry: os.DirEntry[str]) -> None:
+        relative = folder.prefix + entry.name
+        path = f"{folder.path.rstrip('/')}/{entry.name}"
+        if entry.is_symlink():
+            self._look_behind(folder, relative, path)
+            return
+        # A folder is asked for with its slash: one that is ignored is not looked into.
+        if self._is_ignored(relative + "/" if entry.is_dir(follow_symlinks=False) else relative):
+            return
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _IS_GONE:
+                return
+            raise
+        self._add(folder, relative, path, facts)
+
+    def _look_behind(self, folder: _ListedFolder, relative: str, link: str) -> None:
+        path = os.path.realpath(link)
+        try:
+            facts = _facts_of(path)
+        except OSError:
+            facts = None
+        is_folder = facts is not None and stat.S_ISDIR(facts.st_mode)
+        if self._is_ignored(relative + "/" if is_folder else relative):
+            return
+        if path != self._root and not path.startswith(self._beneath):
+            self._skipped.append(f"{relative}: a link to outside the folder")
+        elif facts is None or stat.S_ISLNK(facts.st_mode):
+            self._skipped.append(f"{relative}: a link to nothing")
+        elif is_folder and folder.is_in((facts.st_dev, facts.st_ino)):
+            self._skipped.append(f"{relative}: a link to a folder that it is in")
+        else:
+            self._add(folder, relative, path, facts)
+
+    def _add(self, folder: _ListedFolder, relative: str, path: str, facts: os.stat_result) -> None:
+        if stat.S_ISREG(facts.st_mode):
+            self._add_file(relative, path, facts)
+        elif not stat.S_ISDIR(facts.st_mode):
+            self._skipped.append(f"{relative}: neither a file nor a folder")
+        elif path in self._kept:
+            self._skipped.append(f"{relative}: the folder in which jobs are kept")
+        elif os.path.basename(relative) in self._limits.folders:
+            self._skipped.append(f"{relative}: not code")
+        else:
+            identity = (facts.st_dev, facts.st_ino)
+            self._waiting.append(_ListedFolder(path, relative + "/", identity, folder, folder.depth + 1))
+
+    def _add_file(self, relative: str, path: str, facts: os.stat_result) -> None:
+        limits = self._limits
+        if limits.prefixes and os.path.basename(relative).startswith(limits.prefixes):
+            self._skipped.append(f"{relative}: not code")
+            return
+        if limits.file_bytes and facts.st_size > limits.file_bytes:
+            self._skipped.append(f"{relative}: larger than {limits.file_bytes:,} bytes")
+            return
+        if limits.changed_before and facts.st_mtime > limits.changed_before:
+            self._skipped.append(f"{relative}: changed since")
+            return
+        self._size_bytes += facts.st_size
+        if limits.size_bytes and self._size_bytes > limits.size_bytes:
+            raise PlanError(f"the code in {self._root} has more than {limits.size_bytes:,} bytes", _HINT)
+        self._files.append(_make_code_file(relative, path, facts))
+
+
+def _make_code_file(relative: str, path: str, facts: os.stat_result) -> CodeFile:
+    return CodeFile(relative, path, bool(facts.st_mode & stat.S_IXUSR), stamp_of(facts))
+
+
+def _list_job_folders(home: str) -> tuple[str, ...]:
+    """Return the folders in which jobs are kept; for a workspace of a home, that whole home."""
+    real = os.path.realpath(home)
+    above = os.path.dirname(os.path.dirname(real))
+    name = os.path.basename(real)
+    return (base_home(), real, *((above,) if home_of(name, above) == real else ()))
+
+
+def _facts_of(path: str) -> os.stat_result:
+    """Return the facts of a path that has no links, or raise ChangedError: it may have become one. Raises OSError."""
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        # Names that the kernel cannot print plainly, as of a deleted file, are another path as well.
+        if os.readlink(f"/proc/self/fd/{descriptor}") != path:
+            raise ChangedError(path)
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_same(path: str, stamp: bytes) -> bool:
+    try:
+        return stamp_of(os.lstat(path)) == stamp
+    except OSError as error:
+        if error.errno in _IS_GONE:
+            return False
+        raise

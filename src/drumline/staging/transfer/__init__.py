@@ -1,0 +1,1 @@
+"""The process that downloads inputs into the cache and uploads outputs."""

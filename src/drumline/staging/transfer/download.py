@@ -1,0 +1,162 @@
+"""
+Objects into the cache: files and chunks of large ones side by side, each object by one process at a time.
+
+No thread waits for a lock: an object that another process fetches comes last, and is then found in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import NodeError
+from drumline.staging import sizes
+from drumline.staging.cache import pruning
+from drumline.staging.file_copy import write_at
+from drumline.staging.stores.base import CHUNK_BYTES
+from drumline.staging.transfer.chunked_download import DISK_FULL, ChunkedDownload
+from drumline.staging.transfer.downloaded_objects import DownloadedObjects
+from drumline.staging.transfer.partial_file import PartialFile, RunningDigest
+from drumline.staging.transfer.step_queue import StepQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.staging.cache.folder import Cache, SourceFile
+    from drumline.staging.cache.locks import Lock
+    from drumline.staging.stores.base import Object
+    from drumline.staging.transfer.downloaded_objects import Origin
+
+THREADS = 16
+
+
+class Download:
+    """The download of one input. ``on_bytes`` and ``on_file`` are called from any thread, with negative counts too."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        origin: Origin,
+        on_bytes: Callable[[int], None] = lambda _: None,
+        on_file: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.objects = DownloadedObjects(cache, origin, on_bytes, on_file)
+        self._cache = cache
+        self._origin = origin
+        self._chunk = CHUNK_BYTES
+        self._queue = StepQueue()
+        self._large: list[ChunkedDownload] = []
+
+    def fetch(
+        self, wanted: list[Object], make_room: Callable[[int], None] = lambda _: None
+    ) -> list[SourceFile]:
+        """
+        Bring all of them into the cache, and return their files in the same order. Blocks. To be called once.
+
+        ``make_room``: for so many bytes that have to come. Raises what that and the store raise (ObjectChangedError
+        too), NodeError for a wrong digest or a full disk, OSError.
+        """
+        # Large ones first: their chunks are there for whichever thread has nothing else to do.
+        missing = sorted(
+            (one for one in wanted if not self.objects.add_cached(one)), key=lambda one: -one.size
+        )
+        if missing:
+            make_room(sum(max(0, one.size) - self._bytes_left_before(one) for one in missing))
+            chunks = sum(max(1, -(-one.size // self._chunk)) for one in missing)
+            self._queue.run([self._make_step(one) for one in missing], min(THREADS, chunks))
+        error = self._queue.error
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            # It says how much room is left, so it is made before the partial files are removed.
+            error, error.__cause__ = disk_full_error(self._cache, self._origin.uri), error
+        for large in self._large:
+            large.close()
+        if error is not None:
+            raise error
+        return [self.objects.get_file(one) for one in wanted]
+
+    def _bytes_left_before(self, found: Object) -> int:
+        """Return how many bytes of it an earlier fetch has left."""
+        try:
+            path = os.path.join(self._cache.partial, self.objects.name_of(found))
+            return min(found.size, os.lstat(path).st_blocks * 512)
+        except FileNotFoundError:
+            return 0
+
+    def _partial_path(self, found: Object, lock: Lock, ending: str = "") -> str:
+        own = "" if lock.is_sole else f".{os.urandom(4).hex()}"
+        return os.path.join(self._cache.partial, f"{self.objects.name_of(found)}{ending}{own}")
+
+    def _make_step(self, found: Object) -> Callable[[], None]:
+        return lambda: self._begin(found)
+
+    def _begin(self, found: Object) -> None:
+        lock = self._cache.try_lock(self.objects.name_of(found))
+        if lock is None:
+            self._queue.postpone(self._make_step(found))
+            return
+        kept = False
+        try:
+            if not self.objects.add_cached(found) and not self.objects.add_known_content(found):
+                kept = self._bring(found, lock)
+        finally:
+            if not kept:
+                lock.release()
+
+    def _bring(self, found: Object, lock: Lock) -> bool:
+        """Return whether its chunks are left to other threads, and the lock with them."""
+        if found.size <= self._chunk or not self._origin.store.ranges:
+            self._bring_whole(found, self._partial_path(found, lock, ".whole"))
+            return False
+        algorithm, _ = self.objects.expected_digest(found)
+        partial = PartialFile(self._partial_path(found, lock), found, algorithm, self._chunk)
+        self.objects.on_bytes(partial.bytes_there)
+        large = ChunkedDownload(found, self._origin, self.objects, self._queue, partial, lock)
+        self._large.append(large)
+        large.begin()
+        return True
+
+    def _bring_whole(self, found: Object, path: str) -> None:
+        """Bring it in one go; without a known size or ranges, one chunk after the other."""
+        algorithm, _ = self.objects.expected_digest(found)
+        first = ""
+        try:
+            while True:
+                digest = RunningDigest(algorithm)
+                size = self._stream(found, path, digest)
+                if self.objects.is_right(found, digest, first):
+                    break
+                first = digest.comparable_digest
+                self.objects.on_bytes(-size)
+            self.objects.add_complete(found._replace(size=size), path, digest)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _stream(self, found: Object, path: str, digest: RunningDigest) -> int:
+        size = 0
+        with open(path, "wb", buffering=0, opener=_open_private) as file:
+            while found.size < 0 or size < found.size:
+                if self._queue.error is not None:
+                    raise NodeError("another file could not be fetched")
+                end = size + self._chunk if found.size < 0 else min(found.size, size + self._chunk)
+                data = self._origin.read(found, size, end)
+                digest.update(data)
+                write_at(file.fileno(), data, size)
+                size += len(data)
+                self.objects.on_bytes(len(data))
+                if len(data) < self._chunk:
+                    break
+        return size
+
+
+def disk_full_error(cache: Cache, uri: str) -> NodeError:
+    left = sizes.format_size(pruning.free_bytes(cache))
+    return NodeError(
+        f"{uri}: the disk of the cache is full ({cache.path}, {left} left)",
+        "drumline cache prune makes room, DRUMLINE_CACHE names a folder on another disk",
+    )
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,123 @@
+"""The descriptors that an attempt waits for: agents that connect and send, their processes, and wake-ups."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.messages import FromAgent
+    from drumline.engines.base import AgentStarter
+    from drumline.supervisor.attempt.connections import AgentConnections
+
+_LEAVE_TIMEOUT_S = 2.0
+"""For the agents to end after their last message."""
+
+
+class Inbox:
+    """
+    Starts the agents and hears them. ``take_in`` gets each message with its node, ``lose`` a node whose agent is gone
+    and the reason; ``lose_missing`` is called when no more agents will come.
+    """
+
+    def __init__(
+        self,
+        connections: AgentConnections,
+        agents: AgentStarter,
+        wake: int,
+        take_in: Callable[[int, FromAgent], None],
+        lose: Callable[[int, str], None],
+        lose_missing: Callable[[], None],
+    ) -> None:
+        self._connections = connections
+        self._agents = agents
+        self._wake = wake
+        self._take_in = take_in
+        self._lose = lose
+        self._lose_missing = lose_missing
+        self._poller = select.poll()
+        self._own: dict[int, int] = {}
+        """Node by the descriptor of its agent's process, where that is a child of this one."""
+
+        self._starter: int | None = None
+        """As of ``AgentProcesses``, until it has ended."""
+
+    def start_agents(self) -> None:
+        """Start the agents. Raises EngineError."""
+        processes = self._agents.start(self._connections.port, self._connections.secret)
+        self._own = {descriptor: node for node, descriptor in processes.own.items()}
+        self._starter = processes.starter
+        for descriptor in self._list_processes():
+            self._poller.register(descriptor, select.POLLIN)
+        self._poller.register(self._connections.server, select.POLLIN)
+        self._poller.register(self._wake, select.POLLIN)
+
+    def _list_processes(self) -> list[int]:
+        return [*self._own, *([] if self._starter is None else [self._starter])]
+
+    def wait(self, patience_s: float) -> list[int]:
+        """Return the descriptors that can be heard, after ``patience_s`` at the latest."""
+        return [descriptor for descriptor, _ in self._poller.poll(patience_s * 1000)]
+
+    def hear(self, descriptor: int) -> None:
+        if descriptor == self._connections.server.fileno():
+            peer = self._connections.accept()
+            if peer is not None:
+                self._poller.register(peer, select.POLLIN)
+        elif descriptor == self._wake:
+            os.read(self._wake, 512)
+        elif descriptor == self._starter:
+            # The agents that are connected go on without it.
+            self._poller.unregister(descriptor)
+            self._starter = None
+            self._lose_missing()
+        elif descriptor in self._own:
+            self._lose_own(descriptor)
+        elif self._connections.knows(descriptor):
+            self._hear_peer(descriptor)
+
+    def _hear_peer(self, descriptor: int) -> None:
+        messages = self._connections.receive(descriptor)
+        if messages is None:
+            self._poller.unregister(descriptor)
+            node = self._connections.drop(descriptor)
+            # A message that cannot be understood tells more than the connection, which was closed for it.
+            for refused, reason in self._connections.take_refused():
+                self._lose(refused, reason)
+            # The end of an agent's own process, which is seen as well, tells more.
+            if node is not None and node not in self._own.values():
+                self._lose(node, self._agents.explain_loss(node))
+            return
+        node = self._connections.node_at(descriptor)
+        for message in messages:
+            assert node is not None, "messages come from agents that were let in"
+            self._take_in(node, message)
+
+    def _lose_own(self, descriptor: int) -> None:
+        """An agent of this machine ended. Its last messages are heard first: an exit may explain its end."""
+        self._poller.unregister(descriptor)
+        node = self._own[descriptor]
+        for peer in self._connections.descriptors_of(node):
+            while self._connections.node_at(peer) is not None:
+                self._hear_peer(peer)
+        del self._own[descriptor]
+        self._lose(node, self._agents.reap(node))
+
+    def wait_for_ends(self) -> None:
+        """Wait until the agents, told to leave, have ended; whoever cleans up after the attempt ends the others."""
+        deadline = time.monotonic() + _LEAVE_TIMEOUT_S
+        poller = select.poll()
+        for descriptor in self._list_processes():
+            poller.register(descriptor, select.POLLIN)
+        while self._list_processes() and (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poller.poll(left * 1000):
+                poller.unregister(descriptor)
+                if descriptor == self._starter:
+                    self._starter = None
+                else:
+                    self._agents.reap(self._own.pop(descriptor))
+        self._connections.close()

@@ -1,0 +1,294 @@
+"""Feeds the policy with what happens, and does what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, assert_never
+
+from drumline.contract import events as e
+from drumline.contract import messages as m
+from drumline.contract.filesystems import is_network
+from drumline.supervisor.attempt.connections import AgentConnections
+from drumline.supervisor.attempt.inbox import Inbox
+from drumline.supervisor.attempt.losses import AgentLosses
+from drumline.supervisor.attempt.progress_poll import ProgressPoll
+from drumline.supervisor.attempt.rank_reports import RankReports
+from drumline.supervisor.attempt.remote_commands import LauncherReports, RemoteCommands
+from drumline.supervisor.attempt.start import RankStart
+from drumline.supervisor.attempt.stop_requests import StopRequests
+from drumline.supervisor.attempt.timers import Timers
+from drumline.supervisor.clocks import Clocks, wall_time
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.deciding import policy as p
+from drumline.supervisor.explaining import exit_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import Nodes
+    from drumline.supervisor.end_requests import EndRequests
+
+_REQUEST_POLL_S = 1.0
+"""Between two looks for a request to cancel, when no signal tells of it."""
+
+_SUSPENDED_S = 5.0
+"""More than a busy machine lets a process wait."""
+
+_NONE: dict[str, str] = {}
+
+
+class Loop:
+    """
+    One attempt. ``timeout_s``: what is left of the job's time limit when the ranks start; None: no limit. ``secrets``:
+    more variables of the ranks.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        nodes: Nodes,
+        requests: EndRequests,
+        *,
+        attempt: int = 0,
+        timeout_s: float | None = None,
+        secrets: Mapping[str, str] = _NONE,
+    ) -> None:
+        self._folder = folder
+        self._nodes = nodes
+        self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
+        self._end: h.Finish | None = None
+        self._agents = AgentConnections(nodes.agents.listen_address, os.urandom(32).hex(), len(plan.nodes))
+        labels = {task.rank: task.label for task in plan.ranks}
+        self._poll = ProgressPoll(folder, self._agents, labels, plan.hang_after_s, self._record, self._handle)
+        self._clocks = Clocks()
+        self._timers = Timers()
+        self._start = RankStart(folder, plan, nodes, self._agents, attempt, secrets)
+        self._reports = RankReports(plan, self._clocks, self._record, self._handle)
+        self._launcher = LauncherReports(plan, folder, self._handle)
+        self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle)
+        self._losses = AgentLosses(plan, nodes.agents, self._agents, self._record, self._handle)
+        lose = self._losses.lose
+        self._requests = StopRequests(
+            folder, attempt, requests, nodes.preemption, self._record, self._handle, lose
+        )
+        self._inbox = Inbox(
+            self._agents, nodes.agents, requests.wake, self._take_in, lose, self._losses.lose_missing
+        )
+
+    @property
+    def ranks_started(self) -> float | None:
+        """When the ranks were started, in monotonic seconds."""
+        return self._start.launched
+
+    def run(self) -> h.Finish:
+        """Run from the start of the agents until nothing of them is left. Blocks. Raises EngineError, OSError."""
+        try:
+            return self._run()
+        except BaseException:
+            # Agents end their ranks when they see that.
+            self._agents.close()
+            raise
+
+    def _run(self) -> h.Finish:
+        self._inbox.start_agents()
+        for instruction in self._policy.begin():
+            self._do(instruction)
+        on_network = is_network(self._folder.path)
+        while self._end is None:
+            self._turn(on_network=on_network)
+        for node in self._agents.connected_nodes():
+            self._agents.send(node, m.LeaveJob())
+        self._inbox.wait_for_ends()
+        return self._end
+
+    def _turn(self, *, on_network: bool) -> None:
+        """Wait once, and take in everything that has happened. ``on_network``: where the run folder is."""
+        ready = self._wait()
+        self._requests.poll()
+        if self._timers.is_set("join"):
+            self._losses.lose_failed()
+        if on_network:
+            # Files of another machine show when their folder is read again.
+            with contextlib.suppress(OSError):
+                os.listdir(self._folder.path)
+        self._poll.start_requested()
+        for descriptor in ready:
+            self._inbox.hear(descriptor)
+        for timer in self._timers.take_due():
+            if timer == "join":
+                self._losses.lose_late()
+            self._handle(h.Elapsed(timer))
+        self._poll.start_when_due()
+        self._losses.lose_silent()
+        if self._nodes.facts.clocks_differ and self._clocks.is_due():
+            for node in self._agents.connected_nodes():
+                self._ask_clock(node)
+
+    def _wait(self) -> list[int]:
+        """Wait until a descriptor is ready, or something is due; leave out time in which this process was suspended."""
+        now = time.monotonic()
+        due = [*self._timers.list_times(), *self._poll.list_times()]
+        patience_s = max(0.0, min([_REQUEST_POLL_S, *(one - now for one in due)]))
+        before = time.monotonic()
+        ready = self._inbox.wait(patience_s)
+        suspended_s = time.monotonic() - before - patience_s
+        if suspended_s > _SUSPENDED_S:
+            # The engine has suspended the whole job.
+            self._timers.leave_out(suspended_s)
+            self._poll.leave_out(suspended_s)
+        return ready
+
+    def _handle(self, happening: h.Happening) -> None:
+        for instruction in self._policy.handle(happening):
+            self._do(instruction)
+
+    # Messages of agents.
+
+    def _take_in(self, node: int, message: m.FromAgent) -> None:  # noqa: C901, PLR0912 - a case a message
+        match message:
+            case m.Hello():
+                self._admit(node, message)
+            case m.NodePrepared():
+                self._start.add_ports(node, message)
+                self._handle(h.Prepared(node))
+            case m.ConnectedToFirst():
+                self._handle(h.Reached(node, message.error))
+            case m.RankStarting():
+                self._reports.note_start(node, message)
+            case m.RankEnded():
+                self._reports.note_end(node, message)
+            case m.OutputSeen():
+                self._reports.note_output(node, message)
+            case m.GroupSeen():
+                self._reports.note_group(node, message)
+            case m.ClockRead():
+                if self._clocks.take_answer(node, message.at):
+                    self._ask_clock(node)
+            case m.ProgressPolled():
+                self._poll.take_in(node, message)
+            case m.RanksInspected():
+                self._reports.note_inspection(node, message)
+            case m.WarmRequested():
+                self._reports.note_warm_request(node, message)
+            case m.WarmForked():
+                self._reports.note_warm_fork(node, message)
+            case m.WarmRefused():
+                self._reports.note_warm_refusal(node, message)
+            case m.CommandRequested():
+                self._commands.start(node, message)
+            case m.CallerGone():
+                self._commands.hang_up(node, message)
+            case m.CommandEnded():
+                self._commands.end(node, message)
+            case m.LauncherExited():
+                self._launcher.note_exit(node, message)
+            case m.RankAbandoned():
+                self._launcher.note_abandoned(node, message)
+            case m.RankMisplaced():
+                self._launcher.note_misplaced(node, message)
+            case m.NoticeReceived():
+                self._requests.take_notice(node, message.by)
+            case m.AgentLeaving():
+                self._losses.lose(node, "left: " + message.reason)
+            case m.NodeEmptied():
+                self._handle(h.Emptied(node, tuple(message.survivors)))
+            case _:
+                assert_never(message)
+
+    def _admit(self, node: int, hello: m.Hello) -> None:
+        self._start.add_node(node, hello)
+        if self._nodes.facts.clocks_differ:
+            self._ask_clock(node)
+        who = self._nodes.facts.identify(hello.pid)
+        self._record(
+            e.AgentJoined(wall_time(), node, hello.pid, hello.address, who, hello.containment, hello.host)
+        )
+        self._handle(h.Joined(node))
+
+    def _ask_clock(self, node: int) -> None:
+        self._clocks.ask(node)
+        self._agents.send(node, m.ReadClock())
+
+    # Instructions of the policy.
+
+    def _do(self, instruction: h.Instruction) -> None:  # noqa: C901 - a case an instruction
+        match instruction:
+            case h.Prepare():
+                self._prepare()
+            case h.Reach():
+                self._start.connect_to_first()
+            case h.StartRanks():
+                self._start.launch()
+            case h.AllRunning():
+                self._record(e.JobRunning(wall_time()))
+                self._poll.begin()
+            case h.Terminate():
+                self._terminate(instruction)
+            case h.Seek():
+                self._send_all(instruction.nodes, m.InspectRanks())
+            case h.Kill():
+                self._send_all(instruction.nodes, m.KillRanks())
+            case h.Empty():
+                self._empty(instruction)
+            case h.SetTimer():
+                self._timers.set(instruction.timer, instruction.seconds)
+            case h.Finish():
+                reason = exit_messages.add_host(instruction.reason, self._start.hosts)
+                self._end = instruction._replace(reason=reason)
+                self._losses.is_over = True
+            case _:
+                assert_never(instruction)
+
+    def _send_all(self, nodes: Iterable[int], message: m.ToAgent) -> None:
+        for node in nodes:
+            self._agents.send(node, message)
+
+    def _prepare(self) -> None:
+        network = self._start.choose_network()
+        if network is not None:
+            chosen = (list(network.interfaces), list(network.addresses), network.reason)
+            self._record(e.NetworkChosen(wall_time(), *chosen))
+        self._start.prepare_nodes()
+
+    def _terminate(self, instruction: h.Terminate) -> None:
+        self._poll.end()
+        told = self._nodes.preemption.has_signaled_ranks()
+        self._send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
+        self._record(e.JobStopping(wall_time(), instruction.reason))
+
+    def _empty(self, instruction: h.Empty) -> None:
+        self._poll.end()
+        self._record(e.JobFinalizing(wall_time()))
+        for node in instruction.nodes:
+            if not self._agents.send(node, m.EmptyNode(instruction.grace_s)):
+                self._nodes.agents.end(node)
+
+    def _record(self, event: e.Event) -> None:
+        try:
+            self._folder.append(event)
+        except OSError as error:
+            # A full disk must not end a job that may yet write its result elsewhere.
+            with contextlib.suppress(OSError):
+                print(f"could not record {event}: {error}", file=sys.stderr, flush=True)
+
+
+def _make_policy(plan: Plan, timeout_s: float | None, join_timeout_s: float) -> p.Policy:
+    members = {
+        task.rank: h.Member(node.node, task.label, task.awaited) for node in plan.nodes for task in node.ranks
+    }
+    return p.Policy(
+        members,
+        len(plan.nodes),
+        grace_s=plan.grace_s,
+        timeout_s=timeout_s,
+        limit_s=plan.timeout_s,
+        launcher=plan.launcher.name if plan.launcher else "",
+        ends_when_hung=plan.hang_action != "report",
+        join_timeout_s=join_timeout_s,
+    )

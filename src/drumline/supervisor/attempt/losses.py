@@ -1,0 +1,74 @@
+"""Agents that are gone, or cannot be talked to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.supervisor.attempt.connections import SEND_TIMEOUT_S
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import AgentStarter
+    from drumline.supervisor.attempt.connections import AgentConnections
+
+
+class AgentLosses:
+    """Records the loss of each agent once, and gives it to the policy."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agents: AgentStarter,
+        connections: AgentConnections,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+    ) -> None:
+        self._plan = plan
+        self._agents = agents
+        self._connections = connections
+        self._record = record
+        self._handle = handle
+        self._lost: set[int] = set()
+        self.is_over = False
+        """Whether the attempt has ended; agents leave then."""
+
+    def lose(self, node: int, reason: str) -> None:
+        """``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL"."""
+        if not self.is_over and node not in self._lost:
+            self._lost.add(node)
+            self._record(e.NodeLost(wall_time(), node, reason))
+            self._handle(h.Lost(node, reason))
+
+    def lose_failed(self) -> None:
+        """Give up agents that could not start, as far as they could say so."""
+        for node, reason in self._agents.find_failed().items():
+            if node not in self._connections.connected_nodes():
+                self.lose(node, reason)
+
+    def lose_late(self) -> None:
+        """The time to join is over. The agents, or their starter, may have said more than that."""
+        self._lose_unconnected(self._agents.explain_missing)
+
+    def lose_missing(self) -> None:
+        """No more agents will come."""
+        self._lose_unconnected(self._agents.explain_loss)
+
+    def _lose_unconnected(self, explain: Callable[[int], str | None]) -> None:
+        for task in self._plan.nodes:
+            if task.node in self._connections.connected_nodes() or task.node in self._lost or self.is_over:
+                continue
+            reason = explain(task.node)
+            if reason is not None:
+                self.lose(task.node, reason)
+
+    def lose_silent(self) -> None:
+        """Give up agents that cannot be talked to. A stopped one would neither end nor close its connection."""
+        for node, reason in self._connections.take_refused():
+            self.lose(node, reason)
+        for node in self._connections.take_stuck():
+            self.lose(node, f"took in nothing for {SEND_TIMEOUT_S:g} s")

@@ -1,0 +1,169 @@
+"""
+Polls of all ranks: what each has done so far, and where it is. They show whether the job hangs, and answer
+``drumline job stacks``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.contract import messages as m
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.watching import hang
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.supervisor.attempt.connections import AgentConnections
+
+_ANSWER_TIMEOUT_S = 6.0
+"""For all nodes to answer; then those count that did."""
+
+
+class _Round:
+    """``asked``: by which request; empty: by ourselves."""
+
+    def __init__(self, nodes: set[int], *, stacks: bool, asked: str) -> None:
+        self.waiting = nodes
+        self.stacks = stacks
+        self.asked = asked
+        self.ranks: dict[int, m.RankProgress] = {}
+        self.others: dict[int, hang.RankSample] = {}
+        """By node, what is no rank's."""
+
+        self.began = time.time()
+        self.deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+
+    @property
+    def processes(self) -> dict[int, list[m.ProcessStack]]:
+        """By rank."""
+        return {rank: self.ranks[rank].processes for rank in sorted(self.ranks)}
+
+
+class ProgressPoll:
+    """
+    ``labels``: of the ranks. ``record`` takes an event of the job, ``handle`` what the policy is to hear of.
+    ``hang_after_s``: 0 for never.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        agents: AgentConnections,
+        labels: Mapping[int, str],
+        hang_after_s: float,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+    ) -> None:
+        self._folder = folder
+        self._agents = agents
+        self._labels = labels
+        self._hang_after_s = hang_after_s
+        self._record = record
+        self._handle = handle
+        self._watch = hang.HangDetector(hang_after_s)
+        self._sure = hang.HangDetector(hang_after_s, hang.END)
+        self._next: float | None = None
+        self._count = 0
+        self._rounds: dict[int, _Round] = {}
+        self._request_seen = folder.read_word(folder.stacks_request)
+
+    def begin(self) -> None:
+        """All ranks run."""
+        if self._hang_after_s:
+            self._next = time.monotonic() + self._watch.pause_s
+
+    def end(self) -> None:
+        """Ranks have been told to end, and are left alone."""
+        self._next = None
+
+    def leave_out(self, passed_s: float) -> None:
+        """As of hang.HangDetector."""
+        self._watch.leave_out(passed_s)
+        self._sure.leave_out(passed_s)
+        for poll_round in self._rounds.values():
+            poll_round.deadline += passed_s
+        if self._next is not None:
+            self._next += passed_s
+
+    def list_times(self) -> list[float]:
+        """When there is something to do, in monotonic seconds."""
+        times = [poll_round.deadline for poll_round in self._rounds.values()]
+        return times if self._next is None else [*times, self._next]
+
+    def start_requested(self) -> None:
+        request = self._folder.read_word(self._folder.stacks_request)
+        if request and request != self._request_seen:
+            self._request_seen = request
+            self._start_round(stacks=True, asked=request)
+
+    def start_when_due(self) -> None:
+        now = time.monotonic()
+        if self._next is not None and now >= self._next:
+            self._next = now + self._watch.pause_s
+            # One that is late is not followed by another.
+            if all(poll_round.asked for poll_round in self._rounds.values()):
+                self._start_round(stacks=self._watch.wants_stacks(now) or self._sure.wants_stacks(now))
+        for number in [number for number, poll_round in self._rounds.items() if poll_round.deadline <= now]:
+            self._end_round(self._rounds.pop(number))
+
+    def _start_round(self, *, stacks: bool, asked: str = "") -> None:
+        nodes = self._agents.connected_nodes()
+        self._count += 1
+        self._rounds[self._count] = _Round(nodes, stacks=stacks, asked=asked)
+        for node in nodes:
+            self._agents.send(node, m.PollProgress(self._count, stacks))
+
+    def take_in(self, node: int, message: m.ProgressPolled) -> None:
+        poll_round = self._rounds.get(message.id)
+        if poll_round is None:
+            return
+        poll_round.ranks.update({one.rank: one for one in message.ranks})
+        poll_round.others[node] = hang.RankSample(0, message.other_cpu_s, message.other_io_bytes)
+        poll_round.waiting.discard(node)
+        if not poll_round.waiting:
+            del self._rounds[message.id]
+            self._end_round(poll_round)
+
+    def _end_round(self, poll_round: _Round) -> None:
+        if poll_round.asked:
+            where = hang.explain_hang(poll_round.processes, self._labels, self._watch, time.monotonic())
+            self._write(self._folder.stacks, poll_round.asked, where, poll_round)
+        else:
+            self._judge_progress(poll_round)
+
+    def _judge_progress(self, poll_round: _Round) -> None:
+        now = time.monotonic()
+        seen = {rank: _make_sample(one) for rank, one in poll_round.ranks.items()}
+        seen |= {-1 - node: one for node, one in poll_round.others.items()}
+        hung_before = self._watch.is_hung
+        hangs, surely = self._watch.add_samples(seen, now), self._sure.add_samples(seen, now)
+        if not hangs and not surely:
+            if hung_before and not self._watch.is_hung:
+                self._record(e.JobWentOn(wall_time()))
+                self._handle(h.WentOn())
+            return
+        where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)
+        reason = f"{hang.describe_silence(self._hang_after_s)}: {where}"
+        if hangs:
+            self._write(self._folder.hang, "", reason, poll_round)
+            self._record(e.JobHung(wall_time(), reason))
+        self._handle(h.Hung(reason, is_sure=self._sure.is_hung))
+
+    def _write(self, path: str, number: str, reason: str, poll_round: _Round) -> None:
+        ranks = {str(rank): processes for rank, processes in poll_round.processes.items()}
+        with contextlib.suppress(OSError):
+            self._folder.write(
+                path, json.dumps({"id": number, "began": poll_round.began, "reason": reason, "ranks": ranks})
+            )
+
+
+def _make_sample(rank: m.RankProgress) -> hang.RankSample:
+    poll = (rank.poll_cpu_s, rank.poll_io_bytes)
+    return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, hang.locate_rank(rank.processes))

@@ -1,0 +1,83 @@
+"""Reports of agents about their ranks, which become events and happenings for the policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract import events as e
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.explaining import exit_evidence, lost_peer, missing_rank
+from drumline.supervisor.watching import hang
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract import messages as m
+    from drumline.contract.plan import Plan
+    from drumline.supervisor.clocks import Clocks
+
+
+class RankReports:
+    """Records reports with times of this machine's clock."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        clocks: Clocks,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+    ) -> None:
+        self._plan = plan
+        self._clocks = clocks
+        self._record = record
+        self._handle = handle
+
+    def note_start(self, node: int, message: m.RankStarting) -> None:
+        at = self._clocks.wall(node, message.at)
+        self._record(e.RankStarted(at, message.rank, node, message.pid))
+        self._handle(h.Started(message.rank, at))
+
+    def note_end(self, node: int, message: m.RankEnded) -> None:
+        def wall(at: float) -> float:
+            return self._clocks.wall(node, at)
+
+        evidence = exit_evidence.record_evidence(message, wall)
+        if self._plan.launcher is not None and lost_peer.explain_mpi_code(message.code):
+            evidence["lost_peer"] = lost_peer.explain_mpi_code(message.code)
+        exited = e.RankExited(
+            wall(message.at),
+            message.rank,
+            node,
+            message.code,
+            message.signal,
+            message.error,
+            evidence or None,
+        )
+        self._record(exited)
+        self._handle(exited)
+
+    def note_output(self, node: int, message: m.OutputSeen) -> None:
+        self._record(e.FirstOutput(self._clocks.wall(node, message.at), message.rank, node))
+
+    def note_group(self, node: int, message: m.GroupSeen) -> None:
+        at = self._clocks.wall(node, message.at)
+        self._record(e.GroupFormed(at, message.rank, node, message.backend))
+
+    def note_warm_request(self, node: int, message: m.WarmRequested) -> None:
+        self._record(e.WarmAsked(self._clocks.wall(node, message.at), node))
+
+    def note_warm_fork(self, node: int, message: m.WarmForked) -> None:
+        began, at = self._clocks.wall(node, message.began), self._clocks.wall(node, message.at)
+        rest = (message.reused, message.import_s, message.modules, message.until, message.pid)
+        self._record(e.WarmStart(at, node, began, *rest))
+
+    def note_warm_refusal(self, node: int, message: m.WarmRefused) -> None:
+        at, asked = self._clocks.wall(node, message.at), self._plan.warm == "on"
+        self._record(e.WarmDeclined(at, node, message.reason, asked, message.rank))
+
+    def note_inspection(self, node: int, message: m.RanksInspected) -> None:
+        found = {
+            one.rank: missing_rank.RunningRank(tuple(hang.list_places(one.processes)), one.in_flight)
+            for one in message.ranks
+        }
+        self._handle(h.Found(node, found))

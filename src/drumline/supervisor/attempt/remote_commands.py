@@ -1,0 +1,114 @@
+"""Requests by programs of the job: commands on other nodes, and reports of the launcher that starts the ranks."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract import messages as m
+from drumline.contract.record import NamedTuple
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.deciding import policy as p
+from drumline.supervisor.explaining import exit_messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Plan
+    from drumline.supervisor.attempt.connections import AgentConnections
+
+
+class _RemoteCommand(NamedTuple):
+    """A command that one node asked another for. ``of_launcher``: it is a daemon, without which ranks cannot go on."""
+
+    node: int
+    caller: int
+    target: int
+    of_launcher: bool
+
+
+class RemoteCommands:
+    """
+    Commands that run on one node for a program of another. ``find_node``: the node of a host name, seen from a node.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        connections: AgentConnections,
+        find_node: Callable[[str, int], int | None],
+        handle: Callable[[h.Happening], None],
+    ) -> None:
+        self._launcher = plan.launcher
+        self._connections = connections
+        self._find_node = find_node
+        self._handle = handle
+        self._count = 0
+        self._running: dict[int, _RemoteCommand] = {}
+        """By the number by which the agents of both nodes know it."""
+
+    def start(self, node: int, message: m.CommandRequested) -> None:
+        target = self._find_node(message.host, node)
+        if target is None:
+            self._connections.send(node, m.AnswerCaller(message.caller, 255, None, not_ours=True))
+            return
+        self._count += 1
+        self._running[self._count] = _RemoteCommand(node, message.caller, target, message.of_launcher)
+        back = (message.address, message.port, message.token)
+        command = m.RunCommand(self._count, *back, message.command, message.has_input)
+        if not self._connections.send(target, command):
+            self.end(target, m.CommandEnded(command.id, 255, None, "the node is gone"))
+
+    def end(self, node: int, message: m.CommandEnded) -> None:
+        """Tell the caller that its command has ended."""
+        command = self._running.pop(message.id, None)
+        if command is None:
+            return
+        self._connections.send(command.node, m.AnswerCaller(command.caller, message.code, message.signal))
+        if command.of_launcher and self._launcher is not None and message.code != 0:
+            what = f"the daemon of {self._launcher.name} on node {node}"
+            delay_s = 0.0 if _exit_code(message) > 128 else h.BROKEN_DELAY_S
+            self._handle(
+                h.Broken(
+                    node, exit_messages.describe_program_end(what, message), _exit_code(message), delay_s
+                )
+            )
+
+    def hang_up(self, node: int, message: m.CallerGone) -> None:
+        """End the commands of a caller that was killed."""
+        for number, command in self._running.items():
+            if (command.node, command.caller) == (node, message.caller):
+                self._connections.send(command.target, m.EndCommand(number))
+
+
+class LauncherReports:
+    """The end of the launcher, and mistakes that it makes with ranks."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, handle: Callable[[h.Happening], None]) -> None:
+        self._name = plan.launcher.name if plan.launcher else "the launcher"
+        self._log = os.path.join(folder.path, plan.launcher.log) if plan.launcher else ""
+        self._handle = handle
+
+    def note_exit(self, node: int, message: m.LauncherExited) -> None:
+        is_well = message.code == 0
+        reason = (
+            ""
+            if is_well
+            else exit_messages.describe_program_end(self._name, message) + exit_messages.quote_log(self._log)
+        )
+        killed = message.signal is not None
+        self._handle(h.LauncherEnded(node, reason, _exit_code(message), killed))
+
+    def note_abandoned(self, node: int, message: m.RankAbandoned) -> None:
+        reason = f"{self._name} ended rank {message.rank} on node {node}"
+        self._handle(h.Broken(node, reason + exit_messages.quote_log(self._log), 1, p.ABANDONED_DELAY_S))
+
+    def note_misplaced(self, node: int, message: m.RankMisplaced) -> None:
+        where = f"rank {message.rank} on node {node}, where it does not belong"
+        self._handle(h.Broken(node, f"{self._name} started {where}", 1))
+
+
+def _exit_code(how: m.CommandEnded | m.LauncherExited) -> int:
+    """Return the code as a shell has it; 1 for a program that did not start, or ended well too early."""
+    return 128 + how.signal if how.signal else how.code or 1

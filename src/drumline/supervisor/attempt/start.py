@@ -1,0 +1,163 @@
+"""The start of all ranks: late-bound names get their values, and each agent its part of the plan."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import messages as m
+from drumline.contract import samples
+from drumline.contract.plan import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import NodeTask, Plan
+    from drumline.engines.base import Network, Nodes
+    from drumline.supervisor.attempt.connections import AgentConnections
+
+
+class RankStart:
+    """What is known of the nodes of one attempt, and the messages by which their ranks start."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        plan: Plan,
+        nodes: Nodes,
+        connections: AgentConnections,
+        attempt: int,
+        secrets: Mapping[str, str],
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._nodes = nodes
+        self._connections = connections
+        self._attempt = attempt
+        self._secrets = secrets
+        self._facts: dict[str, str] = {"interface": nodes.facts.interface}
+        self._node_facts: list[dict[str, str]] = [{} for _ in plan.nodes]
+        self._probe_port = 0
+        self.hosts: dict[int, str] = {}
+        """The host names of nodes whose agents have joined."""
+
+        self.launched: float | None = None
+        """When the ranks were started, in monotonic seconds."""
+
+    def add_node(self, node: int, hello: m.Hello) -> None:
+        self._facts[f"node_{node}"] = hello.address
+        self._nodes.facts.add(node, hello)
+        self._facts[f"gpus_{node}"] = self._nodes.facts.gpus(node)
+        self.hosts[node] = hello.host
+
+    def find_node(self, host: str, asking: int) -> int | None:
+        """Return the node of that address; None when it is none of the job's. ``asking``: whose ``localhost`` it is."""
+        if host == "localhost":
+            return asking
+        addresses = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
+        return addresses.get(host)
+
+    def choose_network(self) -> Network | None:
+        """Take in the network by which the nodes reach each other, where it had to be chosen. Raises EngineError."""
+        network = self._nodes.facts.choose_network()
+        if network is not None:
+            for task in self._plan.nodes:
+                self._facts[f"node_{task.node}"] = network.addresses[task.node]
+                facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
+                self._node_facts[task.node] = facts
+        return network
+
+    def prepare_nodes(self) -> None:
+        """Have the agents lease ports."""
+        for task in self._plan.nodes:
+            names = [name for name, node in self._plan.ports.items() if node == task.node]
+            probe = task.node == 0 and len(self._plan.nodes) > 1
+            address = self._facts[f"node_{task.node}"]
+            message = m.PrepareNode(names, probe, self._plan.wants_launcher_sockets, address)
+            self._connections.send(task.node, message)
+
+    def add_ports(self, node: int, message: m.NodePrepared) -> None:
+        self._facts.update({name: str(port) for name, port in message.ports.items()})
+        if node == 0:
+            self._probe_port = message.probe_port
+
+    def connect_to_first(self) -> None:
+        for task in self._plan.nodes[1:]:
+            self._connections.send(task.node, m.ConnectToFirst(self._facts["node_0"], self._probe_port))
+
+    def launch(self) -> None:
+        """Start the ranks of all nodes. Raises OSError."""
+        self.launched = time.monotonic()
+        if self._plan.host_file:
+            self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
+        for node in self._plan.nodes:
+            self._connections.send(node.node, self._make_launch(node))
+
+    def _make_launch(self, node: NodeTask) -> m.LaunchRanks:
+        facts = {**self._facts, **self._node_facts[node.node]}
+        ranks = [
+            m.RankLaunch(
+                task.rank,
+                [bind(word, facts) for word in task.argv] or list(self._plan.argv),
+                {**self._add_attempt(self._plan.environment(node, task, facts)), **self._secrets},
+                os.path.join(self._folder.path, task.log),
+            )
+            for task in node.ranks
+        ]
+        node_env = self._plan.node_environment(node, facts) if self._plan.wants_launcher_sockets else None
+        if node_env is not None and self._plan.launcher is None:
+            # The command on node 0 starts its workers on the others by ssh.
+            node_env.update(self._secrets)
+        return m.LaunchRanks(
+            ranks=ranks,
+            cwd=self._plan.cwd,
+            unset=list(self._plan.unset),
+            cores=list(node.cores),
+            node_env={} if node_env is None else self._add_attempt(node_env),
+            by_launcher=self._plan.launcher is not None,
+            launcher=self._make_launcher_task() if node.node == 0 else None,
+            host_name=self._choose_host_name(node.node),
+            container=self._plan.container,
+            samples=self._choose_sample_file(node.node),
+            log_times=self._folder.log_times_path(self._attempt, node.node),
+            warm=self._make_warm_settings(),
+            secrets=list(self._secrets),
+        )
+
+    def _add_attempt(self, env: dict[str, str]) -> dict[str, str]:
+        """Add the number of this attempt, under torchrun's name too where there is one."""
+        env["DRUMLINE_ATTEMPT"] = str(self._attempt)
+        for name, value in (("RESTART_COUNT", self._attempt), ("MAX_RESTARTS", self._plan.max_restarts)):
+            if f"TORCHELASTIC_{name}" in env:
+                env[f"TORCHELASTIC_{name}"] = str(value)
+        return env
+
+    def _choose_sample_file(self, node: int) -> m.SampleFile | None:
+        """Return where samples of the usage of the node and its ranks go; None: nowhere."""
+        switch = self._plan.user_env.get(samples.SWITCH) or os.environ.get(samples.SWITCH)
+        if switch == "0":
+            return None
+        return m.SampleFile(samples.path_of(self._folder.path, node), self._attempt)
+
+    def _choose_host_name(self, node: int) -> str:
+        """Return the host name for commands of other nodes; empty: the machine's own, as for the launcher on node 0."""
+        launcher = self._plan.launcher
+        return f"node-{node}" if launcher is not None and launcher.own_host_names and node else ""
+
+    def _make_warm_settings(self) -> m.WarmSettings:
+        pool = self._nodes.agents.warm_pool
+        mode = "off" if pool is None and self._plan.warm == "auto" else self._plan.warm
+        return m.WarmSettings(mode, pool or "")
+
+    def _make_launcher_task(self) -> m.LauncherTask | None:
+        launcher = self._plan.launcher
+        if launcher is None:
+            return None
+        facts = {**self._facts, **self._node_facts[0]}
+        return m.LauncherTask(
+            [bind(word, facts) for word in launcher.argv],
+            {name: bind(value, facts) for name, value in launcher.env.items()},
+            os.path.join(self._folder.path, launcher.log),
+        )

@@ -1,0 +1,83 @@
+"""Requests to stop an attempt: cancel and preempt by people, and signals by which an engine takes nodes away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.folder import RunFolder
+    from drumline.engines.base import Preemption
+    from drumline.supervisor.end_requests import EndRequests
+
+
+class StopRequests:
+    """Records each request once, and gives it to the policy."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        attempt: int,
+        requests: EndRequests,
+        preemption: Preemption,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+        lose: Callable[[int, str], None],
+    ) -> None:
+        self._folder = folder
+        self._attempt = attempt
+        self._requests = requests
+        self._preemption = preemption
+        self._record = record
+        self._handle = handle
+        self._lose = lose
+        self._cancel_seen: h.Canceled | None = None
+        self._preempt_seen: dict[str, Any] = {}
+        self._preemptions: list[h.PreemptionAnnounced] = []
+
+    def poll(self) -> None:
+        """Take in all requests that have come since."""
+        request = self._requests.read()
+        if request is not None:
+            self._cancel(request)
+        self._poll_preempt_file()
+        notices = self._requests.notices
+        while notices:
+            self.take_notice(None, notices.pop(0))
+
+    def take_notice(self, node: int | None, by: str) -> None:
+        """Take in a signal to the agent of a node, or to this process (None). The engine knows its meaning."""
+        meaning = self._preemption.explain_signal(node, by)
+        if meaning.kind == "cancel":
+            self._cancel(h.Canceled(meaning.by, at_once=False, grace_s=meaning.grace_s))
+        else:
+            self._preempt(meaning.by, None if meaning.kind == "preemption" else node, meaning.grace_s)
+        for lost in meaning.lost:
+            self._lose(lost, "was lost")
+
+    def _cancel(self, request: h.Canceled) -> None:
+        if request == self._cancel_seen:
+            return
+        self._cancel_seen = request
+        self._record(e.CancelRequested(wall_time(), request.by, request.at_once))
+        self._handle(request)
+
+    def _poll_preempt_file(self) -> None:
+        request = self._folder.read_json(self._folder.preempt) or {}
+        if request.get("attempt") != self._attempt or request == self._preempt_seen:
+            return
+        self._preempt_seen = request
+        node = request.get("node")
+        self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
+
+    def _preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
+        happening = h.PreemptionAnnounced(by, node, grace_s)
+        if happening not in self._preemptions:
+            self._preemptions.append(happening)
+            self._record(e.Preempted(wall_time(), by, node))
+            self._handle(happening)

@@ -1,0 +1,1 @@
+"""What happens next: to the ranks of an attempt, and after its end."""

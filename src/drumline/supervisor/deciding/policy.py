@@ -1,0 +1,500 @@
+"""
+Events in, instructions out: how a job goes from its first agent to its end. No clock, no process, no file.
+
+    joining -> preparing -> reaching -> starting -> running -> [stopping] -> emptying -> over
+
+A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGTERM, grace, SIGKILL), or straight to
+``emptying`` when no rank is alive. ``emptying`` ends what ranks left behind; only then is the job over.
+While every failure is that of a lost peer, ``running`` goes on for a moment (``explaining/missing_rank.py``).
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, assert_never
+
+from drumline.contract import status
+from drumline.contract.events import RankExited
+from drumline.supervisor.deciding.cause_search import CauseSearch
+from drumline.supervisor.deciding.happenings import (
+    BROKEN_DELAY_S,
+    CANCELED_CODE,
+    HUNG_CODE,
+    NODE_LOST_CODE,
+    PREEMPTED_CODE,
+    TIMEOUT_CODE,
+    AllRunning,
+    Broken,
+    Canceled,
+    Elapsed,
+    Emptied,
+    Empty,
+    Finish,
+    Found,
+    Hung,
+    Joined,
+    Kill,
+    LauncherEnded,
+    Lost,
+    PreemptionAnnounced,
+    Prepare,
+    Prepared,
+    Reach,
+    Reached,
+    SetTimer,
+    Started,
+    StartRanks,
+    Terminate,
+    WentOn,
+)
+from drumline.supervisor.deciding.rank_table import RankTable
+from drumline.supervisor.explaining import exit_messages, missing_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from drumline.contract.events import EndKind
+    from drumline.contract.messages import ProcessState
+    from drumline.supervisor.deciding.happenings import Happening, Instruction, Member, Timer
+
+    Phase = Literal[
+        "joining", "preparing", "reaching", "starting", "running", "stopping", "emptying", "over"
+    ]  # fmt: skip
+JOIN_TIMEOUT_S = 60.0
+"""From the start of the agents until all have joined and node 0 was reached."""
+
+EMPTY_TIMEOUT_S = 7.0
+"""For an agent to say that nothing is left on its node; then it is given up."""
+
+LEFTOVER_GRACE_S = 1.0
+"""For what ranks leave behind when they end by themselves."""
+
+ABANDONED_DELAY_S = 3.0
+"""When a launcher ends a rank, it is about to say why, and to end."""
+
+LOST_DAEMON_CODE = 195
+"""
+With which Open MPI ends a rank that lost its daemon, which is a consequence of something else: -61.
+Source: pmix_common.h, PMIX_ERR_LOST_CONNECTION.
+"""
+
+LAUNCHER_TIMEOUT_S = 60.0
+"""For a launcher to ask for all its ranks."""
+
+START_TIMEOUT_S = 600.0
+"""For the agents to start another rank: imports for a warm start can take minutes on a slow file system."""
+
+LAUNCHER_END_S = 5.0
+"""For a launcher to end after its ranks."""
+
+
+class Policy:
+    """
+    ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
+    ``limit_s``: of all attempts together, of which ``timeout_s`` is what is left.
+    ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job that hangs
+    is ended. ``join_timeout_s``: from the start of the agents until all have joined and node 0 was reached.
+    """
+
+    def __init__(
+        self,
+        members: dict[int, Member],
+        node_count: int,
+        *,
+        grace_s: float,
+        timeout_s: float | None = None,
+        limit_s: float | None = None,
+        launcher: str = "",
+        ends_when_hung: bool = False,
+        join_timeout_s: float = JOIN_TIMEOUT_S,
+    ) -> None:
+        self._join_timeout_s = join_timeout_s
+        self._ends_when_hung = ends_when_hung
+        self._hang = ""
+        self._grace_s = grace_s
+        self._timeout_s = timeout_s
+        self._limit_s = limit_s if limit_s is not None else timeout_s
+        self._launcher = launcher
+        self._launcher_runs = bool(launcher)
+        self._broken: Broken | None = None
+        self._settled = False
+        """Whether a failure from now on is a consequence of what broke."""
+
+        self._phase: Phase = "joining"
+        self._expected = set(range(node_count))
+        self._nodes = set(range(node_count))
+        self._answered: set[int] = set()
+        self._ranks = RankTable(members, is_launched=bool(launcher))
+        self._search = CauseSearch()
+        self._end: Finish | None = None
+        self._taken: set[int] = set()
+        """The nodes that were preempted."""
+
+        self._survivors: list[ProcessState] = []
+
+    def begin(self) -> list[Instruction]:
+        return [SetTimer("join", self._join_timeout_s)]
+
+    def handle(self, event: Happening) -> list[Instruction]:
+        """Take in one event; return what to do about it, in order."""
+        if self._phase == "over":
+            return []
+        return self._handle(event)
+
+    def _handle(self, event: Happening) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - a case a happening
+        match event:
+            case RankExited():
+                return self._on_rank_exited(event)
+            case Joined():
+                return self._on_joined(event)
+            case Prepared():
+                return self._on_prepared(event)
+            case Reached():
+                return self._on_reached(event)
+            case Started():
+                return self._on_started(event)
+            case Lost():
+                return self._on_lost(event)
+            case Broken():
+                return self._on_broken(event)
+            case LauncherEnded():
+                return self._on_launcher_ended(event)
+            case Emptied():
+                return self._on_emptied(event)
+            case Canceled():
+                return self._on_canceled(event)
+            case PreemptionAnnounced():
+                return self._on_preempted(event)
+            case Hung():
+                return self._on_hung(event)
+            case WentOn():
+                self._hang = ""
+                return []
+            case Found():
+                return self._search.take(event)
+            case Elapsed():
+                return self._expire(event.timer)
+            case _:
+                assert_never(event)
+
+    def _on_joined(self, event: Joined) -> list[Instruction]:
+        if self._phase == "emptying":
+            # It was still starting when the others were told.
+            return [Empty((event.node,), 0.0)]
+        return [Prepare()] if self._all_answered("joining", event.node, "preparing") else []
+
+    def _on_prepared(self, event: Prepared) -> list[Instruction]:
+        if not self._all_answered("preparing", event.node, "reaching"):
+            return []
+        if len(self._expected) == 1:
+            return self._start()
+        self._answered = {0}
+        return [Reach()]
+
+    def _on_reached(self, event: Reached) -> list[Instruction]:
+        if event.error:
+            reason = f"node {event.node} cannot reach node 0: {event.error}"
+            return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
+        return self._start() if self._all_answered("reaching", event.node, "starting") else []
+
+    def _all_answered(self, phase: Phase, node: int, following: Phase) -> bool:
+        if self._phase != phase:
+            return False
+        self._answered.add(node)
+        if self._answered < self._expected:
+            return False
+        self._phase, self._answered = following, set()
+        return True
+
+    def _start(self) -> list[Instruction]:
+        self._phase = "starting"
+        timers: list[Instruction] = []
+        if self._timeout_s is not None:
+            timers.append(SetTimer("limit", self._timeout_s))
+        if self._launcher:
+            timers.append(SetTimer("launcher", LAUNCHER_TIMEOUT_S))
+        else:
+            timers.append(SetTimer("start", START_TIMEOUT_S))
+        return [StartRanks(), *timers]
+
+    def _on_started(self, event: Started) -> list[Instruction]:
+        self._ranks.note_start(event)
+        if self._phase == "starting" and self._ranks.are_all_started:
+            self._phase = "running"
+            return [AllRunning()]
+        return []
+
+    def _on_rank_exited(self, event: RankExited) -> list[Instruction]:
+        self._ranks.note_exit(event)
+        if self._is_consequence(event):
+            name = exit_messages.describe_failure(self._ranks.label_of(event.rank), event)
+            reason = f"{name}, as one that has lost its daemon of {self._launcher}"
+            return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
+        if self._phase in ("stopping", "emptying"):
+            return self._empty_when_still()
+        self._ranks.note_failure(event)
+        if self._ranks.has_failed:
+            self._end = self._ranks.judge_failure(self._search.answers)
+            return self._stop_or_seek()
+        return self._complete_when_done()
+
+    def _stop_or_seek(self) -> list[Instruction]:
+        """A rank has failed: the others are told to end, once it is known why, or that this cannot be known."""
+        unexplained = missing_rank.is_unexplained(self._ranks.exits) and self._first_failure.code != 0
+        if not unexplained or self._phase != "running" or not self._ranks.list_left(self._nodes):
+            return self._stop_after_failure()
+        return [] if self._search.is_on else self._search.begin(self._nodes, self._grace_s)
+
+    @property
+    def _first_failure(self) -> RankExited:
+        """The end of the rank that is named by now; its code is 0 when it ended early, and was not cut off itself."""
+        assert self._end is not None
+        assert self._end.rank is not None
+        return self._ranks.exit_of(self._end.rank)
+
+    def _stop_after_failure(self) -> list[Instruction]:
+        self._search.is_on = False
+        assert self._end is not None
+        return self._stop(self._end.reason)
+
+    def _expire_ask(self) -> list[Instruction]:
+        return self._search.ask(self._nodes)
+
+    def _expire_cause(self) -> list[Instruction]:
+        if not self._search.is_on:
+            return []
+        left = self._ranks.list_left(self._nodes)
+        return self._search.wait_on(left, self._first_failure, self._grace_s) or self._stop_after_failure()
+
+    def _is_consequence(self, event: RankExited) -> bool:
+        """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
+        if not self._launcher or event.code == 0 or not self._is_running:
+            return False
+        if event.signal == signal.SIGKILL:
+            return False  # No MPI sends it to a rank, whose process it does not know.
+        # A rank that calls MPI_Abort ends with a code; those that are cut off by it may crash.
+        is_crash = self._broken is not None and event.signal is not None
+        return self._settled or is_crash or event.code == LOST_DAEMON_CODE
+
+    def _complete_when_done(self) -> list[Instruction]:
+        if not self._ranks.are_awaited_done():
+            return []
+        reason, left = self._ranks.describe_completion()
+        self._end = Finish(status.COMPLETED, 0, reason)
+        if left:
+            return self._stop("the ranks that were waited for are done")
+        if self._launcher_runs:
+            # It ends by itself, now that it has nothing to wait for, and tidies up.
+            return [SetTimer("launcher end", LAUNCHER_END_S)]
+        return self._empty(LEFTOVER_GRACE_S)
+
+    def _on_broken(self, event: Broken) -> list[Instruction]:
+        if not self._is_running or self._end is not None:
+            return []
+        if self._broken is not None and event.delay_s >= self._broken.delay_s:
+            return []
+        self._broken, self._settled = event, False
+        if event.delay_s == 0:
+            return self._fail(Finish(status.FAILED, event.code, event.reason, node=event.node))
+        return [SetTimer("settled", BROKEN_DELAY_S), SetTimer("broken", event.delay_s)]
+
+    def _on_launcher_ended(self, event: LauncherEnded) -> list[Instruction]:
+        self._launcher_runs = False
+        if not self._is_running:
+            return []
+        if self._search.is_on:
+            return []  # It ended for want of the rank that is waited for, as the others did.
+        if self._end is not None:
+            return self._empty(LEFTOVER_GRACE_S)
+        reason = event.reason or f"{self._launcher} ended before its ranks"
+        return self._on_broken(
+            Broken(event.node, reason, event.code, 0.0 if event.killed else BROKEN_DELAY_S)
+        )
+
+    def _on_lost(self, event: Lost) -> list[Instruction]:
+        self._nodes.discard(event.node)
+        self._ranks.note_lost(event.node)
+        if self._phase in ("stopping", "emptying"):
+            self._answered.add(event.node)
+            return self._empty_when_still()
+        reason = f"the agent of node {event.node} {event.reason}"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node, kind="node"))
+
+    def _on_canceled(self, event: Canceled) -> list[Instruction]:
+        if self._phase == "stopping" and event.at_once:
+            return self._kill()
+        if self._phase == "emptying" and event.at_once:
+            return [Kill(tuple(sorted(self._nodes)))]
+        if self._search.is_on:
+            stop = self._stop_after_failure()
+            return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
+        if self._taken and self._phase in ("stopping", "emptying"):
+            # It is ending already, and there is nobody to start it again for.
+            self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
+        if self._phase in ("stopping", "emptying") or self._end is not None:
+            return []
+        self._shorten(event.grace_s)
+        self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
+        stop = self._stop(f"canceled by {event.by}")
+        return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
+
+    def _on_preempted(self, event: PreemptionAnnounced) -> list[Instruction]:
+        is_first = self._end is None
+        if self._search.is_on:
+            self._shorten(event.grace_s)
+            return self._stop_after_failure()
+        if not is_first and not self._taken:
+            return []
+        self._shorten(event.grace_s)
+        self._taken |= self._expected if event.node is None else {event.node}
+        node = event.node
+        kind: EndKind
+        if self._taken >= self._expected:
+            reason, kind, node = f"preempted by {event.by}", "preemption", None
+        elif is_first:
+            reason, kind = f"node {event.node} was preempted by {event.by}", "node preemption"
+        else:
+            return []
+        self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)
+        if is_first:
+            return self._stop(reason)
+        # There may be less time than at first.
+        return [SetTimer("grace", self._grace_s)] if self._phase == "stopping" else []
+
+    def _shorten(self, grace_s: float | None) -> None:
+        """Whoever takes the nodes away may leave less time than the job wishes for."""
+        if grace_s is not None:
+            self._grace_s = min(self._grace_s, grace_s)
+
+    def _on_hung(self, event: Hung) -> list[Instruction]:
+        self._hang = event.reason
+        if not event.is_sure or not self._ends_when_hung or not self._is_running or self._end is not None:
+            return []
+        return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
+
+    def _kill(self) -> list[Instruction]:
+        return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
+
+    def _expire(self, timer: Timer) -> list[Instruction]:
+        expire: dict[Timer, Callable[[], list[Instruction]]] = {
+            "join": self._expire_join,
+            "limit": self._expire_limit,
+            "grace": self._expire_grace,
+            "cause": self._expire_cause,
+            "ask": self._expire_ask,
+            "kill": self._expire_kill,
+            "empty": self._expire_empty,
+            "settled": self._expire_settled,
+            "broken": self._expire_broken,
+            "launcher": self._expire_launcher,
+            "start": self._expire_start,
+            "launcher end": self._expire_launcher_end,
+        }
+        return expire[timer]()
+
+    def _expire_join(self) -> list[Instruction]:
+        if self._phase not in ("joining", "preparing", "reaching"):
+            return []
+        missing = sorted(self._expected - self._answered)
+        what = ", ".join(f"node {node}" for node in missing)
+        reason = f"{what} did not answer within {self._join_timeout_s:.0f} s"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
+
+    def _expire_limit(self) -> list[Instruction]:
+        if not self._is_running or self._end is not None:
+            return []
+        reason = f"it ran into its time limit of {self._limit_s:g} s"
+        if self._hang:
+            reason += f"; it hung: {self._hang}"
+        self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
+        return self._stop(reason)
+
+    def _expire_grace(self) -> list[Instruction]:
+        return self._kill() if self._phase == "stopping" else []
+
+    def _expire_kill(self) -> list[Instruction]:
+        return self._empty(0.0) if self._phase == "stopping" else []
+
+    def _expire_empty(self) -> list[Instruction]:
+        return self._over() if self._phase == "emptying" else []
+
+    def _expire_settled(self) -> list[Instruction]:
+        self._settled = self._broken is not None
+        return []
+
+    def _expire_broken(self) -> list[Instruction]:
+        broken = self._broken
+        if broken is None or not self._is_running or self._search.is_on:
+            return []
+        return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
+
+    def _expire_launcher(self) -> list[Instruction]:
+        if self._phase != "starting":
+            return []
+        labels = ", ".join(map(self._ranks.label_of, self._ranks.list_late()))
+        reason = f"{self._launcher} did not start rank {labels} within {LAUNCHER_TIMEOUT_S:.0f} s"
+        return self._fail(Finish(status.FAILED, 1, reason, node=0))
+
+    def _expire_start(self) -> list[Instruction]:
+        if self._phase != "starting":
+            return []
+        if self._ranks.has_progressed():
+            return [SetTimer("start", START_TIMEOUT_S)]
+        late = self._ranks.list_late()
+        nodes = sorted({self._ranks.node_of(rank) for rank in late})
+        who = exit_messages.list_ranks([self._ranks.label_of(rank) for rank in late])
+        where = ", ".join(f"node {node}" for node in nodes)
+        reason = f"{where} did not start {who} within {START_TIMEOUT_S:.0f} s"
+        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0]))
+
+    def _expire_launcher_end(self) -> list[Instruction]:
+        return self._empty(0.0) if self._is_running else []
+
+    @property
+    def _is_running(self) -> bool:
+        """Whether ranks may be alive that nobody has told to end."""
+        return self._phase in ("starting", "running")
+
+    def _on_emptied(self, event: Emptied) -> list[Instruction]:
+        self._answered.add(event.node)
+        self._survivors += event.survivors
+        return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
+
+    def _fail(self, end: Finish) -> list[Instruction]:
+        self._end, self._search.is_on = end, False
+        return self._stop(end.reason)
+
+    def _stop(self, reason: str) -> list[Instruction]:
+        """SIGTERM to what is left. A rank that is about to be started will be, and is then stopped with the others."""
+        nodes = tuple(sorted(self._nodes))
+        if not self._ranks.list_left(self._nodes) or self._phase in ("joining", "preparing", "reaching"):
+            return self._empty(0.0)
+        self._phase = "stopping"
+        return [Terminate(reason, nodes, self._grace_s), SetTimer("grace", self._grace_s)]
+
+    def _empty_when_still(self) -> list[Instruction]:
+        if self._phase == "stopping":
+            # What a shell started has the rest of the grace; its agent knows.
+            rest_s = self._grace_s
+            return [] if self._ranks.list_left(self._nodes) else self._empty(LEFTOVER_GRACE_S, rest_s)
+        return self._over() if self._nodes <= self._answered else []
+
+    def _empty(self, grace_s: float, rest_s: float = 0.0) -> list[Instruction]:
+        self._phase, self._answered = "emptying", set()
+        if not self._nodes:
+            return self._over()
+        grace_s = min(grace_s, self._grace_s)
+        return [
+            Empty(tuple(sorted(self._nodes)), grace_s),
+            SetTimer("empty", max(grace_s, rest_s) + EMPTY_TIMEOUT_S),
+        ]
+
+    def _over(self) -> list[Instruction]:
+        self._phase = "over"
+        assert self._end is not None, "a job does not end without a reason"
+        end = self._ranks.judge_failure(self._search.answers) if self._end.rank is not None else self._end
+        reason = end.reason
+        if self._survivors:
+            reason += f"; even SIGKILL did not end {exit_messages.list_survivors(self._survivors)}"
+        return [end._replace(reason=reason)]

@@ -1,0 +1,118 @@
+"""How far each rank of an attempt is: started, ended, lost with its node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract import status
+from drumline.contract.events import RankExited
+from drumline.supervisor.deciding.happenings import Finish
+from drumline.supervisor.explaining import exit_messages, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from drumline.supervisor.deciding.happenings import Member, Started
+    from drumline.supervisor.explaining.missing_rank import RunningRank
+
+
+class RankTable:
+    """
+    ``members``: by rank. ``is_launched``: something else than the agents starts the ranks, and may start some of them
+    only.
+    """
+
+    def __init__(self, members: Mapping[int, Member], *, is_launched: bool) -> None:
+        self._members = members
+        self._is_launched = is_launched
+        self._started: set[int] = set()
+        self._started_before = 0
+        self._start_time: float | None = None
+        self._exited: dict[int, RankExited] = {}
+        self._lost: set[int] = set()
+        """Those that ended with their node: nothing is known of that."""
+
+        self._last_failure: RankExited | None = None
+        """The last that was heard of before the others were told to end."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether one has, before the others were told to end."""
+        return self._last_failure is not None
+
+    @property
+    def exits(self) -> Iterable[RankExited]:
+        """Those that were heard of, and those of lost nodes."""
+        return self._exited.values()
+
+    @property
+    def are_all_started(self) -> bool:
+        return len(self._started) == len(self._members)
+
+    def note_start(self, event: Started) -> None:
+        self._started.add(event.rank)
+        if event.time is not None:
+            self._start_time = min(event.time, self._start_time or event.time)
+
+    def note_exit(self, event: RankExited) -> None:
+        self._exited[event.rank] = event
+
+    def note_failure(self, event: RankExited) -> None:
+        """Note that the rank ended while the others had not been told to."""
+        if event.code != 0:
+            self._last_failure = event
+
+    def note_lost(self, node: int) -> None:
+        """Note that the ranks of a node have ended with it."""
+        for rank in self.list_left({node}):
+            self._exited[rank] = RankExited(0.0, rank, node, None, 9)
+            self._lost.add(rank)
+
+    def list_left(self, nodes: AbstractSet[int]) -> list[int]:
+        """Return the ranks on those nodes that have not ended."""
+        return [
+            rank
+            for rank, member in self._members.items()
+            # With a launcher, a rank that was not started by now will not be: agents refuse it.
+            if member.node in nodes
+            and rank not in self._exited
+            and (not self._is_launched or rank in self._started)
+        ]
+
+    def are_awaited_done(self) -> bool:
+        """Return whether all ranks have ended that the job waits for."""
+        return all(rank in self._exited for rank, member in self._members.items() if member.awaited)
+
+    def describe_completion(self) -> tuple[str, bool]:
+        """Return the reason for the end of a job whose awaited ranks are done, and whether others are left."""
+        awaited = [member.label for member in self._members.values() if member.awaited]
+        left = [member.label for rank, member in self._members.items() if rank not in self._exited]
+        return exit_messages.describe_completion(awaited, left), bool(left)
+
+    def list_late(self) -> list[int]:
+        """Return the ranks that have not started, in order."""
+        return sorted(self._members.keys() - self._started)
+
+    def has_progressed(self) -> bool:
+        """Return whether a rank has started since this was last asked."""
+        before, self._started_before = self._started_before, len(self._started)
+        return self._started_before > before
+
+    def label_of(self, rank: int) -> str:
+        return self._members[rank].label
+
+    def node_of(self, rank: int) -> int:
+        return self._members[rank].node
+
+    def exit_of(self, rank: int) -> RankExited:
+        """Raises KeyError when it has not ended."""
+        return self._exited[rank]
+
+    def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:
+        """Return the end of the job by what failed. ``where``: what ranks answered to Seek."""
+        stopped_after = self._last_failure.time if self._last_failure else None
+        known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost}
+        labels = {rank: member.label for rank, member in self._members.items()}
+        found = verdict.judge(labels, known, stopped_after, self._start_time, where)
+        return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)

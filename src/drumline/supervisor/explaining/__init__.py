@@ -1,0 +1,1 @@
+"""Why a job ended, in a sentence and in fields."""

@@ -1,0 +1,234 @@
+"""
+Who began, where every failure so far is a consequence: some rank is gone or late, and has not failed itself.
+
+The ranks that are left are asked where they are and what they are failing of before they are told to end, and given a
+moment: one may end well while others still wait for it, another still clean up after an exception.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from drumline.contract.patterns import compile_late
+from drumline.contract.record import NamedTuple
+from drumline.supervisor.explaining import exit_messages, lost_peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from drumline.contract.events import RankExited
+    from drumline.contract.evidence import RaisedException, RecordedEvidence, RecordedFailure
+
+SETTLE_S = 1.0
+"""From the first rank that was cut off until the others are told to end, if nothing explains it sooner."""
+
+ELSEWHERE_S = 3.5
+"""The same, where a rank is in no collective: it may be about to end."""
+
+CLEANING_S = 5.0
+"""The same, where a rank has an exception on its way out, which is known from then on."""
+
+ASK_AGAIN_S = 0.4
+
+_CONTROL_FLOW = (
+    "StopIteration",
+    "StopAsyncIteration",
+    "GeneratorExit",
+    "ImportError",
+    "ModuleNotFoundError",
+    "Empty",
+)
+"""Exceptions that programs handle while they go on."""
+
+_NUMBER = compile_late(r"-?[0-9]{1,18}")
+
+_SAME_S = 0.5
+"""Between an end and a lost connection that it explains, where that connection may have been to somebody else."""
+
+
+class RunningRank(NamedTuple):
+    """
+    A rank that has not failed while others were cut off. ``places``: as of ``hang.list_places``. ``in_flight``: as of
+    ``in_flight.read_in_flight``.
+    """
+
+    places: tuple[str, ...]
+    in_flight: list[RaisedException] | None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in a collective, as those are that have no part in the failure."""
+        return any(place.startswith("wait in ") for place in self.places)
+
+    def is_at(self, failed: RankExited) -> bool:
+        """Whether it is at the line at which that rank has failed."""
+        failure = (failed.evidence or {}).get("failure")
+        if not failure or not failure.get("file"):
+            return self.waits
+        return any(f"{failure['file']}:{failure['line']}" in place for place in self.places)
+
+    @property
+    def failure(self) -> RaisedException | None:
+        """What it is failing of: the latest exception that does not tell of a peer."""
+        for one in self.in_flight or ():
+            if (
+                not lost_peer.find_in_exception(one)
+                and str(one["type"]).rpartition(".")[2] not in _CONTROL_FLOW
+            ):
+                return one
+        return None
+
+
+def merge_answers(before: RunningRank | None, now: RunningRank) -> RunningRank:
+    """Combine two answers: where the rank was at first, and the last answer about its exceptions."""
+    if before is None:
+        return now
+    return RunningRank(
+        before.places or now.places, before.in_flight if now.in_flight is None else now.in_flight
+    )
+
+
+def choose_patience_s(where: Iterable[RunningRank], first: RankExited) -> float:
+    """How long after the first cut off ``first`` the others are told to end. ``where``: of those that are left."""
+    where = list(where)
+    if any(one.failure for one in where):
+        return CLEANING_S
+    if (
+        lost_peer.gave_up_waiting(first)
+        or lost_peer.may_be_other_connection(first)
+        or all(one.waits for one in where)
+    ):
+        return SETTLE_S
+    return ELSEWHERE_S
+
+
+def find_failing_rank(
+    exits: Mapping[int, RankExited], where: Mapping[int, RunningRank], first: RankExited
+) -> RankExited | None:
+    """The rank that was told to end while it cleaned up after an exception, with that as what it failed of."""
+    for rank, one in sorted(where.items()):
+        exit_, failure = exits.get(rank), one.failure
+        if exit_ is None or failure is None or not _was_told(exit_):
+            continue
+        evidence: RecordedEvidence = {**(exit_.evidence or {}), "told": None}
+        if failure["type"] != "SystemExit":
+            evidence["failure"] = cast("RecordedFailure", {**failure, "time": find_failure_time(first)})
+            return exit_._replace(code=exit_.code or 1, signal=None, evidence=evidence)
+        evidence.pop("failure", None)
+        evidence["left"] = find_failure_time(first)
+        said = failure["message"]
+        # What the kernel keeps of it.
+        code = int(said) & 0xFF if _NUMBER.fullmatch(said) else 1
+        return exit_._replace(code=code, signal=None, evidence=evidence)
+    return None
+
+
+class LateRanks(NamedTuple):
+    """
+    ``gave_up``: the first to wait no longer. ``places``: by rank where each late one was, if that is known. ``node``:
+    of the first of these.
+    """
+
+    gave_up: RankExited
+    places: dict[int, str]
+    node: int
+
+
+def find_late_ranks(
+    exits: Mapping[int, RankExited], where: Mapping[int, RunningRank], own: Sequence[RankExited]
+) -> LateRanks | None:
+    """
+    Who kept the others waiting until they gave up: whom they name, else who was elsewhere when it was looked at, else
+    the one that waited at another line than all others. ``own``: the failures of which each tells of a peer.
+    """
+    first = min(own, key=find_failure_time)
+    waited = [
+        one
+        for one in own
+        if lost_peer.gave_up_waiting(one) and find_failure_time(one) <= find_failure_time(first) + _SAME_S
+    ]
+    if not waited:
+        return None
+    gave_up = min(waited, key=lambda one: (not lost_peer.read_named_ranks(one), find_failure_time(one)))
+    named = {rank for one in waited for rank in lost_peer.read_named_ranks(one) if rank in exits}
+    elsewhere = {
+        rank
+        for rank, one in where.items()
+        if one.places and not one.is_at(gave_up) and _was_running(exits.get(rank), gave_up)
+    }
+    ranks = named or elsewhere or _find_odd_rank(own)
+    others = [one for one in waited if one.rank not in ranks]
+    if not ranks or not others:
+        return None
+    gave_up = gave_up if gave_up in others else min(others, key=find_failure_time)
+    places = {rank: _describe_place(where.get(rank), exits[rank]) for rank in sorted(ranks)}
+    return LateRanks(gave_up, places, exits[min(ranks)].node)
+
+
+def _was_running(exit_: RankExited | None, gave_up: RankExited) -> bool:
+    """Whether it had not failed when others had; its own failure may be to come."""
+    if exit_ is None:
+        return False
+    if not lost_peer.find_lost_peer(exit_):
+        return _was_told(exit_)
+    return (
+        not lost_peer.gave_up_waiting(exit_)
+        and find_failure_time(exit_) > find_failure_time(gave_up) + _SAME_S
+    )
+
+
+def _find_odd_rank(own: Sequence[RankExited]) -> set[int]:
+    """The rank that waited at another line of the program than all others, of which there are several."""
+    lines: dict[tuple[Any, Any], set[int]] = {}
+    for one in own:
+        failure = (one.evidence or {}).get("failure")
+        line = (failure["file"], failure["line"]) if failure else (None, None)
+        lines.setdefault(line, set()).add(one.rank)
+    odd = min(lines.values(), key=len)
+    return odd if len(lines) == 2 and len(odd) == 1 and len(own) > 2 else set()
+
+
+def _describe_place(where: RunningRank | None, exit_: RankExited) -> str:
+    """``was in load_batch (data.py:31)``; empty where that is not known."""
+    if where and where.places:
+        verb, _, rest = where.places[0].partition(" ")
+        return f"{'waited' if verb == 'wait' else 'was'} {rest}"
+    place = exit_messages.format_place((exit_.evidence or {}).get("failure") or {})
+    return f"waited{place}" if place else ""
+
+
+def is_unexplained(exits: Iterable[RankExited]) -> bool:
+    """Whether ranks have failed, and all of them because another was gone or late."""
+    failed = [one for one in exits if one.code != 0]
+    return bool(failed) and all(lost_peer.find_lost_peer(one) for one in failed)
+
+
+def find_early_end(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
+    """
+    Whom the cut off ranks missed, though it ended well: the last to do so before the first of them failed, else the
+    next. Its connections close before its end is seen, and much before that where it has destroyed its process group.
+    """
+    # Who ended is not there any more; "refused" is said of one that never was.
+    if "refused" in lost_peer.find_lost_peer(first).lower():
+        return None
+    failed_at = find_failure_time(first)
+    done = [one for one in exits.values() if one.code == 0 and not _was_told(one)]
+    before = [one for one in done if find_failure_time(one) <= failed_at]
+    if before:
+        return max(before, key=find_failure_time)
+    if lost_peer.may_be_other_connection(first):
+        done = [one for one in done if find_failure_time(one) <= failed_at + _SAME_S]
+    return min(done, key=find_failure_time) if done else None
+
+
+def find_failure_time(exit_: RankExited) -> float:
+    """When it raised or left, else when its process had ended, which may be long after."""
+    evidence = exit_.evidence or {}
+    failure = evidence.get("failure")
+    return float(failure["time"] if failure else evidence.get("left", exit_.time))
+
+
+def _was_told(exit_: RankExited) -> bool:
+    """Whether it was told to end before it did."""
+    told = (exit_.evidence or {}).get("told")
+    return told is not None and find_failure_time(exit_) > told

@@ -1,0 +1,1 @@
+"""Processes of the supervisor's own, beside the ranks."""

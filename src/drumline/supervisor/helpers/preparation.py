@@ -1,0 +1,233 @@
+"""
+What must be there before the ranks start, and be taken away when they have ended: data that is elsewhere, and the
+environment. Each is the work of a process of its own, so that this one imports no library of a cloud, and all of it can
+be stopped at any time. What such a process prints, a JSON object a line, becomes events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract.channel import Lines
+from drumline.contract.errors import NodeError
+from drumline.linux import kernel
+from drumline.supervisor.clocks import wall_time
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterable
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Build, Plan
+
+_PROGRESS_S = 2.0
+"""Between two events of one transfer's progress."""
+
+_CANCEL_POLL_S = 0.5
+"""How often a request for the end is looked for."""
+
+_END_S = 5.0
+"""Between SIGTERM and SIGKILL."""
+
+_TRANSFER = "drumline.staging.transfer"
+_ENVIRONMENT = "drumline.staging.environments"
+
+
+def is_needed(plan: Plan) -> bool:
+    """Whether anything has to be fetched or built; quick."""
+    return any(not _is_fetched(fetch.target) for fetch in plan.fetches) or _is_to_be_built(plan)
+
+
+def _is_fetched(target: str) -> bool:
+    """A folder that is empty was only made, and its content is still to come."""
+    return os.path.isfile(target) or (os.path.isdir(target) and bool(os.listdir(target)))
+
+
+def _is_to_be_built(plan: Plan) -> bool:
+    if plan.build is None:
+        return False
+    from drumline.staging.environments.state import is_ready
+
+    return not is_ready(plan.build)
+
+
+def _note_use(folder: RunFolder, build: Build) -> None:
+    from drumline.staging.environments.state import note_use
+
+    note_use(build, folder.path)
+
+
+def begin_preparation(folder: RunFolder, plan: Plan) -> HelperProcesses:
+    """Start to fetch and build, in the background. Raises OSError."""
+    helpers = HelperProcesses(folder, plan)
+    try:
+        if plan.fetches:
+            helpers.start("fetching its data", _TRANSFER, "fetch", folder.path)
+        if plan.build is not None:
+            if _is_to_be_built(plan):
+                helpers.start("building its environment", _ENVIRONMENT, folder.path)
+            else:
+                _note_use(folder, plan.build)
+                ready = e.EnvironmentReady(
+                    wall_time(), plan.build.digest, plan.build.prefix, 0.0, reused=True
+                )
+                folder.append(ready)
+    except BaseException:
+        helpers.end()
+        raise
+    return helpers
+
+
+def upload_outputs(
+    folder: RunFolder,
+    plan: Plan,
+    *,
+    always_only: bool,
+    canceled: Callable[[], bool],
+    wake: int,
+    limit_s: float | None = None,
+) -> bool:
+    """
+    Write outputs where they are to be; False when that was ``canceled``, or took longer than ``limit_s``. Blocks.
+    Raises NodeError.
+    """
+    helpers = HelperProcesses(folder, plan)
+    try:
+        more = ["--always-only"] if always_only else []
+        helpers.start("writing its outputs", _TRANSFER, "upload", folder.path, *more)
+        return helpers.wait(canceled, wake, limit_s)
+    finally:
+        helpers.end()
+
+
+class HelperProcesses:
+    """Processes of our own beside each other; whatever ends them, they are ended."""
+
+    def __init__(self, folder: RunFolder, plan: Plan) -> None:
+        self._folder = folder
+        self._environment = dict(os.environ)
+        if plan.compute.get("folder"):
+            # All nodes see that folder, and perhaps no other.
+            self._environment.setdefault("DRUMLINE_CACHE", os.path.join(str(plan.compute["folder"]), "cache"))
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        """By the descriptor of what they print."""
+
+        self._lines: dict[int, Lines] = {}
+        self._tasks: dict[int, str] = {}
+        self._reported: dict[str, float] = {}
+        self._failure: dict[str, Any] = {}
+
+    def start(self, task: str, module: str, *arguments: str) -> None:
+        """``task``: in words, for when the process says nothing itself. Raises OSError."""
+        import subprocess
+
+        ours = os.getpid()
+        log = os.path.join(self._folder.system_logs, "preparation.log")
+        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
+            process = subprocess.Popen(  # noqa: S603 - our own modules
+                [sys.executable, "-P", "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=self._environment,
+                start_new_session=True,
+                # From its very beginning, for a moment later this process may be gone.
+                preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL, ours),  # noqa: PLW1509 - no thread here
+            )
+        assert process.stdout is not None
+        self._running[process.stdout.fileno()] = process
+        self._lines[process.stdout.fileno()] = Lines(skips_others=True)
+        self._tasks[process.stdout.fileno()] = task
+
+    def wait(self, canceled: Callable[[], bool], wake: int, limit_s: float | None = None) -> bool:
+        """Until all have ended; False when ``canceled`` first, or after ``limit_s``. Raises NodeError."""
+        until = None if limit_s is None else time.monotonic() + limit_s
+        while self._running:
+            if canceled() or (until is not None and time.monotonic() > until):
+                return False
+            ready = select.select([*self._running, wake], [], [], _CANCEL_POLL_S)[0]
+            for descriptor in ready:
+                if descriptor == wake:
+                    os.read(wake, 4096)
+                else:
+                    self._hear(descriptor)
+        return True
+
+    def end(self) -> None:
+        """Of what still runs."""
+        for process in self._running.values():
+            _signal_group(process, signal.SIGTERM)
+        until = time.monotonic() + _END_S
+        for process in self._running.values():
+            import subprocess
+
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        self._running.clear()
+
+    def _hear(self, descriptor: int) -> None:
+        data = os.read(descriptor, 1 << 16)
+        for message in self._lines[descriptor].feed(data):
+            self._take(message)
+        if data:
+            return
+        process = self._running.pop(descriptor)
+        code = process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+        if code == 0:
+            return
+        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        said = self._failure or {"message": f"{self._tasks[descriptor]} {ended}; {self._see()}"}
+        told, hint = str(said.get("message", "")), str(said.get("hint") or "")
+        raise NodeError(f"{told} ({hint})" if hint else told)
+
+    def _see(self) -> str:
+        return f"see {os.path.join(self._folder.system_logs, 'preparation.log')}"
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind == "failed":
+            self._failure = message
+        elif kind == "progress":
+            self._report_progress(message)
+        elif kind in _EVENTS:
+            event: Any = _EVENTS[kind]
+            self._folder.append(event(**{"time": wall_time(), **_select_fields(event, message)}))
+
+    def _report_progress(self, message: dict[str, Any]) -> None:
+        name = str(message.get("name"))
+        now = time.monotonic()
+        if now - self._reported.get(name, -_PROGRESS_S) >= _PROGRESS_S:
+            self._reported[name] = now
+            fields = _select_fields(e.TransferProgress, message)
+            self._folder.append(e.TransferProgress(**{"time": wall_time(), **fields}))
+
+
+_EVENTS: dict[str, Any] = {
+    "transferred": e.Transferred,
+    "building": e.EnvironmentBuilding,
+    "ready": e.EnvironmentReady,
+}
+
+
+def _select_fields(event: Any, message: dict[str, Any]) -> dict[str, Any]:
+    known: Iterable[str] = event._fields
+    return {name: message[name] for name in known if name in message and name != "time"}
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """To it and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,1 @@
+"""One job from its first node to its end: preparing, attempts, finishing."""

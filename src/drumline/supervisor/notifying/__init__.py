@@ -1,0 +1,1 @@
+"""Notifications of a job's end and troubles, sent by a process that no job waits for."""

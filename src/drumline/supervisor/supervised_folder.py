@@ -1,0 +1,52 @@
+"""The run folder in the hands of its supervisor: people may remove it, or give its name to another job, at any time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from drumline.contract import identity
+from drumline.contract.folder import RunFolder
+
+if TYPE_CHECKING:
+    from drumline.contract import events as e
+    from drumline.supervisor.notifying.notices import JobNotices
+
+
+class SupervisedFolder(RunFolder):
+    """A run folder that is written only while it is still this supervisor's. Raises OSError where there is none."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._inode = os.stat(path).st_ino
+        self._me = identity.identify_process(os.getpid())
+        self.notices: JobNotices | None = None
+        """Who is told of some events."""
+
+    def is_gone(self) -> bool:
+        """Return whether it was removed or replaced; False while that cannot be seen."""
+        try:
+            inode = os.stat(self.path).st_ino
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+        # Some file systems, such as sshfs, give a folder a new number now and then.
+        if inode != self._inode and self.read_json(self.supervisor) == self._me:
+            self._inode = inode
+        return inode != self._inode
+
+    def append(self, event: e.Event) -> None:
+        self._check_not_gone()
+        super().append(event)
+        if self.notices is not None:
+            self.notices.take(event)
+
+    def write(self, path: str, text: str) -> None:
+        self._check_not_gone()
+        super().write(path, text)
+
+    def _check_not_gone(self) -> None:
+        if self.is_gone():
+            raise FileNotFoundError(errno.ENOENT, "the run folder was removed", self.path)

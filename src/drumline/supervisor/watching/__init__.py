@@ -1,0 +1,1 @@
+"""Whether ranks go on, and where they are."""

@@ -1,0 +1,51 @@
+"""The file of one metric, read while ranks write to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, BinaryIO
+
+from drumline.tracking.metrics import MOST_BYTES, metric_path, open_plain_file
+
+if TYPE_CHECKING:
+    from drumline.tracking.series import Series
+
+_CHUNK = 1 << 20
+
+
+class MetricFile:
+    """A metric's file that grows; each call of ``read_more`` goes on where the last one ended."""
+
+    def __init__(self, run_dir: str, name: str, series: Series) -> None:
+        """Raises UsageError for a name that cannot be."""
+        self._path = metric_path(run_dir, name)
+        self._offset = 0
+        self.series = series
+
+    def read_more(self, deadline: float) -> None:
+        """Read to its end, or until that time on the monotonic clock. Never raises for a file that cannot be read."""
+        self.series.is_cut = False
+        try:
+            with open_plain_file(self._path) as file:
+                while self._take(file):
+                    if time.monotonic() > deadline or self._offset >= MOST_BYTES:
+                        self.series.is_cut = True
+                        return
+        except OSError:
+            return
+
+    def _take(self, file: BinaryIO) -> bool:
+        """Read one part; return False at the end."""
+        file.seek(self._offset)
+        data = file.read(_CHUNK)
+        whole = data.rfind(b"\n") + 1
+        # What is longer than a chunk is no line of ours.
+        taken = whole or (len(data) if len(data) == _CHUNK else 0)
+        for line in data[:whole].split(b"\n"):
+            parts = line.split(b" ")
+            try:
+                self.series.add(int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1]))
+            except (ValueError, IndexError, OverflowError):
+                continue
+        self._offset += taken
+        return len(data) == _CHUNK

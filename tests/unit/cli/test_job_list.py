@@ -1,0 +1,202 @@
+"""Lists of many jobs: filters, what the index keeps of jobs that have ended, and how wide the table is."""
+
+import json
+import os
+import time
+
+import pytest
+import yaml
+
+from drumline.cli import columns
+from drumline.cli.main import main
+from drumline.cli.views import listing as view
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder, private_folder
+from drumline.control.jobs import listing
+from drumline.control.observing.overview import KnownJobs
+
+HOSTILE = "鼓" * 40 + "\x1b[2J\x1b]0;x\x07"
+
+
+def make_job(name, *, ended="Completed", reason="", ago_s=0.0, events=(), **spec):
+    """A job as its run folder shows it; nothing has run."""
+    folder = RunFolder.for_job(name)
+    folder.create()
+    created = time.time() - ago_s
+    folder.write(folder.job, yaml.safe_dump({"experiment_name": "digits", "command": "true", **spec}))
+    nodes = [
+        {"node": node, "ranks": [{"rank": node * 2 + at, "label": str(node * 2 + at)} for at in (0, 1)]}
+        for node in (0, 1)
+    ]
+    folder.write(folder.plan, json.dumps({"nodes": nodes}))
+    folder.begin(e.JobSubmitted(created, "me"))
+    folder.append(e.RankStarted(created + 1, 0, 0, 4_000_000))
+    for event in events:
+        folder.append(event)
+    if ended:
+        folder.append(e.JobEnded(created + 3, ended, 0, reason))
+    return folder
+
+
+@pytest.fixture
+def jobs(drumline_home):
+    private_folder(str(drumline_home / "jobs"))
+    for number in range(60):
+        make_job(f"job_{number:02}", ago_s=3600.0 * (60 - number))
+    make_job(
+        "bad",
+        ended="Failed",
+        reason=HOSTILE,
+        tags={"team": "vision"},
+        compute="azureml:lab",
+        experiment_name="lr-1",
+    )
+
+
+def run(capsys, *argv):
+    code = main(list(argv))
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return said
+
+
+def names(capsys, *options):
+    return run(capsys, "job", "list", *options, "--query", "[].name", "-o", "tsv").out.split()
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ((), 61),
+        (("-r", "3"), 3),
+        (("-r", "0"), 0),
+        (("-r", "100"), 61),
+        (("--status", "failed"), 1),
+        (("--status", "Failed,Completed"), 61),
+        (("--status", "Running"), 0),
+        (("--experiment", "lr-*"), 1),
+        (("--experiment", "digits"), 60),
+        (("--compute", "lab"), 1),
+        (("--compute", "local"), 60),
+        (("--since", "150m"), 3),
+        (("--since", "2000-01-01"), 61),
+        (("--tag", "team"), 1),
+        (("--tag", "team=vision"), 1),
+        (("--tag", "team=audio"), 0),
+    ],
+)
+def test_a_query_is_of_all_jobs_that_match(jobs, capsys, options, count):
+    assert len(names(capsys, *options)) == count
+
+
+def test_the_facts_of_ended_jobs_are_read_once(jobs, capsys, monkeypatch):
+    first = json.loads(run(capsys, "job", "list", "--all").out)
+    table = run(capsys, "job", "list", "--all", "-o", "table").out
+
+    def fail(*_args, **_kwargs):
+        raise AssertionError("the run folder was read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("drumline.control.observing.overview.recover", fail)
+        assert json.loads(run(capsys, "job", "list", "--all").out) == first
+        assert run(capsys, "job", "list", "--all", "-o", "table").out.splitlines()[0] == table.splitlines()[0]
+    # Whatever is written about a job afterwards is seen.
+    listing.edit("bad", {"tags": {"team": "audio"}, "display_name": "other"})
+    assert names(capsys, "--tag", "team=audio") == ["bad"]
+    assert json.loads(run(capsys, "job", "list", "-r", "1").out)[0]["display_name"] == "other"
+
+
+def test_a_home_that_was_moved_shows_its_new_paths(jobs, drumline_home, capsys, monkeypatch):
+    assert json.loads(run(capsys, "job", "list", "-r", "1").out)[0]["run_folder"] == str(
+        drumline_home / "jobs" / "bad"
+    )
+    moved = drumline_home.with_name("moved")
+    drumline_home.rename(moved)
+    monkeypatch.setenv("DRUMLINE_HOME", str(moved))
+    assert json.loads(run(capsys, "job", "list", "-r", "1").out)[0]["run_folder"] == str(
+        moved / "jobs" / "bad"
+    )
+    moved.rename(drumline_home)
+
+
+def test_kept_facts_that_were_damaged_are_read_again(jobs, capsys, drumline_home):
+    import sqlite3
+
+    before = run(capsys, "job", "list", "-r", "1").out
+    with sqlite3.connect(drumline_home / "index.sqlite") as database:
+        database.execute("UPDATE kept SET facts = '{\"x\": 1}', described = '[1]'")
+    database.close()
+    assert run(capsys, "job", "list", "-r", "1").out == before
+    assert names(capsys, "--status", "failed") == ["bad"]
+
+
+def test_a_removed_job_is_forgotten(jobs, capsys, drumline_home):
+    import shutil
+
+    run(capsys, "job", "list", "--all")
+    shutil.rmtree(drumline_home / "jobs" / "bad")
+    assert "bad" not in names(capsys)
+    make_job("bad", ended="Canceled")
+    assert names(capsys, "--status", "canceled") == ["bad"]
+
+
+def test_the_list_says_what_it_leaves_out(jobs, capsys):
+    said = run(capsys, "job", "list")
+    assert len(json.loads(said.out)) == 50
+    assert said.err == "showing 50 of 61 jobs; --all-results shows all\n"
+    said = run(capsys, "job", "list", "-o", "table")
+    assert (len(said.out.splitlines()), said.err) == (51, "50 of 61 jobs; --all shows the rest\n")
+    assert (
+        run(capsys, "job", "list", "--status", "queued").err
+        == "none of 61 jobs matches; drumline job list shows them\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--status", "compelted"), "did you mean 'Completed'?"),
+        (("--since", "soon"), "neither an age nor a date"),
+        (("--since", "9e99d"), "neither an age nor a date"),
+        (("--archived-only", "--include-archived"), "exclude each other"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(capsys, words, said):
+    assert main(["job", "list", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_table_fits(jobs, width):
+    known = KnownJobs()
+    found = list(known.overviews(["bad", "job_01"], with_metric=True))
+    wide = {"name": HOSTILE, "reason": HOSTILE, "compute": HOSTILE, "metric": (HOSTILE, 1e-9)}
+    found.append(found[0]._replace(**wide))
+    lines = view.format_jobs(found, room=width).splitlines()
+    assert max(map(columns.measure, lines)) <= width
+    assert all(line.isprintable() for line in lines)
+    assert lines[0].split()[:4] == ["NAME", "AGE", "TIME", "SIZE"]
+    assert lines[2].split() == ["job_01", "2d", "2.0s", "2x2", "local", "-", "Completed"]
+
+
+def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
+    """The supervisor of these is this process."""
+    from drumline.contract import identity
+
+    def running(name, **spec):
+        folder = make_job(name, ended="", events=[e.JobRunning(time.time())], **spec)
+        folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+
+    running("p")
+    running("p_1", parent_job_name="p")
+    running("p_2", parent_job_name="p")
+    running("q")
+    said = run(capsys, "ps")
+    assert [job["name"] for job in json.loads(said.out)] == ["q", "p", "p_1", "p_2"]
+    lines = run(capsys, "ps", "-o", "table").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "q", "p", "p_1", "p_2"]
+    assert lines[3].startswith("  p_1")
+    for name in ("p", "p_1", "p_2", "q"):
+        RunFolder.for_job(name).append(e.JobEnded(time.time(), "Completed", 0, ""))
+    assert json.loads(run(capsys, "ps").out) == []
+    assert "nothing runs or waits" in run(capsys, "ps", "-o", "table").err

@@ -1,0 +1,88 @@
+"""The messages between supervisor and agents: what is sent is what is received, or it is refused."""
+
+import json
+
+import pytest
+
+from drumline.contract import messages as m
+from drumline.contract.channel import ChannelError
+from drumline.contract.evidence import ExitEvidence
+
+FRAMES = {"pid": 7, "name": "python", "state": "S", "waits_in": "", "frames": [["train.py", 1, "step"]]}
+STACK = {**FRAMES, "threads": 1, "collective": None, "went_on": None, "spin": {}}
+FAILURE = {"at": 1.0, "pid": 7, "type": "E", "message": "", "file": "", "line": 0, "function": ""}
+LAUNCH = m.LaunchRanks(
+    [m.RankLaunch(0, ["python", "train.py"], {"RANK": "0"}, "/logs/0.txt")],
+    "/code",
+    ["RANK"],
+    [0, 1],
+    {},
+    launcher=m.LauncherTask(["mpirun"], {}, "/logs/mpirun.txt"),
+    samples=m.SampleFile("/samples", 0),
+    warm=m.WarmSettings("auto", "/pool"),
+    secrets=["TOKEN"],
+)
+
+
+@pytest.mark.parametrize("message", [m.PrepareNode(["master_port"]), m.ReadClock(), LAUNCH])
+def test_an_agent_receives_what_its_supervisor_sent(message):
+    line = m.encode(message)
+    assert line.count(b"\n") == 1
+    received = m.decode_for_agent(json.loads(line))
+    assert (type(received), received) == (type(message), message)
+
+
+def test_the_records_in_a_message_are_records_again():
+    launch = m.decode_for_agent(json.loads(m.encode(LAUNCH)))
+    assert isinstance(launch, m.LaunchRanks)
+    assert launch.ranks[0].env == {"RANK": "0"}
+    assert launch.launcher is not None
+    assert (launch.launcher.argv, launch.warm.pool) == (["mpirun"], "/pool")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.Hello("secret", 0, "1", "/lib/drumline", 7, "10.0.0.1", "cgroup"),
+        m.RankEnded(3, None, 9, "", 1.5, ExitEvidence(FAILURE, [], said="bye", told_at=None, reported=[])),
+        m.RankEnded(3, 127, None, "no such program", 1.5, None),
+        m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK])], 0.0, 0),
+        m.RanksInspected([m.RankInspection(0, [], None)]),
+    ],
+)
+def test_a_supervisor_receives_what_its_agent_sent(message):
+    received = m.decode_from_agent(json.loads(m.encode(message)))
+    assert type(received) is type(message)
+    assert json.dumps(received._asdict()) == json.dumps(message._asdict())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"type": "WeatherSeen"}, "a message 'WeatherSeen', which this version does not have"),
+        ({"type": "Hello"}, "a message 'Hello', which this version does not have"),
+        ({"type": "EndCommand"}, "a message 'EndCommand' with the fields none"),
+        ({"type": "EndCommand", "id": 1, "gently": True}, "'EndCommand' with the fields id, gently"),
+        ({"type": "LaunchRanks", "ranks": [[0]]}, "a message 'LaunchRanks' with the fields ranks"),
+    ],
+)
+def test_what_this_version_does_not_have_is_refused(line, said):
+    """A field that one end does not know is a mistake: both are of one version, or do not come this far."""
+    with pytest.raises(ChannelError, match=said):
+        m.decode_for_agent(line)
+
+
+def test_a_field_more_is_another_version(monkeypatch):
+    before = m.compute_version()
+    monkeypatch.setattr(m.LaunchRanks, "_fields", (*m.LaunchRanks._fields, "weather"))
+    assert m.compute_version() != before
+    assert m.describe_difference({"version": before, "package": "/old/drumline"}).startswith(
+        "another version of drumline, from /old/drumline, than the one here, from /"
+    )
+    assert m.describe_difference({"version": m.compute_version()}) == ""
+
+
+def test_a_file_of_a_version_without_one_is_of_another_version():
+    assert m.describe_difference({}).startswith(
+        "another version of drumline, from an unknown folder, than the one here"
+    )

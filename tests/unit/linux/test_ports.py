@@ -1,0 +1,186 @@
+"""A leased port stays free for the rank that will bind it."""
+
+import json
+import os
+import select
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+
+from drumline.linux import ports
+
+
+def ephemeral_range():
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = file.read().split()
+    return int(first), int(last)
+
+
+def test_a_leased_port_can_be_bound_by_the_strictest_program():
+    port, lease = ports.lease_port("127.0.0.1")
+    with closing(lease), socket.socket() as rank:
+        rank.bind(("", port))
+
+
+def test_the_kernel_gives_a_leased_port_to_nobody():
+    port, lease = ports.lease_port("127.0.0.1")
+    with closing(lease):
+        first, last = ephemeral_range()
+        assert not first <= port <= last
+
+
+def test_leases_taken_at_once_differ():
+    with ThreadPoolExecutor(8) as pool:
+        leased = list(pool.map(lambda _: ports.lease_port("127.0.0.1"), range(200)))
+    assert len({port for port, _ in leased}) == 200
+    for _, lease in leased:
+        lease.close()
+
+
+def test_a_port_in_use_is_not_leased(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr(ports, "_read_port_range", lambda: (port, port))
+        with pytest.raises(OSError, match=f"no free port between {port} and {port}"):
+            ports.lease_port("127.0.0.1")
+
+
+FEW = (23000, 23399)
+"""Ports of which all can be taken in a test."""
+
+
+@contextmanager
+def another_user(step):
+    """``step`` runs as another user, who keeps what it opened meanwhile; what it returned."""
+    if os.getuid():
+        pytest.skip("only root can be two users")
+    told, tell = os.pipe()
+    until, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.close(end)
+            found, _kept = step()
+            os.write(tell, json.dumps(found).encode())
+            os.read(until, 1)
+        finally:
+            os._exit(0)
+    os.close(tell)
+    os.close(until)
+    try:
+        assert select.select([told], [], [], 60)[0]
+        yield json.loads(os.read(told, 1 << 16))
+    finally:
+        os.close(end)
+        os.close(told)
+        os.waitpid(child, 0)
+
+
+def taken(kind, name_of):
+    """All of a few ports, by sockets of this kind."""
+    kept = [socket.socket(*kind) for _ in range(FEW[0], FEW[1] + 1)]
+    for number, one in enumerate(kept):
+        one.bind(name_of(FEW[0] + number))
+    return [], kept
+
+
+SQUATTERS = {
+    "names": lambda: taken((socket.AF_UNIX,), lambda port: f"\0drumline-port-{port}"),
+    "UDP": lambda: taken((socket.AF_INET, socket.SOCK_DGRAM), lambda port: ("0.0.0.0", port)),
+    "UDP of loopback": lambda: taken((socket.AF_INET, socket.SOCK_DGRAM), lambda port: ("127.0.0.1", port)),
+}
+
+
+@pytest.mark.parametrize("what", SQUATTERS)
+def test_another_user_cannot_take_all_leases(monkeypatch, tmp_path, what):
+    """Names of abstract sockets were the leases; whoever bound them all stopped everybody's jobs."""
+    monkeypatch.setenv("DRUMLINE_HOME", str(tmp_path))
+    monkeypatch.setattr(ports, "_read_port_range", lambda: FEW)
+    with another_user(SQUATTERS[what]):
+        leased = [ports.lease_port("127.0.0.1") for _ in range(20)]
+        assert len({port for port, _ in leased}) == 20
+        for port, lease in leased:
+            with closing(lease), socket.socket() as rank:
+                rank.bind(("", port))
+
+
+def test_jobs_of_two_users_get_different_ports(monkeypatch):
+    monkeypatch.setattr(ports, "_read_port_range", lambda: FEW)
+
+    def leases():
+        kept = [ports.lease_port("127.0.0.1") for _ in range(100)]
+        return [port for port, _ in kept], kept
+
+    with another_user(leases) as theirs:
+        ours, kept = leases()
+        assert len({*theirs, *ours}) == 200
+        for _, lease in kept:
+            lease.close()
+
+
+def test_leases_by_file_differ_between_processes_and_go_with_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("DRUMLINE_HOME", str(tmp_path))
+    monkeypatch.setattr(ports, "_read_port_range", lambda: (FEW[0], FEW[0] + 11))
+    monkeypatch.setattr(ports, "_hold_by_socket", lambda port: None)
+    kept = [ports.lease_port("127.0.0.1") for _ in range(2)]
+    told, tell = os.pipe()
+    if os.fork() == 0:
+        # Its own files: a lock that is only inherited would be the same one.
+        port, _ = ports.lease_port("127.0.0.1")
+        os.write(tell, str(port).encode())
+        os._exit(0)
+    os.wait()
+    theirs = int(os.read(told, 10))
+    os.close(told)
+    os.close(tell)
+    assert {theirs, *(port for port, _ in kept)} == set(range(FEW[0], FEW[0] + 3))
+    port, lease = ports.lease_port("127.0.0.1")
+    assert port == theirs
+    for one in (lease, *(one for _, one in kept)):
+        one.close()
+
+
+def test_a_port_that_cannot_be_leased_is_tried_by_binding_it(monkeypatch, tmp_path):
+    (tmp_path / "engines").write_text("a file where the folder would be")
+    monkeypatch.setenv("DRUMLINE_HOME", str(tmp_path))
+    monkeypatch.setattr(ports, "_read_port_range", lambda: (FEW[0], FEW[0] + 11))
+    monkeypatch.setattr(ports, "_hold_by_socket", lambda port: None)
+    with socket.create_server(("", FEW[0])), socket.create_server(("127.0.0.1", FEW[0] + 1)):
+        port, lease = ports.lease_port("127.0.0.1")
+    assert port == FEW[0] + 2
+    lease.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The server socket has failed to listen. port: {port}, useIpv6: false, code: -98, name: EADDRINUSE",
+        "[Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', {port}))",
+        "listen tcp 0.0.0.0:{port}: bind: Address already in use",
+        "2026-11-21 19:56:30,513 ERROR: [::]:{port}: Address already in use",
+    ],
+)
+def test_who_holds_a_port_is_named(text):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = ports.find_port_holder(text.format(port=port))
+        assert said.startswith(f"port {port} is held by process {os.getpid()} (")
+    assert ports.find_port_holder(text.format(port=port)) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "connection refused, port: 7",
+        "[Errno 98] Address already in use",
+        "2026-11-21 19:56:30,513 ERROR server: [Errno 98] Address already in use",
+    ],
+)
+def test_nothing_is_said_of_a_port_that_nobody_named(text):
+    assert ports.find_port_holder(text) == ""

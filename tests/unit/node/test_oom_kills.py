@@ -1,0 +1,45 @@
+"""What the kernel's log says of a process that it has ended for want of memory."""
+
+import pytest
+
+from drumline.node.diagnostics import oom_kills as kernels
+
+
+@pytest.mark.parametrize(
+    ("line", "ran_out"),
+    [
+        ("Memory cgroup out of memory: Killed process 4711 (python) total-vm:1kB, anon-rss:1kB", True),
+        ("Out of memory: Killed process 4711 (python) total-vm:1kB", True),
+        ("Out of memory: Killed process 4712 (python) total-vm:1kB", False),
+        ("Killed process 4711", False),
+    ],
+)
+def test_a_process_that_the_log_names_ran_out_of_memory(line, ran_out, monkeypatch):
+    monkeypatch.setattr(kernels, "_list_counters", list)
+    memory = kernels.OomWatcher()
+    try:
+        with open("/dev/kmsg", "w") as log:
+            log.write(f"drumline's tests: {line}\n")
+    except OSError:
+        pytest.skip("writing to the kernel's log needs root")
+    assert memory.ran_out([4711]) == ran_out
+    assert not kernels.OomWatcher().ran_out([4711]), "what was logged before does not count"
+
+
+def test_what_was_counted_seconds_ago_is_another_process(monkeypatch):
+    """However often it is looked."""
+    now, count = [100.0], [0]
+    monkeypatch.setattr(kernels, "_list_counters", lambda: ["file"])
+    monkeypatch.setattr(kernels, "_open_kernel_log", lambda: -1)
+    monkeypatch.setattr(kernels, "_read_count", lambda _: count[0])
+    monkeypatch.setattr(kernels.time, "monotonic", lambda: now[0])
+    memory = kernels.OomWatcher()
+    count[0] = 1
+    for _ in range(30):
+        assert memory.ran_out([1])
+        memory.look()
+        now[0] += 0.05
+    for _ in range(30):
+        memory.look()
+        now[0] += 0.05
+    assert not memory.ran_out([1])

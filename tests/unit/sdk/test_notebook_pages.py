@@ -1,0 +1,265 @@
+"""Pages of a notebook: well-formed HTML, in which no text of a job is anything but text."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumline.contract import events
+from drumline.contract.outcome import fold
+from drumline.control.observing.overview import JobOverview
+from drumline.sdk.notebook import look
+from drumline.sdk.notebook.charts import draw_curve, draw_graph
+from drumline.sdk.notebook.live import describe_preparation
+from drumline.sdk.notebook.markup import tag
+from drumline.sdk.notebook.page import render_job, render_jobs
+from drumline.tracking.series import Series
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '" onmouseover="alert(1)',
+    "' style='x",
+    "</div></pre></svg><img src=x onerror=alert(1)>",
+    "\x1b]0;title\x07\x1b[31mred\x00\x08",
+    "&lt;b&gt; &amp;",
+    "\ud800 \u202e gnp.exe",
+    "${{inputs.x}} {x} %s `x`",
+)
+TAGS = {
+    "div", "span", "strong", "code", "pre", "table", "thead", "tbody", "tr", "th", "td",
+    "svg", "g", "rect", "text", "title", "path", "polyline", "circle",
+}  # fmt: skip
+ATTRIBUTES = {
+    "style", "title", "width", "height", "viewbox", "cx", "cy", "r", "rx", "x", "y", "d", "points", "fill",
+    "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "font-size", "font-family",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Fails for a tag, an attribute or a style that pages do not have, and for what is not closed."""
+
+    def __init__(self, markup):
+        super().__init__(convert_charrefs=True)
+        self.texts = []
+        self.tags = []
+        self.styles = []
+        self._open = []
+        markup.encode()
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", markup)
+        self.feed(markup)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in TAGS, tag
+        for name, value in attrs:
+            assert name in ATTRIBUTES, name
+            if name == "style":
+                assert "url" not in value
+                assert "expression" not in value
+                self.styles.append(value)
+            elif name == "title":
+                self.texts.append(value)
+        self.tags.append(tag)
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def handle_comment(self, data):
+        raise AssertionError(data)
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+    @property
+    def text(self):
+        return "\n".join(self.texts)
+
+
+def job(**fields):
+    return {
+        "name": "first", "display_name": "first", "type": "command", "status": "Running", "reason": "", "hang": None,
+        "attempt": 0, "compute": None, "started_at": "2026-01-01T00:00:00Z", "ended_at": None, "ranks": [],
+        "failed_rank": None, "creation_context": {"created_at": "2026-01-01T00:00:00Z"}, **fields,
+    }  # fmt: skip
+
+
+def overview(**fields):
+    known = {
+        "name": "first",
+        "kind": "command",
+        "status": "Running",
+        "reason": "",
+        "created": 1.0,
+        "started": 2.0,
+    }
+    rest = {"ended": None, "experiment": "e", "compute": "local", "parent": "", "tags": {}, "size": "2x2"}
+    return JobOverview(**{**known, **rest, "archived": False, **fields})
+
+
+def ranks(*states, nodes=2):
+    each = -(-len(states) // nodes)
+    return [{"rank": index, "node": index // each, "state": state} for index, state in enumerate(states)]
+
+
+def series(*values, name="loss", run=""):
+    one = Series(name, "mlflow", run)
+    for step, value in enumerate(values):
+        one.add(step, step, value)
+    return one
+
+
+def hostile_page(text):
+    trial = {
+        "trial": text,
+        "status": text,
+        "rank": 1,
+        "metric": 0.5,
+        "params": {text: text, "n": {"a": text}},
+    }
+    step = {"step": text, "status": text, "job": text, "needs": [text], "reason": text}
+    base = {"name": text, "display_name": text + "2", "status": text, "reason": text, "compute": text}
+    curves = [series(1.0, 2.0, name=text, run=text)]
+    return (
+        render_job(job(**base, ranks=ranks(text)), curves, [text, text]),
+        render_job(job(**base, type="pipeline", steps=[step]), curves, [text]),
+        render_job(job(**base, type="pipeline", steps=[{**step, "step": f"{text}{n}"} for n in range(70)])),
+        render_job(job(**base, type="sweep", trials=[trial], objective={"primary_metric": text})),
+        render_jobs([overview(name=text, status=text, reason=text, compute=text, metric=(text, 0.5))], 1),
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_of_a_job_stays_text(text):
+    for markup in hostile_page(text):
+        page = Page(markup)
+        if "<" in text:
+            assert text.split(">")[0] in page.text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_stays_text(text):
+    for markup in hostile_page(text):
+        Page(markup)
+
+
+def test_a_page_has_a_cell_for_each_rank_in_the_colour_of_its_state():
+    states = ("running", "done", "exit 1", "signal 15")
+    page = Page(
+        render_job(job(status="Failed", failed_rank=2, reason="rank 2 failed first", ranks=ranks(*states)))
+    )
+    cells = [style for style in page.styles if "text-align:center" in style]
+    assert [re.search(r"background:(#\w+)", style)[1] for style in cells] == [
+        look.BLUE,
+        look.GREEN,
+        look.RED,
+        look.GREY,
+    ]
+    assert "rank 2 on node 1: exit 1" in page.text
+    assert "rank 2 failed first" in page.text
+    assert 'ml_client.jobs.logs("first", rank=2, tail=50)' in page.text
+    assert "2 nodes x 2" in page.text
+
+
+def test_thousands_of_ranks_are_one_page():
+    page = Page(render_job(job(ranks=ranks(*["running"] * 5000, nodes=100))))
+    assert sum("text-align:center" in style for style in page.styles) == 2048
+    assert "and 2952 more ranks" in page.text
+
+
+def test_metrics_have_a_curve_and_their_last_value():
+    page = Page(render_job(job(), [series(0.5, 0.25, 0.125), series(float("nan"), name="odd")]))
+    assert page.tags.count("polyline") == 1
+    assert "0.125" in page.text
+
+
+@pytest.mark.parametrize(
+    ("values", "points"),
+    [([], 0), ([None, None], 0), ([3.0], 0), ([1e308, -1e308], 2), ([2.0, None, 2.0], 2), ([0.0, 5e-324], 2)],
+)
+def test_a_curve_stays_in_its_frame(values, points):
+    page = str(draw_curve(values))
+    found = re.search(r'points="([^"]*)"', page)
+    places = [tuple(map(float, pair.split(","))) for pair in found[1].split()] if found else []
+    assert len(places) == points
+    assert all(0 <= x <= 140 and 0 <= y <= 26 for x, y in places)
+    if values == [1e308, -1e308]:
+        assert places == [(3, 3), (137, 23)]
+
+
+def test_a_step_stands_to_the_right_of_what_it_needs():
+    steps = [
+        {"step": "c", "status": "Running", "needs": ["a", "b", "gone"]},
+        {"step": "a", "status": "Completed", "needs": []},
+        {"step": "b", "status": "Completed", "needs": ["a"], "reused": True},
+    ]
+    drawn = str(draw_graph(steps))
+    x = {name: int(place) for place, name in re.findall(r'<text x="(\d+)"[^>]*>([abc])<', drawn)}
+    assert x["a"] < x["b"] < x["c"]
+    assert "Reused" in drawn
+    assert drawn.count("<path") == 3
+
+
+def test_a_circle_of_steps_is_drawn_all_the_same():
+    steps = [{"step": name, "status": "Running", "needs": [need]} for name, need in ("ab", "ba", "cc")]
+    assert Page(draw_graph(steps)).tags.count("rect") == 3
+
+
+def test_a_sweep_is_a_table_with_the_best_trial_first():
+    trials = [
+        {"trial": "t1", "status": "Running", "rank": None, "metric": None, "params": {"lr": 0.1}},
+        {"trial": "t2", "status": "Completed", "rank": 2, "metric": 0.5, "params": {"lr": 0.2}},
+        {
+            "trial": "t3",
+            "status": "Completed",
+            "rank": 1,
+            "metric": 0.75,
+            "params": {"lr": 0.3},
+            "stopped_early": True,
+        },
+    ]
+    page = Page(render_job(job(type="sweep", trials=trials, objective={"primary_metric": "accuracy"})))
+    assert [text for text in page.texts if re.fullmatch(r"t\d", text)] == ["t3", "t2", "t1"]
+    assert "accuracy" in page.text
+    assert "3 trials" in page.text
+
+
+def test_a_list_says_how_many_it_leaves_out():
+    page = Page(render_jobs([overview(), overview(metric=("loss", 0.12345))], 69))
+    assert "2 of 69 jobs" in page.text
+    assert "loss 0.123" in page.text
+    assert "no jobs" in Page(render_jobs([], 0)).text
+
+
+def test_a_job_that_is_prepared_says_what_takes_long():
+    preparing = [
+        events.JobPreparing(1.0),
+        events.TransferProgress(2.0, "inputs.data", 1500, 3000, 1, 2),
+        events.EnvironmentBuilding(2.0, "12 packages"),
+    ]
+    assert describe_preparation(fold(preparing)) == "inputs.data: 1.5 kB of 3.0 kB; environment: 12 packages"
+    assert describe_preparation(fold([*preparing, events.RankStarted(3.0, 0, 0, 1)])) == ""
+
+
+def luminance(colour):
+    """Source: https://www.w3.org/TR/WCAG21/#dfn-relative-luminance"""
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colour", [look.GREEN, look.RED, look.BLUE, look.AMBER, look.GREY])
+@pytest.mark.parametrize("ground", ["#ffffff", "#111111"])
+def test_a_colour_of_a_state_can_be_read_on_light_and_dark(colour, ground):
+    high, low = sorted((luminance(colour) + 0.05, luminance(ground) + 0.05), reverse=True)
+    assert high / low >= 3
+
+
+def test_an_attribute_is_quoted():
+    assert tag("b", title='a"b<') == '<b title="a&quot;b&lt;"></b>'

@@ -1,0 +1,40 @@
+"""The run folder as its supervisor has it: when it is gone."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from drumline.contract import identity
+from drumline.supervisor.supervised_folder import SupervisedFolder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "job"
+    path.mkdir()
+    made = SupervisedFolder(str(path))
+    made.write(made.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    return made
+
+
+def test_one_that_was_removed_is_gone(folder):
+    assert not folder.is_gone()
+    shutil.rmtree(folder.path)
+    assert folder.is_gone()
+
+
+def test_another_of_its_name_is_not_it(folder):
+    os.rename(folder.path, folder.path + "-before")
+    os.mkdir(folder.path)
+    assert folder.is_gone()
+    with open(folder.supervisor, "w") as file:
+        json.dump({**identity.identify_process(os.getpid()), "pid": 1}, file)
+    assert folder.is_gone()
+
+
+def test_one_that_its_file_system_gives_another_number_is_still_there(folder):
+    os.rename(folder.path, folder.path + "-before")
+    shutil.copytree(folder.path + "-before", folder.path)
+    assert [folder.is_gone(), folder.is_gone()] == [False, False]

@@ -1,0 +1,174 @@
+"""How the package is built: circles of imports, sizes of classes and folders, names."""
+
+import ast
+import re
+from collections import defaultdict
+
+import house
+
+MODULES = house.read_modules(house.PACKAGE)
+CLASSES = house.measure_classes(MODULES)
+
+BIG_CLASSES = {
+    "Environment": "a field for each key of Azure's environment",
+    "Job": "the fields that all types of jobs share, read and written in one place",
+    "Outcome": "what is known of a job from its events: a record, of which most readers want several fields",
+    "Parallel": "a field for each key of Azure's parallel job",
+    "RunConfiguration": "a field for each section of Azure's run configuration",
+    "RunFolder": "a path or two for each thing that a run folder holds",
+    "Start": "when each thing happened in the start of one attempt: a record",
+    "Policy": "a state machine with one phase, which each happening may end; what has state of its own is cut out",
+}
+"""Classes over the limits, each with the reason why it is one thing."""
+
+FULL_FOLDERS = {
+    "contract": "a file for each thing that two processes agree on; its folders would hold two or three",
+    "node/agent": "a file for each part of the agent, which its session puts together",
+}
+"""Folders of more files, each with the reason."""
+
+MOST_FILES = 14
+
+LATE_IMPORTS = {
+    "cli": (
+        "a verb loads its own modules; help and completion load none",
+        "cli contract control engines spec supervisor",
+    ),
+    "compat": ("the translator of an older SDK is loaded by users of that SDK", "compat spec"),
+    "contract": ("errors of a state directory that most processes never meet", "contract"),
+    "control": (
+        "a verb loads no other verb's modules, no database and no remote service",
+        "contract control engines linux node plan spec staging store supervisor tracking",
+    ),
+    "engines": (
+        "an engine, a warm pool, a launcher or the environment of a notebook is loaded by jobs that use one",
+        "contract engines linux node",
+    ),
+    "node": ("launchers, warm starts and stacks are loaded by jobs that need them", "node"),
+    "plan": ("addresses and parallel jobs are in few plans", "contract spec"),
+    "sdk": ("operations of a client are loaded at their first use", "compat contract control sdk spec"),
+    "spec": ("a job file loads the schema of its own type", "contract spec"),
+    "staging": (
+        "the client of a service is loaded by the process that speaks to it",
+        "contract staging store",
+    ),
+    "supervisor": (
+        "remote data, environments and assets are loaded by jobs that have some; an engine, before its first job",
+        "contract engines staging store supervisor",
+    ),
+}
+"""By package, why imports in its functions save start-up time, and of which packages."""
+
+_BOTH = "Azure's name in both generations of its SDK"
+
+SHARED_NAMES = {
+    "AmlCompute": _BOTH,
+    "BanditPolicy": _BOTH,
+    "Component": _BOTH,
+    "Data": _BOTH,
+    "Datastore": _BOTH,
+    "Environment": _BOTH,
+    "MedianStoppingPolicy": _BOTH,
+    "Model": _BOTH,
+    "Mpi": "Azure's name in SDK v1, and an MPI that is installed",
+    "Pipeline": _BOTH,
+    "TruncationSelectionPolicy": _BOTH,
+    "Workspace": _BOTH,
+}
+"""Names of classes that stand for several things, each with the reason."""
+
+PARTICIPLES = {
+    # azure-ai-ml's ValidationResult has it.
+    "spec.validation.validate.passed",
+}
+"""Names of functions that are no verb and no noun, yet say what they are where they stand."""
+
+_PARTICIPLE = re.compile(
+    r"[a-z]+ed|begun|bound|built|chosen|drawn|found|given|gone|held|hidden|kept|known|left|lost|made|meant|named|"
+    r"said|seen|sent|shown|spent|taken|told|written"
+)
+_EMPTY_CONSTANT = re.compile(r"LOOKS?(_[A-Z0-9_]+)?|OF_[A-Z0-9_]+|WORDS|SAID|KNOWN")
+
+_NOT_PARTICIPLES = {"embed", "exceed", "feed", "need", "proceed", "read", "seed", "shed", "speed", "succeed"}
+
+
+def name_of(module, node):
+    return f"{module.name.removeprefix('drumline.')}.{node.name}"
+
+
+def test_no_module_imports_itself_through_others():
+    assert house.find_circles(house.find_imports(MODULES)) == []
+
+
+def test_late_imports_are_listed_with_their_reason():
+    found = defaultdict(set)
+    for one in house.find_imports(MODULES):
+        if one.late and "." in one.source and "." in one.target:
+            found[one.source.split(".")[1]].add(one.target.split(".")[1])
+    assert dict(found) == {name: set(targets.split()) for name, (_, targets) in LATE_IMPORTS.items()}
+
+
+def test_a_circle_is_found_through_a_late_import(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "one.py").write_text("from package import two\n")
+    (package / "two.py").write_text("def f():\n    from package.one import g\n")
+    imports = house.find_imports(house.read_modules(package))
+    assert house.find_circles(imports) == [["package.one", "package.two"]]
+
+
+def test_every_class_can_be_seen_whole():
+    big = {
+        one.name: f"{one.module}: {one.lines} lines, {one.attributes} attributes"
+        for one in CLASSES
+        if one.lines > house.BIG_CLASS or one.attributes > house.MANY_ATTRIBUTES
+    }
+    assert {name: size for name, size in big.items() if name not in BIG_CLASSES} == {}
+    assert set(BIG_CLASSES) <= set(big), "these are small by now"
+
+
+def test_no_folder_has_more_files_than_one_remembers():
+    full = {
+        str(folder.relative_to(house.PACKAGE)): count
+        for folder, count in house.count_files(MODULES).items()
+        if count > MOST_FILES
+    }
+    assert {name: count for name, count in full.items() if name not in FULL_FOLDERS} == {}
+    assert set(FULL_FOLDERS) <= set(full), "these have fewer by now"
+
+
+def test_a_class_name_stands_for_one_thing():
+    places = defaultdict(list)
+    for one in CLASSES:
+        places[one.name].append(one.module)
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: where for name, where in shared.items() if name not in SHARED_NAMES} == {}
+    assert set(SHARED_NAMES) <= set(shared), "these stand for one thing by now"
+
+
+def test_functions_are_named_by_what_they_do():
+    bad = set()
+    for module, node in house.find_functions(MODULES):
+        name = node.name.strip("_")
+        if name == "of" or (_PARTICIPLE.fullmatch(name) and name not in _NOT_PARTICIPLES):
+            bad.add(name_of(module, node))
+    assert bad - PARTICIPLES == set()
+    assert bad >= PARTICIPLES, "these have other names by now"
+
+
+def test_constants_can_be_searched_for():
+    """``_LOOK_S`` stood for 25 different intervals, and ``_OF_COMMAND`` for fields, or for keys, of two things."""
+    bad = [
+        f"{module.name}.{name}"
+        for module in MODULES.values()
+        for name in find_constants(module.tree)
+        if _EMPTY_CONSTANT.fullmatch(name.strip("_"))
+    ]
+    assert bad == []
+
+
+def find_constants(tree):
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (one.id for one in targets if isinstance(one, ast.Name) and one.id.isupper())

@@ -1,0 +1,53 @@
+"""The English of the documents and of ``--help``: sentences have a thing with a name for a subject."""
+
+import prose
+import pytest
+
+OF_ALL = 0.03
+OF_A_PAGE = 0.06
+COUNTS = prose.counts()
+
+
+def test_few_subjects_are_free_relatives_or_vague_pronouns():
+    vague = sum(len(found) for found, _ in COUNTS.values())
+    assert vague < OF_ALL * sum(number for _, number in COUNTS.values())
+
+
+@pytest.mark.parametrize("page", COUNTS)
+def test_no_page_has_many_of_them(page):
+    found, number = COUNTS[page]
+    assert len(found) <= max(1, OF_A_PAGE * number), "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is elsewhere is fetched before the ranks start.",
+        "- **Whoever is killed**, whatever was started for the build ends.",
+        "The signal goes down: who handles it decides.",
+        "| `USED` | what it has forked so far |",
+        "It goes when the attempt ends, and nobody has to look.",
+    ],
+)
+def test_such_a_subject_is_found(text):
+    assert any(prose.is_vague(sentence) for sentence in prose.sentences(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remote inputs are downloaded once.",
+        "The error says what was wrong, and who owns the file.",
+        "What does a launch cost?",
+        "```text\nWhat took longest: the imports\n```",
+        "<!-- begin: x -->\nWhat a program wrote here\n<!-- end: x -->",
+    ],
+)
+def test_no_other_is(text):
+    assert not any(prose.is_vague(sentence) for sentence in prose.sentences(text))
+
+
+def test_help_and_pages_are_read():
+    assert {"README.md", "docs/howto/running.md", "--help"} <= set(COUNTS)
+    assert all(number for _, number in COUNTS.values())
+    assert COUNTS["--help"][1] > 100

@@ -266,11 +266,12 @@ class RunFolder:
         except OSError:
             return False
         maker = self.read_json(self.maker)
-        if self.exists():
-            return False
         if maker and identity.is_ours_to_judge(maker):
-            return not identity.is_alive(maker)
-        return time.time() - made > after_s
+            has_ended = not identity.is_alive(maker)
+        else:
+            has_ended = time.time() - made > after_s
+        # Last: a maker that is no more may have begun the job since its file was read.
+        return has_ended and not self.exists()
 
     def was_taken_over(self) -> bool:
         """Whether another process has taken the name since ``create``, because this one took too long to ``begin``."""

@@ -154,6 +154,20 @@ def test_a_folder_whose_maker_was_killed_is_abandoned_at_once(folder):
     assert RunFolder.for_job("calm_drum").is_abandoned(60.0)
 
 
+@pytest.mark.parametrize("maker", ["dead", "elsewhere"])
+def test_a_job_that_begins_while_its_maker_is_looked_at_is_not_abandoned(folder, monkeypatch, maker):
+    """Its maker begins the job and ends just then: the folder is that of a job, which a removal would destroy."""
+    looked = RunFolder.for_job("calm_drum")
+
+    def begin_and_end(*_):
+        folder.begin(e.JobSubmitted(1.0, "ann"))
+        return False
+
+    make_long_ago(folder)
+    monkeypatch.setattr(identity, "is_alive" if maker == "dead" else "is_ours_to_judge", begin_and_end)
+    assert not looked.is_abandoned(60.0)
+
+
 def test_a_maker_of_another_machine_has_some_time(folder):
     folder.write(folder.maker, json.dumps({**identity.identify_process(os.getpid()), "space": "elsewhere"}))
     assert not RunFolder.for_job("calm_drum").is_abandoned(60.0)

@@ -1,7 +1,9 @@
 """Two submissions that want one name, of which the first takes its time."""
 
+import fcntl
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.errors import PlanError
+from drumline.contract.folder import RunFolder
 from drumline.control.submission import run_folder
 from drumline.control.submission.run_folder import create_folder
 
@@ -30,6 +33,23 @@ def test_the_name_of_a_submitter_that_was_killed_is_free_at_once(drumline_home):
     first.write(first.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
     second = create_folder(JOB, str(drumline_home))
     run_folder.check_is_ours(second)
+
+
+def test_one_of_two_submissions_takes_the_name_of_a_submitter_that_was_killed(drumline_home, monkeypatch):
+    killed = create_folder(JOB, str(drumline_home))
+    killed.write(killed.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
+    others = []
+
+    def be_late(*_):
+        if not others:
+            shutil.rmtree(killed.path)
+            others.append(RunFolder.for_job("wanted"))
+            others[0].create()
+
+    monkeypatch.setattr(fcntl, "flock", be_late)
+    with pytest.raises(PlanError, match="there is a job 'wanted' already"):
+        create_folder(JOB, str(drumline_home))
+    run_folder.check_is_ours(others[0])
 
 
 def test_a_submitter_of_another_machine_that_comes_back_late_harms_nobody(drumline_home):

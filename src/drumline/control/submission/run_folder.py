@@ -99,8 +99,7 @@ def create_folder(job: Any, root: str) -> RunFolder:
             raise
     except FileExistsError as error:
         _raise_unless_taken(folder, error)
-        if folder.is_abandoned(_HALF_MADE_S):
-            remove_folder(folder)
+        if _remove_abandoned(folder):
             return create_folder(job, root)
         raise name_taken(str(job.name)) from error
     return folder
@@ -129,6 +128,27 @@ def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:
     """Raise the error again unless the name is taken: a file in the place of the home is another error."""
     if not os.path.lexists(folder.path) and not os.path.lexists(_link_of(folder)):
         raise error
+
+
+def _remove_abandoned(folder: RunFolder) -> bool:
+    """
+    Remove a run folder whose maker ended before it was a job. Return whether the name is free then.
+
+    Of several submissions that find it one removes it: another would remove what the first has made in its place.
+    """
+    import fcntl
+
+    if not folder.is_abandoned(_HALF_MADE_S):
+        return False
+    descriptor = os.open(os.path.dirname(folder.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if folder.is_abandoned(_HALF_MADE_S):
+            remove_folder(folder)
+    finally:
+        os.close(descriptor)
+    return not os.path.lexists(folder.path)
 
 
 def check_is_ours(folder: RunFolder) -> None:

@@ -1,5 +1,5 @@
 """
-How supervisor and agents talk: JSON objects, one a line, over TCP.
+The channel between supervisor and agents: JSON objects, one a line, over TCP.
 
 The first line an agent sends is its hello with the job's secret; nothing is read from a peer that does not know it.
 End of file is how either side learns that the other died.

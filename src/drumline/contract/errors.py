@@ -43,7 +43,9 @@ class DrumlineError(Exception):
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
         """
-        The lines that IPython shows instead of a traceback: the sentence, the hint, and the user's own line.
+        Return the function that gives IPython the lines to show instead of a traceback.
+
+        The lines are the sentence, the hint, and the user's own line.
 
         With DRUMLINE_DEBUG there is no such attribute, and IPython shows the traceback.
         Source: https://ipython.readthedocs.io/en/stable/config/integrating.html#custom-exception-tracebacks

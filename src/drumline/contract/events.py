@@ -1,5 +1,5 @@
 """
-What happened to a job: appended once to ``events.jsonl``, one JSON object a line, never edited.
+The events of a job: appended once to ``events.jsonl``, one JSON object a line, never edited.
 
 Events are the truth; status, reason and timeline are one fold over them (``outcome.fold``).
 ``time`` is seconds since 1970 by the clock of the supervisor's machine.
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class JobSubmitted(NamedTuple):
-    """``kind``: command, pipeline or sweep; the two latter have a driver in the place of a supervisor."""
+    """
+    The job was submitted. ``kind``: command, pipeline or sweep; the two latter have a driver in the place of a
+    supervisor.
+    """
 
     time: float
     user: str
@@ -36,7 +39,7 @@ class JobSubmitted(NamedTuple):
 
 
 class JobWaiting(NamedTuple):
-    """In line; ``reason`` says for what, and who holds it."""
+    """The job waits in line; ``reason`` says for what, and who holds it."""
 
     time: float
     reason: str
@@ -50,8 +53,8 @@ class JobPreparing(NamedTuple):
 
 class TransferProgress(NamedTuple):
     """
-    Of data on its way; at most one in two seconds. ``name``: ``inputs.digits``, ``outputs.model``. ``total_bytes`` and
-    ``total_files`` grow while a folder is being listed.
+    Data is on its way; told at most once in two seconds. ``name``: ``inputs.digits``, ``outputs.model``.
+    ``total_bytes`` and ``total_files`` grow while a folder is being listed.
     """
 
     time: float
@@ -81,7 +84,7 @@ class Transferred(NamedTuple):
 
 
 class EnvironmentBuilding(NamedTuple):
-    """``what``: in words. ``log``: relative to the run folder."""
+    """The environment of the job is being built. ``what``: in words. ``log``: relative to the run folder."""
 
     time: float
     what: str
@@ -89,7 +92,7 @@ class EnvironmentBuilding(NamedTuple):
 
 
 class EnvironmentReady(NamedTuple):
-    """``reused``: an earlier job, or another one meanwhile, has made it."""
+    """The environment of the job is there. ``reused``: an earlier job, or another one meanwhile, has made it."""
 
     time: float
     digest: str
@@ -99,7 +102,10 @@ class EnvironmentReady(NamedTuple):
 
 
 class ServiceStarted(NamedTuple):
-    """``url``: empty where there is nothing to open. ``error``: why it did not start; the job goes on."""
+    """
+    A service beside the job was started, or could not be. ``url``: empty where there is nothing to open. ``error``: why
+    it did not start; the job goes on.
+    """
 
     time: float
     name: str
@@ -117,8 +123,9 @@ class JobStarting(NamedTuple):
 
 class AgentJoined(NamedTuple):
     """
-    ``who``: its identity, where it runs on the supervisor's machine. ``containment``: what holds together all that its
-    ranks start: ``cgroup``, else ``subreaper``. ``host``: the machine's name; empty where all nodes are this one.
+    The agent of a node has joined. ``who``: its identity, where it runs on the supervisor's machine. ``containment``:
+    what holds together all that its ranks start: ``cgroup``, else ``subreaper``. ``host``: the machine's name; empty
+    where all nodes are this one.
     """
 
     time: float
@@ -131,7 +138,7 @@ class AgentJoined(NamedTuple):
 
 
 class NetworkChosen(NamedTuple):
-    """By what the ranks reach each other: interface and address by node, and why these."""
+    """The network by which the ranks reach each other was chosen: interface and address by node, and why these."""
 
     time: float
     interfaces: list[str]
@@ -181,7 +188,7 @@ class WarmDeclined(NamedTuple):
 
 
 class FirstOutput(NamedTuple):
-    """When a rank of this attempt wrote its first bytes."""
+    """A rank of this attempt wrote its first bytes."""
 
     time: float
     rank: int
@@ -189,7 +196,7 @@ class FirstOutput(NamedTuple):
 
 
 class GroupFormed(NamedTuple):
-    """When a rank had joined its first process group, where that can be seen: PyTorch's."""
+    """A rank had joined its first process group, where that can be seen: PyTorch's."""
 
     time: float
     rank: int
@@ -224,7 +231,7 @@ class NodeLost(NamedTuple):
 
 
 class CancelRequested(NamedTuple):
-    """``at_once``: without the grace period."""
+    """The end of the job was requested. ``at_once``: without the grace period."""
 
     time: float
     by: str
@@ -275,15 +282,15 @@ class JobHung(NamedTuple):
 
 
 class JobWentOn(NamedTuple):
-    """After it hung."""
+    """The job goes on after it hung."""
 
     time: float
 
 
 class StepStarted(NamedTuple):
     """
-    Of a pipeline, or a trial of a sweep: ``job`` is about to be submitted for it. ``detail``: ``reused`` for a step
-    that takes over what ``job`` has written before; ``params`` of a trial.
+    A step of a pipeline, or a trial of a sweep, begins: ``job`` is about to be submitted for it. ``detail``: ``reused``
+    for a step that takes over what ``job`` has written before; ``params`` of a trial.
     """
 
     time: float
@@ -293,7 +300,10 @@ class StepStarted(NamedTuple):
 
 
 class StepEnded(NamedTuple):
-    """``status`` is one of status.TERMINAL, or Skipped; ``detail``: of a trial, its ``metric``."""
+    """
+    A step or a trial has ended. ``status`` is one of status.TERMINAL, or Skipped; ``detail``: of a trial, its
+    ``metric``.
+    """
 
     time: float
     step: str
@@ -341,14 +351,19 @@ class JobEnded(NamedTuple):
 
 
 class JobEdited(NamedTuple):
-    """``changes``: field to new value, of display_name, description, tags, properties."""
+    """
+    The user changed fields of the job. ``changes``: field to new value, of display_name, description, tags, properties.
+    """
 
     time: float
     changes: dict[str, Any]
 
 
 class JobPruned(NamedTuple):
-    """``parts``: folders of its run folder that were removed, such as ``outputs``; the job itself stays."""
+    """
+    Parts of the job were pruned. ``parts``: folders of its run folder that were removed, such as ``outputs``; the job
+    itself stays.
+    """
 
     time: float
     parts: list[str]
@@ -381,7 +396,7 @@ def to_line(event: Event) -> bytes:
 
 def from_line(line: bytes) -> Event | None:
     """
-    The event of a line; None for one that is cut short or of a type that a newer version writes.
+    Return the event of a line; None if it is cut short or of a type that a newer version writes.
 
     A field that a newer version added is left out.
     """

@@ -1,5 +1,5 @@
 """
-What is known of a rank's end: as its agent finds it (``ExitEvidence``), and as ``events.jsonl`` has it.
+Evidence of a rank's end: as its agent finds it (``ExitEvidence``), and as ``events.jsonl`` has it.
 
 The classes for dictionaries describe JSON. They exist for type checkers alone, and cost a launch nothing.
 """
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
 
 
 class ExitEvidence(NamedTuple):
-    """What an agent knows of the end of a rank. Times are monotonic seconds of its machine."""
+    """Evidence that an agent has of the end of a rank. Times are monotonic seconds of its machine."""
 
     failure: Optional[NotedException] = None
     """The uncaught exception that explains the end."""

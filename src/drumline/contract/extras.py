@@ -40,7 +40,9 @@ def install_line(extra: str) -> str:
 
 
 def _installer() -> str:
-    """The tool that made this environment; pip by its short name only where that is what a shell finds."""
+    """
+    Return the command of the tool that made this environment; pip has its short name only if a shell finds that pip.
+    """
     from importlib.util import find_spec
 
     if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
@@ -56,7 +58,7 @@ def _installer() -> str:
 
 
 def _requirement(extra: str) -> tuple[str, bool]:
-    """What to install, as a word of a shell: the clone, file or repository that we came from, else the name."""
+    """Return the words for a shell that install us: the clone, file or repository that we came from, else the name."""
     import json
     from importlib import metadata
 

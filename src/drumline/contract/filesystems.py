@@ -1,4 +1,4 @@
-"""Which paths are on a network file system: what is written shows later elsewhere, and locks are not to be had."""
+"""Network file systems: a file written there shows later elsewhere, and locks are not to be had."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NETWORK = re.compile(
 
 
 def is_network(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
-    """Whether a path, which need not exist yet, is on a network file system. False where that is not known."""
+    """Return whether a path, which need not exist yet, is on a network file system. False where that is not known."""
     path = os.path.realpath(path)
     best, found = -1, ""
     try:

@@ -274,7 +274,9 @@ class RunFolder:
         return has_ended and not self.exists()
 
     def was_taken_over(self) -> bool:
-        """Whether another process has taken the name since ``create``, because this one took too long to ``begin``."""
+        """
+        Return whether another process took the name since ``create``, because this one took too long to ``begin``.
+        """
         return self._made_by is not None and self.read_json(self.maker) != self._made_by
 
     def begin(self, event: e.Event) -> None:

@@ -23,7 +23,9 @@ def is_ours_to_judge(identity: dict[str, Any]) -> bool:
 
 
 def is_alive(identity: dict[str, Any] | None) -> bool:
-    """Whether that very process still runs; a zombie does not. One that cannot be seen from here is taken to."""
+    """
+    Return whether that very process still runs; a zombie does not. One that cannot be seen from here counts as alive.
+    """
     if not identity:
         return False
     if not is_ours_to_judge(identity):
@@ -37,7 +39,7 @@ def is_alive(identity: dict[str, Any] | None) -> bool:
 
 
 def is_stopped(identity: dict[str, Any] | None) -> bool:
-    """Whether that very process lives and was stopped, as by SIGSTOP or a debugger, so that it does nothing."""
+    """Return whether that very process lives but was stopped, as by SIGSTOP or a debugger, so that it does nothing."""
     if not identity or not is_ours_to_judge(identity) or not is_alive(identity):
         return False
     return _fields(int(identity["pid"]))[:1] in ([b"T"], [b"t"])

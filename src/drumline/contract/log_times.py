@@ -1,6 +1,6 @@
 """
-When the logs of a node's ranks grew: ``<run folder>/log_times/attempt-<a>-node-<n>``, written by the node's agent, a
-line for each look that found one longer, oldest first::
+The times at which the logs of a node's ranks grew: ``<run folder>/log_times/attempt-<a>-node-<n>``, written by the
+node's agent, a line for each look that found one longer, oldest first::
 
     1763850000.3 0:1024+512 3:99+99
 
@@ -35,6 +35,8 @@ class LogLook(NamedTuple):
 
 def to_line(time: float, grown: Iterable[Growth]) -> bytes:
     """
+    Return the line of a file of log times that says how far each log had grown at that time.
+
     >>> to_line(12.34, [Growth(0, 1024, 512)])
     b'12.3 0:1024+512\\n'
     """

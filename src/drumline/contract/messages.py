@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from drumline.contract.evidence import RaisedException
 
     class ProcessState(TypedDict):
-        """What the kernel says of a process: the letter of its state, and the function that it waits in."""
+        """The kernel's word on a process: the letter of its state, and the function that it waits in."""
 
         pid: int
         name: str
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         waits_in: str
 
     class ProcessStack(ProcessState):
-        """Where a process is (``stacks.read_stacks``)."""
+        """The place of a process in its program (``stacks.read_stacks``)."""
 
         frames: list[list[Any]]
         """File, line and function, the innermost first; empty: not known."""
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 class SupervisorAddress(NamedTuple):
     """
-    How an agent that an engine starts by its own means finds its supervisor: the file ``RunFolder.agents``.
+    The file ``RunFolder.agents``, by which an agent that an engine starts by its own means finds its supervisor.
 
     It is for its owner alone: arguments and environments can be read by others.
     """
@@ -117,14 +117,17 @@ class LauncherTask(NamedTuple):
 
 
 class SampleFile(NamedTuple):
-    """Where samples of what the ranks use are written."""
+    """The file to which samples of the ranks' use are written."""
 
     path: str
     attempt: int
 
 
 class WarmSettings(NamedTuple):
-    """``mode``: off, auto or on. ``pool``: the folder of the machine's warm pool; empty: the agent starts its own."""
+    """
+    Settings of warm starts. ``mode``: off, auto or on. ``pool``: the folder of the machine's warm pool; empty: the
+    agent starts its own.
+    """
 
     mode: str = "off"
     pool: str = ""
@@ -265,7 +268,7 @@ class NodePrepared(NamedTuple):
 
 
 class ConnectedToFirst(NamedTuple):
-    """``error``: why node 0 cannot be reached; empty when it can."""
+    """The node tried to reach node 0. ``error``: why node 0 cannot be reached; empty when it can."""
 
     error: str
 
@@ -277,7 +280,7 @@ class RankStarting(NamedTuple):
 
 
 class RankEnded(NamedTuple):
-    """``error``: why the program could not be started."""
+    """A rank has ended. ``error``: why the program could not be started."""
 
     rank: int
     code: Optional[int]
@@ -307,7 +310,7 @@ class ClockRead(NamedTuple):
 
 
 class RankProgress(NamedTuple):
-    """What a rank has done so far, and of that ``poll_...``: for this poll."""
+    """The progress of a rank so far, and of that ``poll_...``: for this poll."""
 
     rank: int
     log_bytes: int
@@ -319,7 +322,9 @@ class RankProgress(NamedTuple):
 
 
 class ProgressPolled(NamedTuple):
-    """``other_...``: what has been used by processes that are no rank's."""
+    """
+    The progress of a node's ranks, as asked for. ``other_...``: what has been used by processes that are no rank's.
+    """
 
     id: int
     ranks: list[RankProgress]
@@ -328,7 +333,10 @@ class ProgressPolled(NamedTuple):
 
 
 class RankInspection(NamedTuple):
-    """``in_flight``: the exceptions that a rank handles, the latest first; None: it has not answered."""
+    """
+    The place of a rank, and what it is failing of. ``in_flight``: the exceptions that a rank handles, the latest first;
+    None: it has not answered.
+    """
 
     rank: int
     processes: list[ProcessStack]
@@ -425,7 +433,7 @@ class AgentLeaving(NamedTuple):
 
 
 class NodeEmptied(NamedTuple):
-    """``survivors``: what even SIGKILL did not end."""
+    """The node was emptied. ``survivors``: what even SIGKILL did not end."""
 
     survivors: list[ProcessState]
 

@@ -1,4 +1,4 @@
-"""Which MPI a machine has, as its own launcher says."""
+"""The MPI that a machine has, as its own launcher says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION_PATTERNS = (
 
 
 class Mpi(NamedTuple):
-    """``program``: its launcher as it is called, ``mpirun`` or ``mpiexec``."""
+    """An MPI of this machine. ``program``: its launcher as it is called, ``mpirun`` or ``mpiexec``."""
 
     kind: str
     major: int

@@ -1,4 +1,4 @@
-"""What became of a job, as one fold over its events."""
+"""The outcome of a job, as one fold over its events."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _apply_to_step(outcome: Outcome, event: e.Event) -> None:
 
 
 def _apply_users(outcome: Outcome, event: e.Event) -> None:
-    """What its user changed, or what became of its outputs, which says nothing of how it goes."""
+    """Apply an event that says nothing of how the job goes: a change by its user, or what became of its outputs."""
     if isinstance(event, e.JobEdited) and isinstance(event.changes, dict):
         outcome.edits.update(event.changes)
     elif isinstance(event, e.OutputRegistered):

@@ -1,5 +1,5 @@
 """
-What will run, rank by rank: the only thing an engine, a supervisor or an agent knows of a job.
+The plan of a job, rank by rank: the only thing an engine, a supervisor or an agent knows of it.
 
 A plan is complete but for what only placed nodes know. Those facts have one spelling, as text inside
 environment values, and are bound by ``bind`` once every node has joined:
@@ -55,7 +55,9 @@ def bind(text: str, facts: Mapping[str, str]) -> str:
 
 
 class NodeShape(NamedTuple):
-    """What an engine says a node will have; ``cores`` are processor numbers on that node, where those are known."""
+    """
+    The machine that an engine says a node will have; ``cores``: processor numbers on that node, where those are known.
+    """
 
     cores: tuple[int, ...]
     gpu_count: int
@@ -127,7 +129,7 @@ class Launcher(NamedTuple):
 
 class Asked(NamedTuple):
     """
-    What a job asks of its engine besides nodes and ranks, as its file has it; an engine honours or refuses each.
+    Further wishes of a job to its engine, as its file has them; an engine honours or refuses each.
 
     ``options``: in the engine's own words, ``resources.properties`` under its name. ``memory`` and the like are there.
     """
@@ -360,7 +362,9 @@ class Plan(NamedTuple):
 
     @property
     def wants_launcher_sockets(self) -> bool:
-        """Whether programs of the job ask the agents for something: for ranks, or for commands on other nodes."""
+        """
+        Return whether programs of the job ask the agents for something: for ranks, or for commands on other nodes.
+        """
         return self.launcher is not None or self.remote_shell
 
     @property
@@ -398,7 +402,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Raises ValueError for a plan of a newer format."""
+        """Return the plan of this text. Raises ValueError for a plan of a newer format."""
         data: dict[str, Any] = json.loads(text)
         if data.get("format", 0) > FORMAT:
             raise ValueError(f"this plan has format {data['format']}, and {FORMAT} is the newest known here")

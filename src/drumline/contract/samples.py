@@ -1,6 +1,6 @@
 """
-What a node and its ranks use, as its agent samples it: ``<run folder>/system_metrics/node-<n>.jsonl``, a JSON object a
-line, oldest first::
+Samples of the use of a node and its ranks, made by its agent: ``<run folder>/system_metrics/node-<n>.jsonl``, a JSON
+object a line, oldest first::
 
     t         seconds since 1970, by the node's clock
     a         the attempt, from 0
@@ -45,7 +45,7 @@ _MOST_GPUS = 1024
 
 
 class Gpu(NamedTuple):
-    """``busy``: percent. None: not known."""
+    """The use of a GPU. ``busy``: percent. None: not known."""
 
     number: str
     name: str
@@ -181,7 +181,7 @@ def _rank_from(data: Mapping[str, Any]) -> RankUse:
 
 
 def gpus_from(listed: Sequence[Mapping[str, Any]]) -> tuple[Gpu, ...]:
-    """Raises ValueError, TypeError, LookupError or AttributeError for what is no list of GPUs."""
+    """Return the GPUs of this list. Raises ValueError, TypeError, LookupError or AttributeError for another content."""
     return tuple(_gpu_from(one) for one in listed[:_MOST_GPUS])
 
 
@@ -203,7 +203,7 @@ def _pair(value: Sequence[Any]) -> tuple[int, int]:
 
 
 def _whole(value: Any) -> int:
-    """Raises ValueError for what no counter of a machine can be."""
+    """Return the value as a whole number. Raises ValueError if no counter of a machine can have it."""
     number = int(value)
     if not -1 <= number < 1 << 63:
         raise ValueError(number)

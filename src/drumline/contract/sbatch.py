@@ -1,5 +1,5 @@
 """
-Which options of sbatch somebody may give, by their long names: in a job, and in the settings of a compute.
+The options of sbatch that may be given, by their long names: in a job, and in the settings of a compute.
 
 Source: sbatch(1) of 22.05 to 25.05.
 """

@@ -1,5 +1,5 @@
 """
-Where data is that is not a path of this machine. Pure: nothing is asked.
+Addresses of data that is not a path of this machine. Pure: nothing is asked.
 
 The forms are those that Azure ML, fsspec and the services themselves use. Sources:
 https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-command (inputs),
@@ -49,7 +49,9 @@ _PLURALS = ("datasets", "spaces", "models")
 
 
 class Place(NamedTuple):
-    """``path`` is beneath ``container``, as written, without slashes at its ends; empty: all of it."""
+    """
+    A place at a service. ``path`` is beneath ``container``, as written, without slashes at its ends; empty: all of it.
+    """
 
     service: str
     account: str
@@ -77,13 +79,13 @@ class Place(NamedTuple):
 
 
 def is_known(text: str) -> bool:
-    """Whether its scheme is one of SERVICES."""
+    """Return whether the scheme of this address is one of SERVICES."""
     return text.partition("://")[0].lower() in SERVICES and "://" in text
 
 
 def parse_uri(text: str) -> Place:
     """
-    Raises SpecError with the form that the service has.
+    Return the parts of an address of data. Raises SpecError with the form that the service has.
 
     >>> parse_uri("abfss://digits@lab.dfs.core.windows.net/v1/train/")[:4]
     ('azure', 'lab', 'digits', 'v1/train')
@@ -128,7 +130,7 @@ def hide_secrets(text: str) -> str:
 
 
 def has_secret(text: str) -> bool:
-    """Whether it says a password or a signature."""
+    """Return whether an address holds a password or a signature."""
     return bool(
         re.search(r"[?&](sig|X-Amz-Signature|X-Goog-Signature|token|key|password)=", text, re.IGNORECASE)
     ) or bool(re.match(r"[A-Za-z0-9+.-]+://[^/@]*:[^/@]+@|https?://[^/?#]+@", text, re.IGNORECASE))
@@ -179,7 +181,7 @@ _PARSERS = {AZURE: _azure, S3: _s3, GS: _gs, HF: _hf, HTTP: _http}
 
 def join_uri(text: str, *parts: str) -> str:
     """
-    The address of a path beneath that one.
+    Return the address of a path beneath that one.
 
     >>> join_uri("s3://b/a/", "c/d")
     's3://b/a/c/d'

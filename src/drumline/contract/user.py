@@ -1,4 +1,4 @@
-"""Who is asking."""
+"""The user who asks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What Drumline asks of the kernel: processes, control groups, mounts, inotify, network interfaces.
+Calls of the kernel: processes, control groups, mounts, inotify, network interfaces.
 
 The standard library and ``drumline.contract`` only, Python 3.9 syntax: agents import it in the user's own environment.
 """

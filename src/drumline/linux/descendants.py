@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Reaper(Protocol):
-        """Whose children are ours."""
+        """A process whose children are ours to look after."""
 
         pid: int
         aside: int
         """A child of this process that is the other's own business, with all that is below it; 0: there is none."""
 
         def reap(self) -> list[EndedProcess]:
-            """Those that have ended since; does not block."""
+            """Return the children that have ended since the last call; does not block."""
 
 
 _REAP_INTERVAL_S = 0.05

@@ -26,7 +26,7 @@ _OLDEST_GLIBC = (2, 25)
 
 
 def _read_libc_version() -> str:
-    """``glibc 2.36``; empty for another, such as musl, which keeps something else at that address than a number."""
+    """Return ``glibc 2.36``, say; empty for another library, such as musl, which keeps no number at that address."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):
@@ -41,9 +41,10 @@ def _is_supported_libc(library: str) -> bool:
 
 def clone_into_group(folder: str) -> Optional[int]:
     """
-    As ``os.fork``: 0 in the child. None where this machine cannot, and nothing was forked: Linux 5.7 and glibc are
-    needed, and a container may forbid it. None too where there are other threads: only the C library's own fork mends
-    the locks that they hold.
+    Fork into a control group and return as ``os.fork`` does: 0 in the child.
+
+    None where this machine cannot, and nothing was forked: Linux 5.7 and glibc are needed, and a container may forbid
+    it. None too where there are other threads: only the C library's own fork mends the locks that they hold.
     """
     try:
         if len(os.listdir("/proc/self/task")) != 1 or not _is_supported_libc(_read_libc_version()):

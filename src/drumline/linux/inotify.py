@@ -22,8 +22,8 @@ _BUFFER_BYTES = 1 << 18
 
 class FileEvent(NamedTuple):
     """
-    ``name``: of what came or went in a folder. ``lost``: there were more events than the kernel keeps. ``written``: a
-    file was.
+    An event in a watched file or folder. ``name``: of what came or went in a folder. ``lost``: there were more events
+    than the kernel keeps. ``written``: a file was.
     """
 
     watch: int
@@ -33,7 +33,7 @@ class FileEvent(NamedTuple):
 
 
 class Inotify:
-    """Raises OSError where there is none, or no more of it for this user."""
+    """A connection to inotify. Raises OSError where there is none, or no more of it for this user."""
 
     def __init__(self) -> None:
         try:

@@ -23,9 +23,10 @@ _VIRTUAL = (
 
 def list_interfaces() -> list[dict[str, Any]]:
     """
-    Those that are up, without the loopback: ``name``, ``address``, ``infiniband``, ``speed_mbps`` (0: unknown),
-    ``virtual`` (a bridge or the like, which may lead nowhere but to this machine). One that has several addresses is
-    there with each.
+    List the network interfaces that are up, without the loopback.
+
+    Each has ``name``, ``address``, ``infiniband``, ``speed_mbps`` (0: unknown) and ``virtual`` (a bridge or the like,
+    which may lead nowhere but to this machine). An interface with several addresses is there with each.
     """
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
@@ -51,7 +52,7 @@ def list_interfaces() -> list[dict[str, Any]]:
 
 
 def list_infiniband_ports(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
-    """Ports that are active: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
+    """List the active ports: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
     found = []
     for device in _list_folder(root):
         for port in _list_folder(os.path.join(root, device, "ports")):
@@ -67,7 +68,7 @@ def _is_virtual(name: str) -> bool:
 
 
 def _list_addresses(asked: socket.socket) -> list[tuple[str, str]]:
-    """Interface and IPv4 address, in the kernel's order."""
+    """List the interfaces with their IPv4 addresses, in the kernel's order."""
     size = 1024 * _ENTRY_BYTES
     buffer = array.array("B", bytes(size))
     request = struct.pack("iL", size, buffer.buffer_info()[0])

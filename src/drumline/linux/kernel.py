@@ -19,7 +19,7 @@ _CLONE_NEWUSER = 0x10000000
 
 def die_with_parent(signal_number: int, parent: int) -> bool:
     """
-    This process is sent the signal when its parent dies; True when armed.
+    Have the kernel send this process the signal when its parent dies; True when armed.
 
     The kernel means the *thread* that forked it: fork from a main thread only. Survives exec.
     Ends this process at once when ``parent`` is gone already.
@@ -48,7 +48,7 @@ def set_process_name(name: str) -> bool:
 
 def take_host_name(name: str) -> bool:
     """
-    This process and what it starts take the machine to be called so; nobody else does.
+    Give the machine another name for this process and all that it starts, and for nobody else.
 
     Where only root may do that, in a user namespace in which this user is itself.
     Source: unshare(2), CLONE_NEWUTS; user_namespaces(7).
@@ -67,7 +67,7 @@ def take_host_name(name: str) -> bool:
 
 
 def _enter_user_namespace() -> bool:
-    """In a user namespace and one of host names. OSError half way: some systems allow that, and nothing in it."""
+    """Enter a user namespace and one of host names. OSError half way: some systems allow that, and nothing in it."""
     import ctypes
 
     user, group = os.getuid(), os.getgid()
@@ -92,7 +92,7 @@ def _succeeds_in_child(step: Callable[[], bool]) -> bool:
 
 
 def signal_thread(pid: int, thread: int, signal_number: int) -> None:
-    """To that thread of the process, where the C library can; else to the process. Raises OSError when it is gone."""
+    """Signal that thread of the process, where the C library can; else the process. Raises OSError when it is gone."""
     try:
         import ctypes
 
@@ -157,8 +157,9 @@ def describe_process(pid: int) -> str:
 
 def detach_streams(log: str) -> None:
     """
-    No input, output to the end of that file, nothing else inherited: a shell may wait for the end of our pipes. Raises
-    OSError.
+    Close the input, append the output to that file, and close all else that was inherited. Raises OSError.
+
+    A shell may wait for the end of our pipes.
     """
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)

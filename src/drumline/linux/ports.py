@@ -42,13 +42,13 @@ _ROOM_FOR_FILES = 4
 
 
 class PortLease(Protocol):
-    """What holds a port while it is open."""
+    """An open object that holds a port."""
 
     def close(self) -> None: ...
 
 
 class NodePorts:
-    """Those that are held for the ranks of a node until these listen on them."""
+    """The ports that are held for the ranks of a node until these listen on them."""
 
     def __init__(self) -> None:
         self._leases: list[PortLease] = []
@@ -113,7 +113,7 @@ def find_port_holder(text: str) -> str:
 
 
 def _list_listening_inodes(port: int) -> list[str]:
-    """The inodes of sockets that listen there. Source: proc_net(5): state 0A, the local address in hexadecimal."""
+    """List the inodes of sockets that listen there. Source: proc_net(5): state 0A, the local address in hexadecimal."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -160,6 +160,8 @@ def _hold_by_socket(port: int) -> PortLease | None:
 
 def _hold_by_file(port: int) -> PortLease | None:
     """
+    Hold the port by a locked file; None if another process holds it.
+
     Where no file can be made or locked, nothing is held: a port that was free a moment ago is the best there is.
 
     Files stay, one a port at most: to remove one that another process has just opened would free the port twice.

@@ -1,5 +1,5 @@
 """
-What a process or a thread uses, from ``/proc``: processor time, memory and bytes read and written.
+The use of a process or a thread, from ``/proc``: processor time, memory and bytes read and written.
 
 Files are read whole and parsed by hand, for some ten microseconds each. A process that cannot be read, or is gone,
 has no statistics. Source: proc_pid_stat(5), proc_pid_statm(5), proc_pid_io(5).

@@ -37,7 +37,7 @@ class ShimTarget(NamedTuple):
 
 
 def is_shim(path: str) -> bool:
-    """Whether that file is a shim for programs of several versions."""
+    """Return whether that file is a shim for programs of several versions."""
     try:
         with open(path, "rb") as file:
             text = file.read(_MAX_BYTES)
@@ -48,8 +48,9 @@ def is_shim(path: str) -> bool:
 
 def resolve_shim(shim: str, env: Mapping[str, str], cwd: Optional[str] = None) -> ShimTarget:
     """
-    What the shim would start with these variables in that folder, which say which version it takes. Blocks while it
-    does. Raises OSError with what it says where it finds none.
+    Return the program that the shim would start with these variables in that folder, which choose the version.
+
+    Blocks while it is asked. Raises OSError with its message where it finds none.
     """
     said = ""
     try:
@@ -73,5 +74,5 @@ def resolve_shim(shim: str, env: Mapping[str, str], cwd: Optional[str] = None) -
 
 
 def resolve_interpreter(path: str, env: Mapping[str, str]) -> str:
-    """The interpreter that a path stands for: itself, where it is no shim. Raises OSError as ``look_through``."""
+    """Return the interpreter that a path stands for: itself, if it is no shim. Raises OSError as ``resolve_shim``."""
     return resolve_shim(path, env).python if is_shim(path) else path

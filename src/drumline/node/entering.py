@@ -243,7 +243,7 @@ def _remember_terminal() -> Any:
 
 
 def _read_variables(pid: int) -> dict[str, str]:
-    """Raises OSError."""
+    """Read the variables of a process. Raises OSError."""
     pairs = (os.fsdecode(one).partition("=") for one in _read(f"/proc/{pid}/environ").split(b"\0") if one)
     return {name: value for name, equals, value in pairs if equals}
 
@@ -254,7 +254,7 @@ def _read(path: str) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``RUN_FOLDER LABEL PID AGENT_PID [WORD...]``, on the node of the rank."""
+    """Run a command beside a rank: ``RUN_FOLDER LABEL PID AGENT_PID [WORD...]``, on the rank's node."""
     run_folder, label, pid, agent, *words = arguments
     try:
         watched = _open_agent(int(agent), label)

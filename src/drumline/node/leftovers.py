@@ -1,4 +1,4 @@
-"""What is left of a run whose supervisor and agents are gone: processes, found by their marker, and scratch folders."""
+"""The remains of a run whose supervisor and agents are gone: processes, found by their marker, and scratch folders."""
 
 from __future__ import annotations
 
@@ -63,8 +63,10 @@ def end_orphans(path: str) -> None:
 
 def _end_agents(folder: RunFolder) -> int:
     """
+    End the agents of a run whose supervisor is gone; return how many had to be killed.
+
     An agent that sees that its supervisor is gone ends by itself, with all that it knows of; one that was stopped is
-    helped to see it. How many had to be killed.
+    helped to see it.
     """
     agents = [event.who for event in folder.read_events() if isinstance(event, AgentJoined)]
     pidfds = [pidfd for who in agents if (pidfd := identity.open_pidfd(who)) is not None]
@@ -91,7 +93,7 @@ def _wait_for_end(pidfd: int, deadline: float) -> bool:
 
 
 def _end_marked(folder: str) -> int:
-    """SIGKILL to every process of that run, until there is none."""
+    """Kill every process of that run until there is none; return how many there were at first."""
     marker = f"{MARKER}={folder}".encode("utf-8", "surrogateescape") + b"\0"
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     first = found = _list_marked(marker)
@@ -104,7 +106,7 @@ def _end_marked(folder: str) -> int:
 
 
 def _read_scratch_paths(folder: RunFolder) -> list[str]:
-    """The nodes' folders for temporary files and their control groups."""
+    """List the nodes' folders for temporary files and their control groups."""
     try:
         with open(folder.scratch, encoding="utf-8", errors="surrogateescape") as file:
             paths = file.read().splitlines()

@@ -15,7 +15,9 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a folder in it has a random name and
 
 
 def choose_shared_memory_folder(path: str) -> str:
-    """The folder of the same name in shared memory, where ranks of MPI have what they share; empty: no such memory."""
+    """
+    Return the folder of that name in shared memory, where ranks of MPI share data; empty: there is no such memory.
+    """
     return (
         os.path.join(_SHARED_MEMORY, os.path.basename(path)) if path and os.path.isdir(_SHARED_MEMORY) else ""
     )
@@ -23,7 +25,7 @@ def choose_shared_memory_folder(path: str) -> str:
 
 def make_scratch(parent: str, name: str, *, memory: bool = False) -> str:
     """
-    The folder of that name, for this user alone, and with ``memory`` that in shared memory; its path.
+    Make a folder of that name, for this user alone, and with ``memory`` that in shared memory; return its path.
 
     Raises OSError, also when it is there already.
     """
@@ -36,8 +38,9 @@ def make_scratch(parent: str, name: str, *, memory: bool = False) -> str:
 
 def hold_scratch(path: str) -> int:
     """
-    A descriptor, as long as which is open the folder is somebody's of this machine; where files cannot be locked, one
-    of nothing, and nobody removes the folder but its owner. Raises OSError.
+    Hold the folder for a process of this machine as long as the returned descriptor is open. Raises OSError.
+
+    Where files cannot be locked, it is a descriptor of nothing, and nobody removes the folder but its owner.
     """
     partial = os.path.join(path, f".{_HOLDER_FILE}")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -79,7 +82,7 @@ def _read_machine_name() -> bytes:
 
 
 def remove_scratch(path: str) -> None:
-    """Never raises; folders that are too deep for Python, or closed to their owner, go too."""
+    """Remove the folder, also one that is too deep for Python, or closed to its owner. Never raises."""
     if not path or not os.path.isdir(path):
         return
     rank_containers.remove_containers(path)

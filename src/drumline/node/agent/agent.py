@@ -48,7 +48,8 @@ _TICK_S = 1e-6
 
 class Starter(NamedTuple):
     """
-    It removes the agent's control group when the agent has ended, and holds ``inotify`` open until then, if there is
+    The process that removes the agent's control group when the agent has ended, and holds ``inotify`` open until then,
+    if there is
     one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
     """
 
@@ -57,10 +58,10 @@ class Starter(NamedTuple):
 
 class Agent:
     """
-    ``scratch``: this node's own folder for temporary files, removed at the end; empty for none. ``cgroup``: the control
-    group to be in, which whoever starts the agent removes; empty for none. ``hello``: more to say at first.
-    ``ended_by``: the program whose SIGTERM to this process reaches all that is below it too; empty: there is none.
-    ``starter``: who waits for the agent's end; None: nobody does.
+    The agent of a node. ``scratch``: this node's own folder for temporary files, removed at the end; empty for none.
+    ``cgroup``: the control group to be in, which whoever starts the agent removes; empty for none. ``hello``: more to
+    say at first. ``ended_by``: the program whose SIGTERM to this process reaches all that is below it too; empty: there
+    is none. ``starter``: who waits for the agent's end; None: nobody does.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Agent:
         return True
 
     def _hear_launcher(self, launching: Launching, ready: Sequence[int]) -> bool:
-        """False when what was asked for failed for want of something on this node, which the supervisor is told."""
+        """
+        Hear the launcher; False when a request failed for want of something on this node, which the supervisor is told.
+        """
         launching.helpers.hear(ready)
         # A launcher lets go of ranks because one has failed, or one fails because it was let go of: the order tells.
         self._tell_exits(ready, launching.socket.first(ready))
@@ -164,7 +167,7 @@ class Agent:
         return True
 
     def _tell_exits(self, ready: Sequence[int] = (), until: int | None = None) -> None:
-        """``ready`` and ``until``: as of Children.reap."""
+        """Tell the supervisor which ranks have exited. ``ready`` and ``until``: as of Children.reap."""
         at = time.monotonic()
         for index, one in enumerate(self._children.reap(ready, until)):
             self._tell_exit(one, at + index * _TICK_S)
@@ -255,7 +258,7 @@ class Agent:
             self._launching.begin()
 
     def _own_children(self) -> list[int]:
-        """What ranks have left to this process counts, such as daemons."""
+        """List the processes that ranks have left to this one, such as daemons."""
         return descendants.list_own_children(self._warm.fork_server)
 
     def _list_spared(self) -> list[int]:
@@ -276,7 +279,7 @@ class Agent:
         self._session.tell(m.NodeEmptied(self._observer.describe(survivors)))
 
     def _is_urgent(self) -> bool:
-        """Whether the supervisor has more to say, or the node is taken away for the second time."""
+        """Return whether the supervisor has more to say, or the node is taken away for the second time."""
         return self._session.is_waiting() or self._notice.is_waiting()
 
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class Children:
-    """Those of ``warm.fork_server`` count as the agent's own. Each has a descriptor in ``poller`` until it ends."""
+    """
+    The agent's children, those of ``warm.fork_server`` included. Each has a descriptor in ``poller`` until it ends.
+    """
 
     def __init__(self, poller: select.epoll, warm: WarmRankStarter) -> None:
         self._poller = poller
@@ -38,11 +40,13 @@ class Children:
         return True
 
     def has_failed(self, ready: Sequence[int]) -> bool:
-        """Whether one of those whose descriptors are ready has ended otherwise than well. Nothing is reaped by it."""
+        """Return whether a child whose descriptor is ready has ended otherwise than well. Nothing is reaped by it."""
         return any(self._has_failed(pid) for pid, pidfd in self._pidfds.items() if pidfd in ready)
 
     def _has_failed(self, pid: int) -> bool:
-        """Whether that child has ended otherwise than well; ours is not reaped yet, a fork server's is told later."""
+        """
+        Return whether that child has ended otherwise than well; ours is not reaped yet, a fork server's is told later.
+        """
         try:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -77,7 +81,7 @@ class Children:
         told_until: float | None,
         is_urgent: Callable[[], bool],
     ) -> tuple[list[descendants.EndedProcess], list[int]]:
-        """As ``descendants.end_descendants``, with the ends that were not told before."""
+        """End all as ``descendants.end_descendants`` does; the ends that were not told before come first."""
         ended, survivors = descendants.end_descendants(
             grace_s, told=told, told_until=told_until, is_urgent=is_urgent, other=self._warm.fork_server
         )

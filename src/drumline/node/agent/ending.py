@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ending:
-    """Who was told to end, and until when it may take its time."""
+    """The end of the ranks: those that were told to end, and until when they may take their time."""
 
     def __init__(
         self, environment: JobEnvironment, ranks: Ranks, warm: WarmRankStarter, notice: Notice
@@ -44,7 +44,7 @@ class Ending:
         """Whether a rank ended at once, as a shell does, and what it started may still be saving."""
 
     def terminate(self, message: TerminateRanks, spared: Collection[int]) -> None:
-        """``spared``: processes that are not told, nor what is below them."""
+        """Send SIGTERM to the ranks. ``spared``: processes that are not told, nor what is below them."""
         self._ranks.start_waiting()
         self.told_at = self.told_at or time.monotonic()
         deadline = self._environment.deadline
@@ -63,7 +63,7 @@ class Ending:
         self._told_until = time.monotonic() + message.grace_s
 
     def kill(self, spared: Collection[int]) -> None:
-        """``spared``: as of ``terminate``."""
+        """Send SIGKILL to the ranks. ``spared``: as of ``terminate``."""
         self._ranks.start_waiting()
         self.told_at = self.told_at or time.monotonic()
         descendants.signal_all(signal.SIGKILL, spared, self._warm.fork_server)
@@ -80,6 +80,6 @@ class Ending:
         return children.end_all(message.grace_s, self.told, until, is_urgent)
 
     def note_end(self, ended: descendants.EndedProcess) -> None:
-        """To be called with the end of a rank's process."""
+        """Note the end of a rank's process; to be called with each."""
         passes_on = os.waitstatus_to_exitcode(ended.status) == -signal.SIGTERM or ended.pid in self._shells
         self._has_heirs = self._has_heirs or (ended.pid in self.told and passes_on)

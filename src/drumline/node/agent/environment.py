@@ -1,4 +1,4 @@
-"""What the job's processes find on this node: their environment variables, and the files that go with each rank."""
+"""The surroundings of the job's processes on this node: environment variables, and the files that go with each rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class JobEnvironment:
-    """``scratch``: the node's own folder; empty for none."""
+    """The surroundings of the job's processes on this node. ``scratch``: the node's own folder; empty for none."""
 
     def __init__(self, scratch: str) -> None:
         self.scratch = scratch
@@ -69,7 +69,7 @@ class JobEnvironment:
 
     @property
     def deadline(self) -> str:
-        """The file that says until when the ranks have to end, from when they are told to; empty: there is none."""
+        """Return the file that says until when ranks that were told to end may run; empty: there is none."""
         return os.path.join(self.scratch, "deadline") if self.scratch else ""
 
     def notes_of(self, rank: int) -> str:
@@ -82,7 +82,7 @@ class JobEnvironment:
 
     @property
     def search_path(self) -> str:
-        """The PATH of the ranks."""
+        """Return the PATH of the ranks."""
         env = self.launch.ranks[0].env if self.launch.ranks else {}
         return env.get("PATH") or os.environ.get("PATH", os.defpath)
 
@@ -92,7 +92,7 @@ class JobEnvironment:
 
 
 def _inherit(unset: Iterable[str]) -> dict[str, str]:
-    """The agent's variables less those named; a name that ends in ``*`` stands for all that begin so."""
+    """Return the agent's variables less those named; a name that ends in ``*`` stands for all that begin so."""
     exact = {name for name in unset if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in unset if name.endswith("*"))
     return {

@@ -1,4 +1,4 @@
-"""What may tell when and why a rank ended: its notes, the end of its log, the machine."""
+"""Evidence of when and why a rank ended: its notes, the end of its log, the machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-When a rank says its first word, and when it has its first process group.
+The moments at which a rank says its first word, and has its first process group.
 
 The kernel tells of the first write to a log, and of notes in a rank's file for them (``failures.py``), by inotify.
 Where it cannot, as on some file systems, files are looked at in the agent's idle moments, and when their rank has
@@ -30,7 +30,7 @@ _MAX_BYTES = 1 << 16
 
 
 class _AwaitedFile(NamedTuple):
-    """``size``: of the file, before."""
+    """A file that is awaited to grow. ``size``: of the file, before."""
 
     file: str
     size: int
@@ -39,8 +39,8 @@ class _AwaitedFile(NamedTuple):
 
 class FirstOutputWatcher:
     """
-    ``tell`` sends a message to the supervisor. ``given``: what to watch with, which is somebody else's to close; None:
-    one of our own, while there is something to watch.
+    Watches for the first output of ranks. ``tell`` sends a message to the supervisor. ``given``: what to watch with,
+    which is somebody else's to close; None: one of our own, while there is something to watch.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class FirstOutputWatcher:
         self._looked = 0.0
 
     def expect(self, rank: int, log: str, notes: str) -> None:
-        """To be called before the rank is started. ``notes`` may be empty. Never raises."""
+        """Expect output of a rank that is to be started. ``notes`` may be empty. Never raises."""
         self.forget(rank)
         now = time.monotonic()
         for awaited, file in ((self._logs, log), (self._notes, notes)):
@@ -65,7 +65,9 @@ class FirstOutputWatcher:
                 self._watch(file, once=awaited is self._logs)
 
     def look(self, ready: Sequence[int]) -> None:
-        """``ready``: descriptors. Cheap where none is ours; to be called in each idle moment too."""
+        """
+        Look for new output. ``ready``: descriptors. Cheap where none is ours; to be called in each idle moment too.
+        """
         changed: set[str] = set()
         if self._inotify is not None and self._inotify.descriptor in ready:
             changed = self._inotify.read_changed()
@@ -82,7 +84,10 @@ class FirstOutputWatcher:
         self._close_when_done()
 
     def note_end(self, rank: int, at: float) -> None:
-        """The last chance to see something of it, which was at ``at`` at the latest. Before its end is told."""
+        """
+        Look for the last time for output of a rank that ended by ``at`` at the latest; to be called before that is
+        told.
+        """
         log = self._logs.get(rank)
         if log and _read_size(log.file) > log.size:
             self._tell_output(rank, at)
@@ -92,7 +97,7 @@ class FirstOutputWatcher:
         self._close_when_done()
 
     def forget(self, rank: int) -> None:
-        """What is not told of it yet never is."""
+        """Forget a rank; what was not told of it yet never is."""
         for awaited in (self._logs.pop(rank, None), self._notes.pop(rank, None)):
             if awaited is not None and self._inotify is not None:
                 self._inotify.leave(awaited.file)
@@ -142,7 +147,7 @@ class _WatchedFiles:
         self._files: dict[int, str] = {}
 
     def watch(self, file: str, *, once: bool) -> None:
-        """What cannot be watched is left to those who look."""
+        """Watch a file; one that cannot be watched is left to those who look."""
         with contextlib.suppress(OSError):
             self._files[self._inotify.watch_path(file, once=once)] = file
 
@@ -158,7 +163,7 @@ class _WatchedFiles:
 
 
 def _create_file(file: str) -> int:
-    """How large a file is that exists from now on, for its owner alone; 0 where that cannot be."""
+    """Create a file for its owner alone, or take the one that is there; return its size, 0 where that cannot be."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o600)

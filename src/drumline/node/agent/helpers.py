@@ -29,7 +29,7 @@ class _Helper(NamedTuple):
 
 
 class Helpers:
-    """Their standard input, where they have one, is served with the agent's other descriptors."""
+    """Processes that help ranks; their standard input is served with the agent's other descriptors."""
 
     def __init__(self, environment: JobEnvironment, children: Children, poller: select.epoll) -> None:
         self._environment = environment

@@ -1,4 +1,4 @@
-"""Where the ranks of the node are, and what they have done: for those who ask, while the ranks run on."""
+"""The places of the node's ranks in their programs, and their progress, asked while the ranks run on."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def inspect(environment: JobEnvironment, ranks: Mapping[int, int]) -> list[m.Ran
 
 
 def _inner_pids(environment: JobEnvironment, ranks: Mapping[int, int]) -> dict[int, int]:
-    """By rank, in order: the first process of each, that in its container where it has one."""
+    """Return each rank's first process, in order of ranks: that in its container where it has one."""
     by_rank = sorted((rank, pid) for pid, rank in ranks.items())
     return {rank: rank_containers.find_inner_pid(environment.scratch, pid) for rank, pid in by_rank}
 

@@ -1,4 +1,4 @@
-"""How an agent that an engine started by its own means finds its supervisor: by ``messages.SupervisorAddress``."""
+"""The way in which an agent that an engine started by its own means finds its supervisor: ``SupervisorAddress``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def join(run_folder: str, node: int, token: str) -> None:
 
 
 def reach(addresses: list[str], port: int) -> dict[str, str]:
-    """Those of another machine that answer, in their order, and by which address of this one each was reached."""
+    """
+    Return the addresses of another machine that answer, in their order, each with the address here that reached it.
+    """
     poller = select.poll()
     waiting: dict[int, tuple[str, socket.socket]] = {}
     found: dict[str, str] = {}
@@ -126,7 +128,7 @@ def _parent(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """``RUN_FOLDER TOKEN NODE_VARIABLE``: which node this is, is in that variable."""
+    """Join the job with the words ``RUN_FOLDER TOKEN NODE_VARIABLE``: that variable says which node this is."""
     run_folder, token, variable = arguments
     node = int(os.environ.get(variable, "0"))
     try:

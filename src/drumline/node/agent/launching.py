@@ -1,6 +1,6 @@
 """
-What a launcher, or another program of the job, asks of its node's agent, by the launcher socket: to start a rank, and
-to have a command run on another node.
+Requests of a launcher, or another program of the job, to its node's agent, by the launcher socket: to start a rank,
+and to have a command run on another node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
 
 
 class Launching:
-    """``address``: of this node, for other nodes. ``tell`` sends a message to the supervisor. Raises OSError."""
+    """
+    Handles launchers and their requests on this node. ``address``: of this node, for other nodes. ``tell`` sends a
+    message to the supervisor. Raises OSError.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class Launching:
         self._ranks.start_for_launcher(rank, added)
 
     def _on_gone(self, caller: int) -> None:
-        """Whoever stood for a rank, or asked for a command, was killed."""
+        """Tell the supervisor that a process was killed which stood for a rank, or had asked for a command."""
         if caller in self._asking:
             self._asking.discard(caller)
             self._tell(m.CallerGone(caller))
@@ -116,7 +119,7 @@ class Launching:
                     self._tell(m.RankAbandoned(rank))
 
     def obey(self, message: m.RunCommand | m.EndCommand | m.AnswerCaller) -> None:
-        """Raises OSError."""
+        """Obey the supervisor's message about a command or its caller. Raises OSError."""
         if isinstance(message, m.RunCommand):
             self.helpers.run_command(message)
         elif isinstance(message, m.EndCommand):

@@ -21,8 +21,8 @@ _TOLD_LATE_S = 0.5
 
 class Notice:
     """
-    ``ended_by``: the program whose SIGTERM to this process reaches all that is below it too; empty: there is none.
-    ``tell`` sends a message to the supervisor.
+    The notice that the node is taken away. ``ended_by``: the program whose SIGTERM to this process reaches all that is
+    below it too; empty: there is none. ``tell`` sends a message to the supervisor.
     """
 
     def __init__(self, ended_by: str, children: Children, tell: Callable[[m.FromAgent], object]) -> None:
@@ -42,14 +42,14 @@ class Notice:
         poller.register(self.descriptor, select.EPOLLIN)
 
     def is_waiting(self) -> bool:
-        """Whether another one has come since the first."""
+        """Return whether another notice has come since the first."""
         return self.is_given and bool(select.select([self.descriptor], [], [], 0)[0])
 
     def comes_before(self, ready: Sequence[int]) -> bool:
         """
-        Whether this process was sent SIGTERM, by whoever sends it to the ranks too.
+        Return whether this process was sent SIGTERM, by a sender that sends it to the ranks too.
 
-        When a rank has failed it may have been sent it a moment earlier; that is then why.
+        When a rank has failed, it may have been sent SIGTERM a moment earlier; that is then why it failed.
         """
         if not self._ended_by or self.is_given:
             return False

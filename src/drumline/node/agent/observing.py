@@ -1,4 +1,4 @@
-"""What the agent sees of the ranks while they run: first output, use of the machine, memory that runs out, progress."""
+"""The agent's view of the ranks while they run: first output, use of the machine, memory that runs out, progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _FIRST_LOOK_S = 0.9
 
 
 class Observer:
-    """``inotify`` is as of FirstOutputWatcher; ``tell`` sends a message to the supervisor."""
+    """
+    Observes the ranks of this node. ``inotify`` is as of FirstOutputWatcher; ``tell`` sends a message to the
+    supervisor.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class Observer:
             self._sampler = Sampler(launch.samples.path, launch.samples.attempt, launch.cores)
 
     def due_in_s(self) -> float:
-        """For how long the agent may sleep."""
+        """Return for how many seconds the agent may sleep."""
         return min(_IDLE_S, self._sampler.due_in_s()) if self._sampler else _IDLE_S
 
     def look(self, ready: Sequence[int]) -> None:
@@ -71,7 +74,7 @@ class Observer:
         self._log_times.look()
 
     def sample(self, ranks: Mapping[int, int]) -> None:
-        """``ranks``: by process id. To be called when there is nothing else to do."""
+        """Sample the use of the ranks, given by process id. To be called when there is nothing else to do."""
         if self._sampler:
             self._sampler.work(ranks)
 
@@ -99,7 +102,9 @@ class Observer:
     def poll_progress(
         self, message: m.PollProgress, ranks: Mapping[int, int], children: Callable[[], list[int]]
     ) -> None:
-        """``ranks``: by process id; ``children``: lists all processes right below the agent."""
+        """
+        Tell how far ranks have come. ``ranks``: by process id; ``children``: lists all processes right below the agent.
+        """
         # Stacks take a while to load, and a launch has no need of them.
         from drumline.node.agent import inspection
 
@@ -109,7 +114,7 @@ class Observer:
         self._tell(m.ProgressPolled(message.id, progress, *inspection.use_of(others)))
 
     def inspect_ranks(self, ranks: Mapping[int, int]) -> None:
-        """``ranks``: by process id."""
+        """Tell what the ranks, given by process id, are doing."""
         from drumline.node.agent import inspection
 
         self._tell(m.RanksInspected(inspection.inspect(self._environment, ranks)))

@@ -33,7 +33,7 @@ class StartedProcess:
         self._report = report
 
     def error(self) -> str:
-        """Why it could not start; empty when it did. Blocks until one of both is known; to be called once."""
+        """Return why the process could not start; empty when it did. Blocks until that is known; to be called once."""
         with os.fdopen(self._report, "rb") as report:
             return report.read().decode(errors="replace")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ranks:
-    """``tell`` sends a message to the supervisor."""
+    """Starts the ranks of this node. ``tell`` sends a message to the supervisor."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Ranks:
         self._start_cold([self._task(rank, variables)])
 
     def start_forked(self) -> None:
-        """The warm pool has answered: the ranks that waited for that are started, warm or cold."""
+        """Start the ranks that waited for the warm pool, warm or cold, once it has answered."""
         tasks, born = self._warm.go_on()
         for one in born:
             if one.error:

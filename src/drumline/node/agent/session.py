@@ -22,7 +22,7 @@ class Session:
         poller.register(self._peer, select.EPOLLIN)
 
     def tell(self, message: m.FromAgent) -> None:
-        """Raises OSError when the supervisor is gone."""
+        """Send the supervisor a message. Raises OSError when the supervisor is gone."""
         m.send(self._peer, message)
 
     def receive(self, ready: Sequence[int]) -> Iterable[m.ToAgent]:
@@ -35,5 +35,5 @@ class Session:
         return map(m.decode_for_agent, self._lines.feed(data))
 
     def is_waiting(self) -> bool:
-        """Whether the supervisor has more to say."""
+        """Return whether the supervisor has more to say."""
         return bool(select.select([self._peer], [], [], 0)[0])

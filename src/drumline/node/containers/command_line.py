@@ -37,7 +37,7 @@ UNLIMITED = -1
 
 
 class HostFacts(NamedTuple):
-    """What is only known where the rank starts."""
+    """Facts that are only known where the rank starts."""
 
     name: str
     """Of the container."""
@@ -70,6 +70,8 @@ class HostFacts(NamedTuple):
 
 def build_command_line(told: Mapping[str, Any], facts: HostFacts, program: Sequence[str]) -> list[str]:
     """
+    Return the words that start the program in a container.
+
     ``told``: kind, image, pull, shm_bytes, arguments of ``Plan.container``; cwd; hook, the folder of ours, or empty;
     names, of the variables that the rank gets; and ``set``, of those that the client must not see itself.
     """
@@ -81,7 +83,7 @@ def build_command_line(told: Mapping[str, Any], facts: HostFacts, program: Seque
 
 
 def build_variables(told: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
-    """What the client itself has. An apptainer takes the rank's variables from its own, under other names."""
+    """Return the variables of the client. An apptainer takes the rank's variables from its own, under other names."""
     if told["kind"] != "apptainer":
         return dict(environ)
     prefix = "SINGULARITYENV_" if os.path.basename(told["program"]) == "singularity" else "APPTAINERENV_"
@@ -92,7 +94,7 @@ def build_variables(told: Mapping[str, Any], environ: Mapping[str, str]) -> dict
 
 
 def has_private_memory(told: Mapping[str, Any], facts: HostFacts) -> bool:
-    """Whether each rank has shared memory of its own, because the machine's is smaller than what the job asks for."""
+    """Return whether each rank has its own shared memory, because the job asks for more than the machine's."""
     return told["kind"] != "apptainer" and bool(told["shm_bytes"]) and told["shm_bytes"] > facts.shared_bytes
 
 
@@ -123,7 +125,7 @@ def _build_run_words(told: Mapping[str, Any], facts: HostFacts) -> list[str]:
 
 
 def _build_gpu_words(facts: HostFacts, *, docker: bool) -> list[str]:
-    """All that there are: which of them are the job's says CUDA_VISIBLE_DEVICES, as without a container."""
+    """Return the words that pass all GPUs on; CUDA_VISIBLE_DEVICES says which are the job's, as without a container."""
     if not facts.has_gpus:
         return []
     if docker:
@@ -138,7 +140,7 @@ def _build_gpu_words(facts: HostFacts, *, docker: bool) -> list[str]:
 
 
 def _build_mount_words(path: str) -> list[str]:
-    """Raises ValueError for a path that neither way of writing it can hold."""
+    """Return the words that mount a path at its own place. Raises ValueError for a path that no word can hold."""
     if ":" not in path:
         return ["--volume", f"{path}:{path}"]
     if "," not in path:
@@ -157,7 +159,9 @@ def _build_apptainer_words(told: Mapping[str, Any], facts: HostFacts) -> list[st
 
 
 def _choose_hook(told: Mapping[str, Any]) -> str:
-    """Not where the user's own PYTHONPATH takes the place of the image's: it has the hook in it."""
+    """
+    Return the hook's folder; none where the user's own PYTHONPATH replaces the image's, since that has the hook in it.
+    """
     return "" if "PYTHONPATH" in told["names"] else str(told["hook"])
 
 

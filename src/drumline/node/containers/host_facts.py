@@ -1,4 +1,4 @@
-"""What is only known of a rank's container where it starts: paths that exist, limits, GPUs, the log."""
+"""Facts of a rank's container that are only known where it starts: paths that exist, limits, GPUs, the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gather_facts(told: Mapping[str, Any], pid_file: str) -> HostFacts:
 
 
 def list_mounts(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """What exists of the paths, and where links among them lead; without what is below another."""
+    """List the paths that exist, and where links among them lead; without those below another."""
     wanted = [*told["mounts"], told["state"], told["cwd"], *([told["hook"]] if told["hook"] else [])]
     if os.environ.get("TMPDIR"):
         wanted.append(os.environ["TMPDIR"])
@@ -55,7 +55,7 @@ def list_mounts(told: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _find_log() -> str:
-    """The file that standard output and error are; empty where they are none, or two."""
+    """Return the file that standard output and error both go to; empty if they go to no file, or to two."""
     try:
         both = [os.fstat(number) for number in (1, 2)]
         path = os.readlink("/proc/self/fd/1")
@@ -82,7 +82,7 @@ def _read_limits() -> dict[str, tuple[int, int]]:
 
 
 def _read_max_pid() -> int:
-    """As many as there are numbers for."""
+    """Return how many numbers for processes there are."""
     try:
         with open("/proc/sys/kernel/pid_max", "rb") as file:
             return int(file.read())

@@ -78,7 +78,7 @@ def wrap_command(
 
 
 def find_engine_program(kind: str) -> str:
-    """Its path, where it is on this machine's PATH."""
+    """Return the engine's program with its path, where it is on this machine's PATH, else its name."""
     import shutil
 
     names = ("apptainer", "singularity") if kind == "apptainer" else (kind,)
@@ -90,13 +90,13 @@ def get_pid_file(state: str, pid: int) -> str:
 
 
 def find_inner_pid(scratch: str, pid: int) -> int:
-    """The first process in the container of the rank's process ``pid``; that itself where there is none."""
+    """Return the first process in the container of the rank's process ``pid``; that itself where there is none."""
     found = read_number(get_pid_file(os.path.join(scratch, _FOLDER), pid))
     return found if found and os.path.exists(f"/proc/{found}") else pid
 
 
 def find_name(state: str, pid: int) -> str:
-    """The name of the container of the rank's process ``pid``; empty where there is none."""
+    """Return the name of the container of the rank's process ``pid``; empty where there is none."""
     with contextlib.suppress(OSError):
         for name in filter(_NAME.fullmatch, os.listdir(state)):
             with open(
@@ -108,7 +108,7 @@ def find_name(state: str, pid: int) -> str:
 
 
 def read_number(path: str) -> int:
-    """The number that is in a file as a line; 0 where there is none."""
+    """Return the number that is in a file as a line; 0 where there is none."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             line = file.read(20)

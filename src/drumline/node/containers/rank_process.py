@@ -69,7 +69,7 @@ class ContainedRank:
         """Whether the engine's client has seen the end, so that nothing of the container is left."""
 
     def run(self) -> int:
-        """Raises OSError, ValueError. Blocks until the program has ended."""
+        """Run the program in its container until it has ended; return its exit code. Raises OSError, ValueError."""
         if command_line.has_private_memory(self._told, self._facts):
             wanted, there = (size >> 20 for size in (self._told["shm_bytes"], self._facts.shared_bytes))
             text = f"shm_size: {wanted} MiB are more than the {there} MiB of this machine, which its processes share"
@@ -93,12 +93,12 @@ class ContainedRank:
         self._wants_end = self._wants_end or number == signal.SIGTERM
 
     def _sleep(self, seconds: float) -> None:
-        """Or until a signal has come."""
+        """Sleep, or until a signal has come."""
         if select.select([self._awake], [], [], seconds)[0]:
             os.read(self._awake, 4096)
 
     def _record(self) -> str:
-        """By which the container is removed where this process is killed."""
+        """Record the container, so that others remove it where this process is killed; return the record's path."""
         path = os.path.join(self._told["state"], self._facts.name)
         if self._told["kind"] in rank_containers.ENGINES:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -133,7 +133,7 @@ class ContainedRank:
                 self._ask_to_end()
 
     def _ask_to_end(self) -> None:
-        """Once what the shells have started is told, and when that is gone, the shells."""
+        """Ask first what the shells have started to end, and when that is gone, the shells."""
         self._learn_inner()
         if not self._inner:
             return  # It is still on its way.
@@ -155,7 +155,7 @@ class ContainedRank:
             self._inner = rank_containers.read_number(self._pid_file)
 
     def _reap(self) -> None:
-        """What watched the container: with it comes to light how much memory that has used."""
+        """Reap the processes that watched the container; their usage shows how much memory it has used."""
         for _ in range(int(_REAP_TIMEOUT_S / _ENDING_POLL_S)):
             descendants.reap_children()
             if not descendants.has_children():
@@ -163,7 +163,7 @@ class ContainedRank:
             self._sleep(_ENDING_POLL_S)
 
     def _own_notes(self) -> None:
-        """Of what the first process in the container has noted, this one is now the author."""
+        """Make this process the author of the notes of the first process in the container."""
         path = os.environ.get("DRUMLINE_FAILURES", "")
         if not self._inner or not path:
             return
@@ -182,8 +182,10 @@ class ContainedRank:
 
 def choose_told_first(first: int) -> tuple[list[int], bool]:
     """
-    Who of a container's processes is told to end: not a shell that would end of it while something runs below, nor what
-    is below a process that handles it. And whether somebody is left to be told later.
+    Return which of a container's processes to tell to end, and whether more are to be told later.
+
+    A shell is not told that would end of it while something runs below, nor a process below one that handles the
+    signal.
     """
     told: list[int] = []
     waiting = [first]
@@ -217,7 +219,7 @@ def _send_sigterm(pids: list[int], kind: str, name: str) -> None:
 
 
 def _is_ours(pid: int) -> bool:
-    """The number came from a file that the job can write."""
+    """Return whether a process is of our run: its number came from a file that the job can write."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read()

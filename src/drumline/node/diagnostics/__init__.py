@@ -1,1 +1,1 @@
-"""Where ranks are and why they ended: stacks, notes of exceptions, logs, memory and disks."""
+"""Diagnoses of ranks, where they are and why they ended: stacks, notes of exceptions, logs, memory and disks."""

@@ -1,5 +1,5 @@
 """
-Which collective a process is in, by PyTorch's flight recorder, where the job uses that (``TORCH_FR_BUFFER_SIZE``).
+The collective of a process, by PyTorch's flight recorder, where the job uses that (``TORCH_FR_BUFFER_SIZE``).
 
 The hook (``hook/sitecustomize.py``) then has a thread that reads from a pipe named after the file of its notes and its
 process id, and writes the record to a file beside that. It answers also while the program waits in native code.
@@ -29,7 +29,7 @@ _MAX_BYTES = 16 << 20
 
 def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, Any]]:
     """
-    For each of these processes that answers: name, seq, group (empty for that of all ranks), is_waiting.
+    Return for each of these processes that answers: name, seq, group (empty for that of all ranks), is_waiting.
 
     ``asked``: the file of the notes, and the process id. Blocks, for half a second at most.
     """
@@ -57,7 +57,7 @@ def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, An
 
 
 def _request_record(pipe: str) -> bool:
-    """False when nobody listens, as where the recorder is not used."""
+    """Request a record; False when nobody listens, as where the recorder is not used."""
     try:
         descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -71,7 +71,7 @@ def _request_record(pipe: str) -> bool:
 
 
 def _read_record(path: str) -> bytes:
-    """The file, which then is no more; the next one comes when it is asked for."""
+    """Read a record and remove its file; the next one comes when it is asked for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -84,7 +84,7 @@ def _read_record(path: str) -> bytes:
 
 def _find_current(record: bytes) -> Optional[dict[str, Any]]:
     """
-    The first collective that has not ended, else the last one.
+    Return the first collective that has not ended, else the last one.
 
     Source of the names: torch/csrc/distributed/c10d/FlightRecorder.hpp, record format 2.
     """

@@ -1,5 +1,5 @@
 """
-How a rank failed, from what it left: the hook's notes and the end of its log.
+The failure of a rank, from what it left: the hook's notes and the end of its log.
 
 ``hook/sitecustomize.py`` writes a line for each uncaught exception of each Python of the rank, this module reads them,
 and the line of a process's first process group.
@@ -126,9 +126,10 @@ def _choose_exception(
     noted: list[dict[str, Any]], own: list[dict[str, Any]], pid: int, code: int
 ) -> tuple[Optional[dict[str, Any]], list[dict[str, Any]]]:
     """
-    The exception that the rank ended of, and those of processes that it started, where they explain that one. What such
-    a process has failed of, the rank may have expected: that counts where the exit code is an exception's, and where
-    nothing came after it.
+    Return the exception that the rank ended of, and those of processes that it started, where they explain it.
+
+    The rank may have expected such a process to fail: its exception counts where the exit code is an exception's, and
+    where nothing came after it.
     """
     failed = [one for one in noted if one["type"]]
     if own and own[-1]["type"]:
@@ -191,7 +192,7 @@ def _with_worker(failure: NotedException, said: str) -> NotedException:
 
 
 def find_killed_workers(messages: str) -> list[int]:
-    """The processes of PyTorch's loader of which one of those messages says that they were killed."""
+    """List the processes of PyTorch's loader that were killed, according to one of those messages."""
     return [int(pid) for pid in _KILLED_WORKER.findall(messages)]
 
 
@@ -223,7 +224,7 @@ def _chain(noted: list[Any]) -> list[dict[str, Any]]:
 
 
 def read_first_group(notes: str, since: float, until: float) -> Optional[tuple[float, str]]:
-    """When a process of the rank had its first process group, and of which backend, where it has noted that."""
+    """Return when a process of the rank had its first process group, and its backend; None where that was not noted."""
     for line in _read_bytes(notes, from_end=False).splitlines():
         if b'"%s"' % _GROUP_KEY.encode() not in line:
             continue
@@ -236,7 +237,7 @@ def read_first_group(notes: str, since: float, until: float) -> Optional[tuple[f
 
 
 def _read_bytes(path: str, *, from_end: bool) -> bytes:
-    """Some of a file, which the job may have made anything of: a link, a pipe that nobody writes to."""
+    """Read a part of a file, which the job may have made anything of: a link, a pipe that nobody writes to."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -251,7 +252,7 @@ def _read_bytes(path: str, *, from_end: bool) -> bytes:
 
 
 def _pick_message(message: str, kind: str) -> str:
-    """The line that says most: of an exception that holds another's traceback, that one's last."""
+    """Return the line that says most: of an exception that holds another's traceback, that one's last."""
     lines = [line.strip() for line in message.splitlines() if line.strip(" -=^~")]
     if not lines:
         return ""
@@ -265,7 +266,7 @@ def _pick_message(message: str, kind: str) -> str:
 
 def _drop_repeats(text: str) -> str:
     """
-    Without repeated words before colons, of which XLA's errors have one for each computation that was on its way.
+    Drop repeated words before colons, of which XLA's errors have one for each computation that was on its way.
 
     >>> _drop_repeats("INTERNAL: Error dispatching: Error dispatching: Error dispatching: Connection reset by peer")
     'INTERNAL: Error dispatching: Connection reset by peer'
@@ -275,13 +276,13 @@ def _drop_repeats(text: str) -> str:
 
 
 def make_printable(text: str, most: int) -> str:
-    """On one line, without anything that a terminal would obey, of at most so many characters."""
+    """Return the text on one line, without anything that a terminal would obey, of at most so many characters."""
     text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def show_path(path: str, cwd: str) -> str:
-    """Relative, where it is the job's own."""
+    """Return a path as shown to people: relative, where it is the job's own."""
     real = os.path.realpath(cwd) if cwd else ""
     for folder in (cwd, real):
         if folder and path.startswith(folder + os.sep):
@@ -290,12 +291,14 @@ def show_path(path: str, cwd: str) -> str:
 
 
 def read_log_end(log: str) -> str:
-    """Its last bytes as text."""
+    """Return the last bytes of a log as text."""
     return _read_bytes(log, from_end=True).decode(errors="replace")
 
 
 def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:
-    """What faulthandler left in a log: file, line and function of the last crash, of the user's own where it can be."""
+    """
+    Return file, line and function of the last crash that faulthandler wrote, of the user's own code where it can be.
+    """
     crashes = list(_CRASH.finditer(text))
     if not crashes:
         return None
@@ -309,7 +312,7 @@ def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:
 
 
 def describe_shared_memory() -> str:
-    """``/dev/shm has 0 of 64 MB free``; empty where there is none."""
+    """Return ``/dev/shm has 0 of 64 MB free``; empty where there is none."""
     try:
         found = os.statvfs(_SHARED_MEMORY)
     except OSError:

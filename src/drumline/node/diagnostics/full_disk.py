@@ -1,4 +1,4 @@
-"""Whether a file could not be written because its disk was full, which not every library says."""
+"""Files that could not be written because their disk was full, which not every library says."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What a rank fails of while it still cleans up: the exceptions that its main thread handles, asked before it is ended.
+Exceptions in flight while a rank still cleans up: those that its main thread handles, asked before it is ended.
 
 A Python that has the hook answers a signal by a file beside its notes (``hook/in_flight.py``), as soon as its main
 thread runs Python: one that is inside of native code answers when that returns. Nobody else is sent the signal. It may
@@ -40,8 +40,10 @@ def read_in_flight(
     ranks: Mapping[int, int], notes: Mapping[int, str], cwd: str
 ) -> dict[int, list[RaisedException]]:
     """
-    As of ``answer``, by rank, of those that answer. ``ranks``: to the pid of each one's first process. ``notes``: the
-    file of each rank's. Blocks, for a tenth of a second at most.
+    Return the exceptions in flight as ``read_answers`` does, by rank, of the ranks that answer.
+
+    ``ranks``: to the pid of each one's first process. ``notes``: the file of each rank's. Blocks, for a tenth of a
+    second at most.
     """
     asked = {rank: send_request(pid, notes[rank]) for rank, pid in ranks.items()}
     told: dict[int, list[RaisedException]] = {}
@@ -71,8 +73,9 @@ def send_request(pid: int, notes: str) -> list[int]:
 
 def read_answers(asked: Iterable[int], notes: str, cwd: str) -> Optional[list[RaisedException]]:
     """
-    The exceptions as type, message, file, line and function, the latest first and then what it came of; empty: there
-    is none. None: nobody has answered.
+    Return the exceptions as type, message, file, line and function, the latest first and then what it came of.
+
+    Empty: there is none. None: nobody has answered.
     """
     answers = [_read_answer(FILE % (notes, pid), cwd) for pid in asked]
     known = [one for one in answers if one is not None]
@@ -89,7 +92,7 @@ def _handles_request(pid: int) -> bool:
 
 
 def _read_answer(path: str, cwd: str) -> Optional[list[RaisedException]]:
-    """The job may have made anything of that file."""
+    """Read an answer; the job may have made anything of that file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:

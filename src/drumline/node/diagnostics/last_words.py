@@ -1,4 +1,4 @@
-"""What a program said last in its log that tells why it ended, which is not always the last line."""
+"""The last words in a program's log that tell why it ended, which are not always the last line."""
 
 from __future__ import annotations
 

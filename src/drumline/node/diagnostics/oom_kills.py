@@ -1,4 +1,4 @@
-"""Whether the kernel killed a process because memory had run out, by what it counts and logs."""
+"""Kills by the kernel because memory had run out, by its counts and its log."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class OomWatcher:
         return [_read_count(file) for file in self._files]
 
     def look(self) -> None:
-        """To be called often: what was counted a second or two ago is another process's end."""
+        """Count the kills; to be called often: a count of a second or two ago is of another process's end."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _COUNT_INTERVAL_S
             self._earlier, self._latest = self._latest, self._counts()
 
     def ran_out(self, pids: Iterable[int]) -> bool:
-        """``pids``: what has ended, which the kernel's log may name."""
+        """Return whether memory ran out. ``pids``: processes that have ended, which the kernel's log may name."""
         self._read_log()
         counted = any(now > before for now, before in zip(self._counts(), self._earlier))
         return counted or not self._killed.isdisjoint(pids)
@@ -56,7 +56,7 @@ class OomWatcher:
 
 
 def _open_kernel_log() -> int:
-    """A descriptor that reads what is logged from now on; -1 where only others may read it."""
+    """Open the kernel's log for what comes from now on; -1 where only others may read it."""
     try:
         descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         os.lseek(descriptor, 0, os.SEEK_END)
@@ -66,7 +66,7 @@ def _open_kernel_log() -> int:
 
 
 def _list_counters() -> list[str]:
-    """The files that count, of our own control group where that counts all below it, else of the whole machine too."""
+    """List the files that count: our own control group's where it counts all below it, else the whole machine's too."""
     files = ["/proc/vmstat"]
     with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
         for line in file:
@@ -80,7 +80,7 @@ def _list_counters() -> list[str]:
 
 
 def _read_count(file: str) -> int:
-    """-1 when it does not count."""
+    """Return the count of a file; -1 when it does not count."""
     try:
         with open(file) as opened:
             for line in opened:

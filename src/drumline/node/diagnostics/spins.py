@@ -38,7 +38,10 @@ Source: https://mpi4py.readthedocs.io/en/stable/overview.html
 
 
 class Spin(NamedTuple):
-    """``library``: the one that may spin in this process, ``MPI``, ``GPU`` or empty. ``call``: of MPI, on its line."""
+    """
+    A spin of a process in a library. ``library``: the one that may spin in this process, ``MPI``, ``GPU`` or empty.
+    ``call``: of MPI, on its line.
+    """
 
     cpu_s: float
     """Used so far by the threads that may be spinning."""
@@ -95,7 +98,7 @@ def _has_mpi(pid: int) -> bool:
 
 
 def _read_source_line(frame: Sequence[Any], cwd: str) -> str:
-    """The line of the program, where its file can still be read."""
+    """Return the line of the program, where its file can still be read."""
     file, number, _ = frame
     path = os.path.join(cwd, str(file))
     # A program may be a pipe or a device, which reading would use up or wait for.

@@ -1,5 +1,5 @@
 """
-Where the ranks of a node are: the Python stack of each, its state in the kernel, the CPU time that it has used.
+The places of a node's ranks: the Python stack of each, its state in the kernel, the CPU time that it has used.
 
 A Python that has the hook (``hook/sitecustomize.py``) writes its stacks into memory of its own when it is sent
 ``SIGNAL``, even while it waits in native code; nobody else is sent it, for it would end them. For a Python without the
@@ -59,7 +59,7 @@ _FUTEX, _WAIT_FOR_SIGNALS, _POLLS = {
 
 
 class UsedSoFar(NamedTuple):
-    """By a process and all below it, so far. ``io_bytes``: read and written; sockets are not counted."""
+    """The use of a process and all below it, so far. ``io_bytes``: read and written; sockets are not counted."""
 
     cpu_s: float
     io_bytes: int
@@ -141,7 +141,7 @@ def read_process_state(pid: int) -> ProcessState:
 
 
 class _Dump(NamedTuple):
-    """What a process wrote when it was asked. ``went_on``: as of ``of``."""
+    """The answer of a process to a request for its stacks. ``went_on``: as of ``of``."""
 
     text: str
     went_on: bool | None
@@ -151,7 +151,7 @@ _SILENT = _Dump("", None)
 
 
 def _request_dumps(pids: Iterable[int]) -> dict[int, _Dump]:
-    """What each writes when it is asked; one that does not in time is left out."""
+    """Request a dump of each process; one that does not write in time is left out."""
     memories: dict[int, int] = {}
     begins: dict[int, int] = {}
     asked: dict[int, int] = {}
@@ -192,13 +192,13 @@ def _request_dumps(pids: Iterable[int]) -> dict[int, _Dump]:
 
 
 def _has_gone_on(memory: int) -> bool | None:
-    """Whether the main thread has run Python since the last stack; None when there was none."""
+    """Return whether the main thread has run Python since the last stack; None when there was none."""
     size = os.fstat(memory).st_size
     return os.pread(memory, len(WENT_ON), max(0, size - len(WENT_ON))) == WENT_ON if size else None
 
 
 def _make_room(memory: int) -> int:
-    """Where in it the next answer begins; what is too much is dropped."""
+    """Return where in it the next answer begins; too much of it is dropped."""
     size = os.fstat(memory).st_size
     if size <= _MAX_BYTES:
         return size
@@ -208,27 +208,28 @@ def _make_room(memory: int) -> int:
 
 def _is_settled(memory: int) -> bool:
     """
-    Whether its program has run for a moment, or has answered before: one that becomes another again and again could do
-    so between our last look and the signal.
+    Return whether the process's program has run for a moment, or has answered before.
+
+    One that becomes another again and again could do so between our last look and the signal.
     """
     known = os.fstat(memory)
     return known.st_size > 0 or time.time() - known.st_ctime >= _SETTLED_AFTER_S
 
 
 def _handles_signal(pid: int, number: int = SIGNAL) -> bool:
-    """Whether it catches the signal: the default is to be ended by it."""
+    """Return whether a process catches the signal: the default is to be ended by it."""
     return _is_in_signal_set(f"/proc/{pid}/status", "SigCgt", number)
 
 
 def _is_in_signal_set(status: str, field: str, number: int = SIGNAL) -> bool:
-    """Whether the signal is in that set of signals."""
+    """Return whether the signal is in that set of signals."""
     found = re.search(rf"^{field}:\s*([0-9a-f]+)", _read_text(status), re.MULTILINE)
     return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
 
 
 def _thread_to_ask(pid: int) -> int:
     """
-    The thread that is sent the signal, which may be any: each tells of all. 0: none, without disturbing it.
+    Choose the thread to send the signal to, which may be any: each tells of all. 0: none, without disturbing it.
 
     A system call is interrupted by the signal, and few programs that call pause() or sigsuspend() expect that one. A
     thread that waits for a lock goes on waiting.
@@ -254,7 +255,9 @@ def _list_numbers(folder: str) -> list[str]:
 
 
 def has_hook(pid: int) -> bool:
-    """Whether that process has memory of the hook's: any other may mean something else by a signal that it catches."""
+    """
+    Return whether that process has the hook's memory; without it a signal that it catches may mean something else.
+    """
     memory = _open_memory(pid)
     if memory is not None:
         os.close(memory)
@@ -262,7 +265,7 @@ def has_hook(pid: int) -> bool:
 
 
 def _open_memory(pid: int) -> int | None:
-    """A descriptor of the memory into which it writes."""
+    """Return a descriptor of the memory into which a process writes; None where it has none."""
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
         # The hook's descriptor has a high number.
@@ -273,7 +276,9 @@ def _open_memory(pid: int) -> int | None:
 
 
 def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
-    """The frames of the main thread, or of the one that it has joined; whether it has; how many threads there are."""
+    """
+    Return the frames of the main thread, or of the one that it has joined; whether it has; how many threads there are.
+    """
     if dump.removesuffix(WENT_ON.decode()).rstrip().endswith("\n..."):
         return (
             [],
@@ -341,7 +346,7 @@ def _read_executable(pid: int) -> str:
 
 
 def _read_status(pid: int) -> tuple[str, str]:
-    """The letter of its state, and its name."""
+    """Return the letter of a process's state, and its name."""
     text = _read_text(f"/proc/{pid}/status")
     state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
     name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)

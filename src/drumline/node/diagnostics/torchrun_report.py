@@ -1,4 +1,4 @@
-"""What torchrun says of the processes that it started: the table at the end of its log, accelerate's too."""
+"""Torchrun's report on the processes that it started: the table at the end of its log, accelerate's too."""
 
 from __future__ import annotations
 

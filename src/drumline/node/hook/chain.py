@@ -1,5 +1,5 @@
 """
-What an exception came of: its causes, and what was being handled when it was raised.
+The origin of an exception: its causes, and what was being handled when it was raised.
 
 ``sitecustomize.py`` runs this in a program that has just failed. Python 3.7 or newer, nothing imported that costs time.
 """
@@ -82,7 +82,7 @@ def _passes(trace: TracebackType | None, code: Any) -> bool:
 
 def _killed_worker(error: BaseException, trace: TracebackType | None) -> BaseException | None:
     """
-    What PyTorch says of a loader's process that was killed, where the program met that one's closed socket first.
+    Return PyTorch's error about a loader's process that was killed, where the program met its closed socket first.
     """
     ask = getattr(sys.modules.get("torch._C"), "_error_if_any_worker_fails", None)
     if ask is None or not isinstance(error, (OSError, EOFError)):
@@ -107,7 +107,7 @@ def _is_of_loader(error: BaseException | None) -> bool:
 
 
 def _saved_to(traces: list[TracebackType | None]) -> str:
-    """PyTorch's writer says neither that a disk was full nor which."""
+    """Return the path that PyTorch was saving to; its writer names neither the full disk nor the file."""
     for trace in traces:
         for frame in _frames(trace):
             code = frame.f_code

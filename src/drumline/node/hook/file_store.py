@@ -35,7 +35,7 @@ def _writer(own: Any) -> Any:
 
 
 def _write(path: str, content: bytes) -> None:
-    """A new file appears with its content, and one that is there is never empty. Modes are those of MLflow itself."""
+    """Write a file so that it appears with its content, and is never empty. Modes are those of MLflow itself."""
     if not os.path.exists(path):
         try:
             descriptor = os.open(

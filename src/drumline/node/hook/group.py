@@ -1,5 +1,5 @@
 """
-When this process has its first process group of PyTorch, for the timeline of the job's start.
+The moment of this process's first process group of PyTorch, for the timeline of the job's start.
 
 ``init_process_group`` calls ``distributed_c10d._update_default_pg`` by that name once the default group is there, in
 PyTorch 1.8 to 2.13. Something of ours stands there until the first group, and then the module is as it was: what
@@ -17,7 +17,7 @@ _NAME = "_update_default_pg"
 
 
 def put_into(module: Any, write: Callable[[str], object]) -> None:
-    """``write`` is called with the backend, once; a later call of this one takes the place of an earlier."""
+    """Have ``write`` called with the backend, once; a later call of this function replaces an earlier ``write``."""
     own = getattr(module, _NAME, None)
     own = getattr(own, "drumline_own", own)
     if not callable(own):
@@ -43,7 +43,7 @@ def put_into(module: Any, write: Callable[[str], object]) -> None:
 
 
 def _backend_of(module: Any) -> str:
-    """``gloo``, or where no single one was chosen, as ``cpu:gloo,cuda:nccl``; empty where that cannot be told."""
+    """Return ``gloo``, or ``cpu:gloo,cuda:nccl`` where no single one was chosen; empty where that cannot be told."""
     try:
         backend = str(module.get_backend())
         return str(module.get_backend_config()) if backend == "undefined" else backend

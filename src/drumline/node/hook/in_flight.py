@@ -1,5 +1,5 @@
 """
-What this process is failing of, though it has not ended yet: the exception that its main thread handles just now, in a
+The failure of this process that has not ended yet: the exception that its main thread handles just now, in a
 ``finally``, an ``except`` or the end of a ``with``, and what that one came of.
 
 The agent asks by a signal, and only when the job is about to end (``node/diagnostics/in_flight.py``). As careful as
@@ -18,7 +18,7 @@ _MAX_LINKS = 8
 
 
 def tell(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
-    """``path``: of the notes. ``ours``: what ``sitecustomize`` defines."""
+    """Write the exception beside the notes at ``path``. ``ours``: the names that ``sitecustomize`` defines."""
     told: list[str] = []
     while error is not None and len(told) < _MAX_LINKS:
         file, line, function = ours["_place_of"](error, error.__traceback__)

@@ -1,5 +1,5 @@
 """
-What every Python of a rank runs first: it notes down how the program failed, for the verdict.
+The program that every Python of a rank runs first: it notes down how the rank failed, for the verdict.
 
 It stands first on the ranks' PYTHONPATH, in a folder of its own, and then lets the ``sitecustomize`` run that would
 have been found without it. It runs in the user's environment, before the user's program: the standard library alone,
@@ -7,13 +7,13 @@ Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps
 
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
-An ordinary end is noted too, with its time alone: from here on what the program has open is closed.
-A crash of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in
-memory that the agent reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a
-thread waits to be asked for its record (``collectives.py`` there). What MLflow writes to files that several ranks share
-is made whole (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its store is looked
-for once it is there (``store_wait.py``). A job that is about to
-end asks by another signal what a program that still cleans up fails of (``in_flight.py``).
+An ordinary end is noted too, with its time alone: from here on what the program has open is closed. A crash of native
+code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that the agent
+reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
+for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
+(``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its store is looked for once it is
+there (``store_wait.py``). A job that is about to end asks by another signal what a program that still cleans up fails
+of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Notes:
 
 
 def _content(error: BaseException, trace: TracebackType | None, most: int = 2000) -> str:
-    """What is noted of an exception, as the members of an object of JSON."""
+    """Return the note of an exception, as the members of an object of JSON."""
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__"):
@@ -135,14 +135,14 @@ def _content(error: BaseException, trace: TracebackType | None, most: int = 2000
 
 
 def _chain(error: BaseException, trace: TracebackType | None, root: BaseException | None) -> str:
-    """What the exception came of, as further members."""
+    """Return the exceptions that this one came of, as further members."""
     before, saved_to = _own("chain.py", "drumline_chain")["follow"](error, trace, root)
     noted = ", ".join("{%s}" % _content(one, one.__traceback__, 300) for one in before)
     return ', "chain": [%s], "saved_to": %s' % (noted, _quote(saved_to))
 
 
 def _quote(text: str, most: int = 2000) -> str:
-    """JSON, without its module: the program may have one of that name, or have lost the library."""
+    """Quote as JSON, without its module: the program may have one of that name, or have lost the library."""
     shown = [
         letter if " " <= letter <= "~" and letter not in '"\\' else _escape(ord(letter))
         for letter in text[:most]
@@ -158,7 +158,7 @@ def _escape(number: int) -> str:
 
 
 def _message_of(error: BaseException) -> str:
-    """What the exception says; of one that stands for a single other, such as a task group's, what that says."""
+    """Return the exception's message; of one that stands for a single other, such as a task group's, the other's."""
     try:
         inner = getattr(error, "exceptions", None)
         if isinstance(inner, (list, tuple)) and len(inner) == 1:
@@ -169,7 +169,7 @@ def _message_of(error: BaseException) -> str:
 
 
 def _place_of(error: BaseException, trace: TracebackType | None) -> tuple[str, int, str]:
-    """File, line and function: the last that is the user's own, else the last of all."""
+    """Return file, line and function: the last that is the user's own, else the last of all."""
     if isinstance(error, SyntaxError) and error.filename:
         return str(error.filename), int(error.lineno or 0), ""
     last: tuple[str, int, str] | None = None
@@ -307,7 +307,7 @@ def _answer_with_record(path: str) -> None:
 
 
 def _record(asked: int, path: str, pid: int) -> None:
-    """What the recorder of PyTorch knows, each time that a byte comes."""
+    """Write a record of PyTorch's recorder each time that a byte comes."""
     try:
         while os.read(asked, 64):
             torch = sys.modules.get("torch._C")
@@ -324,7 +324,7 @@ def _record(asked: int, path: str, pid: int) -> None:
 
 
 class _Watch:
-    """Of the imports: finds nothing itself, and leaves when its module comes."""
+    """A finder that watches imports: it finds nothing itself, and leaves when its module comes."""
 
     def __init__(self, name: str, change: Any) -> None:
         self._name = name
@@ -377,7 +377,8 @@ def _change(name: str, *files: tuple[Any, ...]) -> None:
 
 class _Ours:
     """
-    Where the program's Python has no drumline, as in an environment that was built for the job: that which started it.
+    A finder for programs whose Python has no drumline, as in an environment built for the job: it finds the one that
+    started it.
     Scripts of Azure's older SDKs import it in the place of those.
     """
 
@@ -393,7 +394,7 @@ class _Ours:
 
 
 def _begin(notes: _Notes | None = None) -> None:
-    """In a process that is a rank, or one that a rank started. ``notes``: those that were there before it was one."""
+    """Begin in a process that is a rank, or one that a rank started. ``notes``: those from before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
         _change(_FILE_STORE, ("file_store.py",))
     if os.environ.get("DRUMLINE_FAILURES"):
@@ -401,7 +402,7 @@ def _begin(notes: _Notes | None = None) -> None:
 
 
 def _own(file: str, name: str) -> dict[str, Any]:
-    """What that file beside this one defines."""
+    """Return the names that a file beside this one defines."""
     ours: dict[str, Any] = {"__name__": name}
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     with open(path, "rb") as opened:
@@ -410,7 +411,7 @@ def _own(file: str, name: str) -> dict[str, Any]:
 
 
 def _run_the_other() -> None:
-    """The ``sitecustomize`` that comes after this one on the path; it takes this one's name."""
+    """Run the ``sitecustomize`` that comes after this one on the path; it takes this one's name."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != here]
     for finder in sys.meta_path:

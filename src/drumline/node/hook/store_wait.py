@@ -32,7 +32,9 @@ _LONGEST_PAUSE_S = 0.05
 
 
 def put_into(module: Any) -> None:
-    """``module``: torch.distributed.distributed_c10d, which has imported the one that is changed."""
+    """
+    Replace a function of PyTorch's. ``module``: torch.distributed.distributed_c10d, which has imported its module.
+    """
     rendezvous = sys.modules.get("torch.distributed.rendezvous")
     own = getattr(rendezvous, _NAME, None)
     if not callable(own) or hasattr(own, "drumline_own"):

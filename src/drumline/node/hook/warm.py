@@ -43,8 +43,9 @@ _STRAYS_TIMEOUT_S = 5.0
 
 def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     """
-    Never returns, but in a rank. Ends with the process that holds the other end of the socket. ``own`` gives what a
-    file beside this one defines.
+    Serve the pool; returns in ranks only. Ends with the process that holds the other end of the socket.
+
+    ``own`` gives the names that a file beside this one defines.
     """
     pool = socket.socket(fileno=int(os.environ.pop(VARIABLE)))
     pool.set_inheritable(False)
@@ -123,7 +124,7 @@ def _wait(pool: socket.socket, state: Any) -> dict[str, Any]:
 
 
 def _end_strays(fork_servers: set[int]) -> None:
-    """What a fork server that was killed has left is ours now."""
+    """End the processes that a killed fork server has left; they are ours now."""
     deadline = time.monotonic() + _STRAYS_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
@@ -191,7 +192,7 @@ def _reap() -> list[list[Any]]:
 
 
 def _end_all() -> None:
-    """The agent is gone: nothing of its job is left."""
+    """End everything below: the agent is gone, and nothing of its job may be left."""
     deadline = time.monotonic() + _END_TIMEOUT_S
     while time.monotonic() < deadline:
         for pid in _below(os.getpid()):
@@ -204,7 +205,7 @@ def _end_all() -> None:
 
 
 def _receive(peer: socket.socket) -> Optional[dict[str, Any]]:
-    """The next message; None at the end of the connection."""
+    """Receive the next message; None at the end of the connection."""
     head = _exactly(peer, 4)
     if head is None:
         return None

@@ -1,6 +1,4 @@
-"""
-What a warm interpreter imports, and whether a fork of it may then be a rank (``warm.py``).
-"""
+"""The imports of a warm interpreter, and whether a fork of it may then be a rank (``warm.py``)."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class UnfitError(Exception):
 
 
 class State:
-    """``watch``: what ``warm_watch.py`` defines."""
+    """The state of a warm interpreter. ``watch``: what ``warm_watch.py`` defines."""
 
     def __init__(self, task: dict[str, Any], watch: dict[str, Any]) -> None:
         self._task = task
@@ -73,7 +71,7 @@ class State:
         }
 
     def _import_all(self) -> str:
-        """Why the rest must wait for the program; empty when there is no rest."""
+        """Import all that can be; return why the rest must wait for the program, empty when there is no rest."""
         for module, names, where in self._task["imports"]:
             if not module:
                 os.environ[names[0]] = names[1]
@@ -85,7 +83,7 @@ class State:
         return ""
 
     def _taint(self) -> None:
-        """Raises UnfitError where the import of a package must be each rank's own."""
+        """Note the packages whose import must be each rank's own. Raises UnfitError where there are any."""
         reads, differs = self._reads, self._task["differs"]
         unsafe = {name for name in self._task["left_out"] if name in sys.modules}
         self.tainted = sorted(unsafe | set().union(*(reads.importers.get(name, ()) for name in unsafe)))
@@ -110,7 +108,7 @@ class State:
                 self._changed[name] = now.get(name)
 
     def variables_after(self, env: dict[str, str]) -> dict[str, str]:
-        """Those of a rank, when imports have made of them what they make."""
+        """Return the variables of a rank as imports would have left them."""
         after = dict(env)
         here = self._temporary + os.sep
         there = next((env[name] for name in ("TMPDIR", "TEMP", "TMP") if env.get(name)), self._temporary)
@@ -122,7 +120,7 @@ class State:
         return after
 
     def closure(self) -> list[str]:
-        """All modules that were loaded, in order, but those of packages that must not be."""
+        """List all modules that were loaded, in order, without those of packages that must not be."""
         return [
             name
             for name, module in list(sys.modules.items())
@@ -158,7 +156,7 @@ class State:
         return ""
 
     def _check(self) -> None:
-        """Raises UnfitError where a fork would not be what a fresh process is."""
+        """Check that a fork would be the same as a fresh process. Raises UnfitError where it would not."""
         for number in sorted(_descriptors() - self._descriptors):
             try:
                 target = os.readlink("/proc/self/fd/%d" % number)
@@ -199,7 +197,7 @@ class State:
             self._files[path] = _stamp(path)
 
     def stale(self) -> str:
-        """What has changed on the disk since it was imported; empty: nothing."""
+        """Return the path of a file that has changed since it was imported; empty: none has."""
         for path, stamp in self._files.items():
             if _stamp(path) != stamp:
                 return path
@@ -207,7 +205,7 @@ class State:
 
 
 def _knows_bad_fork(torch: Any) -> bool:
-    """In a fork: whether PyTorch would say there that it cannot use its devices again."""
+    """Return, in a fork, whether PyTorch would say there that it cannot use its devices again."""
     kinds = [getattr(torch, name, None) for name in ("cuda", "xpu", "mtia", "accelerator")]
     return any(
         callable(getattr(kind, "_is_in_bad_fork", None)) and kind._is_in_bad_fork() for kind in kinds if kind
@@ -242,7 +240,7 @@ def _descriptors() -> set[int]:
 
 
 def _content_of(descriptor: int) -> bytes:
-    """Of the file that standard output is; no more than a megabyte of it."""
+    """Return the content of the file that standard output is, at most a megabyte."""
     try:
         return os.pread(descriptor, 1 << 20, 0)
     except OSError:

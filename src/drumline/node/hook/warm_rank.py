@@ -42,7 +42,7 @@ class Script:
         self._rest = ctypes.c_wchar_p.from_address(self._field).value if self._field else ""
 
     def _find(self, target: str) -> int:
-        """The address of the pointer to it; 0 where there is none."""
+        """Find the address of the pointer to the target; 0 where there is none."""
         try:
             get = ctypes.pythonapi._Py_GetConfig
         except AttributeError:
@@ -66,7 +66,7 @@ class Script:
         return 0
 
     def move(self) -> None:
-        """To the folder that this process is in now. Raises RuntimeError where this Python does not let it."""
+        """Move to the folder that this process is in now. Raises RuntimeError where this Python does not let it."""
         folder = os.getcwd()
         if self._is_fixed or folder == self._folder:
             return
@@ -144,7 +144,7 @@ def _execute(one: dict[str, Any]) -> None:
 
 
 def _renew(env: dict[str, str]) -> None:
-    """What a fresh interpreter has from its surroundings, and what modules keep of the process that imported them."""
+    """Renew what a fresh interpreter has from its surroundings, and modules keep of the process that imported them."""
     posix = sys.modules["posix"]
     os.environ.clear()
     os.environ.update(env)
@@ -196,7 +196,7 @@ class _Map(ctypes.Structure):
 
 
 def show(argv: list[str], env: dict[str, str]) -> None:
-    """What other processes see as the command line and the environment of this one. Raises OSError."""
+    """Show other processes this command line and environment as this one's. Raises OSError."""
     arguments = b"".join(os.fsencode(word) + b"\0" for word in argv)
     variables = b"".join(os.fsencode("%s=%s" % one) + b"\0" for one in env.items())
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,6 @@
 """
-What packages do while a warm interpreter imports them, which tells whether their import can be every rank's: what they
-look at, whom they import, whether they seed random numbers (``warm_imports.py``).
+The behaviour of packages while a warm interpreter imports them, which tells whether their import can be every rank's:
+what they look at, whom they import, whether they seed random numbers (``warm_imports.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Modules that ask which folder they are imported in, and make of it what is of no
 
 
 class _NotingFolder:
-    """In the place of ``os.getcwd``, which modules may keep as a function or make an attribute of a class of theirs."""
+    """A stand-in for ``os.getcwd``, which modules may keep as a function or make an attribute of a class of theirs."""
 
     def __init__(self, names: set[str]) -> None:
         self._get = os.getcwd
@@ -56,7 +56,7 @@ class _NotingFolder:
 
 
 class Reads:
-    """Which variables are looked at meanwhile, by name, and by which packages; and who imports what must not be."""
+    """The variables that are looked at meanwhile, by name, and by which packages; and who imports what must not be."""
 
     def __init__(self, free: list[str], left_out: set[str]) -> None:
         self._left_out = left_out
@@ -88,7 +88,7 @@ class Reads:
         sys.meta_path.remove(self)
 
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> None:
-        """Finds nothing: it sees who looks for it."""
+        """Find nothing, but note who looks for it."""
         if name in self._left_out:
             self.importers.setdefault(name, set()).update(self._packages(sys._getframe(1)))
 
@@ -105,7 +105,7 @@ class Reads:
 
     @staticmethod
     def _packages(frame: Optional[FrameType]) -> set[str]:
-        """Whose code is running, from there outwards."""
+        """List the packages whose code is running, from that frame outwards."""
         packages = set()
         while frame is not None:
             top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -116,8 +116,9 @@ class Reads:
 
     def find_tainted(self, differs: list[str]) -> set[str]:
         """
-        Whose packages looked at one of these, with those that were importing them. Raises LookupError where it was the
-        standard library.
+        Return the packages that looked at one of these, with those that were importing them.
+
+        Raises LookupError where it was the standard library.
         """
         standard = getattr(sys, "stdlib_module_names", ())
         found: set[str] = set()
@@ -131,8 +132,8 @@ class Reads:
 
 class Seeds:
     """
-    Whose import has seeded the numbers that a rank would draw: these are seeded anew in each, as a fresh process has
-    them. The state that a module begins with is noted when it has just been imported.
+    The packages whose import has seeded the numbers that a rank would draw: these are seeded anew in each, as a fresh
+    process has them. The state that a module begins with is noted when it has just been imported.
     """
 
     def __init__(self) -> None:
@@ -149,7 +150,7 @@ class Seeds:
         sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Of those modules, as the other finders find them."""
+        """Find the specs of those modules as the other finders do."""
         if name not in _STATES or self._wrapping:
             return None
         self._wrapping = True
@@ -176,7 +177,7 @@ class Seeds:
         return spec
 
     def look(self, package: str) -> None:
-        """After the import of that package."""
+        """Note, after the import of that package, whether it has seeded random numbers."""
         for name, before in self._states.items():
             now = _state_of(name)
             if now != before:
@@ -198,7 +199,7 @@ _STATES = ("random", "numpy.random", "torch")
 
 
 def _state_of(name: str) -> Any:
-    """What is another after a seed, and the same after some draws; None where that cannot be told."""
+    """Return a state that differs after a seed, and not after some draws; None where that cannot be told."""
     module: Any = sys.modules.get(name)
     try:
         if name == "random":

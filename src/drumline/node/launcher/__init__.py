@@ -1,1 +1,3 @@
-"""What ``mpirun`` or ``deepspeed`` meets on a node instead of ssh: shims, and the socket where they ask the agent."""
+"""
+The programs that ``mpirun`` or ``deepspeed`` finds instead of ssh: shims, and the socket where they ask the agent.
+"""

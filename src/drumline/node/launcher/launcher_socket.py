@@ -1,5 +1,5 @@
 """
-Where programs of this node ask the agent for something: a socket in the node's scratch folder, for its owner alone.
+The socket where programs of this node ask the agent for something, in the node's scratch folder, for its owner alone.
 
 Beside it lies what asks there (``ssh_shim``): ``bin/ssh``, ``bin/rsh`` and ``bin/pdsh``, which reach the other nodes of
 the job, and for an MPI ``bin/drumline-daemon``, by which its launcher does so. What an MPI's daemons start in the place
@@ -35,8 +35,8 @@ _MAX_REQUEST_BYTES = 16 * 1024 * 1024
 
 class LauncherSocket:
     """
-    ``on_request(caller, words)`` for a whole request, of a rank's shim ``rank`` and its variables;
-    ``on_gone(caller)`` for a caller that hung up unanswered.
+    The socket where programs of this node ask the agent. ``on_request(caller, words)`` for a whole request, of a rank's
+    shim ``rank`` and its variables; ``on_gone(caller)`` for a caller that hung up unanswered.
 
     A caller is a number that is never used again; one request each.
     """
@@ -89,7 +89,7 @@ class LauncherSocket:
         _write_program(self.bin, "drumline-rank", self._rank_shims.program())
 
     def first(self, ready: Sequence[int]) -> int:
-        """The place of the first of our descriptors; of none: how many there are."""
+        """Return the place of the first of our descriptors; if there is none, their number."""
         ours = {self._server.fileno(), *self._callers}
         if self._rank_shims:
             ours |= self._rank_shims.descriptors()
@@ -145,7 +145,7 @@ class LauncherSocket:
             self._on_request(caller.number, heard[_HEADER_BYTES : _HEADER_BYTES + length].split(b"\0"))
 
     def answer(self, number: int, text: str) -> None:
-        """Nothing happens when the caller is gone."""
+        """Answer a caller; nothing happens when the caller is gone."""
         if self._rank_shims:
             self._rank_shims.answer(number, ssh_shim.parse_exit_code(text))
         for caller in [caller for caller in self._callers.values() if caller.number == number]:

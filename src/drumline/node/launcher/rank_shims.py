@@ -1,6 +1,6 @@
 """
-What an MPI's daemons start in the place of ranks, on this node: shells that wait, since a Python for each rank would
-take as long to start as the rank.
+The shims that an MPI's daemons start in the place of ranks, on this node: shells that wait, since a Python for each
+rank would take as long to start as the rank.
 
 Beside each other lie named pipes, for their owner alone: ``asking``, on which a shim says its process and its
 rank, and one for each rank, on which it waits for its exit code. Its variables are read from the kernel, as its MPI
@@ -34,7 +34,10 @@ exit 255
 
 
 class RankShims:
-    """``on_request(caller, variables)`` for one that asks, ``on_gone(caller)`` for one that was killed."""
+    """
+    The shims that stand for ranks. ``on_request(caller, variables)`` for one that asks, ``on_gone(caller)`` for one
+    that was killed.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class RankShims:
         on_request: Callable[[int, list[bytes]], None],
         on_gone: Callable[[int], None],
     ) -> None:
-        """Raises OSError."""
+        """Make the folder with its pipes. Raises OSError."""
         os.mkdir(folder, 0o700)
         self._folder = folder
         self._poller = poller
@@ -68,7 +71,7 @@ class RankShims:
         return os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def program(self) -> str:
-        """The text of a shim."""
+        """Return the text of a shim."""
         folder = "'" + self._folder.replace("'", "'\"'\"'") + "'"
         return _PROGRAM.format(folder=folder, nobody=_NO_RANK_PIPE, asking=_REQUEST_PIPE)
 
@@ -140,7 +143,7 @@ class RankShims:
 
 
 class _RankShim:
-    """``is_own``: whether nobody else waits where it does."""
+    """A shim that stands for a rank. ``is_own``: whether nobody else waits where it does."""
 
     def __init__(self, number: int, answer: int, is_own: bool) -> None:
         self.number = number

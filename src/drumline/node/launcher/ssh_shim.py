@@ -1,5 +1,5 @@
 """
-What runs in the place of ssh and of pdsh, and has the agent of its node do the work.
+The program that runs in the place of ssh and of pdsh, and has the agent of its node do the work.
 
     ssh  [options] HOST [WORD...]    a command on another node of the job; ``rsh`` is the same
     daemon HOST WORD...              the same for an MPI's launcher, whose ranks end with it
@@ -109,7 +109,7 @@ class RemoteCommand:
         poller.register(descriptor, select.POLLIN)
 
     def _look_at(self, descriptor: int, poller: select.poll) -> None:
-        """Whoever shows the token and which of the streams it is stays; all others are sent away."""
+        """Admit a guest who shows the token and which of the streams it is; send all others away."""
         guest, shown = self._guests[descriptor]
         try:
             data = guest.recv(len(self._token) + 1 - len(shown))
@@ -133,7 +133,7 @@ class RemoteCommand:
         self.streams[descriptor] = (int(shown[-1:]), b"")
 
     def hear(self) -> bool:
-        """The agent's word on it; False when there will be none, or it is over."""
+        """Hear the agent's word on the command; False when there will be none, or it is over."""
         data = os.read(self.channel, _CHUNK_BYTES).decode()
         self.reply += data
         if data and not self.reply.endswith("\n"):
@@ -142,7 +142,7 @@ class RemoteCommand:
         return False
 
     def forward(self, descriptor: int, label: str) -> bool:
-        """What came on that stream, in whole lines behind ``label`` if there is one; False at its end."""
+        """Forward what came on that stream, in whole lines behind ``label`` if there is one; False at its end."""
         target, rest = self.streams[descriptor]
         try:
             data = os.read(descriptor, _CHUNK_BYTES)
@@ -161,7 +161,7 @@ class RemoteCommand:
         return bool(data)
 
     def flush(self, descriptor: int, label: str) -> None:
-        """A last line without its end."""
+        """Write a last line that has no end."""
         target, rest = self.streams[descriptor]
         self.streams[descriptor] = (target, b"")
         if rest:
@@ -169,7 +169,7 @@ class RemoteCommand:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """All of it, also where whoever gave us the descriptor made it non-blocking."""
+    """Write all of the data, also to a descriptor that its giver made non-blocking."""
     while data:
         try:
             data = data[os.write(descriptor, data) :]
@@ -189,7 +189,7 @@ def _ask_agent(launcher_socket: str, *words: str | bytes) -> int:
 
 
 def parse_exit_code(reply: str) -> int:
-    """The exit code for what the agent said: ``exited 3``, ``signal 9``, ``refused``."""
+    """Return the exit code for the agent's answer: ``exited 3``, ``signal 9``, ``refused``."""
     kind, _, number = reply.strip().partition(" ")
     if kind == "exited":
         return int(number)
@@ -213,7 +213,7 @@ class StreamPump:
         """Of our input: what did not yet go. More is read when it is gone."""
 
     def run(self, *, in_background: bool = False) -> int:
-        """Until all have ended; the highest exit code. In the background: until all have begun."""
+        """Run until all have ended, and return the highest exit code; in the background, until all have begun."""
         for command in self._commands:
             if command.begin():
                 self._watch(command)
@@ -271,7 +271,7 @@ class StreamPump:
             self._end_input()
 
     def _pass_on(self) -> None:
-        """As much as the other side takes now; it may be waiting for us to read what it says."""
+        """Pass on as much as the other side takes now; it may be waiting for us to read what it says."""
         if self._remote_input is None:
             return
         try:
@@ -297,7 +297,7 @@ class StreamPump:
 
 
 def _has_input() -> bool:
-    """Whether our standard input is open and no /dev/null, of which nothing has to be passed on."""
+    """Return whether our standard input is open and no /dev/null, of which nothing has to be passed on."""
     try:
         return os.fstat(0).st_rdev != os.makedev(1, 3)
     except OSError:
@@ -305,7 +305,9 @@ def _has_input() -> bool:
 
 
 def _parse_options(words: list[str], with_value: frozenset[str]) -> tuple[dict[str, str], list[str]]:
-    """The options that a program of this kind takes, and the words after them; values of one given twice by commas."""
+    """
+    Split the options of a program of this kind from the words after them; commas join the values of a repeated one.
+    """
     found: dict[str, str] = {}
     while words and words[0].startswith("-") and words[0] != "-":
         word, words = words[0], words[1:]
@@ -350,7 +352,7 @@ def run_ssh(launcher_socket: str, address: str, words: list[str], kind: str) -> 
 
 def _expand_hosts(text: str) -> list[str]:
     """
-    A list of pdsh, with its brackets.
+    Expand a list of pdsh's with its brackets.
 
     >>> _expand_hosts("a,b[1-3,7]")
     ['a', 'b1', 'b2', 'b3', 'b7']
@@ -396,7 +398,7 @@ def run_pdsh(launcher_socket: str, address: str, words: list[str]) -> int:
 
 
 def exec_real_program(program: str, words: list[str]) -> NoReturn:
-    """The next program of that name on the PATH."""
+    """Execute the next program of that name on the PATH."""
     own = os.path.dirname(os.path.realpath(__file__))
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, program)

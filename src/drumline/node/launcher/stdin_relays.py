@@ -57,7 +57,7 @@ class StdinRelays:
                 self._close(relay)
 
     def _move(self, relay: _StdinRelay, descriptor: int) -> bool:
-        """False when it is over."""
+        """Move input on; False when the relay is over."""
         try:
             if descriptor == relay.writer:
                 return bool(relay.pending) and self._pass_on(relay)

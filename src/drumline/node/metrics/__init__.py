@@ -1,1 +1,1 @@
-"""What a node and its ranks use: processors, memory, disks, network and GPUs."""
+"""The use that a node and its ranks make of processors, memory, disks, network and GPUs."""

@@ -18,12 +18,12 @@ class GpuReadings:
 
     @property
     def helper_pid(self) -> int:
-        """The process that asks the GPUs; 0: there is none."""
+        """Return the process that asks the GPUs; 0: there is none."""
         return self._watcher.pid if self._watcher else 0
 
     @property
     def is_to_be_asked(self) -> bool:
-        """Whether there are GPUs that have not been asked for the next sample."""
+        """Return whether there are GPUs that have not been asked for the next sample."""
         return self._watcher is not None and not self._has_asked
 
     def start(self) -> None:

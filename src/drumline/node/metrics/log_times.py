@@ -24,8 +24,8 @@ _DENSE_BYTES = 256 << 10
 
 class LogTimes:
     """
-    ``logs``: their paths, by rank. Nothing is raised: a disk that is full, or a folder that is read-only, costs times
-    and nothing else.
+    Notes when logs have grown. ``logs``: their paths, by rank. Nothing is raised: a disk that is full, or a folder that
+    is read-only, costs times and nothing else.
     """
 
     def __init__(self, path: str, logs: Mapping[int, str]) -> None:

@@ -1,5 +1,5 @@
 """
-What a node's machine uses: its cores, memory, network and disks, from ``/proc``.
+The use of a node's machine: its cores, memory, network and disks, from ``/proc``.
 
 Where a machine plays several nodes, each tells of all of it. Source: proc_stat(5), proc_meminfo(5), proc_pid_net(5),
 the kernel's Documentation/admin-guide/iostats.rst, cgroup-v2.rst and cgroup-v1/memory.rst.
@@ -27,7 +27,7 @@ _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", b"total_inactive
 
 
 class MachineReading(NamedTuple):
-    """As ``contract.samples`` has it; what grows counts from the machine's start."""
+    """A reading as ``contract.samples`` has it; counters begin with the machine's start."""
 
     busy_s: float
     cores: int
@@ -43,7 +43,9 @@ NO_READING = MachineReading(0.0, 0, (0, 0), None, (0, 0), (0, 0), (0, 0), 0.0)
 
 
 class MachineReader:
-    """``cores``: the processors that the node has; empty: those that this process may use."""
+    """
+    Reads the use of a machine. ``cores``: the processors that the node has; empty: those that this process may use.
+    """
 
     def __init__(self, cores: Sequence[int] = ()) -> None:
         self._cores = {b"cpu%d" % core for core in cores or os.sched_getaffinity(0)}
@@ -53,7 +55,7 @@ class MachineReader:
         self._interfaces = _list_with_device("/sys/class/net")
 
     def read(self) -> MachineReading:
-        """What cannot be read is 0."""
+        """Read the machine's usage; 0 for each value that cannot be read."""
         busy_s, cores = parse_busy(self._read("/proc/stat"), self._cores)
         memory, swap = parse_memory(self._read("/proc/meminfo"))
         load = self._read("/proc/loadavg").split(None, 1)
@@ -90,7 +92,7 @@ class MachineReader:
         return max(0, used - cache), limit
 
     def _read(self, path: str) -> bytes:
-        """By a descriptor that is kept, as long as that works."""
+        """Read a file by a descriptor that is kept, as long as that works."""
         try:
             if path not in self._files:
                 self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -103,7 +105,11 @@ class MachineReader:
 
 
 def parse_busy(text: bytes, cores: set[bytes]) -> tuple[float, int]:
-    """CPU seconds that those cores were neither idle nor waiting for disks nor taken by the machine's host."""
+    """
+    Return the CPU seconds that those cores worked, and their number.
+
+    Time in which they were idle, waited for disks or were taken by the machine's host does not count.
+    """
     busy = count = 0
     for line in text.splitlines():
         if not line.startswith(b"cpu"):
@@ -117,7 +123,7 @@ def parse_busy(text: bytes, cores: set[bytes]) -> tuple[float, int]:
 
 
 def parse_memory(text: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Used and total, of memory and of swap. What could be had without swapping is not used."""
+    """Return used and total, of memory and of swap. What could be had without swapping is not used."""
     known: dict[bytes, int] = {}
     for line in text.splitlines():
         name, _, value = line.partition(b":")
@@ -129,9 +135,7 @@ def parse_memory(text: bytes) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def parse_network(text: bytes, interfaces: set[bytes]) -> tuple[int, int]:
-    """
-    Received and sent by those interfaces; where none is named, by all but the loopback.
-    """
+    """Return the bytes received and sent by those interfaces; where none is named, by all but the loopback."""
     received = sent = 0
     for line in text.splitlines()[2:]:
         name, _, values = line.partition(b":")
@@ -154,7 +158,7 @@ def parse_disks(text: bytes, disks: set[bytes]) -> tuple[int, int]:
 
 
 def _list_with_device(folder: str) -> set[bytes]:
-    """What stands for a piece of hardware: no loop, no partition, no bridge."""
+    """List the names in a folder that stand for a piece of hardware: no loop, no partition, no bridge."""
     try:
         return {
             os.fsencode(name)
@@ -166,7 +170,7 @@ def _list_with_device(folder: str) -> set[bytes]:
 
 
 def _find_limiting_group() -> Optional[tuple[str, tuple[str, str, bytes]]]:
-    """The folder of the control group with the tightest limit of memory that this process is under; None: no limit."""
+    """Return the folder of the control group with the tightest limit of memory above this process; None: no limit."""
     try:
         with open("/proc/self/cgroup") as file:
             own = [line.rstrip("\n").split(":", 2) for line in file]
@@ -195,7 +199,9 @@ def _is_of_memory(group: Sequence[str], version_2: bool) -> bool:
 
 
 def _list_groups_above(path: str, *, root: str, mount: str) -> list[str]:
-    """The group's folder and those above it, as far as they are mounted; of a container's own view the mount alone."""
+    """
+    List the group's folder and those above it, as far as they are mounted; in a container's own view the mount alone.
+    """
     below = path if root == "/" else path[len(root) :] if path.startswith(root) else ""
     if not path or ".." in path:
         return [mount]
@@ -214,5 +220,5 @@ def _read_limit(path: str) -> Optional[int]:
 
 
 def _parse_number(text: bytes) -> Optional[int]:
-    """None for ``max``."""
+    """Return a limit as a number; None for ``max``."""
     return int(text) if text.strip().isdigit() else None

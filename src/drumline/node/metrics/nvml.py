@@ -35,7 +35,7 @@ _MAX_BYTES = 1 << 20
 
 
 def find_library() -> str:
-    """Where there may be GPUs; empty: there are none here."""
+    """Return the library to load where there may be GPUs; empty: there are none here."""
     named = os.environ.get(SWITCH, "")
     if named:
         return "" if named == "0" else named
@@ -62,13 +62,13 @@ class GpuWatcher:
         self._socket.setblocking(False)
 
     def ask(self) -> None:
-        """One question at a time: who has not answered yet is not asked again."""
+        """Ask for a reading, one question at a time: a helper that has not answered yet is not asked again."""
         if not self._is_asked:
             with contextlib.suppress(OSError):
                 self._is_asked = self._socket.send(b"?") == 1
 
     def answer(self) -> Optional[list[dict[str, Any]]]:
-        """As ``look`` has it; None while there is no new one. Does not block."""
+        """Return a new reading as ``look`` has it; None while there is none. Does not block."""
         with contextlib.suppress(OSError):
             while len(self._rest) < _MAX_BYTES and not self.is_gone:
                 data = self._socket.recv(1 << 16)
@@ -92,7 +92,7 @@ class GpuWatcher:
 
 
 def _become_watcher(path: str, peer: socket.socket, agent: int) -> None:
-    """In the child, which never returns."""
+    """Become the watcher, in the child, and never return."""
     try:
         kernel.die_with_parent(signal.SIGKILL, agent)
         signal.set_wakeup_fd(-1)
@@ -115,7 +115,7 @@ def _become_watcher(path: str, peer: socket.socket, agent: int) -> None:
 
 
 class Gpus:
-    """Raises OSError without such a library, or where it does not work."""
+    """The GPUs by NVIDIA's library. Raises OSError without such a library, or where it does not work."""
 
     def __init__(self, path: str) -> None:
         import ctypes
@@ -139,8 +139,8 @@ class Gpus:
 
     def look(self) -> list[dict[str, Any]]:
         """
-        The GPUs as in ``contract.samples``, with ``pids``: of each process on it its number and its memory, where that
-        is known.
+        Return the GPUs as in ``contract.samples``, with ``pids``: each process on it and its memory, where that is
+        known.
         """
         count = self._number("nvmlDeviceGetCount_v2")
         found = []
@@ -175,7 +175,7 @@ class Gpus:
         return gpu
 
     def _parts(self, device: Any) -> Iterator[tuple[int, Any]]:
-        """Of a GPU that is divided, with their numbers."""
+        """Yield the parts of a GPU that is divided, with their numbers."""
         current, pending = self._ctypes.c_uint(), self._ctypes.c_uint()
         references = (self._by_reference(current), self._by_reference(pending))
         if not self._succeeds("nvmlDeviceGetMigMode", device, *references) or current.value != _MIG_ENABLED:
@@ -216,5 +216,5 @@ class Gpus:
         return function is not None and function(*arguments) == 0
 
     def _function(self, name: str) -> Optional[Callable[..., int]]:
-        """None in a library that is older than it."""
+        """Return a function of the library; None in a library that is older than it."""
         return getattr(self._library, name, None)

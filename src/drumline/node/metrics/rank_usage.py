@@ -1,5 +1,5 @@
 """
-What each rank uses: its first process, and all that it has started, wherever that is by now.
+The use of each rank: its first process, and all that it has started, wherever that is by now.
 
 One look costs some ten microseconds a process. A process that cannot be read, or is gone, counts for nothing.
 
@@ -47,7 +47,7 @@ class _RankTotal:
 
 
 class _Sum:
-    """Of one rank, while a look goes on."""
+    """The sums of one rank, while a look goes on."""
 
     def __init__(self) -> None:
         self.own = self.waited = self.private = self.shared = self.processes = self.threads = 0
@@ -55,7 +55,7 @@ class _Sum:
 
 
 class RankUsage:
-    """Of all that is below this process, by rank. ``spared``: a process below it that is left out; 0: none."""
+    """The use of all that is below this process, by rank. ``spared``: a process below it that is left out; 0: none."""
 
     def __init__(self) -> None:
         self.spared = 0
@@ -71,7 +71,7 @@ class RankUsage:
         self._looks = 0
 
     def ranks(self, gpus: Mapping[int, Mapping[str, int]]) -> tuple[RankUse, ...]:
-        """As of the last look. ``gpus``: by process id, how much it has of each."""
+        """Return the use of each rank as of the last look. ``gpus``: by process id, how much it has of each."""
         memory: dict[int, dict[str, int]] = {}
         for pid, shares in gpus.items():
             process = self._known.get(pid)
@@ -96,7 +96,9 @@ class RankUsage:
         )
 
     def note_end(self, pid: int, cpu_s: float, peak: int) -> None:
-        """A first process was waited for, with what the kernel says of it and of those that it had waited for."""
+        """
+        Note that a first process was waited for, with the kernel's figures of it and of those that it had waited for.
+        """
         rank = self._ranks.get(self._rank_of.get(pid, _STRANGER))
         if rank is not None:
             rank.has_ended = True
@@ -105,14 +107,14 @@ class RankUsage:
             rank.peak = max(rank.peak, peak)
 
     def begin(self, ranks: Mapping[int, int]) -> None:
-        """``ranks``: their first processes, by process id."""
+        """Begin with ranks that have started, given by the process id of the first process of each."""
         for pid, rank in ranks.items():
             if pid not in self._rank_of:
                 self._rank_of[pid] = rank
                 self._ranks[rank] = _RankTotal(pid)
 
     def look(self) -> Iterator[None]:
-        """One look at all of them. It may be left alone for a while at each step."""
+        """Look once at all of them. It may be left alone for a while at each step."""
         self._looks += 1
         present = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         self._foreign.intersection_update(present)
@@ -164,7 +166,7 @@ class RankUsage:
             _subtract_process(process, sums.setdefault(process.rank, _Sum()))
 
     def _find(self, pid: int, stat: process_usage.ProcessStat) -> int:
-        """Whose it is: its parent's, and so on up to the first process of a rank, or to the agent."""
+        """Return the rank of a process: its parent's, and so on up to the first process of a rank, or to the agent."""
         below: list[int] = []
         while pid not in self._rank_of:
             process = self._known.get(pid)
@@ -183,7 +185,9 @@ class RankUsage:
         return self._rank_of[pid]
 
     def _find_orphan(self, pid: int, stat: process_usage.ProcessStat) -> int:
-        """Of a process that the agent has adopted, or started for no rank: by its session, or by its variables."""
+        """
+        Return the rank of a process that the agent adopted, or started for none: by its session, or by its variables.
+        """
         if stat.session in self._rank_of:
             return self._rank_of[stat.session]
         for variable in process_usage.read_bytes(f"/proc/{pid}/environ", _MAX_ENVIRONMENT_BYTES).split(b"\0"):
@@ -204,6 +208,6 @@ def _add_total(rank: _RankTotal, total: _Sum) -> None:
 
 
 def _subtract_process(process: _KnownProcess, total: _Sum) -> None:
-    """One that is gone: what it had used is its parent's now, as time of children that were waited for."""
+    """Subtract a process that is gone: its use is its parent's now, as time of children that were waited for."""
     total.waited -= process.own + process.waited
     total.io = [before - own for before, own in zip(total.io, process.io)]

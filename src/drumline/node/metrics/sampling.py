@@ -42,9 +42,10 @@ _MAX_BYTES = 8 << 20
 
 def compute_kept_interval_s(size: int) -> float:
     """
-    How far apart the lines are that a file of that many bytes keeps: INTERVAL_S in the beginning, as long as there is
-    room, then more and more, so that it grows with the square root of the time. For 8 ranks that is 5 s in the first
-    half hour and 20 min after a month, at 4 MB.
+    Return how many seconds apart the lines are that a file of that many bytes keeps.
+
+    INTERVAL_S in the beginning, as long as there is room, then more and more, so that it grows with the square root of
+    the time. For 8 ranks that is 5 s in the first half hour and 20 min after a month, at 4 MB.
     """
     if size >= _MAX_BYTES:
         return float("inf")
@@ -67,8 +68,8 @@ def _never_raise(method: Callable[..., None]) -> Callable[..., None]:
 
 class Sampler:
     """
-    ``path``: the file. ``cores``: the processors of the node; empty: all. ``clock``: monotonic seconds, ``spent``: CPU
-    seconds of this thread. Its samples count from now.
+    Samples the use of a node and its ranks. ``path``: the file. ``cores``: the processors of the node; empty: all.
+    ``clock``: monotonic seconds, ``spent``: CPU seconds of this thread. Its samples count from now.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Sampler:
         self._gpus = GpuReadings()
 
     def due_in_s(self) -> float:
-        """When ``work`` has something to do."""
+        """Return in how many seconds ``work`` has something to do."""
         if self.is_broken:
             return float("inf")
         if self._look is not None:
@@ -109,7 +110,10 @@ class Sampler:
 
     @_never_raise
     def work(self, ranks: Mapping[int, int]) -> None:
-        """``ranks``: by the process id of the first process of each. To be called at any time, first at their start."""
+        """
+        Work, if it is time. ``ranks``: by the process id of the first process of each. First to be called at their
+        start.
+        """
         self._begin()
         if self.due_in_s() > 0.0:
             return
@@ -122,7 +126,7 @@ class Sampler:
             self._cost_s = 0.0
 
     def _step(self, ranks: Mapping[int, int]) -> bool:
-        """Whether the sample is complete, and written."""
+        """Take a step of a sample; return whether the sample is complete, and written."""
         if self._gpus.is_to_be_asked:
             self._gpus.ask()
             if self._clock() < self._due:
@@ -147,13 +151,15 @@ class Sampler:
 
     @_never_raise
     def note_exit(self, pid: int, rank: int, cpu_s: float, peak: int) -> None:
-        """A rank's first process was waited for, with what the kernel says that it has used. ``peak``: bytes."""
+        """
+        Note that a rank's first process was waited for, with the kernel's figures of what it used. ``peak``: bytes.
+        """
         self._usage.begin({pid: rank})
         self._usage.note_end(pid, cpu_s, peak)
 
     @_never_raise
     def finish(self) -> None:
-        """All ranks have ended: the last line, with what each has used in all."""
+        """Write the last line, with what each rank has used in all: all ranks have ended."""
         self._write()
         self._file.close()
         if self._machine:
@@ -162,12 +168,12 @@ class Sampler:
 
     @property
     def helper_pid(self) -> int:
-        """The process that asks the GPUs; 0: there is none."""
+        """Return the process that asks the GPUs; 0: there is none."""
         return self._gpus.helper_pid
 
     @_never_raise
     def forget_gpus(self) -> None:
-        """Nothing that this has started is left after it. To be called before ``finish``."""
+        """End all that this has started. To be called before ``finish``."""
         self._gpus.end()
         self._usage.spared = 0
 
@@ -226,7 +232,9 @@ class SampleLines:
         self._has_failed = False
 
     def add(self, line: bytes, now: float) -> None:
-        """``now``: monotonic seconds. An error is said once, on standard error, and the next line tried again."""
+        """
+        Add a line. ``now``: monotonic seconds. An error is said once, on standard error, and the next line tried again.
+        """
         self._last.append((now, line))
         if len(self._last) > 2 and not self._is_kept(self._last[0][0]):
             del self._last[0]
@@ -256,7 +264,7 @@ class SampleLines:
         return at - self._kept_at >= compute_kept_interval_s(self._size) - INTERVAL_S / 2
 
     def _open(self) -> None:
-        """At the end of what attempts before this one have left. Raises OSError."""
+        """Open the file at the end of what earlier attempts have left. Raises OSError."""
         # Not those above it: a run folder that was removed meanwhile stays so.
         with contextlib.suppress(FileExistsError):
             os.mkdir(os.path.dirname(self._path), 0o700)

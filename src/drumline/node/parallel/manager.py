@@ -52,7 +52,7 @@ class FailedError(Exception):
 
 
 class Failed(NamedTuple):
-    """What has failed so far."""
+    """The failures so far."""
 
     batches: int = 0
     items: int = 0
@@ -67,7 +67,7 @@ class Failed(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """As ``plan.parallel`` writes them. A threshold of -1: any number may fail."""
+    """The settings as ``plan.parallel`` writes them. A threshold of -1: any number may fail."""
 
     script: str
     arguments: str
@@ -120,7 +120,7 @@ _PLACEHOLDER = r"\$\{\{\s*(inputs|outputs)\.([\w.-]+?)(?:\.path)?\s*\}\}"
 
 
 def build_worker_words(settings: Settings) -> list[str]:
-    """The script and its arguments; a value stays one word, whatever it holds."""
+    """Return the script and its arguments; a value stays one word, whatever it holds."""
 
     def optional(match: re.Match[str]) -> str:
         names = re.findall(_PLACEHOLDER, match[1])
@@ -140,7 +140,7 @@ def _name_variable(group: str, name: str) -> str:
 
 
 def list_items(path: str) -> list[str]:
-    """The files below a folder, in the order of their paths; a file is an item itself. Raises FailedError."""
+    """List the files below a folder, in the order of their paths; a file is an item itself. Raises SystemExit."""
     if os.path.isfile(path):
         return [path]
     if not os.path.isdir(path):
@@ -149,7 +149,7 @@ def list_items(path: str) -> list[str]:
 
 
 def _walk_files(folder: str, above: frozenset[str]) -> Iterator[str]:
-    """Links are followed, but not in circles."""
+    """Yield the files below a folder. Links are followed, but not in circles."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -162,7 +162,7 @@ def _walk_files(folder: str, above: frozenset[str]) -> Iterator[str]:
 
 
 class Notes:
-    """What became of the mini-batches of this node, and, when they have done, of the others."""
+    """Notes about the mini-batches of this node, and, when they have done, of the others."""
 
     def __init__(self, settings: Settings, node: int) -> None:
         self._folder = settings.folder
@@ -179,7 +179,7 @@ class Notes:
 
     @property
     def _done(self) -> str:
-        """The end of a file's name that says so, of this attempt."""
+        """Return the end of the names of files that mean that a node is done, in this attempt."""
         return f"done-{self._attempt}"
 
     def _path(self, node: int, end: str = "jsonl") -> str:
@@ -217,13 +217,13 @@ class Notes:
         self._write(self._done, len(self.known))
 
     def await_others(self) -> None:
-        """Blocks until every node has done; the job's supervisor sees to nodes that fail."""
+        """Block until every node has done; the job's supervisor sees to nodes that fail."""
         wanted = {os.path.basename(self._path(node, self._done)) for node in range(self._nodes)}
         while not wanted.issubset(os.listdir(self._folder)):
             time.sleep(POLL_INTERVAL_S)
 
     def all(self) -> Iterator[dict[str, Any]]:
-        """Of every node, in the order of the mini-batches; a node's rows are read as they are wanted."""
+        """Yield the rows of every node, in the order of the mini-batches; a node's rows are read as they are wanted."""
         places: dict[int, tuple[int, int]] = {}
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open(self._path(node), "rb")) for node in range(self._nodes)]
@@ -274,12 +274,12 @@ class Worker:
         return self.channel.fileno()
 
     def send(self, message: dict[str, Any]) -> None:
-        """One that has ended is seen by what it says no more."""
+        """Send the worker a message; one that has ended is noticed when it falls silent."""
         with contextlib.suppress(OSError):
             self.channel.sendall(json.dumps(message).encode() + b"\n")
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Those that have come. Raises EOFError at its end."""
+        """Yield the messages that have come. Raises EOFError at their end."""
         try:
             read = self.channel.recv(1 << 20)
         except ConnectionError:
@@ -299,7 +299,7 @@ class Worker:
 
 
 def choose_gpus(number: int) -> dict[str, str]:
-    """The workers of a node share its GPUs in turn."""
+    """Choose a worker's GPU: the workers of a node share its GPUs in turn."""
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     return {"CUDA_VISIBLE_DEVICES": gpus[number % len(gpus)]} if len(gpus) > 1 else {}
 
@@ -320,7 +320,7 @@ class Manager:
         self._said = time.monotonic()
 
     def run(self) -> None:
-        """Blocks until every mini-batch has an end. Raises FailedError."""
+        """Block until every mini-batch has an end. Raises FailedError."""
         try:
             for number in range(min(self._settings.workers, len(self._left))):
                 self._start(number)
@@ -401,7 +401,7 @@ class Manager:
         check_errors(self._settings, self._batches, self._notes.failed_everywhere())
 
     def _handle_exit(self, worker: Worker) -> None:
-        """It has ended: after its last mini-batch, or in the middle of one."""
+        """Handle the end of a worker: after its last mini-batch, or in the middle of one."""
         self._forget(worker)
         with contextlib.suppress(subprocess.TimeoutExpired):
             worker.process.wait(END_TIMEOUT_S)
@@ -434,7 +434,7 @@ class Manager:
 
 
 def check_errors(settings: Settings, batches: Sequence[list[str]], failed: Failed) -> None:
-    """Raises FailedError where more have failed than may."""
+    """Raise FailedError where more have failed than may."""
     if 0 <= settings.most_batches < failed.batches:
         what = f"mini_batch_error_threshold {settings.most_batches} exceeded"
         raise FailedError(f"{what}: {summarize(batches, failed)}")
@@ -449,7 +449,7 @@ def summarize(batches: Sequence[list[str]], failed: Failed) -> str:
 
 
 def write_results(settings: Settings, notes: Notes, batches: list[list[str]]) -> None:
-    """On node 0, when all have done: what was returned, and what failed. Raises FailedError."""
+    """Write, on node 0, what was returned and what failed, when all have done. Raises FailedError."""
     place = choose_output_path(settings)
     failed = Failed()
     with contextlib.ExitStack() as stack:
@@ -478,7 +478,7 @@ def write_results(settings: Settings, notes: Notes, batches: list[list[str]]) ->
 
 
 def choose_output_path(settings: Settings) -> str:
-    """The file that rows go to; empty for none."""
+    """Return the file that rows go to; empty for none."""
     if settings.output is None:
         return ""
     place = os.environ[OUTPUT + settings.output] + settings.below

@@ -84,7 +84,7 @@ def close_channel(channel: socket.socket) -> None:
 
 
 def load_script(script: str) -> ModuleType:
-    """The user's script as a module under its own name, so that its objects can be pickled."""
+    """Load the user's script as a module under its own name, so that its objects can be pickled."""
     name = os.path.splitext(os.path.basename(script))[0]
     spec = importlib.util.spec_from_file_location(name, script)
     assert spec is not None
@@ -96,7 +96,7 @@ def load_script(script: str) -> ModuleType:
 
 
 def make_caller(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
-    """``run`` may take a second argument, which tells of the mini-batch."""
+    """Return a function that calls ``run``, which may take a second argument that tells of the mini-batch."""
     try:
         count = len(inspect.signature(run).parameters)
     except (TypeError, ValueError):
@@ -109,7 +109,7 @@ def make_caller(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
 def run_batch(
     call: Callable[[int, list[str]], Any], batch: int, items: list[str], keeps: bool
 ) -> dict[str, Any]:
-    """What became of a mini-batch; ``keeps``: whether what was returned is wanted, and not its length alone."""
+    """Run a mini-batch and return the result; ``keeps``: whether the rows are wanted, and not their count alone."""
     try:
         count, rows = read_rows(call(batch, items))
     except Exception as error:  # noqa: BLE001 - whatever a script raises fails its mini-batch
@@ -119,7 +119,9 @@ def run_batch(
 
 
 def read_rows(result: Any) -> tuple[int, list[str]]:
-    """How many items it has, and its lines. Raises TypeError for what is no list, tuple, array or data frame."""
+    """
+    Return the number of items and the lines of a result. Raises TypeError for no list, tuple, array or data frame.
+    """
     if hasattr(result, "to_csv") and hasattr(result, "columns"):
         # As Azure appends a data frame.
         text = result.to_csv(sep=" ", header=False, index=False)
@@ -140,12 +142,12 @@ def print_error(error: Exception) -> None:
 
 
 def is_own_frame(file: str) -> bool:
-    """Of this program, or of the importer that it loads the script with."""
+    """Return whether a file is this program, or the importer that it loads the script with."""
     return file == __file__ or file.startswith("<frozen importlib")
 
 
 def describe_error(error: BaseException) -> str:
-    """``ValueError: bad image (score.py:12, in run)``, in one line."""
+    """Return ``ValueError: bad image (score.py:12, in run)``, in one line."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_own_frame(frame.filename)]
     where = ""
     if isinstance(error, SyntaxError):

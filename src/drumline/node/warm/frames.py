@@ -15,7 +15,7 @@ _MAX_BYTES = 16 << 20
 
 
 def send(peer: socket.socket, message: dict[str, Any], descriptor: int = -1) -> None:
-    """With an open descriptor, if one is given, in a byte of its own. Raises OSError."""
+    """Send a message; a descriptor, if one is given, goes with a byte of its own. Raises OSError."""
     body = json.dumps(message).encode()
     peer.sendall(struct.pack("!I", len(body)) + body)
     if descriptor >= 0:
@@ -23,7 +23,7 @@ def send(peer: socket.socket, message: dict[str, Any], descriptor: int = -1) -> 
 
 
 def receive(peer: socket.socket) -> dict[str, Any]:
-    """Blocks. Raises ConnectionError at the end, ValueError for what is no message."""
+    """Receive a message. Blocks. Raises ConnectionError at the end, ValueError for what is no message."""
     (count,) = struct.unpack("!I", _receive_exactly(peer, 4))
     if count > _MAX_BYTES:
         raise ValueError("a message is too long")
@@ -34,7 +34,7 @@ def receive(peer: socket.socket) -> dict[str, Any]:
 
 
 def receive_descriptor(peer: socket.socket) -> int:
-    """What came with a message. Raises ConnectionError."""
+    """Receive the descriptor that came with a message. Raises ConnectionError."""
     _, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
     if not descriptors:
         raise ConnectionError("no descriptor came")

@@ -48,7 +48,7 @@ class WarmInterpreter:
         self.pid, self.peer = _start_interpreter(spec)
 
     def suits(self, spec: dict[str, Any]) -> bool:
-        """Where its imports looked at the folder that they were in, it is for ranks of that folder alone."""
+        """Return whether it suits these ranks: one whose imports looked at their folder is for that folder alone."""
         return not (self.report or {}).get("folder") or self.spec["cwd"] == spec["cwd"]
 
     def is_idle(self) -> bool:
@@ -72,7 +72,7 @@ class WarmInterpreter:
 
 
 def _start_interpreter(spec: dict[str, Any]) -> tuple[int, socket.socket]:
-    """The process, and our end of its socket. Raises OSError."""
+    """Start an interpreter; return the process, and our end of its socket. Raises OSError."""
     if not _stops_at_hook(spec):
         # It would run the program, with nobody to be a rank of.
         raise OSError(0, "what that Python runs first is not Drumline's hook")
@@ -91,7 +91,7 @@ def _start_interpreter(spec: dict[str, Any]) -> tuple[int, socket.socket]:
 
 
 def _stops_at_hook(spec: dict[str, Any]) -> bool:
-    """Whether that Python, with these flags and variables, comes to our hook before anything else. Blocks."""
+    """Return whether that Python, with these flags and variables, comes to our hook before anything else. Blocks."""
     reader, writer = os.pipe()
     try:
         pid = _execute(spec, ["-c", ""], _PROBE_VARIABLE, writer)
@@ -106,7 +106,7 @@ def _stops_at_hook(spec: dict[str, Any]) -> bool:
 
 
 def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descriptor: int) -> int:
-    """That Python, with a descriptor whose number stands in a variable; its pid. Raises OSError."""
+    """Execute that Python, with a descriptor whose number stands in a variable; return its pid. Raises OSError."""
     pool = os.getpid()
     pid = os.fork()
     if pid:
@@ -134,7 +134,7 @@ def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descript
 
 
 def read_available_memory_share() -> float:
-    """The part of the machine's memory that can be had."""
+    """Return the share of the machine's memory that is available."""
     try:
         with open("/proc/meminfo") as file:
             facts = {line.split(":")[0]: int(line.split()[1]) for line in file}

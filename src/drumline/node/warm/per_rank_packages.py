@@ -1,4 +1,4 @@
-"""Which packages each rank must import itself, remembered from one warm pool to the next."""
+"""The packages that each rank must import itself, remembered from one warm pool to the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_PROGRAMS = 64
 
 class PerRankPackages:
     """
-    Which packages are each rank's own to import, by key, so that it is found out once: next time the others are
+    The packages that are each rank's own to import, by key, so that it is found out once: next time the others are
     imported at once. It is a help alone, and looked at again whenever something is imported.
     """
 
@@ -44,7 +44,7 @@ def _is_entry(one: Any) -> bool:
 
 
 def leave_out_packages(spec: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
-    """That spec, with what was imported by the packages that it must leave out in their place."""
+    """Return that spec without the packages that it must leave out; the modules that they had imported come instead."""
     # What the program sets in between must be set before what follows, and not before the rest.
     is_plain = all(one[0] for one in spec["imports"])
     first = [[name, [], ""] for name in learned["closure"]] if is_plain else []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class WarmRankStarter:
-    """``tell`` sends a message to the supervisor."""
+    """Starts ranks by the machine's warm pool. ``tell`` sends a message to the supervisor."""
 
     def __init__(self, poller: select.epoll, scratch: str, tell: Callable[[m.FromAgent], object]) -> None:
         self._poller = poller

@@ -1,5 +1,5 @@
 """
-Which variables a warm interpreter has, and which only its ranks have.
+The variables that a warm interpreter has, and those that only its ranks have.
 
 Whatever may change what an import does is the same for both, or the interpreter is another one. Free are the variables
 that say which rank of which job a process is, and those of a terminal: an interpreter has none of them while it
@@ -92,7 +92,7 @@ class SplitVariables(NamedTuple):
 
 
 def split_variables(ranks: Sequence[Mapping[str, str]], secrets: Sequence[str] = ()) -> SplitVariables:
-    """Of the variables of the ranks of a node, one at least; what differs among them is free too, as are secrets."""
+    """Split the variables of the ranks of a node, one at least; what differs among them is free too, as are secrets."""
     first = ranks[0]
     free = [*RANK_VARIABLES, *sorted(secrets)]
     names = {name for rank in ranks for name in rank}

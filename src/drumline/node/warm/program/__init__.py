@@ -1,1 +1,1 @@
-"""Which program a command runs, and what that program imports, found out without running it."""
+"""The program that a command runs, and that program's imports, found out without running it."""

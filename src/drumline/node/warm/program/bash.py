@@ -1,5 +1,5 @@
 """
-What bash makes of a command: the words of its program, its environment and its folder.
+Bash's reading of a command: the words of its program, its environment and its folder.
 
 Only where something is to be expanded is a bash asked, which runs nothing of the command but ``cd``, ``export``,
 assignments and expansions that ``shell.read`` has found harmless.
@@ -39,7 +39,9 @@ _PRINT_FUNCTION = '__drumline() { printf \'%s\\0\' "$#" "$@"; }'
 
 
 def _is_unused_function(name: str) -> bool:
-    """Whether it is a function that no word of such a command calls, as some systems give every shell one."""
+    """
+    Return whether a variable is a function that no word of such a command calls; some systems give one to every shell.
+    """
     function = re.fullmatch(r"BASH_FUNC_(.+)%%", name)
     return (
         function is not None
@@ -50,7 +52,9 @@ def _is_unused_function(name: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _execs_last_program(program: str, shape: str) -> bool:
-    """Whether that bash is gone once the last program of a command of such a shape runs: whether it only execs it."""
+    """
+    Return whether that bash only execs the last program of a command of such a shape, and so is gone once it runs.
+    """
     if re.fullmatch(r"( #|\n)*\0( #)?\n?", shape):
         return True
     said = _run_bash(program, shape.replace("\0", "/usr/bin/env -0"), {"SHLVL": "5"}, "/")
@@ -61,8 +65,9 @@ def _expand_in_bash(
     program: str, statements: Sequence[shell_syntax.ShellStatement], env: Mapping[str, str], cwd: str
 ) -> Iterator[Sequence[str]]:
     """
-    For each statement: the words of the last and of ``cd``, then the values of what is assigned; for ``cd`` those of
-    PWD and OLDPWD.
+    Yield for each statement the words of the last and of ``cd``, then the values that are assigned.
+
+    For ``cd`` those are the values of PWD and OLDPWD.
     """
     script = [f"ulimit -Sv {_MAX_MEMORY_KIB}", _PRINT_FUNCTION]
     for index, statement in enumerate(statements):
@@ -121,7 +126,7 @@ class PreparedProgram(NamedTuple):
 
 
 class BashSession:
-    """What a bash keeps while it goes through a command."""
+    """The state that a bash keeps while it goes through a command."""
 
     def __init__(self, word: str, env: Mapping[str, str], cwd: str) -> None:
         self._program = word
@@ -157,7 +162,7 @@ class BashSession:
     def _list_literal_words(
         self, statements: Sequence[shell_syntax.ShellStatement]
     ) -> Iterator[Sequence[str]]:
-        """As ``_expanded`` has it, where nothing is to be expanded."""
+        """Yield the words as ``_expand_in_bash`` does, where nothing is to be expanded."""
         for index, statement in enumerate(statements):
             is_last = index == len(statements) - 1
             if is_last or statement.verb == "cd":
@@ -220,7 +225,7 @@ class BashSession:
 
 
 def _start_environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """The environment that a program gets from a bash which does nothing else."""
+    """Return the environment that a program gets from a bash which does nothing else."""
     env = dict(given)
     odd = next(
         (
@@ -265,7 +270,7 @@ def _is_for_shell(statement: shell_syntax.ShellStatement) -> bool:
 
 
 def _check(statement: shell_syntax.ShellStatement, is_last: bool) -> None:
-    """Raises NotWarm where it would do more than set variables or the folder, or does not what the last one has to."""
+    """Raise NotWarm where a statement does more than set variables or the folder, or the last one is no program."""
     verb = statement.verb
     _check_names(statement)
     if is_last:

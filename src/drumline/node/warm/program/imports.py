@@ -1,5 +1,5 @@
 """
-What a program imports at its top, read from its syntax tree without running it.
+The imports at the top of a program, read from its syntax tree without running it.
 
 Its own modules are followed, its functions are not looked into, and the first statement that might change what a later
 import does ends the reading.
@@ -79,7 +79,7 @@ class ProgramImports(NamedTuple):
 
 
 def find_imports(program: Program) -> ProgramImports:
-    """Raises NotWarm where there is no such program, or it is not Python that can be read here."""
+    """Find the imports of a program. Raises NotWarm if there is none, or it is no Python that can be read here."""
     walk = _ImportWalk(program)
     try:
         walk.main()
@@ -123,7 +123,7 @@ class _ImportWalk:
         return os.path.dirname(os.path.realpath(os.path.join(self._cwd, self._program.target[0])))
 
     def _own_folders(self) -> Iterable[str]:
-        """Those of PYTHONPATH that belong to the program."""
+        """Yield the folders of PYTHONPATH that belong to the program."""
         path = self._program.env.get("PYTHONPATH", "")
         for entry in path.split(":") if path else ():
             real = os.path.realpath(os.path.join(self._cwd, entry))
@@ -186,7 +186,7 @@ class _ImportWalk:
         return f"{self._format_path(file.path)}:{node.lineno}"
 
     def _branch(self, node: ast.If, file: _ProgramFile) -> Sequence[ast.stmt] | None:
-        """Which statements will be run, where that is certain."""
+        """Return the statements that will be run, where that is certain."""
         test = node.test
         if safe_statements.get_dotted_name(test).rpartition(".")[2] == "TYPE_CHECKING":
             return node.orelse
@@ -240,14 +240,18 @@ class _ImportWalk:
             self.imports.append(found)
 
     def _is_own(self, module: str, names: Sequence[str]) -> bool:
-        """A folder without ``__init__.py`` counts for what it has: a package of its name may be installed."""
+        """
+        Return whether a module is the program's own.
+
+        A folder without ``__init__.py`` counts only if it has the module: a package of its name may be installed.
+        """
         top = module.partition(".")[0]
         if self._find(top):
             return True
         return any(self._find(name) for name in (module, *(f"{module}.{name}" for name in names)))
 
     def _find(self, module: str) -> str | None:
-        """The program's own file of a module."""
+        """Return the program's own file of a module; None where it has none."""
         inner = module.replace(".", "/")
         for root in self._roots:
             for ending in ("/__init__.py", ".py"):
@@ -257,7 +261,7 @@ class _ImportWalk:
         return None
 
     def _follow(self, module: str) -> None:
-        """As an import of it: its packages first."""
+        """Follow an import of a module: its packages first."""
         parts = module.split(".")
         for count in range(1, len(parts) + 1):
             name = ".".join(parts[:count])

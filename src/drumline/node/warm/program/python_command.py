@@ -1,5 +1,5 @@
 """
-Which commands are one Python program, and what that program would be given.
+The commands that are one Python program, and what that program would be given.
 
 ``python [flags] script.py args...`` or ``python -m module args...``, as it is or for bash: after assignments, ``env``,
 ``exec``, ``cd``, ``export`` and ``set -e``. The environment is the one that bash would make of the rank's.
@@ -62,7 +62,7 @@ _REFUSED_VARIABLES = (
 
 def parse_command(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Program:
     """
-    What Python would be given if ``argv`` were executed. Reads folders; may start a bash, for a few milliseconds.
+    Return the Python program that ``argv`` would execute. Reads folders; may start a bash, for a few milliseconds.
 
     Raises NotWarm.
     """
@@ -76,7 +76,7 @@ def parse_command(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Prog
 
 
 def find_interpreter(program: Program) -> str:
-    """The absolute path of the interpreter as it would be found, links not resolved. Raises NotWarm."""
+    """Return the absolute path of the interpreter that would be found, links not resolved. Raises NotWarm."""
     found = os.path.join(program.cwd, program.python)
     if "/" not in program.python:
         found = find_on_path(program.python, program.env)
@@ -120,7 +120,9 @@ _looked_through: dict[tuple[str, str, tuple[tuple[str, str], ...]], _LookedThrou
 
 
 def _look_behind_shim(word: str, env: dict[str, str], cwd: str) -> tuple[str, dict[str, str]]:
-    """The interpreter and its variables, where the word is a shim's; else the word and the variables as they are."""
+    """
+    Return the interpreter and its variables, where the word is a shim's; else the word and the variables as they are.
+    """
     found = os.path.join(cwd, word) if "/" in word else find_on_path(word, env)
     if not pyenv_shims.is_shim(found):
         return word, env
@@ -139,7 +141,7 @@ def _look_behind_shim(word: str, env: dict[str, str], cwd: str) -> tuple[str, di
 
 
 def _take_env_prefix(words: list[str], env: dict[str, str]) -> list[str]:
-    """The command that ``env`` starts, whose environment ``env`` becomes."""
+    """Return the command that ``env`` starts; the environment ``env`` becomes the command's."""
     program = words[0] if "/" in words[0] else find_on_path(words[0], env)
     if program not in ("/usr/bin/env", "/bin/env"):
         raise NotWarm(f"env is {program}")

@@ -1,4 +1,4 @@
-"""Which statements of a program cannot change what a later import does."""
+"""The statements of a program that cannot change what a later import does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ScanStopped(Exception):  # noqa: N818 - nobody's error
-    """What kept the rest of a program from being looked at."""
+    """Raised where the rest of a program cannot be looked at; says why."""
 
 
 _SAFE_CALLS = re.compile(
@@ -95,7 +95,7 @@ _MEANT_FOR_IMPORT = ("__path__", "__builtins__", "__spec__", "__loader__", "__pa
 
 
 def get_dotted_name(node: ast.AST | None) -> str:
-    """``os.environ`` of such an expression; empty for another."""
+    """Return ``os.environ`` for such an expression; empty for another."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -142,7 +142,7 @@ def _are_arguments(arguments: ast.arguments) -> bool:
 
 
 def is_statement(node: ast.stmt) -> bool:
-    """Whether it neither imports nor changes anything but names and containers of its own."""
+    """Return whether a statement neither imports nor changes anything but names and containers of its own."""
     if isinstance(node, (ast.Pass, ast.Global)):
         return True
     if isinstance(node, (ast.Expr, ast.AugAssign, ast.AnnAssign)):
@@ -185,7 +185,7 @@ def _is_target(node: ast.expr | None) -> bool:
 
 
 def _are_decorators(nodes: Iterable[ast.expr]) -> bool:
-    """They are called with the function in any case."""
+    """Return whether decorators are safe; they are called with the function in any case."""
     for node in nodes:
         inner = (*node.args, *node.keywords, node.func) if isinstance(node, ast.Call) else (node,)
         if not _are(inner):
@@ -202,7 +202,7 @@ def _list_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterable[
 
 
 def find_set_variable(node: ast.stmt) -> tuple[str, str, bool] | None:
-    """Name and value of a statement that sets an environment variable, and whether only where it is not set."""
+    """Return name and value of a variable that a statement sets, and whether only where it is not set; else None."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0]
         words = [target.slice, node.value] if get_dotted_name(target.value) == "os.environ" else []

@@ -1,6 +1,6 @@
 """
-How bash reads a command that is one program after a few words of preparation. Whatever has more to it raises NotWarm,
-and so does what could run a program or assign while it is expanded.
+Bash's syntax of a command that is one program after a few words of preparation. Whatever has more to it raises
+NotWarm, and so does what could run a program or assign while it is expanded.
 
 Source: https://www.gnu.org/software/bash/manual/bash.html#Shell-Syntax and #Shell-Expansions
 """
@@ -13,7 +13,7 @@ from drumline.contract.record import NamedTuple
 
 
 class NotWarm(Exception):  # noqa: N818 - nobody's error
-    """Why a command is started as it is, in words."""
+    """Raised where a command is started as it is; says why, in words."""
 
 
 class ShellWord(NamedTuple):
@@ -82,7 +82,7 @@ _MAX_CHARACTERS = 1 << 17
 
 
 def parse_shell(text: str) -> ShellCommand:
-    """Raises NotWarm."""
+    """Parse a command of a shell. Raises NotWarm."""
     if len(text) > _MAX_CHARACTERS:
         raise NotWarm("the command is very long")
     if _CONTROL.search(text.replace("\r", "")):
@@ -162,7 +162,7 @@ class _ShellReader:
         return ShellWord(raw, "".join(known) if len(known) == len(parts) else None, named[1] if named else "")
 
     def _part(self, character: str) -> str | None:
-        """A part of a word; None where it is the shell's to say what it stands for."""
+        """Read a part of a word; None where only the shell can say what it stands for."""
         text, at = self._text, self._at
         if character in _REFUSED:
             raise NotWarm(f"the command has {_REFUSED[character]}")
@@ -224,7 +224,7 @@ def _is_assignment(word: ShellWord) -> bool:
 
 
 def _skip_expansion(text: str, at: int, quoted: bool) -> int:
-    """Where the expansion ends that begins with the ``$`` at ``at``."""
+    """Return where the expansion ends that begins with the ``$`` at ``at``."""
     if text.startswith(("$((", "$["), at):
         raise NotWarm("the command has arithmetic")
     if text.startswith("$(", at):

@@ -16,7 +16,10 @@ _IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([^#;\n]+)|from[ \t]+([.\w]+))", re
 
 
 def may_import_third_party(argv: Sequence[str], cwd: str) -> bool:
-    """False where every import that the program's text has is of the standard library."""
+    """
+    Return whether the program's text may import a third-party package; False: all its imports are of the standard
+    library.
+    """
     standard = getattr(sys, "stdlib_module_names", None)
     programs = _PROGRAM.findall(" ".join(argv))
     if not programs or standard is None:

@@ -1,1 +1,1 @@
-"""Who gives nodes. Engines see plans, never specs."""
+"""Sources of nodes. Engines see plans, never specs."""

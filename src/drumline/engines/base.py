@@ -36,7 +36,7 @@ class JobView(NamedTuple):
 
 class SignalMeaning(NamedTuple):
     """
-    What the engine says about a signal to an agent or to the supervisor: the end of the job, a preemption of all its
+    The engine's word on a signal to an agent or to the supervisor: the end of the job, a preemption of all its
     nodes, or of one. ``grace_s``: what is left for saving; None: the job's own grace period. ``lost``: nodes that are
     down already.
     """
@@ -49,7 +49,7 @@ class SignalMeaning(NamedTuple):
 
 class NextAttempt(NamedTuple):
     """
-    Where the attempt after this one runs: on the same nodes, on those for which the job has to wait in the queue again,
+    The place of the next attempt: on the same nodes, on those for which the job has to wait in the queue again,
     or on others, with a supervisor that the engine starts. ``nowhere``: the job ends; ``reason`` completes its reason.
     """
 
@@ -68,7 +68,7 @@ class AgentProcesses(NamedTuple):
 
 
 class Network(NamedTuple):
-    """By what the ranks reach each other, by node; ``reason`` says why by this."""
+    """The network by which the ranks reach each other, by node; ``reason`` says why it was chosen."""
 
     interfaces: tuple[str, ...]
     addresses: tuple[str, ...]
@@ -137,7 +137,7 @@ class AgentStarter(Protocol):
 
 
 class NodeFacts(Protocol):
-    """What the nodes of a job have, once their agents have joined."""
+    """Facts of the nodes of a job, once their agents have joined."""
 
     interface: str
     """The network interface by which the nodes reach each other; empty: ``choose_network`` says which."""
@@ -149,13 +149,17 @@ class NodeFacts(Protocol):
         """Take in what an agent says of its node."""
 
     def gpus(self, node: int) -> str:
-        """As CUDA_VISIBLE_DEVICES wants them; empty for none."""
+        """Return the node's GPUs as CUDA_VISIBLE_DEVICES wants them; empty for none."""
 
     def identify(self, pid: int) -> dict[str, Any] | None:
         """Return the identity of an agent's process (``contract.identity``), where it is one of this machine."""
 
     def choose_network(self) -> Network | None:
-        """When all have joined; None: the address in each one's hello, and ``interface``. Raises EngineError."""
+        """
+        Choose the network when all agents have joined. Raises EngineError.
+
+        None: each agent has the address in its hello, and ``interface``.
+        """
 
 
 class Preemption(Protocol):
@@ -188,16 +192,16 @@ class Engine(Protocol):
     """Whether all nodes are this machine."""
 
     def shapes(self, node_count: int, compute: Mapping[str, Any], instance_type: str = "") -> list[NodeShape]:
-        """What each of so many nodes would have; nothing is reserved. ``compute``: its settings."""
+        """Return what each of so many nodes would have; nothing is reserved. ``compute``: its settings."""
 
     def mpi(self, search_path: str) -> Mpi | None:
-        """The MPI that nodes with this PATH have; None: there is none that is known here."""
+        """Return the MPI that nodes with this PATH have; None: there is none that is known here."""
 
     def warnings(self, plan: Plan) -> list[str]:
-        """What of the job is honoured in part. Raises PlanError for what the compute does not have."""
+        """List what of the job is honoured only in part. Raises PlanError for what the compute does not have."""
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
-        """What ``submit`` would send, as text; empty: nothing is sent. Pure. Raises PlanError."""
+        """Return as text what ``submit`` would send; empty: nothing is sent. Pure. Raises PlanError."""
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
@@ -208,10 +212,12 @@ class Engine(Protocol):
         """
 
     def claim(self, folder: RunFolder) -> str:
-        """For a supervisor in a batch step: empty when the job is this step's to run, else why it is not."""
+        """
+        Claim the job for a supervisor in a batch step; return why the job is not this step's to run, else nothing.
+        """
 
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
-        """For the supervisor."""
+        """Return the nodes of the job, for its supervisor."""
 
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
@@ -233,18 +239,23 @@ class Engine(Protocol):
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """
-        What the engine calls the job and knows of it, for people; ``brief``: without what it has to be asked for for
-        each job. Never raises.
+        Return what the engine calls the job and knows of it, for people. Never raises.
+
+        ``brief``: without the facts for which the engine must be asked about each job.
         """
 
     def is_here(self) -> bool:
-        """Whether this machine is set up to give it jobs; whether it answers is another matter."""
+        """Return whether this machine is set up to give it jobs; whether it answers is another matter."""
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
-        """What of a compute's settings cannot be from this machine; empty when all can."""
+        """List the settings of a compute that cannot be right, as seen from this machine; empty when all can."""
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
-        """What is known of a compute now, as JSON can hold it. Raises EngineError when that cannot be found out."""
+        """
+        Return what is known of a compute now, as JSON can hold it. Raises EngineError when that cannot be found out.
+        """
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Each with node, state, cores, gpus, memory_mb, reason and jobs. Raises EngineError as ``describe``."""
+        """
+        List the nodes with node, state, cores, gpus, memory_mb, reason and jobs. Raises EngineError as ``describe``.
+        """

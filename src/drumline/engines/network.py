@@ -1,4 +1,4 @@
-"""By which network the ranks of several machines reach each other: pure, from what their agents have seen."""
+"""The choice of a network by which the ranks reach each other: pure, from what their agents have seen."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MOST_TOLD = 4
 
 def choose(hellos: Sequence[Hello], wanted: str = "") -> Network:
     """
-    ``hellos``: by node. Of the addresses of node 0 that every other node has reached
-    the one on ``wanted``, else on InfiniBand, else the fastest; those that may be a bridge on node 0 come last.
+    Choose among the addresses of node 0 that every other node has reached: the one on ``wanted``, else InfiniBand, else
+    the fastest; those that may be a bridge on node 0 come last. ``hellos``: by node.
 
     Raises EngineError, which says what was reached from where.
     """
@@ -72,6 +72,8 @@ def _name_of(address: str, hello: Hello) -> str:
 
 def _fabric(hello: Hello, interface: str) -> dict[str, str]:
     """
+    Return the devices that NCCL and UCX must be told to use.
+
     NCCL_IB_HCA only where adapters of both kinds are active, since NCCL takes all that it finds. UCX_NET_DEVICES: the
     InfiniBand ports, or the interface where there is no adapter; with RoCE alone UCX is left to choose.
     """

@@ -17,12 +17,14 @@ ENGINES = {
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether an engine, by its name as an event has it, runs its supervisors on other machines than this one."""
+    """
+    Return whether an engine, by its name as an event has it, runs its supervisors on other machines than this one.
+    """
     return name not in ("", "local")
 
 
 def engine(name: str) -> Engine:
-    """Raises PlanError for a name that no engine has."""
+    """Return the engine of that name. Raises PlanError for a name that no engine has."""
     if name not in ENGINES:
         known = ", ".join(ENGINES)
         raise PlanError(f"there is no engine {name!r}", f"engines of this version: {known}")

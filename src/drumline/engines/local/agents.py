@@ -190,7 +190,7 @@ class LocalFacts:
         self._allocation = allocation
 
     def add(self, node: int, hello: Hello) -> None:
-        """Nothing of this machine is new."""
+        """Do nothing: the agent tells nothing new of this machine."""
 
     def gpus(self, node: int) -> str:
         granted = self._allocation.gpus

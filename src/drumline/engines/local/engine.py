@@ -49,7 +49,7 @@ class LocalEngine:
             start(folder.path, secrets)
 
     def _spawn(self, folder: RunFolder, secrets: str) -> None:
-        """For a process that is not ours to fork: threads, CUDA, a notebook."""
+        """Start the supervisor for a process that is not ours to fork: it has threads, CUDA, a notebook."""
         import subprocess
 
         from drumline.linux.notebook_environment import restore_environment
@@ -88,7 +88,7 @@ class LocalEngine:
         return None
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Its supervisor waits in the queue, and sees the request."""
+        """Do nothing: the job's supervisor waits in the queue, and sees the request."""
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""What this machine has, and how it is split among nodes."""
+"""This machine's resources, and how they are split among nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION_TIMEOUT_S = 20.0
 
 
 def cores() -> tuple[int, ...]:
-    """The processors that this process may use; all of the machine where only Linux could say more."""
+    """List the processors that this process may use; all of the machine where only Linux could say more."""
     if not hasattr(os, "sched_getaffinity"):
         return tuple(range(os.cpu_count() or 1))
     return tuple(sorted(os.sched_getaffinity(0)))
@@ -31,7 +31,7 @@ def check_can_run() -> None:
 
 def gpus() -> tuple[str, ...]:
     """
-    The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: what it says, else all NVIDIA devices.
+    List the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: those in it, else all NVIDIA devices.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
@@ -44,7 +44,7 @@ def gpus() -> tuple[str, ...]:
 
 
 def mpi_on(search_path: str) -> Mpi | None:
-    """The first MPI on the PATH, by asking its launcher; takes as long as that, some 20 ms."""
+    """Return the first MPI on the PATH; it asks the launcher, which takes some 20 ms."""
     import shutil
     import subprocess
 
@@ -74,7 +74,7 @@ def mpi_on(search_path: str) -> Mpi | None:
 
 def split(items: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
     """
-    Neighbours stay together, shares differ by one at most; with fewer items than parts, parts share.
+    Split items into shares that differ by one at most; neighbours stay together. With too few items, parts share.
 
     >>> split((0, 1, 2, 3, 4), 2)
     [(0, 1, 2), (3, 4)]

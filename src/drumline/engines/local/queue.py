@@ -73,7 +73,7 @@ class QueueEntry:
 
 
 class Blocked(NamedTuple):
-    """Why a job waits, the supervisors whose end may change that, and the number of jobs ahead of it."""
+    """The reason why a job waits, the supervisors whose end may change that, and the number of jobs ahead of it."""
 
     reason: str
     holders: tuple[dict[str, Any], ...]

@@ -124,11 +124,11 @@ class SlurmAgents:
         return list(dict.fromkeys(filter(None, [*addresses, known, "127.0.0.1"])))
 
     def reap(self, node: int) -> str:
-        """No agent is a child of this process."""
+        """Return that the agent has ended; no agent is a child of this process."""
         return "ended"
 
     def end(self, node: int) -> None:
-        """It ends by itself when this process goes; Slurm ends it with the job at the latest."""
+        """Do nothing: the agent ends by itself when this process goes; Slurm ends it with the job at the latest."""
 
     def find_failed(self) -> dict[int, str]:
         found = {}

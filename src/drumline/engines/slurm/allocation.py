@@ -36,7 +36,7 @@ class SlurmAllocation:
         )
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
-        """The nodes are there: else this process would not be."""
+        """Return at once: the nodes are there, or this process would not be."""
         return not canceled()
 
     def decide_next(self, end_kind: EndKind, *, progressed: bool) -> NextAttempt:
@@ -57,7 +57,7 @@ class SlurmAllocation:
         return self._requeue()
 
     def _requeue(self) -> NextAttempt:
-        """Slurm ends what runs of the job while it answers, the command that asks for it too."""
+        """Have Slurm requeue the job; it ends all that runs of the job while it answers, even the command that asks."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
         try:
             self._job.requeue()
@@ -75,4 +75,4 @@ class SlurmAllocation:
         return NextAttempt("new supervisor")
 
     def release(self) -> None:
-        """Slurm takes the nodes back when the batch step ends."""
+        """Do nothing: Slurm takes the nodes back when the batch step ends."""

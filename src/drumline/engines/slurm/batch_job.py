@@ -30,7 +30,7 @@ class BatchJob:
         self._config: dict[str, str] | None = None
 
     def requeue(self) -> None:
-        """Ends what runs of the job, this process included. Raises EngineError."""
+        """Put the job back in the queue; this ends all that runs of it, this process included. Raises EngineError."""
         self._slurm.requeue(self._number)
 
     def read(self) -> dict[str, str]:

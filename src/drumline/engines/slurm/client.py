@@ -65,7 +65,7 @@ class InQueue(NamedTuple):
 
 
 class Slurm:
-    """``conf``: the path of slurm.conf; empty: where the commands look for it."""
+    """Slurm's commands on this machine. ``conf``: the path of slurm.conf; empty: where the commands look for it."""
 
     def __init__(self, conf: str = "") -> None:
         self._environment = restore_environment()
@@ -79,8 +79,9 @@ class Slurm:
 
     def sbatch(self, script: str, changes: Mapping[str, str | None]) -> str:
         """
-        The number of the new job. ``changes``: of its variables, by name; None: it has none of that name. Raises
-        EngineError.
+        Submit a script and return the number of the new job. Raises EngineError.
+
+        ``changes``: of its variables, by name; None: it has none of that name.
         """
         given = {**self._environment, **changes}
         environment = {
@@ -99,7 +100,7 @@ class Slurm:
         return str(numbers[-1])
 
     def mine(self) -> dict[str, InQueue]:
-        """This user's jobs that wait or run, by number. Raises EngineError."""
+        """Return this user's jobs that wait or run, by number. Raises EngineError."""
         said = self._run(
             "squeue", "--noheader", "--all", f"--user={os.getuid()}", "--format=%i|%T|%r|%S|%P|%Z"
         )
@@ -114,7 +115,9 @@ class Slurm:
         return found
 
     def position(self, number: str, partition: str) -> tuple[int, int] | None:
-        """Its place among those that wait in that partition, and how many these are; None when that cannot be seen."""
+        """
+        Return the job's place among those that wait in that partition, and their count; None when that cannot be seen.
+        """
         said = self._run(
             "squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%Q|%i"
         )
@@ -127,7 +130,7 @@ class Slurm:
         return (jobs.index(number) + 1, len(jobs)) if number in jobs else None
 
     def job(self, number: str) -> dict[str, str] | None:
-        """What the controller knows of a job, by its own names of fields; None: nothing. Raises EngineError."""
+        """Return what the controller knows of a job, by its own names of fields; None: nothing. Raises EngineError."""
         try:
             said = self._run("scontrol", "--oneliner", "show", "job", number)
         except RefusedError as refused:
@@ -140,12 +143,12 @@ class Slurm:
         return fields
 
     def nodes(self, names: str = "") -> list[dict[str, str]]:
-        """As ``scontrol show node`` has them; ``names`` in Slurm's form, empty: all."""
+        """List the nodes as ``scontrol show node`` has them; ``names`` in Slurm's form, empty: all."""
         said = self._run("scontrol", "--oneliner", "show", "node", *([names] if names else []))
         return [fields_of(line) for line in said.splitlines() if line.strip().startswith("NodeName=")]
 
     def partition(self, name: str) -> dict[str, str] | None:
-        """None: there is no such partition."""
+        """Return a partition as ``scontrol`` shows it; None: there is no such partition."""
         try:
             return fields_of(self._run("scontrol", "--oneliner", "show", "partition", name))
         except RefusedError:
@@ -162,8 +165,9 @@ class Slurm:
 
     def read_accounting(self, number: str) -> tuple[str, str] | None:
         """
-        State (``CANCELLED by 1000``) and exit code (``1:0``) from the accounting, which remembers for long; None where
-        it has none, or does not know the job.
+        Return state (``CANCELLED by 1000``) and exit code (``1:0``) from the accounting, which remembers for long.
+
+        None where there is no accounting, or it does not know the job.
         """
         try:
             said = self._run(
@@ -184,7 +188,7 @@ class Slurm:
         self._run("scancel", "--state=PENDING", number)
 
     def requeue(self, number: str) -> None:
-        """Ends what runs of it, the caller included, and puts it back in the queue. Raises EngineError."""
+        """Put the job back in the queue; this ends all that runs of it, the caller included. Raises EngineError."""
         self._run("scontrol", "requeue", number)
 
     def version(self) -> str:
@@ -230,8 +234,10 @@ class Slurm:
 
 def fields_of(line: str) -> dict[str, str]:
     """
-    ``Key=Value`` of ``scontrol --oneliner``. Of several values of a key the first counts: what people have chosen,
-    such as a comment, comes after what Slurm says of itself.
+    Split the ``Key=Value`` pairs of ``scontrol --oneliner``.
+
+    Of several values of a key the first counts: what people have chosen, such as a comment, comes after what Slurm says
+    of itself.
     """
     found: dict[str, str] = {}
     for key, value in re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)", line):

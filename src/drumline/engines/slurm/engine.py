@@ -45,7 +45,9 @@ class SlurmEngine:
         return [NodeShape((), gpus, cores)] * node_count
 
     def mpi(self, search_path: str) -> Mpi | None:
-        """Of this machine: programs on the PATH are where the nodes have them, or the site has no shared software."""
+        """
+        Return the MPI of this machine: the nodes have programs at the same places, or the site has no shared software.
+        """
         from drumline.engines.local.machine import mpi_on
 
         return mpi_on(search_path)
@@ -58,9 +60,11 @@ class SlurmEngine:
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
-        Returns when Slurm has the job. Where nobody answers it asks for ``PATIENCE_S``, each time looking first whether
-        an earlier attempt has arrived after all. Two of them in the queue would be no harm: the first to start claims
-        the run folder (``supervisor/main.py``).
+        Submit the job, and return when Slurm has it.
+
+        Where nobody answers it asks for ``PATIENCE_S``, each time looking first whether an earlier attempt has arrived
+        after all. Two of them in the queue would be no harm: the first to start claims the run folder
+        (``supervisor/main.py``).
         """
         plan = Plan.read(folder.plan)
         slurm = open_slurm(plan.compute)
@@ -130,15 +134,15 @@ class SlurmEngine:
         return beside.run_beside(folder, number_of(folder), outcome, label, rank, words)
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
-        """By the queue, else by what the controller remembers, else by the accounting. Never raises."""
+        """Look the job up in the queue, else in the controller's memory, else in the accounting. Never raises."""
         return self._jobs.view(folder, may_withdraw=may_withdraw)
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Raises EngineError when Slurm does not answer."""
+        """Remove the job from the queue. Raises EngineError when Slurm does not answer."""
         self._jobs.withdraw(folder)
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
-        """What Slurm calls the job, its state, and of one that waits its place and start. Never raises."""
+        """Return what Slurm calls the job, its state, and, while it waits, its place and start. Never raises."""
         return self._jobs.describe(folder, brief=brief)
 
     # Computes.
@@ -153,7 +157,7 @@ class SlurmEngine:
         return True
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
-        """What stands in the way of jobs on this compute, seen from this machine; empty: nothing."""
+        """List what stands in the way of jobs on this compute, seen from this machine; empty: nothing."""
         slurm = open_slurm(compute)
         wrong = []
         try:
@@ -172,7 +176,7 @@ class SlurmEngine:
         return wrong
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises EngineError."""
+        """Return what Slurm says of the compute now. Raises EngineError."""
         slurm = open_slurm(compute)
         name = str(compute.get("partition") or "") or _default_partition(slurm)
         told: dict[str, Any] = {"version": slurm.version(), "partition": name or None}
@@ -186,7 +190,7 @@ class SlurmEngine:
         return told
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Raises EngineError."""
+        """List the nodes of the compute's partitions. Raises EngineError."""
         slurm = open_slurm(compute)
         wanted = {one for one in str(compute.get("partition") or "").split(",") if one}
         return [

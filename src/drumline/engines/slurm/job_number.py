@@ -1,4 +1,4 @@
-"""Which job of Slurm's a run folder is of."""
+"""The job of Slurm's that a run folder is of."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def claim(folder: RunFolder, number: str) -> None:
 
 
 def is_of(job: InQueue, folder: RunFolder) -> bool:
-    """Its folder may have been named to Slurm by a link that leads there."""
+    """Return whether a job in the queue is of that run folder, which may have been named to Slurm by a link to it."""
     if os.path.basename(job.folder) != folder.name:
         return False
     return job.folder == folder.path or os.path.realpath(job.folder) == os.path.realpath(folder.path)
 
 
 def may_be_of(work_dir: str, folder: RunFolder) -> bool:
-    """As ``is_of``, of what scontrol says, which ends at a blank."""
+    """Return whether a job may be of that run folder, by what scontrol says of its folder, which ends at a blank."""
     paths = (folder.path, os.path.join(home(), "jobs", folder.name))
     return not work_dir or any(path == work_dir or path.startswith(f"{work_dir} ") for path in paths)
 
 
 def number_of(folder: RunFolder) -> str:
-    """Empty while nobody knows it."""
+    """Return the number of a run folder's job; empty while it is not known."""
     known = folder.read_json(folder.engine) or {}
     number = str(known.get("slurm_job_id", ""))
     return number if number.isdecimal() else ""
 
 
 def is_answering(folder: RunFolder) -> bool:
-    """Whether its supervisor listens, wherever it is."""
+    """Return whether the job's supervisor listens, wherever it is."""
     known = folder.read_json(folder.agents) or {}
     for address in known.get("addresses", ()):
         with contextlib.suppress(OSError, ValueError, TypeError):

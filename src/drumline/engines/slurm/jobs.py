@@ -1,4 +1,4 @@
-"""What Slurm knows of jobs: where each stands, and what it calls it."""
+"""Slurm's knowledge of jobs: where each stands, and what Slurm calls it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SlurmJobs:
         self._queues.clear()
 
     def view(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
-        """By the queue, else by what the controller remembers, else by the accounting. Never raises."""
+        """Look the job up in the queue, else in the controller's memory, else in the accounting. Never raises."""
         compute = self._compute_of(folder)
         slurm = open_slurm(compute)
         number = number_of(folder)
@@ -98,7 +98,7 @@ class SlurmJobs:
         return JobView("runs", states.explain_halt(job.state) if phase == states.RUNS else "")
 
     def _can_never_start(self, job: InQueue, folder: RunFolder, slurm: Slurm) -> bool:
-        """Raises EngineError."""
+        """Return whether the job cannot start as it is. Raises EngineError."""
         if not states.may_never_start(job.reason):
             return False
         if time.time() - os.stat(folder.events).st_mtime < _UNDECIDED_S:
@@ -110,7 +110,7 @@ class SlurmJobs:
         return states.never_starts(known.get("Reason", ""), known, partition)
 
     def _look_back(self, slurm: Slurm, number: str, folder: RunFolder, may_withdraw: bool) -> JobView:
-        """At one that neither waits nor runs."""
+        """Return the state of a job that neither waits nor runs."""
         known = slurm.job(number) if number else None
         accounted = None
         if known is not None and not may_be_of(known.get("WorkDir", ""), folder):
@@ -149,7 +149,7 @@ class SlurmJobs:
         )
 
     def _queue(self, slurm: Slurm, compute: Mapping[str, Any]) -> dict[str, InQueue]:
-        """This user's jobs, asked for once in a while for all of them. Raises RefusedError, SilentError."""
+        """Return this user's jobs; Slurm is asked once in a while for all of them. Raises RefusedError, SilentError."""
         key = str(compute.get("slurm_conf", ""))
         at, found = self._queues.get(key, (-_QUEUE_MAX_AGE_S, {}))
         if time.monotonic() - at >= _QUEUE_MAX_AGE_S:
@@ -163,7 +163,7 @@ class SlurmJobs:
         return found
 
     def describe(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
-        """What Slurm calls the job, its state, and of one that waits its place and start. Never raises."""
+        """Return what Slurm calls the job, its state, and, while it waits, its place and start. Never raises."""
         compute = self._compute_of(folder)
         number = number_of(folder)
         told: dict[str, Any] = {"slurm_job_id": number or None}
@@ -183,7 +183,7 @@ class SlurmJobs:
         return told
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Raises EngineError when Slurm does not answer."""
+        """Remove the job from the queue. Raises EngineError when Slurm does not answer."""
         number = number_of(folder)
         if number:
             with contextlib.suppress(RefusedError):
@@ -191,7 +191,7 @@ class SlurmJobs:
         self.forget_queues()
 
     def _compute_of(self, folder: RunFolder) -> Mapping[str, Any]:
-        """The settings that the job was submitted with; empty where its plan is damaged."""
+        """Return the settings that the job was submitted with; empty where its plan is damaged."""
         if folder.path not in self._computes:
             try:
                 self._computes[folder.path] = Plan.read(folder.plan).compute
@@ -201,7 +201,7 @@ class SlurmJobs:
 
 
 def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:
-    """As squeue would say what scontrol says, which has no blanks in a reason."""
+    """Return what scontrol says in squeue's form; scontrol has no blanks in a reason."""
     start = known.get("StartTime", "")
     return InQueue(
         number,
@@ -214,7 +214,7 @@ def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:
 
 
 def _by(state: str, slurm: Slurm, number: str) -> str:
-    """Who canceled it, which only the accounting knows."""
+    """Return who canceled the job, which only the accounting knows."""
     text = state if " by " in state else (slurm.read_accounting(number) or ("",))[0]
     uid = text.rpartition(" by ")[2]
     if not uid.isdecimal():
@@ -228,7 +228,7 @@ def _by(state: str, slurm: Slurm, number: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    """Since 1970, of a time as scontrol prints it; 0 for none."""
+    """Return the seconds since 1970 of a time as scontrol prints it; 0 for none."""
     try:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except ValueError:

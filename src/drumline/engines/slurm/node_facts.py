@@ -1,4 +1,4 @@
-"""What the agents on Slurm's nodes have said of them."""
+"""Facts of Slurm's nodes, as the agents on them tell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SlurmFacts:
         self._hellos[node] = hello
 
     def gpus(self, node: int) -> str:
-        """As Slurm has bound them for the agent."""
+        """Return the GPUs as Slurm has bound them for the agent."""
         return self._hellos[node].gpus
 
     def host(self, node: int) -> str:

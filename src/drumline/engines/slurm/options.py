@@ -1,5 +1,5 @@
 """
-What a job asks for, as options of sbatch: pure. Whatever has no meaning for Slurm is refused before the queue.
+The wishes of a job, as options of sbatch: pure. Whatever has no meaning for Slurm is refused before the queue.
 
 Source of the options: sbatch(1) of 22.05 to 25.05.
 """
@@ -78,7 +78,9 @@ def make_options(plan: Plan, log: str) -> dict[str, str | None]:
 
 
 def cores_of(plan: Plan) -> int:
-    """For each node: what its ranks need at least, else what the compute or its instance type says."""
+    """
+    Return the cores to ask for on each node: what the compute or its instance type says, else what its ranks need.
+    """
     kind = _instance_type(plan)
     given = kind.get("cores_per_node", plan.compute.get("cores_per_node"))
     if given:
@@ -92,7 +94,7 @@ def warning_s(plan: Plan) -> float:
 
 
 def may_requeue(plan: Plan) -> bool:
-    """Whether Slurm may start it again: where the job, its compute or its tier wishes for it."""
+    """Return whether Slurm may start the job again: the job, its compute or its tier asks for that."""
     for said in (_read_given(plan).get("requeue"), plan.compute.get("requeue")):
         if said is not None:
             return bool(said)
@@ -104,7 +106,7 @@ def _is_spot(plan: Plan) -> bool:
 
 
 def instance_type_of(compute: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a compute says of an instance type; empty for none, and for one that it does not know."""
+    """Return what a compute says of an instance type; empty for none, and for one that it does not know."""
     found = (compute.get("instance_types") or {}).get(name)
     return dict(found) if isinstance(found, dict) else {}
 
@@ -114,7 +116,11 @@ def _instance_type(plan: Plan) -> dict[str, Any]:
 
 
 def _priority(plan: Plan) -> dict[str, str]:
-    """low waits behind others; only an operator's QOS or partition puts a job before them."""
+    """
+    Return the options of the job's priority.
+
+    low waits behind others; only an operator's QOS or partition puts a job before them.
+    """
     priority = plan.asked.priority
     given = (plan.compute.get("priorities") or {}).get(priority)
     if given is not None:
@@ -124,7 +130,8 @@ def _priority(plan: Plan) -> dict[str, str]:
 
 def _time_limit(plan: Plan) -> str | None:
     """
-    Minutes: the ranks', with what is around them. Their own limit is kept by the supervisor, to the second.
+    Return the time limit in minutes: the ranks' own, and what is around them. The supervisor keeps theirs to the
+    second.
 
     The time for transfers is long, because a job that Slurm ends during them has done nothing; where the compute has a
     ``time_limit``, it is shortened to stay within that.
@@ -141,7 +148,7 @@ def _time_limit(plan: Plan) -> str | None:
 
 
 def _own(plan: Plan) -> dict[str, str | None]:
-    """``resources.properties.slurm`` of the job: sbatch's long names, with - or _. Raises PlanError."""
+    """Return ``resources.properties.slurm`` of the job: sbatch's long names, with - or _. Raises PlanError."""
     wrong = _problems(plan)
     if wrong:
         raise PlanError(wrong)
@@ -167,7 +174,7 @@ def _problems(plan: Plan) -> list[Problem]:
 
 
 def _plain(value: Any) -> Any:
-    """``--set`` makes texts of all; no option of sbatch has these for a value."""
+    """Turn the texts ``true`` and ``false`` into booleans: ``--set`` makes texts of all, and no option has these."""
     return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
 
 
@@ -201,7 +208,7 @@ def _hint(name: str) -> str:
 
 
 def check(plan: Plan) -> list[str]:
-    """Raises PlanError for what the compute does not have; else warnings."""
+    """List warnings about the job on this compute. Raises PlanError for what the compute does not have."""
     wrong = _problems(plan)
     asked, compute = plan.asked, plan.compute
     known = compute.get("instance_types") or {}
@@ -237,7 +244,7 @@ def check(plan: Plan) -> list[str]:
 
 def _seconds(time: str | None) -> float | None:
     """
-    Of a time as sbatch takes it; None for one without an end, or in another form.
+    Return the seconds of a time as sbatch takes it; None for one without an end, or in another form.
 
     >>> _seconds("2"), _seconds("1:30"), _seconds("1:00:00"), _seconds("1-2")
     (120.0, 90.0, 3600.0, 93600.0)
@@ -259,7 +266,7 @@ def _put(options: dict[str, str | None], name: str, value: Any) -> None:
 
 
 def _set(options: dict[str, str | None], name: str, value: str | None) -> None:
-    """What somebody wrote out. Of the options of which there can be one, that is the one."""
+    """Set an option that somebody wrote out; of options of which there can be only one, it becomes that one."""
     if name in _MEMORY:
         for other in _MEMORY:
             options.pop(other, None)
@@ -267,7 +274,10 @@ def _set(options: dict[str, str | None], name: str, value: str | None) -> None:
 
 
 def _folder_of(log: str) -> str:
-    """The run folder. Raises PlanError for one that cannot stand in a batch script, or in the name of its output."""
+    """
+    Return the run folder of a log. Raises PlanError for one that cannot stand in a batch script, or in an output's
+    name.
+    """
     folder = os.path.dirname(os.path.dirname(log))
     if _has_control(folder) or "\\" in folder:
         hint = "folder of the compute, else DRUMLINE_HOME, says where it is"
@@ -281,7 +291,7 @@ def _has_control(text: str) -> bool:
 
 def variables_of(options: Mapping[str, str | None]) -> tuple[str, ...]:
     """
-    The variables by which sbatch takes these options too, and before those of the script.
+    List the variables by which sbatch takes these options too; they come before the options of the script.
 
     Source: sbatch(1), INPUT ENVIRONMENT VARIABLES.
     """

@@ -24,7 +24,7 @@ STEPD = "slurmstepd"
 
 
 class SlurmPreemption:
-    """What Slurm has done to the nodes in this attempt."""
+    """The preemptions by Slurm in this attempt."""
 
     def __init__(self, plan: Plan, job: BatchJob, facts: SlurmFacts) -> None:
         self._plan = plan
@@ -42,18 +42,20 @@ class SlurmPreemption:
 
     @property
     def is_whole(self) -> bool:
-        """Whether Slurm has taken all nodes."""
+        """Return whether Slurm has taken all nodes."""
         return self._meaning is not None
 
     def has_signaled_ranks(self) -> bool:
         """
-        By linuxproc alone: with pgid ranks are in sessions of their own, and cgroup sends any signal but SIGKILL only
-        to the process that Slurm itself has started, which is the agent.
+        Return whether Slurm's signal has reached the ranks as well.
+
+        Only linuxproc does that: with pgid ranks are in sessions of their own, and cgroup sends any signal but SIGKILL
+        only to the process that Slurm itself has started, which is the agent.
         """
         return self.is_whole and self._job.setting("ProctrackType").endswith("linuxproc")
 
     def explain_signal(self, node: int | None, by: str) -> SignalMeaning:
-        """A signal from Slurm is for the whole job, and Slurm knows why. Another's is for a node."""
+        """Explain a signal: Slurm's is for the whole job, and Slurm knows why. Another's is for a node."""
         if by == TIME_LIMIT:
             self.is_at_limit = True
             return SignalMeaning("preemption", "Slurm, whose time limit is near", self._plan.grace_s)

@@ -26,7 +26,7 @@ def interpreter_of(plan: Plan) -> str:
 
 
 def render(plan: Plan, folder: RunFolder) -> str:
-    """The script that ``sbatch`` reads. Raises PlanError as ``options.make_options``."""
+    """Return the script that ``sbatch`` reads. Raises PlanError as ``options.make_options``."""
     lines = ["#!/bin/bash"]
     for name, value in options.make_options(plan, log_of(folder)).items():
         lines.append(f"#SBATCH --{name}" + ("" if value is None else f"={_quote(value)}"))
@@ -42,7 +42,7 @@ def render(plan: Plan, folder: RunFolder) -> str:
 
 
 def _quote(value: str) -> str:
-    """As sbatch reads the words of a line of its script: double quotes, and a backslash before what ends them."""
+    """Quote a word for sbatch's lines in its script: double quotes, and a backslash before what would end them."""
     if _PLAIN.fullmatch(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

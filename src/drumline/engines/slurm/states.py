@@ -137,17 +137,17 @@ _LAUNCH_FAILED = "53"
 
 
 def phase(state: str) -> str:
-    """One of the four; of a state that is not known, RUNS: nothing is decided for it."""
+    """Return one of the four phases; RUNS for a state that is not known: nothing is decided for it."""
     return PHASES.get(_word(state), RUNS)
 
 
 def _word(state: str) -> str:
-    """``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
+    """Return the word of a state: ``CANCELLED by 1000`` and ``CANCELLED+`` are CANCELLED."""
     return re.split(r"[ +]", state, maxsplit=1)[0]
 
 
 def explain_halt(state: str) -> str:
-    """Why a job that has its nodes does not go on; empty when it does."""
+    """Return why a job that has its nodes does not go on; empty when it does."""
     word = _word(state)
     if word in _HELD:
         return _HELD[word]
@@ -155,7 +155,7 @@ def explain_halt(state: str) -> str:
 
 
 def why_ended(state: str, exit_code: str = "") -> str:
-    """``exit_code`` as Slurm has it, ``CODE:SIGNAL``."""
+    """Explain how a job ended. ``exit_code`` as Slurm has it, ``CODE:SIGNAL``."""
     word = _word(state)
     number = exit_code.partition(":")[2]
     if number == _LAUNCH_FAILED:
@@ -175,14 +175,15 @@ def _signal(number: str) -> str:
 
 
 def may_never_start(reason: str) -> bool:
-    """Whether it is worth asking for what ``never_starts`` needs."""
+    """Return whether it is worth asking for the facts that ``never_starts`` needs."""
     word = re.split(r"[ ,(]", reason.strip(" ()"), maxsplit=1)[0]
     return word in ("PartitionTimeLimit", "PartitionNodeLimit") or never_starts(word, {}, None)
 
 
 def never_starts(reason: str, job: Mapping[str, str], partition: Mapping[str, str] | None) -> bool:
     """
-    Whether Slurm's reason means that the job cannot start as it is. ``job``, ``partition``: as scontrol shows them.
+    Return whether Slurm's reason means that the job cannot start as it is. ``job``, ``partition``: as scontrol shows
+    them.
 
     Slurm gives a partition's limits as the reason also while nodes are down, so those are compared.
     """
@@ -200,7 +201,7 @@ def never_starts(reason: str, job: Mapping[str, str], partition: Mapping[str, st
 
 def minutes(text: str) -> float | None:
     """
-    Of ``[DAYS-]HOURS:MINUTES:SECONDS``, as scontrol has a time limit; None for none, such as ``UNLIMITED``.
+    Return the minutes of ``[DAYS-]HOURS:MINUTES:SECONDS``, as scontrol has a time limit; None for ``UNLIMITED``.
 
     >>> minutes("1-02:03:30"), minutes("UNLIMITED")
     (1563.5, None)
@@ -213,7 +214,7 @@ def minutes(text: str) -> float | None:
 
 
 def why_waits(reason: str) -> str:
-    """In plain words, with Slurm's own in brackets."""
+    """Explain in plain words why a job waits, with Slurm's own word in brackets."""
     reason = reason.strip(" ()")
     if not reason:
         return "Slurm does not say why"
@@ -229,7 +230,7 @@ def why_waits(reason: str) -> str:
 
 
 def _of_limit(word: str) -> str:
-    """``QOSMaxGRESPerUser``, ``AssocGrpCpuLimit``: whose limit, and of what."""
+    """Explain a limit such as ``QOSMaxGRESPerUser`` or ``AssocGrpCpuLimit``: whose it is, and of what."""
     found = re.fullmatch(
         r"(Assoc|QOS)(Max|Grp|Min)(.+?)(?:Per(User|Account|Job|Node))?(?:Limit|NotSatisfied)?", word
     )

@@ -26,6 +26,8 @@ def parse_size(text: str, what: str) -> int:
 
 def format_size(count: int) -> str:
     """
+    Return a number of bytes in its unit, with two or three digits.
+
     >>> format_size(999), format_size(1_500_000), format_size(200_000_000_000)
     ('999 B', '1.5 MB', '200 GB')
     """

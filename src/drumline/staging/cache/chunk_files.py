@@ -34,7 +34,7 @@ _FULL_DISK_PAUSE_S = 30.0
 
 
 class ChunkFiles:
-    """Its methods may be called from several threads; other processes use the same files."""
+    """Files of chunks, whose methods several threads may call; other processes use the same files."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

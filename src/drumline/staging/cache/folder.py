@@ -94,7 +94,7 @@ def key_of(*parts: object) -> str:
 
 
 class Cache:
-    """Its methods may be called from several threads and processes. Each raises OSError, as for a full disk."""
+    """A cache whose methods several threads and processes may call. Each raises OSError, as for a full disk."""
 
     def __init__(self, path: str = "") -> None:
         self.path = path or cache_path()
@@ -183,7 +183,7 @@ class Cache:
             return entry if self.use(entry, found.size) else ""
 
     def note_digest(self, name: str, uri: str, found: Object, digest: str) -> None:
-        """Which content an object has. ``uri``: without secrets."""
+        """Note which content an object has. ``uri``: without secrets."""
         if not found.version or found.size < 0:
             return
         path = self._entry_path(name, found)
@@ -202,7 +202,7 @@ class Cache:
     # sources
 
     def read_source(self, key: str) -> CachedSource | None:
-        """As it was noted; None for none, or for one that was damaged."""
+        """Return a source as it was noted; None for none, or for one that was damaged."""
         path = os.path.join(self.sources, key)
         try:
             used = os.stat(path).st_mtime
@@ -215,7 +215,7 @@ class Cache:
         write_whole(os.path.join(self.sources, source.key), json.dumps(text))
 
     def use_source(self, key: str) -> CachedSource | None:
-        """One of which all content is there and whole; it was used now."""
+        """Return a source whose content is all there and whole, and note that it was used now; else None."""
         with self.in_use():
             source = self.read_source(key)
             if source is None or not all(self.use(item.digest, item.size) for item in source.items):

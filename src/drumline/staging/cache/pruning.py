@@ -41,7 +41,10 @@ class CachedContent(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """``uris``: of the sources that are not whole any more. ``size``: bytes; ``left``: those that are still there."""
+    """
+    A removal from the cache. ``uris``: of the sources that are not whole any more. ``size``: bytes; ``left``: those
+    that are still there.
+    """
 
     uris: tuple[str, ...]
     files: int

@@ -63,8 +63,10 @@ class _EngineProbe(NamedTuple):
 
 def find_engine(compute: Mapping[str, Any] | None = None) -> str:
     """
-    ``podman``, ``apptainer`` or ``docker``, whichever works here; empty: none does. On a cluster apptainer comes first:
-    its images are files that all nodes see. ``DRUMLINE_CONTAINER`` chooses one, or ``none``. Asked once a process.
+    Return ``podman``, ``apptainer`` or ``docker``, the one that works here; empty: none does.
+
+    On a cluster apptainer comes first: its images are files that all nodes see. ``DRUMLINE_CONTAINER`` chooses one, or
+    ``none``. Asked once a process.
 
     Blocks, for a fifth of a second, and ten at most. Raises UsageError for another word in that variable.
     """
@@ -135,9 +137,11 @@ def plan_image_build(
     wanted: Mapping[str, Any], *, compute: Mapping[str, Any], root: str, name: str, interpreter: str
 ) -> ImageBuild | None:
     """
+    Plan the build of an image; None if nothing here can do that. Raises PlanError for what no engine could build.
+
     ``wanted``: image; context, an absolute folder, and dockerfile, relative to it; conda, a conda file as a mapping,
     with ``constraints`` for pip and ``files``, the digests of what its lines for pip name by path. ``root``: the home
-    of the job. None: nothing here can do that. Raises PlanError for what no engine could, UsageError as find_engine.
+    of the job. Raises UsageError as find_engine.
     """
     kind = find_engine(compute)
     image, context, conda = wanted.get("image") or "", wanted.get("context") or "", wanted.get("conda")

@@ -40,6 +40,8 @@ def summarize_output(output: str) -> str:
 
 def hide_secrets(text: str) -> str:
     """
+    Hide tokens and passwords of addresses in a text.
+
     >>> hide_secrets("https://me:secret@host/simple")
     'https://***@host/simple'
     """

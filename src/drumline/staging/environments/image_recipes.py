@@ -124,7 +124,7 @@ def _digest_of(path: str, name: str) -> bytes:
 
 
 def read_conda(conda: Mapping[str, Any]) -> dict[str, Any]:
-    """``pip``: the lines of its requirements; ``others``: what conda alone can install; ``version``: of Python."""
+    """Return ``pip``: lines of requirements; ``others``: what conda alone can install; ``version``: of Python."""
     pip: list[str] = []
     others: list[str] = []
     version = ""

@@ -40,7 +40,10 @@ class ToolError(BuildError):
 
 
 class Tool:
-    """``log``: the descriptor of a file or terminal. ``told``: called with what is being done, in words."""
+    """
+    A tool that builds environments. ``log``: the descriptor of a file or terminal. ``told``: called with what is being
+    done, in words.
+    """
 
     def __init__(
         self, log: int, told: Callable[[str], None], variables: Mapping[str, str] | None = None
@@ -118,7 +121,11 @@ class Tool:
 
 
 def _read_output(process: subprocess.Popen[bytes], descriptor: int) -> Iterator[bytes]:
-    """What it prints. A server that it has started for later, such as one of a compiler, may keep its output open."""
+    """
+    Yield what the process prints.
+
+    A server that it has started for later, such as one of a compiler, may keep its output open.
+    """
     while True:
         if select.select([descriptor], [], [], _POLL_S)[0]:
             data = os.read(descriptor, 1 << 16)

@@ -99,7 +99,7 @@ def _may_mount() -> bool:
 
 
 def _status() -> dict[str, str]:
-    """Source: proc(5), /proc/pid/status."""
+    """Return the fields of this process's status. Source: proc(5), /proc/pid/status."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         lines = (line.partition(":") for line in file)
         return {name: value.strip() for name, _, value in lines}

@@ -20,8 +20,10 @@ _MOST_BYTES = 1 << 20
 
 def read_ignore_rules(root: str) -> Callable[[str], bool]:
     """
-    Whether the relative path, of a folder with a slash at its end, is to be left out; below such a folder nothing is
-    asked for any more. Raises PlanError with file and line of a pattern that is none, and OSError.
+    Return a function that says whether a relative path is to be left out; a folder's path ends with a slash.
+
+    Below a folder that is left out nothing is asked for any more. Raises PlanError with file and line of a pattern that
+    is none, and OSError.
     """
     for name in NAMES:
         path = os.path.join(root, name)

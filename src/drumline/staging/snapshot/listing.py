@@ -33,7 +33,7 @@ _IS_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 
 
 class CodeLimits(NamedTuple):
-    """What is taken of a folder at most."""
+    """The most that is taken of a folder."""
 
     entries: int = 0
     """0: MOST_ENTRIES."""
@@ -80,8 +80,10 @@ class CodeListing(NamedTuple):
 
     def first_change(self) -> str:
         """
-        The path of what is not as it was; empty when nothing has changed. A folder's is told too when only something
-        that is ignored came or went. Raises OSError for what cannot be looked at any more.
+        Return the path of a file or folder that is not as it was; empty when nothing has changed.
+
+        A folder's is told too when only something that is ignored came or went. Raises OSError for what cannot be
+        looked at any more.
         """
         for file in self.files:
             if not _is_same(file.path, file.stamp):

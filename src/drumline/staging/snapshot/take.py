@@ -62,7 +62,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Snapshot(NamedTuple):
-    """``digest`` names the snapshot; ``skipped`` says why each path was left out."""
+    """A stored folder. ``digest`` names the snapshot; ``skipped`` says why each path was left out."""
 
     digest: str
     size_bytes: int

@@ -18,8 +18,10 @@ _MODULES = {uris.AZURE: "azure", uris.S3: "s3", uris.GS: "gs", uris.HF: "hub", u
 
 def open_store(place: Place, credentials: Mapping[str, Any] | None = None) -> Store:
     """
-    ``credentials``: a datastore's record, as ``spec.datastores.to_dict`` makes it; None: what the service's own
-    library would find on this machine. May ask for a token, and so block for some seconds.
+    Open the store of a place. May ask for a token, and so block for some seconds.
+
+    ``credentials``: a datastore's record, as ``spec.datastores.to_dict`` makes it; None: what the service's own library
+    would find on this machine.
 
     Raises NodeError, for a package that is not installed too.
     """

@@ -73,9 +73,9 @@ class Store(Protocol):
 
     def digest(self, found: Object) -> tuple[str, str] | None:
         """
-        ("md5" or "sha256" or "crc32c", hex) of the whole file as the service has it, by one more request if need
-        be; None when it has none. Never raises for the lack of one.
+        Return ("md5" or "sha256" or "crc32c", hex) of the whole file as the service has it; None when it has none.
 
+        It makes one more request if need be. Never raises for the lack of a digest.
         An MD5 of ``s3`` is a guess from the shape of its ETag, which an encrypting bucket may make of something
         else: who finds another one should read again once, and believe a content that comes twice.
         """

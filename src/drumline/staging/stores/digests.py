@@ -23,8 +23,10 @@ _PAIR = re.compile(r"([A-Za-z0-9-]+)=:?([A-Za-z0-9+/]+=*):?")
 
 def read_digest(headers: Mapping[str, str], *, is_part: bool = False) -> tuple[str, str] | None:
     """
-    The best of those in them, as (name, hex). Names of headers are lower case; ``is_part``: of an answer
-    with a part of the file, whose ``content-md5`` is of that part.
+    Return the best digest among the headers, as (name, hex).
+
+    Names of headers are lower case; ``is_part``: of an answer with a part of the file, whose ``content-md5`` is of that
+    part.
 
     >>> read_digest({"repr-digest": "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"})[0]
     'sha256'

@@ -29,7 +29,7 @@ _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
 
 
 class Access(NamedTuple):
-    """How a store was opened."""
+    """The way in which a store was opened."""
 
     library: Any
     """obstore's store of one container or bucket."""

@@ -1,4 +1,4 @@
-"""When to try again, and when to give up."""
+"""Rules for when to try again, and when to give up."""
 
 from __future__ import annotations
 

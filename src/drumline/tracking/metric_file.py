@@ -17,7 +17,7 @@ class MetricFile:
     """A metric's file that grows; each call of ``read_more`` goes on where the last one ended."""
 
     def __init__(self, run_dir: str, name: str, series: Series) -> None:
-        """Raises UsageError for a name that cannot be."""
+        """Open the file of a metric. Raises UsageError for a name that cannot be."""
         self._path = metric_path(run_dir, name)
         self._offset = 0
         self.series = series

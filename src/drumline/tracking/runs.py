@@ -31,7 +31,7 @@ NAME = "Tracking"
 
 
 class RunLocation(NamedTuple):
-    """Where the run is. All empty: at a place of MLflow's own, which is not read here."""
+    """The location of a run. All empty: at a place of MLflow's own, which is not read here."""
 
     run_dir: str = ""
     """In the file store."""

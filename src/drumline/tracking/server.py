@@ -47,8 +47,8 @@ class ServerError(DrumlineError):
 
 class Server:
     """
-    ``environ``: what MLflow's variables are looked up in. ``timeout_s``: of one answer; looking up a name may take
-    longer, so whoever needs an end asks from a process or thread that can be left alone.
+    A team's MLflow server. ``environ``: what MLflow's variables are looked up in. ``timeout_s``: of one answer; looking
+    up a name may take longer, so whoever needs an end asks from a process or thread that can be left alone.
     """
 
     def __init__(self, uri: str, environ: Mapping[str, str], timeout_s: float = 5.0) -> None:

@@ -44,7 +44,9 @@ _CHECKED = 1024
 
 
 class ReadState:
-    """How far the files of a folder have been read. ``behind``: there was more than one answer may hold."""
+    """
+    The point up to which the files of a folder have been read. ``behind``: there was more than one answer may hold.
+    """
 
     def __init__(self) -> None:
         self.behind = False

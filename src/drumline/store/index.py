@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 class KeptFacts(NamedTuple):
     """
-    What is known of a job that has ended, as JSON. ``stamp``: of its events at that time. ``described``: all of it;
+    Facts of a job that has ended, as JSON. ``stamp``: of its events at that time. ``described``: all of it;
     empty where nobody has asked yet.
     """
 
@@ -96,7 +96,7 @@ def _take_folder(folder: str) -> None:
 
 
 class Index:
-    """In ``home``, or where that is on a network file system on this machine; it can be made again from the jobs."""
+    """An index in ``home``, or on this machine if that is on a network file system; jobs suffice to make it again."""
 
     def __init__(self, home: str) -> None:
         self._folder, self._ours = home, ""

@@ -18,8 +18,10 @@ AGAIN_S = 60.0
 
 def wall_time() -> float:
     """
-    Seconds since 1970, for what happens to a job: a machine's clock that is set meanwhile must not make an end come
-    before its beginning. It goes on while the machine sleeps.
+    Return the seconds since 1970, for what happens to a job.
+
+    A machine's clock that is set meanwhile must not make an end come before its beginning. It goes on while the machine
+    sleeps.
     """
     return _BEGIN + time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -32,7 +34,7 @@ class Clocks:
         self._next = time.monotonic() + AGAIN_S
 
     def ask(self, node: int) -> None:
-        """A question is sent to that node now."""
+        """Note that a question is sent to that node now."""
         self._asked[node] = time.monotonic()
 
     def take_answer(self, node: int, at: float) -> bool:
@@ -45,14 +47,14 @@ class Clocks:
         return len(samples) < SAMPLES
 
     def is_due(self) -> bool:
-        """Whether it is time to ask all nodes once more; says so once."""
+        """Return whether it is time to ask all nodes once more; True only once each time."""
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + AGAIN_S
         return True
 
     def wall(self, node: int, at: float) -> float:
-        """Seconds since 1970 by this machine's clock, of a time on that node's monotonic clock."""
+        """Return the seconds since 1970, by this machine's clock, of a time on that node's monotonic clock."""
         samples = self._samples.get(node)
         ahead = min(samples)[1] if samples else 0.0
         return wall_time() - (time.monotonic() - (at - ahead))

@@ -31,7 +31,7 @@ class AgentConnections:
         self._refused: list[tuple[int, str]] = []
 
     def accept(self) -> int | None:
-        """The descriptor of a new peer."""
+        """Accept a new peer and return its descriptor; None when it is gone."""
         strangers = [descriptor for descriptor in self._peers if descriptor not in self._nodes]
         try:
             peer, _ = self.server.accept()
@@ -51,7 +51,7 @@ class AgentConnections:
         return peer.fileno()
 
     def knows(self, descriptor: int) -> bool:
-        """False for a connection that was closed meanwhile."""
+        """Return whether a connection is known; False for one that was closed meanwhile."""
         return descriptor in self._peers
 
     def node_at(self, descriptor: int) -> int | None:

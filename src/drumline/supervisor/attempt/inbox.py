@@ -98,7 +98,9 @@ class Inbox:
             self._take_in(node, message)
 
     def _lose_own(self, descriptor: int) -> None:
-        """An agent of this machine ended. Its last messages are heard first: an exit may explain its end."""
+        """
+        Handle the end of an agent of this machine. Its last messages are heard first: an exit may explain its end.
+        """
         self._poller.unregister(descriptor)
         node = self._own[descriptor]
         for peer in self._connections.descriptors_of(node):

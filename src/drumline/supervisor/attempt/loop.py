@@ -83,7 +83,7 @@ class Loop:
 
     @property
     def ranks_started(self) -> float | None:
-        """When the ranks were started, in monotonic seconds."""
+        """Return when the ranks were started, in monotonic seconds; None: not yet."""
         return self._start.launched
 
     def run(self) -> h.Finish:

@@ -38,7 +38,9 @@ class AgentLosses:
         """Whether the attempt has ended; agents leave then."""
 
     def lose(self, node: int, reason: str) -> None:
-        """``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL"."""
+        """
+        Record and handle the loss of a node. ``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL".
+        """
         if not self.is_over and node not in self._lost:
             self._lost.add(node)
             self._record(e.NodeLost(wall_time(), node, reason))
@@ -51,11 +53,11 @@ class AgentLosses:
                 self.lose(node, reason)
 
     def lose_late(self) -> None:
-        """The time to join is over. The agents, or their starter, may have said more than that."""
+        """Lose the nodes that did not join in time. The agents, or their starter, may have said more than that."""
         self._lose_unconnected(self._agents.explain_missing)
 
     def lose_missing(self) -> None:
-        """No more agents will come."""
+        """Lose the nodes that have not joined: no more agents will come."""
         self._lose_unconnected(self._agents.explain_loss)
 
     def _lose_unconnected(self, explain: Callable[[int], str | None]) -> None:

@@ -27,7 +27,7 @@ _ANSWER_TIMEOUT_S = 6.0
 
 
 class _Round:
-    """``asked``: by which request; empty: by ourselves."""
+    """A round of questions about progress. ``asked``: by which request; empty: by ourselves."""
 
     def __init__(self, nodes: set[int], *, stacks: bool, asked: str) -> None:
         self.waiting = nodes
@@ -42,14 +42,14 @@ class _Round:
 
     @property
     def processes(self) -> dict[int, list[m.ProcessStack]]:
-        """By rank."""
+        """Return the processes of each rank, by rank."""
         return {rank: self.ranks[rank].processes for rank in sorted(self.ranks)}
 
 
 class ProgressPoll:
     """
-    ``labels``: of the ranks. ``record`` takes an event of the job, ``handle`` what the policy is to hear of.
-    ``hang_after_s``: 0 for never.
+    Polls the progress of ranks. ``labels``: of the ranks. ``record`` takes an event of the job, ``handle`` what the
+    policy is to hear of. ``hang_after_s``: 0 for never.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class ProgressPoll:
         self._request_seen = folder.read_word(folder.stacks_request)
 
     def begin(self) -> None:
-        """All ranks run."""
+        """Begin to poll: all ranks run."""
         if self._hang_after_s:
             self._next = time.monotonic() + self._watch.pause_s
 
     def end(self) -> None:
-        """Ranks have been told to end, and are left alone."""
+        """End polling: ranks have been told to end, and are left alone."""
         self._next = None
 
     def leave_out(self, passed_s: float) -> None:
-        """As of hang.HangDetector."""
+        """Leave out time that passed, as HangDetector does."""
         self._watch.leave_out(passed_s)
         self._sure.leave_out(passed_s)
         for poll_round in self._rounds.values():
@@ -93,7 +93,7 @@ class ProgressPoll:
             self._next += passed_s
 
     def list_times(self) -> list[float]:
-        """When there is something to do, in monotonic seconds."""
+        """List the times at which there is something to do, in monotonic seconds."""
         times = [poll_round.deadline for poll_round in self._rounds.values()]
         return times if self._next is None else [*times, self._next]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RankStart:
-    """What is known of the nodes of one attempt, and the messages by which their ranks start."""
+    """Facts of the nodes of one attempt, and the messages by which their ranks start."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Timers:
-    """When each timer is due, in monotonic seconds."""
+    """The moments at which timers are due, in monotonic seconds."""
 
     def __init__(self) -> None:
         self._due: dict[Timer, float] = {}

@@ -1,1 +1,1 @@
-"""What happens next: to the ranks of an attempt, and after its end."""
+"""Decisions about what happens next: to the ranks of an attempt, and after its end."""

@@ -1,4 +1,4 @@
-"""What can happen to an attempt of a job, and what is then to be done: what ``Policy`` takes and gives."""
+"""The happenings in an attempt of a job, and the instructions that follow: what ``Policy`` takes and gives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKEN_DELAY_S = 1.0
 
 
 class Member(NamedTuple):
-    """What the policy needs to know of a rank."""
+    """The facts of a rank that the policy needs."""
 
     node: int
     label: str
@@ -54,14 +54,14 @@ class Reached(NamedTuple):
 
 
 class Started(NamedTuple):
-    """``time``: seconds since 1970."""
+    """A rank was started. ``time``: seconds since 1970."""
 
     rank: int
     time: float | None = None
 
 
 class Lost(NamedTuple):
-    """``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL"."""
+    """A node was lost. ``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL"."""
 
     node: int
     reason: str
@@ -81,7 +81,7 @@ class Broken(NamedTuple):
 
 
 class LauncherEnded(NamedTuple):
-    """``reason``: empty when it ended well. ``killed``: it did not end by itself."""
+    """The launcher has ended. ``reason``: empty when it ended well. ``killed``: it did not end by itself."""
 
     node: int
     reason: str
@@ -96,7 +96,7 @@ class Emptied(NamedTuple):
 
 
 class Canceled(NamedTuple):
-    """``grace_s``: what there is time for; None: the job's own grace period."""
+    """The job was canceled. ``grace_s``: what there is time for; None: the job's own grace period."""
 
     by: str
     at_once: bool
@@ -104,7 +104,10 @@ class Canceled(NamedTuple):
 
 
 class PreemptionAnnounced(NamedTuple):
-    """``node`` None: all nodes are taken away. ``by`` completes "preempted by ...". ``grace_s`` as of Canceled."""
+    """
+    A preemption was announced. ``node`` None: all nodes are taken away. ``by`` completes "preempted by ...".
+    ``grace_s`` as of Canceled.
+    """
 
     by: str
     node: int | None = None
@@ -119,11 +122,11 @@ class Hung(NamedTuple):
 
 
 class WentOn(NamedTuple):
-    """After it hung."""
+    """The job goes on after it hung."""
 
 
 class Found(NamedTuple):
-    """What the ranks of a node answered to Seek."""
+    """The answer of a node's ranks to Seek."""
 
     node: int
     where: dict[int, RunningRank]

@@ -91,10 +91,10 @@ LAUNCHER_END_S = 5.0
 
 class Policy:
     """
-    ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL. ``timeout_s``: of the ranks; None: no limit.
-    ``limit_s``: of all attempts together, of which ``timeout_s`` is what is left.
-    ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job that hangs
-    is ended. ``join_timeout_s``: from the start of the agents until all have joined and node 0 was reached.
+    Decides what happens to the ranks of an attempt. ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL.
+    ``timeout_s``: of the ranks; None: no limit. ``limit_s``: of all attempts together, of which ``timeout_s`` is what
+    is left. ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job
+    that hangs is ended. ``join_timeout_s``: from the start of the agents until all have joined and node 0 was reached.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Policy:
         return self._complete_when_done()
 
     def _stop_or_seek(self) -> list[Instruction]:
-        """A rank has failed: the others are told to end, once it is known why, or that this cannot be known."""
+        """Tell the other ranks to end after a failure, once it is known why, or that this cannot be known."""
         unexplained = missing_rank.is_unexplained(self._ranks.exits) and self._first_failure.code != 0
         if not unexplained or self._phase != "running" or not self._ranks.list_left(self._nodes):
             return self._stop_after_failure()
@@ -248,7 +248,9 @@ class Policy:
 
     @property
     def _first_failure(self) -> RankExited:
-        """The end of the rank that is named by now; its code is 0 when it ended early, and was not cut off itself."""
+        """
+        Return the end of the rank that is named by now; its code is 0 when it ended early, and was not cut off itself.
+        """
         assert self._end is not None
         assert self._end.rank is not None
         return self._ranks.exit_of(self._end.rank)
@@ -268,7 +270,7 @@ class Policy:
         return self._search.wait_on(left, self._first_failure, self._grace_s) or self._stop_after_failure()
 
     def _is_consequence(self, event: RankExited) -> bool:
-        """Whether a rank was cut off by what its launcher did before; why it did that is still to come."""
+        """Return whether a rank was cut off by an earlier act of its launcher; the reason for that is still to come."""
         if not self._launcher or event.code == 0 or not self._is_running:
             return False
         if event.signal == signal.SIGKILL:
@@ -363,7 +365,7 @@ class Policy:
         return [SetTimer("grace", self._grace_s)] if self._phase == "stopping" else []
 
     def _shorten(self, grace_s: float | None) -> None:
-        """Whoever takes the nodes away may leave less time than the job wishes for."""
+        """Shorten the grace: an engine that takes the nodes away may leave less time than the job wishes for."""
         if grace_s is not None:
             self._grace_s = min(self._grace_s, grace_s)
 
@@ -453,7 +455,7 @@ class Policy:
 
     @property
     def _is_running(self) -> bool:
-        """Whether ranks may be alive that nobody has told to end."""
+        """Return whether ranks may be alive that nobody has told to end."""
         return self._phase in ("starting", "running")
 
     def _on_emptied(self, event: Emptied) -> list[Instruction]:
@@ -466,7 +468,9 @@ class Policy:
         return self._stop(end.reason)
 
     def _stop(self, reason: str) -> list[Instruction]:
-        """SIGTERM to what is left. A rank that is about to be started will be, and is then stopped with the others."""
+        """
+        Stop what is left by SIGTERM. A rank that is about to be started will be, and is then stopped with the others.
+        """
         nodes = tuple(sorted(self._nodes))
         if not self._ranks.list_left(self._nodes) or self._phase in ("joining", "preparing", "reaching"):
             return self._empty(0.0)

@@ -1,4 +1,4 @@
-"""How far each rank of an attempt is: started, ended, lost with its node."""
+"""The progress of each rank of an attempt: started, ended, lost with its node."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 class RankTable:
     """
-    ``members``: by rank. ``is_launched``: something else than the agents starts the ranks, and may start some of them
-    only.
+    The ranks of an attempt. ``members``: by rank. ``is_launched``: something else than the agents starts the ranks, and
+    may start some of them only.
     """
 
     def __init__(self, members: Mapping[int, Member], *, is_launched: bool) -> None:
@@ -38,12 +38,12 @@ class RankTable:
 
     @property
     def has_failed(self) -> bool:
-        """Whether one has, before the others were told to end."""
+        """Return whether a rank has failed before the others were told to end."""
         return self._last_failure is not None
 
     @property
     def exits(self) -> Iterable[RankExited]:
-        """Those that were heard of, and those of lost nodes."""
+        """Return the ends of ranks: those that were heard of, and those of lost nodes."""
         return self._exited.values()
 
     @property
@@ -106,7 +106,7 @@ class RankTable:
         return self._members[rank].node
 
     def exit_of(self, rank: int) -> RankExited:
-        """Raises KeyError when it has not ended."""
+        """Return the end of a rank. Raises KeyError when it has not ended."""
         return self._exited[rank]
 
     def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:

@@ -1,5 +1,5 @@
 """
-Whether a job that failed is started again: all its ranks, with the numbers that they had.
+The decision whether a job that failed is started again: all its ranks, with the numbers that they had.
 
 It is not when that cannot help: the same exception at the same place twice in a row, or three attempts that left
 neither a new checkpoint nor a metric. Exit code 93 then tells whoever requeues jobs to leave it.
@@ -38,7 +38,8 @@ class RestartDecision(NamedTuple):
 
 class RestartPolicy:
     """
-    ``restart_on``: ``failure`` (of a rank), ``node`` (an agent is lost), ``hang``, or exit codes as text; empty: all.
+    Decides whether there is another attempt. ``restart_on``: ``failure`` (of a rank), ``node`` (an agent is lost),
+    ``hang``, or exit codes as text; empty: all.
     """
 
     def __init__(self, max_restarts: int, restart_on: Sequence[str] = ()) -> None:
@@ -54,7 +55,7 @@ class RestartPolicy:
         """Of the attempt that runs, from 0."""
 
     def replay(self, ended: Iterable[AttemptEnded]) -> None:
-        """As if those had been seen here: another supervisor has."""
+        """Take in ends of attempts that another supervisor has seen, as if they had been seen here."""
         for one in ended:
             self.number = one.attempt + 1
             lost = one.kind == "node preemption" and one.progressed is False
@@ -65,7 +66,7 @@ class RestartPolicy:
             self._before = _find_place(one.verdict)
 
     def decide_after_loss(self, end: Finish, *, progressed: bool) -> RestartDecision:
-        """After a loss of nodes for which there are others: no failure of the job, but for several without progress."""
+        """Decide after a loss of nodes for which there are others: no failure, unless several come without progress."""
         self._losses = 0 if progressed else self._losses + 1
         if self._losses >= MOST_WITHOUT_PROGRESS:
             why = f"{MOST_WITHOUT_PROGRESS} times in a row a node was lost before anything new was left"
@@ -74,7 +75,7 @@ class RestartPolicy:
         return RestartDecision(True, end)
 
     def decide_after(self, end: Finish, *, progressed: bool) -> RestartDecision:
-        """``progressed``: whether the attempt left anything new."""
+        """Decide whether to restart after an attempt. ``progressed``: whether the attempt left anything new."""
         if end.kind in PREEMPTIONS:
             self.number += 1
             return RestartDecision(True, end)
@@ -116,7 +117,7 @@ class RestartPolicy:
 
 
 def _find_place(verdict: dict[str, Any] | None) -> tuple[Any, ...] | None:
-    """The exception and where it was raised; None when there was none."""
+    """Return the exception and where it was raised; None when there was none."""
     verdict = verdict or {}
     if not verdict.get("error_type") or not verdict.get("file"):
         return None
@@ -124,7 +125,7 @@ def _find_place(verdict: dict[str, Any] | None) -> tuple[Any, ...] | None:
 
 
 def list_files(folders: Iterable[str]) -> frozenset[tuple[str, int, int]]:
-    """Path, size and time of change of the files in these folders, to be compared."""
+    """List path, size and time of change of the files in these folders, to be compared."""
     found = set()
     for folder in folders:
         for parent, _, names in os.walk(folder):

@@ -1,1 +1,1 @@
-"""Why a job ended, in a sentence and in fields."""
+"""Explanations of a job's end, in a sentence and in fields."""

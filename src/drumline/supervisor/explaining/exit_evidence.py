@@ -1,5 +1,5 @@
 """
-What the event ``RankExited`` has of a rank's end, and which of its exceptions tells why it failed.
+The evidence of a rank's end in the event ``RankExited``, and the choice of the exception that tells why it failed.
 
 The exception that ends a program is often a consequence, such as that of a barrier in ``finally`` after the one that
 counts. A launcher inside a rank, such as torchrun, fails because one of the processes that it started did.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from drumline.contract.messages import RankEnded
 
     class ChosenFailure(RecordedFailure):
-        """With the time by the rank's machine."""
+        """A failure with the time by the rank's machine."""
 
         at: float
         pid: int
@@ -95,7 +95,7 @@ def choose_failure(evidence: ExitEvidence, at: float) -> ChosenFailure | None:
 
 def unchain(failure: NotedException) -> ChosenFailure:
     """
-    The last exception counts, as in Python's traceback, unless it only hides another.
+    Choose among chained exceptions: the last one counts, as in Python's traceback, unless it only hides another.
 
     Of one that was cut off while another exception was being handled, that other one counts; one that was raised
     because the rank was cut off, counts as cut off.
@@ -130,7 +130,10 @@ def _choose_in_launcher(
     reported: Sequence[ReportedProcess],
     at: float,
 ) -> ChosenFailure:
-    """``launcher``: its own exception. ``reported``: the failures that it lists, that which it saw first in front."""
+    """
+    Choose a failure. ``launcher``: its own exception. ``reported``: the failures that it lists, the first seen in
+    front.
+    """
     ranks = {one["pid"]: one["rank"] for one in reported}
     # Not those of processes before a restart, nor what a process of one of them failed of.
     inner = [one for one in inner if one["pid"] in ranks] or inner

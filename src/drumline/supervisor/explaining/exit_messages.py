@@ -1,4 +1,4 @@
-"""What is said about the end of a rank, for a person at 2 a.m."""
+"""The messages about the end of a rank, for a person at 2 a.m."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def name_rank(label: str, node: int) -> str:
 
 def add_host(reason: str, hosts: Mapping[int, str]) -> str:
     """
-    With the name of the machine after the first node that is named, where machines have names that tell them apart.
+    Add the machine's name after the first node that is named, where machines have names that tell them apart.
 
     >>> add_host("rank 3 on node 1 failed first, 2 s in", {1: "gpu-17"})
     'rank 3 on node 1 (gpu-17) failed first, 2 s in'
@@ -45,7 +45,7 @@ def add_host(reason: str, hosts: Mapping[int, str]) -> str:
 
 
 def describe_failure(label: str, exit_: RankExited) -> str:
-    """How a rank ended, without what came of it: ``rank 3 on node 1: exit code 1``."""
+    """Describe how a rank ended, without what came of it: ``rank 3 on node 1: exit code 1``."""
     if exit_.error:
         return f"{name_rank(label, exit_.node)} did not start: {exit_.error}"
     return f"{name_rank(label, exit_.node)} failed: {describe_cause(exit_)}"
@@ -53,7 +53,7 @@ def describe_failure(label: str, exit_: RankExited) -> str:
 
 def describe_cause(exit_: RankExited) -> str:
     """
-    What ended a rank: the exception and its place, else the signal or exit code and what it means.
+    Describe what ended a rank: the exception and its place, else the signal or exit code and what it means.
 
     ``ValueError: bad batch (train.py:88, in step)``
     """
@@ -102,7 +102,7 @@ _PYTHONS_OWN = compile_late(
 
 
 def format_place(found: Mapping[str, Any]) -> str:
-    """`` (train.py:88, in step)``; empty when there is no place."""
+    """Return `` (train.py:88, in step)``; empty when there is no place."""
     if not found.get("file"):
         return ""
     inside = found.get("function")
@@ -110,12 +110,12 @@ def format_place(found: Mapping[str, Any]) -> str:
 
 
 def _explain_port(evidence: RecordedEvidence) -> str:
-    """The one that it could not have."""
+    """Explain which process held the port that the rank could not have; empty when that is not known."""
     return f"; {evidence['port_holder']}" if evidence.get("port_holder") else ""
 
 
 def _explain_killed_worker(message: str, evidence: RecordedEvidence) -> str:
-    """PyTorch's loader tells that one of its processes was killed, and not why."""
+    """Explain why a process of PyTorch's loader was killed: the loader says that it was, and not why."""
     if "is killed by signal: Bus error" in message and evidence.get("shared_memory"):
         return f"; {evidence['shared_memory']}"
     if "is killed by signal: Killed" not in message:
@@ -144,12 +144,12 @@ _BUILT = compile_late(r"/environments/[0-9a-f]{32}/")
 
 
 def _name_inner_rank(failure: RecordedFailure) -> str:
-    """Of which of the processes that a launcher inside the rank started."""
+    """Name the process that failed among those that a launcher inside the rank started."""
     return f", in rank {failure['inner_rank']} of its launcher" if "inner_rank" in failure else ""
 
 
 def _describe_inner_process(process: ReportedProcess, evidence: RecordedEvidence) -> str:
-    """A process that a launcher inside the rank started, and that left no exception."""
+    """Describe the end of a process that a launcher inside the rank started, and that left no exception."""
     name = f"rank {process['rank']} of its launcher"
     if process["signal"]:
         return f"{name} was killed by {describe_signal(process['signal'], {**evidence, 'peak_bytes': 0})}"
@@ -157,14 +157,14 @@ def _describe_inner_process(process: ReportedProcess, evidence: RecordedEvidence
 
 
 def _explain_warm_process(evidence: RecordedEvidence) -> str:
-    """A rank that was forked by a warm process ends with that."""
+    """Explain the end of a rank that a warm process had forked: it ends with that."""
     why = "by the kernel, for memory had run out" if evidence.get("memory_ran_out") else "from outside"
     process = evidence["warm_process"]
     return f"killed with process {process}, the warm interpreter that had forked it, which was killed {why}"
 
 
 def list_survivors(processes: Sequence[Mapping[str, Any]]) -> str:
-    """``process 71 (python, state D in nfs_wait_bit_killable)``."""
+    """List survivors: ``process 71 (python, state D in nfs_wait_bit_killable)``."""
     said = []
     for process in processes:
         where = f" in {process['waits_in']}" if process["waits_in"] not in ("", "0") else ""
@@ -174,7 +174,7 @@ def list_survivors(processes: Sequence[Mapping[str, Any]]) -> str:
 
 def list_ranks(labels: Sequence[str]) -> str:
     """
-    ``rank 5``, ``ranks 0-2 and 5``; those that have names come with them.
+    List ranks as ``rank 5`` or ``ranks 0-2 and 5``; those that have names come with them.
 
     >>> list_ranks(["0", "1", "2", "5", "ps0"])
     'ranks 0-2, 5 and ps0'
@@ -194,7 +194,7 @@ def list_ranks(labels: Sequence[str]) -> str:
 
 def describe_completion(awaited: Sequence[str], stopped: Sequence[str]) -> str:
     """
-    Which ranks ended by themselves and which were then ended by us, which is no failure; both by label.
+    Describe which ranks ended by themselves and which were then ended by us, which is no failure; both by label.
 
     >>> describe_completion(["0", "1", "2", "3"], [])
     'all 4 ranks ended with exit code 0'
@@ -217,7 +217,7 @@ def _name_awaited(awaited: Sequence[str], stopped: Sequence[str]) -> str:
 
 
 def _list_roles(labels: Sequence[str]) -> str:
-    """``the chief and the 2 workers``, in the order of the labels."""
+    """List the roles of labels in their order: ``the chief and the 2 workers``."""
     roles = [_name_role(label) for label in labels]
     said = []
     for role in dict.fromkeys(roles):
@@ -227,13 +227,13 @@ def _list_roles(labels: Sequence[str]) -> str:
 
 
 def _name_role(label: str) -> str:
-    """What a person calls a rank of that label."""
+    """Return the word by which people call a rank of that label."""
     role = label.rstrip("0123456789")
     return {"": "worker", "ps": "parameter server", "ray": "Ray node"}.get(role, role)
 
 
 def describe_signal(number: int, evidence: RecordedEvidence | None = None) -> str:
-    """``signal 9 (SIGKILL: killed from outside ...)``, and what was seen besides."""
+    """Describe a signal and what was seen besides: ``signal 9 (SIGKILL: killed from outside ...)``."""
     evidence = evidence or {}
     try:
         name = signal.Signals(number).name
@@ -269,7 +269,7 @@ def describe_program_end(what: str, how: CommandEnded | LauncherExited) -> str:
 
 
 def quote_log(log: str) -> str:
-    """How a launcher's explanation begins, and where all of it is; empty when it said nothing."""
+    """Quote how a launcher's explanation begins, and where all of it is; empty when it said nothing."""
     try:
         with open(log, "rb") as file:
             file.seek(0, 2)

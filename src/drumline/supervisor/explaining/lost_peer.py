@@ -1,4 +1,4 @@
-"""Whether a rank failed because a peer was gone or late, by what it said: then another one began."""
+"""Ranks that failed because a peer was gone or late, by what they said: then another one began."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ Source: mpi.h, MPI_ERR_UNKNOWN; pml_ob1.c, mca_pml_ob1_error_handler.
 
 
 def explain_mpi_code(code: int | None) -> str:
-    """What the exit code of a rank that an MPI's launcher started says of a peer; empty for nothing."""
+    """Explain what the exit code of a rank that an MPI's launcher started says of a peer; empty for nothing."""
     return "MPI lost a peer" if code == _OPEN_MPI_CODE else ""
 
 
 def find_lost_peer(exit_: RankExited) -> str:
-    """What says that a peer was gone or late: ``Connection closed by peer``; empty when nothing does."""
+    """
+    Find the words that say that a peer was gone or late: ``Connection closed by peer``; empty when there are none.
+    """
     failure = (exit_.evidence or {}).get("failure")
     if failure:
         return find_in_exception(failure)
@@ -67,7 +69,7 @@ def find_lost_peer(exit_: RankExited) -> str:
 
 
 def find_in_exception(failure: Mapping[str, Any]) -> str:
-    """The same of an exception: its type and message, or those of one that it came of (``exit_evidence.unchain``)."""
+    """Find those words in an exception's type and message, or in one that it came of (``exit_evidence.unchain``)."""
     if failure.get("because"):
         return str(failure["because"])
     kind = str(failure["type"]).rpartition(".")[2]
@@ -76,18 +78,18 @@ def find_in_exception(failure: Mapping[str, Any]) -> str:
 
 
 def may_be_other_connection(exit_: RankExited) -> bool:
-    """Whether it may have been to somebody else, such as a service that the program downloads from."""
+    """Return whether the connection may have been to another, such as a service that the program downloads from."""
     failure = (exit_.evidence or {}).get("failure")
     return failure is not None and str(failure["type"]).rpartition(".")[2] in _TYPES
 
 
 def gave_up_waiting(exit_: RankExited) -> bool:
-    """Whether it says that a peer was late, and not that it was gone."""
+    """Return whether a rank's end says that a peer was late, and not that it was gone."""
     return _GAVE_UP.search(find_lost_peer(exit_)) is not None
 
 
 def read_named_ranks(exit_: RankExited) -> list[int]:
-    """The ranks that it says it has waited for in vain, by their numbers in its process group."""
+    """Return the ranks that it says it has waited for in vain, by their numbers in its process group."""
     failure = (exit_.evidence or {}).get("failure")
     found = _NAMED.search(failure["message"]) if failure else None
     return [int(rank) for rank in re.findall(r"\d+", found[1])] if found else []

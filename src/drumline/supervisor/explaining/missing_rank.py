@@ -1,5 +1,5 @@
 """
-Who began, where every failure so far is a consequence: some rank is gone or late, and has not failed itself.
+The rank that began, where every failure so far is a consequence: it is gone or late, and has not failed itself.
 
 The ranks that are left are asked where they are and what they are failing of before they are told to end, and given a
 moment: one may end well while others still wait for it, another still clean up after an exception.
@@ -57,11 +57,11 @@ class RunningRank(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether it is in a collective, as those are that have no part in the failure."""
+        """Return whether the rank is in a collective, as those are that have no part in the failure."""
         return any(place.startswith("wait in ") for place in self.places)
 
     def is_at(self, failed: RankExited) -> bool:
-        """Whether it is at the line at which that rank has failed."""
+        """Return whether the rank is at the line at which that rank has failed."""
         failure = (failed.evidence or {}).get("failure")
         if not failure or not failure.get("file"):
             return self.waits
@@ -69,7 +69,7 @@ class RunningRank(NamedTuple):
 
     @property
     def failure(self) -> RaisedException | None:
-        """What it is failing of: the latest exception that does not tell of a peer."""
+        """Return what the rank is failing of: the latest exception that does not tell of a peer."""
         for one in self.in_flight or ():
             if (
                 not lost_peer.find_in_exception(one)
@@ -89,7 +89,9 @@ def merge_answers(before: RunningRank | None, now: RunningRank) -> RunningRank:
 
 
 def choose_patience_s(where: Iterable[RunningRank], first: RankExited) -> float:
-    """How long after the first cut off ``first`` the others are told to end. ``where``: of those that are left."""
+    """
+    Choose how many seconds after the end of ``first`` the others are told to end. ``where``: of those that are left.
+    """
     where = list(where)
     if any(one.failure for one in where):
         return CLEANING_S
@@ -105,7 +107,7 @@ def choose_patience_s(where: Iterable[RunningRank], first: RankExited) -> float:
 def find_failing_rank(
     exits: Mapping[int, RankExited], where: Mapping[int, RunningRank], first: RankExited
 ) -> RankExited | None:
-    """The rank that was told to end while it cleaned up after an exception, with that as what it failed of."""
+    """Find the rank that was told to end while it cleaned up after an exception, and give it that as its failure."""
     for rank, one in sorted(where.items()):
         exit_, failure = exits.get(rank), one.failure
         if exit_ is None or failure is None or not _was_told(exit_):
@@ -125,8 +127,8 @@ def find_failing_rank(
 
 class LateRanks(NamedTuple):
     """
-    ``gave_up``: the first to wait no longer. ``places``: by rank where each late one was, if that is known. ``node``:
-    of the first of these.
+    Ranks that kept others waiting. ``gave_up``: the first to wait no longer. ``places``: by rank where each late one
+    was, if that is known. ``node``: of the first of these.
     """
 
     gave_up: RankExited
@@ -138,8 +140,10 @@ def find_late_ranks(
     exits: Mapping[int, RankExited], where: Mapping[int, RunningRank], own: Sequence[RankExited]
 ) -> LateRanks | None:
     """
-    Who kept the others waiting until they gave up: whom they name, else who was elsewhere when it was looked at, else
-    the one that waited at another line than all others. ``own``: the failures of which each tells of a peer.
+    Find the ranks that kept the others waiting until they gave up.
+
+    These are the ranks that they name, else those that were elsewhere when looked at, else the one that waited at
+    another line than all others. ``own``: the failures of which each tells of a peer.
     """
     first = min(own, key=find_failure_time)
     waited = [
@@ -166,7 +170,7 @@ def find_late_ranks(
 
 
 def _was_running(exit_: RankExited | None, gave_up: RankExited) -> bool:
-    """Whether it had not failed when others had; its own failure may be to come."""
+    """Return whether a rank had not failed when others had; its own failure may be to come."""
     if exit_ is None:
         return False
     if not lost_peer.find_lost_peer(exit_):
@@ -178,7 +182,7 @@ def _was_running(exit_: RankExited | None, gave_up: RankExited) -> bool:
 
 
 def _find_odd_rank(own: Sequence[RankExited]) -> set[int]:
-    """The rank that waited at another line of the program than all others, of which there are several."""
+    """Find the rank that waited at another line of the program than all others, of which there are several."""
     lines: dict[tuple[Any, Any], set[int]] = {}
     for one in own:
         failure = (one.evidence or {}).get("failure")
@@ -189,7 +193,7 @@ def _find_odd_rank(own: Sequence[RankExited]) -> set[int]:
 
 
 def _describe_place(where: RunningRank | None, exit_: RankExited) -> str:
-    """``was in load_batch (data.py:31)``; empty where that is not known."""
+    """Describe the place of a rank: ``was in load_batch (data.py:31)``; empty where that is not known."""
     if where and where.places:
         verb, _, rest = where.places[0].partition(" ")
         return f"{'waited' if verb == 'wait' else 'was'} {rest}"
@@ -198,15 +202,17 @@ def _describe_place(where: RunningRank | None, exit_: RankExited) -> str:
 
 
 def is_unexplained(exits: Iterable[RankExited]) -> bool:
-    """Whether ranks have failed, and all of them because another was gone or late."""
+    """Return whether ranks have failed, and all of them because another was gone or late."""
     failed = [one for one in exits if one.code != 0]
     return bool(failed) and all(lost_peer.find_lost_peer(one) for one in failed)
 
 
 def find_early_end(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
     """
-    Whom the cut off ranks missed, though it ended well: the last to do so before the first of them failed, else the
-    next. Its connections close before its end is seen, and much before that where it has destroyed its process group.
+    Find the rank that the cut off ranks missed, though it ended well.
+
+    It is the last to do so before the first of them failed, else the next. Its connections close before its end is
+    seen, and much before that where it has destroyed its process group.
     """
     # Who ended is not there any more; "refused" is said of one that never was.
     if "refused" in lost_peer.find_lost_peer(first).lower():
@@ -222,13 +228,13 @@ def find_early_end(exits: Mapping[int, RankExited], first: RankExited) -> RankEx
 
 
 def find_failure_time(exit_: RankExited) -> float:
-    """When it raised or left, else when its process had ended, which may be long after."""
+    """Return when the rank raised or left, else when its process had ended, which may be long after."""
     evidence = exit_.evidence or {}
     failure = evidence.get("failure")
     return float(failure["time"] if failure else evidence.get("left", exit_.time))
 
 
 def _was_told(exit_: RankExited) -> bool:
-    """Whether it was told to end before it did."""
+    """Return whether the rank was told to end before it did."""
     told = (exit_.evidence or {}).get("told")
     return told is not None and find_failure_time(exit_) > told

@@ -24,7 +24,10 @@ _MOST_PLACES = 3
 
 
 class Verdict(NamedTuple):
-    """``rank``: the one that began. ``fields``: the same for programs, as in ``drumline job show -o json``."""
+    """
+    The verdict on a failure. ``rank``: the one that began. ``fields``: the same for programs, as in ``drumline job show
+    -o json``.
+    """
 
     reason: str
     exit_code: int
@@ -75,7 +78,7 @@ def judge(
 
 
 def _own_failures(exits: Mapping[int, RankExited], stopped_after: float | None) -> list[RankExited]:
-    """Those before they were told to end, where there are any."""
+    """Return the failures from before the ranks were told to end, or all where there are none."""
     failed = [one for one in exits.values() if one.code != 0]
     return [one for one in failed if _is_own(one, stopped_after)] or failed
 
@@ -85,12 +88,12 @@ def _get_failure(exit_: RankExited) -> RecordedFailure | None:
 
 
 def _find_code(exit_: RankExited) -> int | None:
-    """Of a process that raised, 1, even if a signal ended it on its way out: from a library's cleanup, or ours."""
+    """Return the exit code; 1 of a process that raised, even if a signal of a library's cleanup, or ours, ended it."""
     return 1 if exit_.code is None and _get_failure(exit_) else exit_.code
 
 
 def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
-    """Whether it failed before it was told to end; a process may take its time between exception and end."""
+    """Return whether it failed before it was told to end; a process may take its time between exception and end."""
     failure = _get_failure(exit_)
     if failure and failure.get("after"):
         return True  # It had failed before it was cut off, and that took until now.
@@ -139,7 +142,7 @@ def _compose_reason(
     after_s: float | None,
     groups: _Groups,
 ) -> str:
-    """``missed_by``: the first to fail because ``who`` had ended."""
+    """Compose the sentence about the failure. ``missed_by``: the first to fail because ``who`` had ended."""
     label = labels[who.rank]
     first = " first" if len(labels) > 1 else ""
     taken = f"{after_s:.2f} s in" if after_s is not None else ""
@@ -170,7 +173,7 @@ def _compose_reason(
 
 
 def _describe_late(labels: Mapping[int, str], late: missing_rank.LateRanks, taken: str) -> str:
-    """``rank 3 on node 1 kept the others waiting: it was in load_batch (data.py:31) when rank 0 gave up, ...``."""
+    """Describe late ranks: ``rank 3 on node 1 kept the others waiting: it was in load_batch (data.py:31) when ...``."""
     ranks = list(late.places)
     late_labels = [labels[rank] for rank in ranks]
     is_one = len(ranks) == 1

@@ -33,7 +33,7 @@ _CANCEL_POLL_S = 0.2
 
 
 class Mounts:
-    """Those of one attempt; ``job/attempts.py`` ends them with everything else below this process."""
+    """The mounts of one attempt; ``job/attempts.py`` ends them with everything else below this process."""
 
     def __init__(self, folder: RunFolder, plan: Plan) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class Mounts:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def begin(self, canceled: Callable[[], bool]) -> None:
-        """Until all are mounted, or it was ``canceled``. Blocks. Raises NodeError, OSError."""
+        """Mount all, and block until they are mounted or it was ``canceled``. Raises NodeError, OSError."""
         if not self._names:
             return
         mounts.unmount_below(self._folder.path)
@@ -91,7 +91,7 @@ class Mounts:
 def _read_answer(
     process: subprocess.Popen[bytes], until: float, canceled: Callable[[], bool]
 ) -> dict[str, Any] | None:
-    """Its first word; empty where it ended without one, or is late; None when it was ``canceled``."""
+    """Read a process's first word; empty where it ended without one, or is late; None when it was ``canceled``."""
     assert process.stdout is not None
     lines = Lines(skips_others=True)
     while time.monotonic() < until:

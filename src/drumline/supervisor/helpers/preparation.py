@@ -1,5 +1,5 @@
 """
-What must be there before the ranks start, and be taken away when they have ended: data that is elsewhere, and the
+The preparation before the ranks start, and the work after their end: data that is elsewhere, and the
 environment. Each is the work of a process of its own, so that this one imports no library of a cloud, and all of it can
 be stopped at any time. What such a process prints, a JSON object a line, becomes events.
 """
@@ -41,12 +41,12 @@ _ENVIRONMENT = "drumline.staging.environments"
 
 
 def is_needed(plan: Plan) -> bool:
-    """Whether anything has to be fetched or built; quick."""
+    """Return whether anything has to be fetched or built; quick."""
     return any(not _is_fetched(fetch.target) for fetch in plan.fetches) or _is_to_be_built(plan)
 
 
 def _is_fetched(target: str) -> bool:
-    """A folder that is empty was only made, and its content is still to come."""
+    """Return whether a target is fetched: a folder that is empty was only made, and its content is still to come."""
     return os.path.isfile(target) or (os.path.isdir(target) and bool(os.listdir(target)))
 
 
@@ -125,7 +125,7 @@ class HelperProcesses:
         self._failure: dict[str, Any] = {}
 
     def start(self, task: str, module: str, *arguments: str) -> None:
-        """``task``: in words, for when the process says nothing itself. Raises OSError."""
+        """Start a process. ``task``: in words, for when the process says nothing itself. Raises OSError."""
         import subprocess
 
         ours = os.getpid()
@@ -147,7 +147,7 @@ class HelperProcesses:
         self._tasks[process.stdout.fileno()] = task
 
     def wait(self, canceled: Callable[[], bool], wake: int, limit_s: float | None = None) -> bool:
-        """Until all have ended; False when ``canceled`` first, or after ``limit_s``. Raises NodeError."""
+        """Wait until all have ended; False when ``canceled`` first, or after ``limit_s``. Raises NodeError."""
         until = None if limit_s is None else time.monotonic() + limit_s
         while self._running:
             if canceled() or (until is not None and time.monotonic() > until):
@@ -161,7 +161,7 @@ class HelperProcesses:
         return True
 
     def end(self) -> None:
-        """Of what still runs."""
+        """End the processes that still run."""
         for process in self._running.values():
             _signal_group(process, signal.SIGTERM)
         until = time.monotonic() + _END_S
@@ -228,6 +228,6 @@ def _select_fields(event: Any, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """To it and all that it started."""
+    """Send a signal to a process and all that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

@@ -24,7 +24,7 @@ PROGRAM = os.path.join(os.path.dirname(__file__), "tensorboard_program.py")
 
 
 def main(arguments: list[str]) -> int:
-    """Blocks until the program ends. The exit code."""
+    """Run a service's program; block until it ends, and return the exit code."""
     kernel.die_with_parent(signal.SIGKILL, os.getppid())
     os.umask(0o077)
     folder = RunFolder(os.path.abspath(arguments[0]))
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(folder: RunFolder, service: Service, python: str) -> bool:
-    """Until it ends; False when it said neither where it is nor why it cannot be there."""
+    """Serve until it ends; False when it said neither where it is nor why it cannot be there."""
     with open(PROGRAM, encoding="utf-8") as file:
         text = file.read()
     ours = os.getpid()

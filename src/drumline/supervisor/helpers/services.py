@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ServicePrograms:
-    """What ends everything below the supervisor ends them; each attempt has them started again."""
+    """The programs of services. They end with everything below the supervisor; each attempt has them started again."""
 
     def __init__(self, folder: RunFolder, plan: Plan) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class ServicePrograms:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Those that do not run. Raises OSError."""
+        """Start the services that do not run. Raises OSError."""
         for service in self._plan.services:
             before = self._running.get(service.name)
             if before is None or before.poll() is not None:

@@ -124,7 +124,7 @@ class AttemptSeries:
     def _end_or_restart(
         self, number: int, end: h.Finish, progressed: bool, *, had_ranks: bool
     ) -> h.Finish | None:
-        """After attempt ``number``: return how the job ended; None: everything is ready for another attempt."""
+        """Return how the job ended after attempt ``number``; None: everything is ready for another attempt."""
         recorded = end
         kind_of_loss = self._nodes.allocation.lost_node_kind
         if end.kind == "node" and kind_of_loss != end.kind and had_ranks:

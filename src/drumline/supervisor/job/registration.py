@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(folder: RunFolder, wanted: Iterable[Registration]) -> None:
-    """Those that are not yet. Raises OSError when not even that can be written down."""
+    """Register the outputs that are not yet. Raises OSError when not even that can be written down."""
     before = fold(folder.read_events()).registered
     for one in wanted:
         done = before.get(one.output)
@@ -33,7 +33,7 @@ def register(folder: RunFolder, wanted: Iterable[Registration]) -> None:
 
 
 def _register(folder: RunFolder, one: Registration) -> tuple[str, str]:
-    """Its version, or why it has none."""
+    """Register an output; return its version, and why it has none."""
     if os.path.isabs(one.path) and not os.path.exists(one.path):
         return "", "the job did not write it"
     before = _made_before(folder, one)
@@ -50,7 +50,7 @@ def _register(folder: RunFolder, one: Registration) -> tuple[str, str]:
 
 
 def _made_before(folder: RunFolder, one: Registration) -> str:
-    """The version that a supervisor made of it and was killed before it could say so; empty for none."""
+    """Return the version that a supervisor made of it, and could not record before it was killed; empty for none."""
     from drumline.store.assets import Records
 
     records = Records(one.home, one.kind)

@@ -58,7 +58,7 @@ def _send(
     deadline: float,
     failures: dict[int, str],
 ) -> None:
-    """``failures``: by the number of the receiver: two may have one name."""
+    """Send a notice to a receiver. ``failures``: by the number of the receiver: two may have one name."""
     try:
         sending.send(receiver, notice, deadline)
     except sending.NotSentError as error:

@@ -1,4 +1,4 @@
-"""Which events of a job are told to whom, and the start of the process that does so."""
+"""The notices about a job: the events that are told, to whom, and the start of the process that does so."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class JobNotices:
             file.write(json.dumps(notice).encode())
 
     def _become_sender(self, reader: int, held: int) -> None:
-        """Never returns."""
+        """Become the process that sends notices; never returns."""
         try:
             os.setsid()
             if os.fork():

@@ -1,4 +1,4 @@
-"""How a notice reaches one receiver. What goes wrong is told without the receiver's address, which is a secret."""
+"""The way of a notice to one receiver. Errors are told without the receiver's address, which is a secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_TEXT = 1500
 
 
 class NotSentError(Exception):
-    """Why, in words that hold no secret."""
+    """Raised if a notice cannot be sent; says why, in words that hold no secret."""
 
 
 def make_text(notice: Mapping[str, Any]) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def _post_once(url: str, data: bytes, timeout_s: float) -> tuple[str, bool]:
 
 
 def _explain(error: object) -> str:
-    """Without the error's own text where that may have the address in it."""
+    """Explain an error without its own text, where that may have the address in it."""
     if isinstance(error, TimeoutError):
         return "the server did not answer in time"
     if isinstance(error, OSError) and error.strerror:

@@ -1,1 +1,1 @@
-"""Whether ranks go on, and where they are."""
+"""Watches over ranks: whether they go on, and where they are."""

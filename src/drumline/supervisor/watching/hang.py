@@ -1,5 +1,5 @@
 """
-Whether a job hangs, and what its ranks wait for.
+The detection of a job that hangs, and what its ranks wait for.
 
 A job hangs when for a set time each rank has done next to nothing but wait. One rank that goes on is enough for a job
 that does.
@@ -38,7 +38,7 @@ _DISTRIBUTED = compile_late(
 
 class IdleLimits(NamedTuple):
     """
-    How little a rank has to do to count as one that waits.
+    Limits below which a rank counts as one that waits.
 
     ``idle_share``: of a core, outside a wait. ``idle_bytes``: read and written between two polls.
     ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned.
@@ -58,7 +58,7 @@ END = IdleLimits(0.02, 1 << 16, True)
 
 class RankPlace(NamedTuple):
     """
-    Where a rank is. ``stack``: of all its processes, to be compared; empty: it may be anywhere.
+    The place of a rank. ``stack``: of all its processes, to be compared; empty: it may be anywhere.
 
     ``spin_s``: CPU time so far of the threads that may spin there. ``library``: one that spins is in use.
     ``is_collective``: that is where it is. ``went_on``: it has run Python since it was last asked; None: not known.
@@ -93,7 +93,7 @@ _UNSEEN = RankSample(0, 0.0)
 
 class HangDetector:
     """
-    ``hang_after_s``: 0 for never. Times are monotonic seconds.
+    Detects that a job hangs. ``hang_after_s``: 0 for never. Times are monotonic seconds.
 
     Each poll is ``add_samples`` with all running ranks, and with negative numbers for processes of no rank. In the
     second half of the silence it wants their stacks too: a rank that works moves somewhere in them.
@@ -114,11 +114,11 @@ class HangDetector:
 
     @property
     def pause_s(self) -> float:
-        """Between two polls."""
+        """Return the seconds between two polls."""
         return min(30.0, self._hang_after_s / SAMPLES_PER_PERIOD)
 
     def leave_out(self, passed_s: float) -> None:
-        """Time in which nobody of the job could do anything."""
+        """Leave out time in which nothing of the job could do anything."""
         self._last += passed_s
         if self._printed is not None:
             self._printed += passed_s
@@ -128,11 +128,11 @@ class HangDetector:
         return self._printed is not None and now - self._printed >= self._hang_after_s / 2
 
     def quiet_s(self, rank: int, now: float) -> float:
-        """For how long a rank has done nothing."""
+        """Return for how many seconds a rank has done nothing."""
         return now - self._moved.get(rank, now)
 
     def add_samples(self, ranks: Mapping[int, RankSample], now: float) -> bool:
-        """True when the job hangs, once for each time that it does."""
+        """Add samples of the ranks; True when the job hangs, once for each time that it does."""
         went_on = self._printed is None or ranks.keys() != self._seen.keys()
         passed = max(now - self._last, 1e-3)
         is_alone = sum(rank >= 0 for rank in ranks) == 1
@@ -160,7 +160,7 @@ class HangDetector:
         return seen.log_bytes != before.log_bytes or moved_bytes > self._evidence.idle_bytes
 
     def _works(self, before: RankSample, seen: RankSample, passed_s: float, *, is_alone: bool) -> bool:
-        """Whether it has computed since, as far as CPU time and stacks tell."""
+        """Return whether a rank has computed since, as far as CPU time and stacks tell."""
         used_s = seen.cpu_s - before.cpu_s - before.look_cpu_s
         least_s = max(self._evidence.idle_share * passed_s, _NOISE_S)
         where, was = seen.where, before.where
@@ -189,7 +189,7 @@ class HangDetector:
 
 
 def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
-    """From what the agent says of a rank's processes; nowhere when one has no stack, for it may be anywhere."""
+    """Locate a rank by what the agent says of its processes; nowhere when one has no stack, for it may be anywhere."""
     frames = [process["frames"] for process in processes]
     if not frames or not all(frames):
         return RankPlace()
@@ -207,14 +207,16 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
 
 
 def _is_collective(process: Mapping[str, Any]) -> bool:
-    """Whether it waits for other ranks, by its stack, by PyTorch's flight recorder, or by its line of the program."""
+    """
+    Return whether a process waits for other ranks, by its stack, PyTorch's flight recorder, or its line of the program.
+    """
     recorded = process.get("collective") or {}
     called = (process.get("spin") or {}).get("call")
     return bool(called or recorded.get("is_waiting") or _find_collective(process["frames"]))
 
 
 def list_places(processes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Where a rank is, by the Python frames of its processes; none where none are known."""
+    """List the places of a rank by the Python frames of its processes; none where none are known."""
     places = (
         _add_collective(_describe_place(process["frames"]), process.get("collective"))
         for process in processes
@@ -223,7 +225,7 @@ def list_places(processes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _add_collective(place: str, collective: Mapping[str, Any] | None) -> str:
-    """With the number of the collective, where PyTorch's flight recorder knows it."""
+    """Add the number of the collective, where PyTorch's flight recorder knows it."""
     if not collective or not place:
         return place
     seq = f"seq {collective['seq']}" + (f" of {collective['group']}" if collective["group"] else "")
@@ -236,7 +238,7 @@ def _add_collective(place: str, collective: Mapping[str, Any] | None) -> str:
 
 
 def _describe_place(frames: list[list[Any]]) -> str:
-    """``wait in all_reduce (train.py:210, in step)``, ``be in load_batch (data.py:31)``."""
+    """Describe a place: ``wait in all_reduce (train.py:210, in step)``, ``be in load_batch (data.py:31)``."""
     own = next((frame for frame in frames if not LIBRARY_FILE.search(frame[0])), None)
     if own is None:
         return f"be in {frames[0][2]} ({frames[0][0]}:{frames[0][1]})" if frames else ""
@@ -250,7 +252,7 @@ def _describe_place(frames: list[list[Any]]) -> str:
 
 
 def _find_collective(frames: list[list[Any]]) -> str:
-    """From the program inwards the first that a library for several ranks has; empty: there is none."""
+    """Find, from the program inwards, the first function that a library for several ranks has; empty: there is none."""
     for file, _, function in reversed(frames):
         if _DISTRIBUTED.search(file) and _COLLECTIVES.match(function):
             return str(function)
@@ -258,7 +260,7 @@ def _find_collective(frames: list[list[Any]]) -> str:
 
 
 def _describe_activity(processes: Sequence[Mapping[str, Any]], quiet_s: float) -> list[str]:
-    """Its places and, where the kernel holds it, what for."""
+    """Describe a rank's places and, where the kernel holds it, what for."""
     places = list_places(processes)
     process = processes[0] if processes else {}
     state = process.get("state")
@@ -281,7 +283,7 @@ def explain_hang(
     now: float,
 ) -> str:
     """
-    One sentence: ``ranks 0-2 wait in all_reduce (train.py:12, in step); rank 3 is in load_batch (data.py:31)``.
+    Explain a hang: ``ranks 0-2 wait in all_reduce (train.py:12, in step); rank 3 is in load_batch (data.py:31)``.
 
     Ranks at one place come together, the most first, so that the odd one is last.
     """

@@ -28,6 +28,8 @@ def short_number(value: float | None) -> str:
 
 def short_duration(seconds: float | None) -> str:
     """
+    Return a duration in its largest units, for tables.
+
     >>> [short_duration(one) for one in (0.354, 9.2, 57, 192, 3840, 183600)]
     ['0.35s', '9.2s', '57s', '3m12s', '1h4m', '2d3h']
     """
@@ -65,6 +67,8 @@ def short_age(seconds: float | None) -> str:
 
 def short_size(count: float | None) -> str:
     """
+    Return a number of bytes with its unit, for tables.
+
     >>> short_size(0), short_size(1234567), short_size(214e6)
     ('0 B', '1.2 MB', '214 MB')
     """

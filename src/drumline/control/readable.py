@@ -1,4 +1,4 @@
-"""Those of many files that can be read, as lists show them: one that was damaged hides no other."""
+"""The readable ones of many files, as lists show them: one that was damaged hides no other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def readable(
     keys: Iterable[K], read: Callable[[K], T], damaged: Callable[[str], None] | None = None
 ) -> list[T]:
     """
-    What ``read`` makes of each, without those that are gone meanwhile.
+    Return what ``read`` makes of each key, without those that are gone meanwhile.
 
     ``damaged``: told of each that cannot be read; None: SpecError is raised.
     """

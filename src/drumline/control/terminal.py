@@ -30,7 +30,8 @@ _DIRECTION = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 
 def clean(text: str, *, colours: bool = False) -> str:
     """
-    The text without terminal control sequences; with ``colours`` those that only colour stay.
+    Return the text without terminal control sequences; with ``colours`` those that only colour stay.
+
     Marks that turn the direction of writing are shown as their numbers.
 
     >>> clean("a\\x1b]0;title\\x07b\\x1b[31mc\\x1b[0m")
@@ -51,7 +52,7 @@ def decode(line: bytes) -> str:
 
 def clean_lines(lines: bytes, *, colours: bool = False) -> str:
     """
-    The same as ``clean`` of each line decoded, for many lines at once.
+    Return what ``clean`` makes of each line decoded, for many lines at once.
 
     >>> clean_lines(b"a\\x1b]0;title\\nb\\x1b[31mc\\n")
     'a\\nbc\\n'

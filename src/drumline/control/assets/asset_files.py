@@ -1,4 +1,4 @@
-"""Where the content of an asset is on this machine, and copies of it."""
+"""The content of an asset on this machine, and copies of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPTH = 8
 
 def path_of(asset: Any) -> str:
     """
-    The local path of data or of a model, where nothing may be any more.
+    Return the local path of data or of a model; nothing may be there any more.
 
     Raises NotFoundError, UsageError and PlanError for what a reference leads to, UsageError for what is elsewhere.
     """
@@ -69,9 +69,10 @@ def download_component(
     name: str, version: str | None = None, label: str | None = None, target: str = "."
 ) -> str:
     """
-    Its file, ``target``/NAME/component.yml, with its code beside it; the folder. It loads back to the same component.
+    Write a component to ``target``/NAME/component.yml, with its code beside it, and return the folder.
 
-    Raises NotFoundError; UsageError when the folder is there already; DrumlineError for what cannot be written.
+    The file loads back to the same component. Raises NotFoundError; UsageError when the folder is there already;
+    DrumlineError for what cannot be written.
     """
     import yaml
 

@@ -1,5 +1,5 @@
 """
-What is kept of each kind of asset: its keys in YAML, made so that the version stays what it was.
+The record of each kind of asset: its keys in YAML, made so that the version stays what it was.
 
 A local path is kept in full. The content of a conda file, and the code of a component, are taken in; data, models and
 build contexts stay where they are.
@@ -54,7 +54,7 @@ def kind_of(entity: object) -> str:
 
 def record_of(entity: Any, home: str, *, check: bool = True) -> tuple[dict[str, Any], list[str]]:
     """
-    The values to be kept, without name and version, and the warnings. Takes the code of a component into ``home``.
+    Return the values to be kept, without name and version, and the warnings; takes a component's code into ``home``.
 
     check: look into what a path leads to, as for the file that makes a folder an MLTable.
     Raises SpecError, PlanError.
@@ -204,7 +204,7 @@ def _warn_unused(environment: Environment) -> list[str]:
 
 def take_in(environment: dict[str, Any]) -> None:
     """
-    The content of the conda file in place of its path, which is in full, with that of the files which that names.
+    Put the content of the conda file, and of the files that it names, in place of its path, which is absolute.
 
     Raises SpecError.
     """

@@ -64,7 +64,7 @@ def _create_or_replace(records: Records, name: str, wanted: str | None, values: 
 def _check_same(
     records: Records, name: str, version: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Raises UsageError."""
+    """Raise UsageError if the version holds another content."""
     keys = dict.fromkeys((*before, *after))
     other = [
         key for key in keys if key not in asset_records.NOT_COMPARED and before.get(key) != after.get(key)
@@ -93,7 +93,7 @@ def all(  # noqa: A001 - assets.all()
     damaged: Callable[[str], None] | None = None,
 ) -> list[Any]:
     """
-    The versions of a name, newest first; without a name the latest of each, with ``latest_version``.
+    Return the versions of a name, newest first; without a name the latest of each, with ``latest_version``.
 
     ``archived``: only those, none of those, or both with None. ``damaged``: told of each record that cannot be read;
     None: SpecError is raised. Raises NotFoundError for a name that is not there.
@@ -153,6 +153,8 @@ def update(
     unlabel: Sequence[str] = (),
 ) -> None:
     """
+    Change fields and labels of a version.
+
     ``changes``: field to new value, of ``EDITABLE``; None removes it. ``labels``: to be put on that version.
 
     Raises NotFoundError, UsageError; nothing has changed then.

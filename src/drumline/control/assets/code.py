@@ -44,7 +44,7 @@ def _take_with(root: str, includes: Sequence[str]) -> Snapshot:
 
 
 def _include(path: str, merged: str) -> None:
-    """Source: additional_includes lay a file or a folder next to the code, under its own name."""
+    """Lay a file or folder next to the code under its own name, as Azure's additional_includes do."""
     if paths.is_remote(path) or not os.path.exists(path):
         raise PlanError(f"additional_includes: there is no {path}", path="additional_includes")
     target = os.path.join(merged, os.path.basename(path.rstrip("/")))

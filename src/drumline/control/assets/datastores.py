@@ -50,7 +50,7 @@ def get(name: str) -> Datastore:
 
 def all(damaged: Callable[[str], None] | None = None) -> list[Datastore]:  # noqa: A001 - datastores.all()
     """
-    In the order of the alphabet.
+    List the datastores in alphabetical order.
 
     ``damaged``: told of each record that cannot be read; None: SpecError is raised.
     """
@@ -113,7 +113,7 @@ class DatastorePlace(NamedTuple):
 
 def find(name: str, inside: str) -> DatastorePlace:
     """
-    Where ``azureml://datastores/<name>/paths/<inside>`` is.
+    Return where ``azureml://datastores/<name>/paths/<inside>`` is.
 
     Raises NotFoundError, UsageError for a path that leads out of it, and PlanError for a kind that cannot be read.
     """
@@ -143,7 +143,7 @@ def path_of(name: str, inside: str) -> str:
 
 
 def _address(datastore: Any) -> str:
-    """Raises PlanError."""
+    """Return the address of a datastore. Raises PlanError."""
     endpoint = str(getattr(datastore, "endpoint", None) or "core.windows.net")
     if "://" in endpoint:  # Of an emulator, or behind a gateway: the record has it, the address is a name.
         endpoint = "core.windows.net"

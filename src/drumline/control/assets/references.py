@@ -1,5 +1,5 @@
 """
-What a job refers to by name becomes paths of this machine: assets, datastores, outputs of earlier jobs, environments.
+The names in a job become paths of this machine: assets, datastores, outputs of earlier jobs, environments.
 
 The job as it was written stays as it is; what is planned is a copy.
 """
@@ -80,7 +80,9 @@ def resolve_references(
     compute: Mapping[str, Any] | None = None,
 ) -> ResolvedJob:
     """
-    ``interpreter``: what runs the job where its environment does not say. ``is_local``: whether on this machine.
+    Replace the references of a job by what they lead to.
+
+    ``interpreter``: the Python where the job's environment names none. ``is_local``: whether on this machine.
     ``compute``: the settings of the one that it runs on.
 
     Raises PlanError with every reference that leads nowhere.
@@ -340,7 +342,7 @@ def _is_there(kind: str, reference: AssetReference) -> bool:
 
 
 def _find_output_asset(reference: AssetReference) -> job_outputs.OutputPlace | None:
-    """Azure registers every output of a job as ``azureml_<job>_output_data_<output>``."""
+    """Find the output that ``azureml_<job>_output_data_<output>`` names: Azure registers every output of a job so."""
     job, between, output = reference.name.removeprefix("azureml_").partition("_output_data_")
     if not between or not reference.name.startswith("azureml_"):
         return None

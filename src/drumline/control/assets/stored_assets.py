@@ -1,4 +1,4 @@
-"""Which versions there are of an asset, and in which home: what a workspace does not have is the base home's."""
+"""The versions of an asset, and the home that has them: a version that a workspace lacks is the base home's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the stored code of two jobs differs, file by file."""
+"""The differences between the stored code of two jobs, file by file."""
 
 from __future__ import annotations
 

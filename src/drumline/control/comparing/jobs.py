@@ -1,4 +1,4 @@
-"""What differs between two jobs: what was asked for, what ran, and what came of it."""
+"""The differences between two jobs: what was asked for, what ran, and what came of it."""
 
 from __future__ import annotations
 

@@ -122,8 +122,9 @@ class ChildJobs:
 
     def is_there(self, step: str) -> bool:
         """
-        Of a step that was started: whether its job is, whose submission is completed where it was cut off. If not, its
-        name may be another's.
+        Return whether the job of a step that was started is there; a submission that was cut off is completed.
+
+        If it is not there, its name may be another's.
         """
         name = self.steps[step].job
         return bool(name) and recovery.complete_submission(RunFolder.for_job(name), self.folder.name)

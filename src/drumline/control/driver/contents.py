@@ -44,14 +44,15 @@ class _HashedFile(NamedTuple):
 
     @property
     def stamp(self) -> list[int]:
-        """Another one after every change, and after a copy too."""
+        """Return a stamp that differs after every change, and after a copy too."""
         return [self.facts.st_size, self.facts.st_mtime_ns, self.facts.st_ctime_ns, self.facts.st_ino]
 
 
 def digest_of(path: str, *, by_stamp: bool = False) -> str:
     """
-    By names and contents beneath ``path``; links are followed, but not in circles. Blocks. Raises OSError, also for
-    what holds a pipe or a device, and for more than MOST_FILES or MOST_S.
+    Return a digest of the names and contents beneath ``path``; links are followed, but not in circles. Blocks.
+
+    Raises OSError, also for a pipe or a device, and for more than MOST_FILES or MOST_S.
 
     by_stamp: read nothing; sizes and times tell of every change, and of a copy.
     """
@@ -124,7 +125,10 @@ def _held_by(file: _HashedFile, known: dict[str, Any], fresh: dict[str, Any]) ->
 
 
 def _read(file: _HashedFile, real: str) -> str:
-    """Raises OSError for what is another file by now, as a pipe that took its place, or changes meanwhile."""
+    """
+    Read a file's digest. Raises OSError if it is another file by now, such as a pipe in its place, or changes
+    meanwhile.
+    """
     stamp = file_stamps.stamp_of(file.facts)
     try:
         descriptor = file_stamps.open_unchanged(real, stamp)
@@ -152,7 +156,7 @@ def _read_known() -> dict[str, Any]:
 
 
 def _remember(known: dict[str, Any]) -> None:
-    """Two at once: the last one wins, and the other's files are read again."""
+    """Remember the digests. Of two processes at once the last wins, and the other's files are read again."""
     kept = dict(list(known.items())[-_MOST_KEPT:])
     with contextlib.suppress(OSError):
         private_folder(os.path.dirname(_path()))

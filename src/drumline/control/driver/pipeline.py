@@ -217,7 +217,10 @@ class _PipelineDriver:
         return End(status.COMPLETED, 0, text + (f", {reused} of them reused" if reused else ""))
 
     def _why_skipped(self, needs: list[str]) -> str:
-        """``needs``: of a step that was not started; those that did not complete have an end by now."""
+        """
+        Return why a step was not started. ``needs``: the steps that it depends on; those that did not complete have
+        ended.
+        """
         words = {status.FAILED: "failed", status.CANCELED: "was canceled", status.SKIPPED: "was skipped"}
         steps = self._children.steps
         if not self._children.canceled_by:

@@ -30,7 +30,7 @@ _JOB_FILE_POLL_S = 0.02
 
 def complete_submission(folder: RunFolder, parent: str) -> bool:
     """
-    Whether there is a job of ``parent`` in that folder, which is on its way then, or has ended.
+    Return whether there is a job of ``parent`` in that folder, which is on its way then, or has ended.
 
     False: there was less than a job, which is gone now, or it is another's. Blocks for a moment.
     """

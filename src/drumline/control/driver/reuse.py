@@ -1,8 +1,8 @@
 """
-Whether a step has run before: same code, command, environment, distribution, nodes and inputs.
+The reuse of a step that has run before: same code, command, environment, distribution, nodes and inputs.
 
-``<home>/reuse/<key>``: which job has run, and what its outputs hold, or, in its run
-folder, when they were written. Data is compared by content (``contents``).
+``<home>/reuse/<key>``: which job has run, and what its outputs hold, or, in its run folder, when they were written.
+Data is compared by content (``contents``).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _unknown() -> str:
 
 
 def _input(job: Any, value: Any, asset: str) -> Any:
-    """``asset``: the version that it is, whose content is meant to stay; empty for none."""
+    """Return what of an input counts. ``asset``: its version, whose content is meant to stay; empty for none."""
     if not hasattr(value, "path"):
         return str(value)
     place = str(value.path)

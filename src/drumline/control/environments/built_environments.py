@@ -1,4 +1,4 @@
-"""What ``drumline environment build`` makes, and what ``show`` says of it."""
+"""Environments as ``drumline environment build`` makes them, and ``show`` tells of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def build(environment: Environment, log: int, *, is_forced: bool = False) -> dic
 
 
 def _end_of(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
-    """The last that a process of its own says: it ends with all that it has started, whoever interrupts this one."""
+    """Build in a process of its own, which ends with all that it has started; return the last that it says."""
     import subprocess
 
     argv = [

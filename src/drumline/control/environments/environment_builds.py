@@ -1,5 +1,5 @@
 """
-From the environment of a job to what has to be built for it, and to the Python that its ranks run with.
+The build that the environment of a job needs, and the Python that its ranks run with.
 
 Nothing is built here, and nothing fetched: the digest is that of what the job asks for.
 """
@@ -37,7 +37,7 @@ AT_HAND = f"drumline: {{environment: {CURRENT}}} in the job, or {VARIABLE}={CURR
 
 
 class TargetMachine(NamedTuple):
-    """Where a job runs, as far as its environment is concerned."""
+    """The machine that a job runs on, as far as its environment is concerned."""
 
     interpreter: str
     """What runs it where no environment says so."""
@@ -70,8 +70,10 @@ def plan_environment(
     given: Environment, machine: TargetMachine, path: str = "environment", written: Node | None = None
 ) -> EnvironmentPlan:
     """
-    ``given``: without a ``python`` of its own. ``path``: of the job's field, for what is said about it. ``written``: as
-    its file has it, where there is one. Raises PlanError, with file and line of what cannot be built.
+    Plan an environment that has no ``python`` of its own.
+
+    ``path``: of the job's field, for what is said about it. ``written``: as its file has it, where there is one. Raises
+    PlanError, with file and line of what cannot be built.
     """
     conda = _conda(given, path, written)
     contained = _plan_image(given, machine, conda)

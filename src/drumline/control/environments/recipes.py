@@ -1,5 +1,5 @@
 """
-What a conda file asks for, in the words of those who build it: a Python, conda packages, and lines for pip.
+The recipe in a conda file, in the words of those who build it: a Python, conda packages, and lines for pip.
 
 Paths in it are those of the file's own folder, as ``conda env create`` has it; what they lead to is taken in.
 Source: https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html#create-env-file-manually,
@@ -39,7 +39,7 @@ _KEYS = ("dependencies", "channels", "variables", "name", "prefix", "platforms")
 
 
 class Package(NamedTuple):
-    """Of conda. ``name``: in lower case; ``text``: as written; ``node``: where."""
+    """A package of conda. ``name``: in lower case; ``text``: as written; ``node``: where."""
 
     name: str
     text: str
@@ -75,7 +75,11 @@ class Recipe(NamedTuple):
 
 
 def recipe_of(root: Node, folder: str, path: str) -> tuple[Recipe, list[Problem]]:
-    """``root``: the content of a conda file; ``folder``: its folder; ``path``: the dotted one of the job's field."""
+    """
+    Return the recipe of a conda file and its problems.
+
+    ``root``: its content; ``folder``: its folder; ``path``: the dotted one of the job's field.
+    """
     reader = _RecipeReader(folder, path)
     reader.read(root)
     lines = reader.lines
@@ -93,8 +97,10 @@ def recipe_of(root: Node, folder: str, path: str) -> tuple[Recipe, list[Problem]
 
 def inline_requirements(root: Node, folder: str) -> Any:
     """
-    The content of a conda file, which is to be kept without its folder: what its ``-r`` lines lead to stands in their
-    place, other paths are in full. Raises SpecError for what cannot be read.
+    Return the content of a conda file that is to be kept without its folder.
+
+    The files that its ``-r`` lines name are inlined, other paths are absolute. Raises SpecError for what cannot be
+    read.
     """
     content = plain(root)
     for index, one in enumerate(content.get("dependencies") or () if isinstance(content, dict) else ()):
@@ -228,7 +234,7 @@ def _shorten(value: object) -> str:
 
 def _version_of(rest: str) -> str | None:
     """
-    What conda says after a name, as uv wants it; None for what is no version.
+    Return a version that conda's text gives after a name, as uv wants it; None for what is no version.
 
     >>> _version_of("=3.10"), _version_of("=3.10=h1_0"), _version_of(">=3.9,<3.12"), _version_of("")
     ('3.10', '3.10', '>=3.9,<3.12', '')
@@ -255,7 +261,7 @@ def _of_pips_own(packages: Iterable[Package]) -> list[str]:
 
 def fits(version: tuple[int, ...], wanted: str) -> bool:
     """
-    Whether a Python is what a conda file asks for.
+    Return whether a Python is what a conda file asks for.
 
     >>> fits((3, 11, 7), "3.11"), fits((3, 11, 7), ">=3.9,<3.11"), fits((3, 11, 7), ""), fits((3, 11, 7), "~=3.10")
     (True, False, True, True)

@@ -48,7 +48,7 @@ _SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-f":
 
 def has_password(text: str) -> bool:
     """
-    Whether an address holds one, and not the name of a variable in its place.
+    Return whether an address holds a password, and not the name of a variable in its place.
 
     >>> has_password("https://me:secret@host/simple"), has_password("https://me:${TOKEN}@host/simple")
     (True, False)
@@ -58,7 +58,7 @@ def has_password(text: str) -> bool:
 
 def leads_away(line: str) -> bool:
     """
-    Whether a line names another file.
+    Return whether a line names another file.
 
     >>> leads_away("-r more.txt"), leads_away("./a.whl"), leads_away("torch"), leads_away("--pre")
     (True, True, False, False)
@@ -69,7 +69,7 @@ def leads_away(line: str) -> bool:
 
 
 class Requirements:
-    """``folder``: that relative paths are of."""
+    """Lines of requirements for pip. ``folder``: that relative paths are of."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class Requirements:
 
 
 class _RequirementSource:
-    """Where lines are from, for what is said of them: an item of a conda file, or a line of a file that it names."""
+    """The source of lines, for messages about them: an item of a conda file, or a line of a file that it names."""
 
     def __init__(self, into: Requirements, node: Node, path: str, files: tuple[str, ...] = ()) -> None:
         self._into = into
@@ -168,7 +168,7 @@ class _RequirementSource:
             lines.append(line)
 
     def _local(self, text: str, before: str, folder: str, lines: list[str]) -> None:
-        """A wheel or an archive: by its content, for another one may be there tomorrow."""
+        """Add a wheel or an archive by its content, for another one may be there tomorrow."""
         file, _, rest = text.partition(" ")
         extras = re.search(r"\[[^\]]*\]$", file)
         full = _full(file[: extras.start()] if extras else file, folder)

@@ -1,4 +1,4 @@
-"""Where what an earlier job wrote is: its outputs, and the artifacts of its run."""
+"""The places of what an earlier job wrote: its outputs, and the artifacts of its run."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class OutputPlace(NamedTuple):
 
 def find_output(job: str, output: str, inside: str = "") -> OutputPlace:
     """
-    ``inside``: a path within the output. Raises NotFoundError; UsageError for a job that has not ended, and for a path
-    that leads out of the output.
+    Find an output of a job that has ended, or ``inside``, a path within it.
+
+    Raises NotFoundError; UsageError for a job that has not ended, and for a path that leads out of the output.
     """
     folder, warning = _find_ended_job(job)
     if output == ARTIFACTS and not has_output(folder, output):

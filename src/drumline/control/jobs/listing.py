@@ -58,7 +58,7 @@ def archive(name: str) -> None:
 
 
 def restore(name: str) -> None:
-    """Raises NotFoundError."""
+    """Restore an archived job. Raises NotFoundError."""
     _set_archived(name, archived=False)
 
 

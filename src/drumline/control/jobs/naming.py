@@ -1,5 +1,5 @@
 """
-What a word on the command line says of a job: its name, a unique beginning of it, ``@last``, ``-``, ``PIPELINE/STEP``.
+Words for a job on the command line: its name, a unique beginning of it, ``@last``, ``-``, ``PIPELINE/STEP``.
 
 ``<home>/last-job`` holds the name of the job that the last command was about. Submitting a job writes nothing there, so
 that it costs nothing: a job that is newer than the file is the one of the last command.

@@ -1,4 +1,4 @@
-"""Where the outputs of steps are, and those of the whole, which are links to them."""
+"""The outputs of steps, and those of the whole, which are links to them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def wait_for_end(folder: RunFolder, deadline: float | None = None, *, of_attempt
 
 
 class JobEnd(NamedTuple):
-    """How a job ended. ``status`` is Removed for one whose run folder was removed before it had."""
+    """The end of a job. ``status`` is Removed for one whose run folder was removed before it had ended."""
 
     name: str
     status: str
@@ -88,7 +88,7 @@ def wait_for_jobs(folders: Iterable[RunFolder], deadline: float | None = None) -
 
 
 class _AwaitedJob:
-    """Its events are held open: the end of a job is known even if it was removed right after."""
+    """A job whose events are held open: its end is known even if it was removed right after."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder

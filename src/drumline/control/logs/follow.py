@@ -35,7 +35,7 @@ _OUTCOME_POLL_S = 1.0
 
 
 class Block(NamedTuple):
-    """``lines``: whole ones as the rank wrote them, each with its newline."""
+    """Lines of a rank's log. ``lines``: whole ones as the rank wrote them, each with its newline."""
 
     label: str
     node: int
@@ -46,9 +46,9 @@ class Block(NamedTuple):
 
 class Follower:
     """
-    ``labels``: the ranks to follow, by label; None: all of them.
-    ``raw``: every byte as it is; else long lines are cut, and of a progress bar the newest state is shown.
-    ``is_alone`` False: never wait for more, for whoever has other jobs to look at.
+    Follows the logs of a job's ranks. ``labels``: the ranks to follow, by label; None: all of them. ``raw``: every byte
+    as it is; else long lines are cut, and of a progress bar the newest state is shown. ``is_alone`` False: never wait
+    for more, for whoever has other jobs to look at.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Follower:
 
     def blocks(self) -> Iterator[Block | None]:
         """
-        Every line from the beginning, until the job's supervisor has ended and all was read. Blocks.
+        Yield every line from the beginning, until the job's supervisor has ended and all was read. Blocks.
 
-        None: as much as is to be shown at once; whoever asks may look at something else, or flush.
+        None: as much as is to be shown at once; the reader may look at something else, or flush.
         """
         try:
             while self._runs():

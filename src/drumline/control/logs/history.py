@@ -31,7 +31,7 @@ _SMALLEST_CHUNK = 1 << 14
 
 
 class LogChoice(NamedTuple):
-    """Which lines to show. None: no limit. ``nodes`` and ``labels``: of ranks. ``since``: seconds since 1970."""
+    """The lines to show. None: no limit. ``nodes`` and ``labels``: of ranks. ``since``: seconds since 1970."""
 
     labels: frozenset[str] | None = None
     nodes: frozenset[int] | None = None
@@ -63,8 +63,9 @@ class _Rank(NamedTuple):
 
 class History:
     """
-    ``attempt``: the number of the latest one. ``raw``: every byte as it is, else as a person is shown it. ``follows``:
-    stop after the last whole line; ``take_open`` then has the files to read on from there.
+    The lines that a job has logged so far. ``attempt``: the number of the latest one. ``raw``: every byte as it is,
+    else as a person is shown it. ``follows``: stop after the last whole line; ``take_open`` then has the files to read
+    on from there.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class History:
 
     @property
     def labels(self) -> frozenset[str]:
-        """The ranks that were chosen."""
+        """Return the labels of the ranks that were chosen."""
         return frozenset(rank.label for rank in self._ranks)
 
     def take_open(self) -> dict[str, int]:

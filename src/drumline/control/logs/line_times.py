@@ -1,5 +1,5 @@
 """
-When the lines of a log were written, as far as that is known.
+The times at which the lines of a log were written, as far as they are known.
 
 Lines have no times of their own. The agent of a node notes about once a second how far each log has come
 (``contract/log_times.py``), so a line has the time of the first look that found it, up to a second late; late in jobs

@@ -1,4 +1,4 @@
-"""Which logs have grown: by word of the kernel where it can be had, else by looking at all of them now and then."""
+"""The logs that have grown: by word of the kernel where it can be had, else by looking at all of them now and then."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NETWORK_POLL_PER_LOG_S = 0.001
 
 
 class _LogWatch(NamedTuple):
-    """``files``: the number of the log's file that is watched."""
+    """The watch of one log. ``files``: the number of the log's file that is watched."""
 
     number: int
     files: int
@@ -41,7 +41,8 @@ class _LogWatch(NamedTuple):
 
 class LogWatcher:
     """
-    ``due`` are the logs to read now, ``wait`` blocks until there may be some, ``mark_read`` takes one off the list.
+    Watches logs that grow. ``due`` are the logs to read now, ``wait`` blocks until there may be some, ``mark_read``
+    takes one off the list.
 
     ``may_watch`` False: always by looking; for whoever waits for more than these logs.
     """

@@ -23,7 +23,8 @@ backtracks, so an alarm ends it.
 
 class Matcher:
     """
-    ``pattern``: as of Python's ``re``, searched for in each line. Raises UsageError for one that is not valid.
+    Finds lines that match a pattern. ``pattern``: as of Python's ``re``, searched for in each line. Raises UsageError
+    for one that is not valid.
 
     The limit needs signals, which Python delivers to its main thread: in another thread there is none.
     """
@@ -69,7 +70,7 @@ class Matcher:
 
 
 def _make_search(pattern: str) -> Callable[[bytes], object]:
-    """Raises re.error."""
+    """Return a function that searches a line for the pattern. Raises re.error."""
     if pattern.isascii():
         # It is the same in bytes, which need not be decoded.
         return re.compile(pattern.encode()).search
@@ -83,7 +84,7 @@ class _TooLongError(Exception):
 
 @contextmanager
 def _limit_time(pattern: str) -> Iterator[None]:
-    """Raises UsageError from within after ``LIMIT_S`` of CPU time."""
+    """Limit the time of a search: raise UsageError from within after ``LIMIT_S`` of CPU time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Printer:
     """
-    Without control sequences for a person, else byte by byte.
+    Prints lines without control sequences for a person, else byte by byte.
 
     Waits for a slow reader, whose memory the lines then take, not ours. Raises BrokenPipeError.
     """
@@ -53,7 +53,9 @@ class Printer:
                 return
 
     def _write(self, data: bytes) -> None:
-        """Somebody else who has the same pipe or terminal may have made it one that does not wait."""
+        """
+        Write all of the data; another process with the same pipe or terminal may have made it one that does not wait.
+        """
         assert self._binary is not None
         view = memoryview(data)
         while view:

@@ -1,4 +1,4 @@
-"""What a person sees, on standard error, while data is on its way and an environment is being made."""
+"""The progress shown on standard error while data is on its way and an environment is being made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ERASE = "\r\x1b[K"
 
 
 class ProgressLine:
-    """On a terminal a bar that is drawn over itself; elsewhere a line when something is done."""
+    """A bar on a terminal that is drawn over itself; elsewhere a line when something is done."""
 
     def __init__(self, job: str, out: TextIO | None = None) -> None:
         self._job = job
@@ -104,6 +104,8 @@ def describe_transfer(one: e.Transferred) -> str:
 
 def size(count: float) -> str:
     """
+    Return a number of bytes with its unit.
+
     >>> size(999), size(1234567), size(0)
     ('999 B', '1.2 MB', '0 B')
     """

@@ -57,7 +57,7 @@ class RankLog:
 
     def read(self, count: int = CHUNK, *, look: bool = True) -> bytes:
         """
-        The lines that the next bytes, at most ``count``, complete.
+        Return the lines that the next bytes, at most ``count``, complete.
 
         ``look``: at the end of a file see whether there is one after it, or a first one.
         """
@@ -167,7 +167,7 @@ class RankLog:
         return lines
 
     def _line(self, text: bytes, cut: int = 0) -> bytes:
-        """``cut``: bytes of it that were left out before."""
+        """Return a line as shown. ``cut``: bytes of it that were left out before."""
         if len(text) > self._limit or cut:
             left_out = cut + max(0, len(text) - self._limit)
             text = text[: self._limit] + b" ... (%d bytes more)" % left_out

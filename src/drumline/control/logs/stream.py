@@ -35,7 +35,7 @@ _NOTICE_POLL_S = 0.3
 
 class StreamOptions:
     """
-    How lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
+    The way in which lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
     ``prefix`` None: where there is more than one rank.
     ``notices``: whether standard error says why the job waits or hangs; not where the reader sees its status.
     """
@@ -58,9 +58,7 @@ class StreamOptions:
 
 
 def labels_of(ranks: str, plan: Plan, option: str = "--ranks") -> frozenset[str] | None:
-    """
-    The labels that ``0,3-5`` or ``ps0`` names; None for all. Raises UsageError for one that the job lacks.
-    """
+    """Return the labels that ``0,3-5`` or ``ps0`` names; None for all. Raises UsageError for one that the job lacks."""
     if not ranks:
         return None
     known = {task.label for task in plan.ranks}
@@ -231,9 +229,9 @@ def _identity(folder: RunFolder) -> str:
 
 def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:
     """
-    ``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try.
+    Return ``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try.
 
-    ``shown``: what the same reader has just been shown, which is not repeated; None: nothing.
+    ``shown``: the options of a stream that the reader has just read, which is not repeated; None: nothing.
     """
     took = ""
     if outcome.started and outcome.ended:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from drumline.control.logs.history import LogChoice
 
     class LinesView(Protocol):
-        """Where lines go, and which. ``choice`` None: all. ``is_raw``: every byte as it is."""
+        """The lines to show, and where. ``choice`` None: all. ``is_raw``: every byte as it is."""
 
         @property
         def choice(self) -> LogChoice | None: ...
@@ -79,7 +79,10 @@ class PlainView(Printer):
 
 
 class _StepLogs:
-    """``prefix``: what stands before each line. Lines are returned with it, and with the time of ``Block``."""
+    """
+    The logs of a job's steps. ``prefix``: what stands before each line. Lines are returned with it, and with the time
+    of ``Block``.
+    """
 
     def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
         self._folder = folder
@@ -180,7 +183,9 @@ class _StepLogs:
 
 
 class _RankLogs:
-    """``blocks``: prefix, whole lines and time of a job that is a step; None: no more now."""
+    """
+    The logs of one step's ranks. ``blocks``: prefix, whole lines and time of a job that is a step; None: no more now.
+    """
 
     def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
         plan = Plan.read(folder.plan)

@@ -26,8 +26,8 @@ _DEEPEST = 8
 
 class LogView:
     """
-    ``choice``: which lines. ``timestamps``: whether each begins with the time at which it was written.
-    ``prefix`` None: where there is more than one rank.
+    A view of a job's lines. ``choice``: which lines. ``timestamps``: whether each begins with the time at which it was
+    written. ``prefix`` None: where there is more than one rank.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LogView:
 
     @property
     def is_raw(self) -> bool:
-        """Whether every byte is shown as it is."""
+        """Return whether every byte is shown as it is."""
         return self._printer.is_raw
 
     def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:

@@ -1,1 +1,1 @@
-"""What belongs to this machine: computes, the cache of data, and warm interpreters."""
+"""The things that belong to this machine: computes, the cache of data, and warm interpreters."""

@@ -109,7 +109,9 @@ def attach(compute: Compute, *, check: bool = True) -> list[str]:
 
 
 def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
-    """What stands for Azure's: what is attached under its name, with what it says, else a new compute."""
+    """
+    Return the compute that stands for Azure's: the one attached under its name, with its settings, else a new one.
+    """
     from drumline.engines.table import engine
     from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_dict, to_slurm
 
@@ -178,6 +180,8 @@ def update(
     name: str, changes: Mapping[str, Any], *, remove: Sequence[str] = (), check: bool = True
 ) -> list[str]:
     """
+    Change the settings of a compute.
+
     ``changes``: dotted path to new value; ``remove``: fields that are to be as if never set.
 
     Raises NotFoundError, UsageError, SpecError, PlanError; nothing has changed then.
@@ -224,7 +228,7 @@ def settings(compute: Compute) -> dict[str, Any]:
 
 def describe(name: str) -> dict[str, Any]:
     """
-    The settings, and what the engine says now under the engine's name.
+    Return the settings, and what the engine says now under the engine's name.
 
     ``reason``: why the engine says nothing; empty when it does. Raises NotFoundError.
     """
@@ -250,7 +254,7 @@ def nodes(name: str) -> list[dict[str, Any]]:
 
 def resolve(text: str | None) -> Compute | None:
     """
-    What a job's ``compute`` names: ``azureml:NAME``, ``NAME`` or a resource id.
+    Return the compute that a job's ``compute`` names: ``azureml:NAME``, ``NAME`` or a resource id.
 
     None: this machine; because the job says so, or because no cluster is attached and the name is Azure's.
     A LocalCompute is this machine too, under a name that somebody gave it.
@@ -282,7 +286,7 @@ def _is_elsewhere(name: str) -> bool:
 
 def name_of(text: str | None) -> str:
     """
-    The compute's name in what a job says of it.
+    Return the compute's name in what a job says of it.
 
     >>> name_of("azureml:/subscriptions/s/providers/Microsoft.MachineLearningServices/workspaces/w/computes/gpu")
     'gpu'

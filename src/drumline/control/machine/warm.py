@@ -31,7 +31,7 @@ _MODULES_SHOWN = 4
 
 def warm_interpreters(base: str = "") -> list[dict[str, Any]]:
     """
-    Those that are held, used last first. ``base``: a base home; empty: that of the surroundings.
+    List the warm interpreters, used last first. ``base``: a base home; empty: that of the surroundings.
 
     Raises NodeError where a warm pool does not answer.
     """
@@ -91,6 +91,8 @@ def _number(value: object) -> float | None:
 
 def _time(seconds: float | None) -> str | None:
     """
+    Return a duration as a page of warm interpreters shows it.
+
     >>> _time(12.4), _time(200), _time(8000)
     ('12 s', '3 min', '2 h 13 min')
     """

@@ -140,7 +140,7 @@ def serve_tensorboard(folders: Sequence[EventFolder], port: int, python: str = "
 
 
 def _check_free(port: int) -> None:
-    """Else whoever listens there would be taken for what is started. Raises DrumlineError."""
+    """Raise DrumlineError if the port is taken: its listener would be mistaken for the server that is to start."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
@@ -189,7 +189,7 @@ def serve_mlflow(port: int, python: str = "") -> Iterator[str]:
 
 
 def _wait_until_served(process: subprocess.Popen[bytes], address: str) -> None:
-    """Raises DrumlineError."""
+    """Wait until the address is served. Raises DrumlineError."""
     import urllib.error
     import urllib.request
 
@@ -246,7 +246,7 @@ def _everything_removed(prefix: str) -> Iterator[str]:
 
 
 def _check_port(port: int) -> None:
-    """Raises UsageError."""
+    """Raise UsageError if that is no port."""
     if not 0 <= port <= _HIGHEST_PORT:
         raise UsageError(f"{port} is no port", f"0 to {_HIGHEST_PORT}; 0: one that is free")
 

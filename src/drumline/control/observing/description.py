@@ -182,8 +182,9 @@ def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dic
 
 def _outputs(job: str, kind: str, written: Any) -> dict[str, Any]:
     """
-    Each with a path that is an input of another job as it stands: that which it was given, else
-    ``azureml://jobs/<job>/outputs/<output>``.
+    Describe the outputs; the path of each can be another job's input as it stands.
+
+    It is the path that was given, else ``azureml://jobs/<job>/outputs/<output>``.
     """
     outputs: dict[str, Any] = {"default": {"type": "uri_folder"}} if kind == "command" else {}
     outputs |= written if isinstance(written, dict) else {}

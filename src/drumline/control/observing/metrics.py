@@ -1,6 +1,6 @@
 """
-What a job has logged, wherever: its run in MLflow's file store or at a server, the runs below that, TensorBoard's event
-files. Of a pipeline or a sweep what its steps have.
+The metrics that a job has logged, wherever: its run in MLflow's file store or at a server, the runs below that,
+TensorBoard's event files. Of a pipeline or a sweep those of its steps.
 
 Nothing here fails because of what a job wrote or a server answers, and all of it has an end in time.
 """
@@ -77,7 +77,7 @@ class MetricsReader:
         """Whether the last look had to, which reads all again."""
 
     def look(self, limit_s: float | None = _READ_LIMIT_S) -> FoundMetrics:
-        """Blocks for about ``limit_s``, in seconds; None: for as long as all of it takes."""
+        """Look for metrics. Blocks for about ``limit_s``, in seconds; None: for as long as all of it takes."""
         deadline = time.monotonic() + (limit_s if limit_s is not None else 1e9)
         self._left_out, self._notes = 0, []
         has_steps = os.path.exists(self._folder.graph)
@@ -182,10 +182,10 @@ class MetricsReader:
 
 def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str, float | str], int]:
     """
-    The newest value of each metric, at most MOST_SHOWN, and how many more there are. Blocks for up to 2 s. Numbers that
-    JSON does not have are their names. Of a pipeline or sweep there is none.
+    Return the newest value of each metric, at most MOST_SHOWN, and how many more there are. Blocks for up to 2 s.
 
-    ``in_files``: those of MLflow's file store alone, which takes a millisecond.
+    Numbers that JSON does not have are their names. Of a pipeline or sweep there is none. ``in_files``: those of
+    MLflow's file store alone, which takes a millisecond.
     """
     plan = _plan_of(folder)
     if plan is None:

@@ -236,7 +236,7 @@ def _describe_metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
 
 
 def _describe_series(one: Series) -> dict[str, Any]:
-    """``best``: of a metric whose name says which values are good."""
+    """Describe a metric. ``best``: of a metric whose name says which values are good."""
     figures = one.figures()
     name = one.name.lower()
     wanted = (

@@ -96,7 +96,7 @@ def number(value: float | None) -> str:
 
 
 def _level(value: float, low: float, high: float, count: int) -> int:
-    """0 for the lowest."""
+    """Return the level of a value; 0 for the lowest."""
     # Halved first: their difference may be more than a number holds.
     span = high / 2 - low / 2
     share = (value / 2 - low / 2) / span if span else 0.5
@@ -132,7 +132,7 @@ def _join(values: list[float | None]) -> list[float | None]:
 
 
 def _dots(values: Sequence[float | None], levels: int, low: float, high: float) -> list[range]:
-    """Of each column those that are set, from below: its own, and what is between that and the one before it."""
+    """Return the dots to set in each column, from below: its own, and those between it and the column before."""
     found: list[range] = []
     before: int | None = None
     for value in values:

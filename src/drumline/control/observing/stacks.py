@@ -1,4 +1,4 @@
-"""Where the ranks of a running job are, by way of its supervisor."""
+"""The stacks of the ranks of a running job, asked of its supervisor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWER_POLL_S = 0.02
 
 def ask_stacks(name: str) -> dict[str, Any]:
     """
-    ``reason``, one sentence, and ``ranks``: for each rank its processes with their frames, the innermost first.
+    Return ``reason``, one sentence, and ``ranks``: for each rank its processes with their frames, innermost first.
 
     Blocks until all nodes have answered. Raises NotFoundError, UsageError for a job that does not run, NodeError when
     its supervisor does not answer.

@@ -1,4 +1,4 @@
-"""How an attempt of a job started, for programs; ``timeline_text`` makes text of it."""
+"""The start of an attempt of a job, for programs; ``timeline_text`` makes text of it."""
 
 from __future__ import annotations
 

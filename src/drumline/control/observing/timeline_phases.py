@@ -1,5 +1,5 @@
 """
-When each attempt of a job started, phase by phase, and which phase took longest.
+The start of each attempt of a job, phase by phase, and the phase that took longest.
 
 One fold over the events, apart from that of the outcome, because only who asks for it has to pay for it. Events that a
 job's version did not write yet are phases that are not there.
@@ -35,7 +35,7 @@ class Phase(NamedTuple):
 
 
 class Start:
-    """Of an attempt, from the job's submission, or from what ended the attempt before. Times are seconds since 1970."""
+    """The start of an attempt, from the job's submission or the end of the attempt before, in seconds since 1970."""
 
     def __init__(self, number: int, zero: float, cause: str = "") -> None:
         self.number = number
@@ -237,8 +237,9 @@ class Longest(NamedTuple):
 
 def longest(start: Start, found: Sequence[Phase]) -> Longest | None:
     """
-    None where nothing has taken time. What goes on counts until now, a first output that comes after the process group
-    not at all.
+    Return the phase that took longest; None where nothing has taken time.
+
+    A phase that goes on counts until now, a first output that comes after the process group not at all.
     """
     now = time.time()
     ends = [(one.until or now, one) for one in found if not one.part_of and one.name != "all running"]

@@ -69,7 +69,7 @@ def _line(text: str) -> str:
 
 
 def _end(told: dict[str, Any]) -> float:
-    """Of the chart; what is not over goes on until now."""
+    """Return the end of the chart; a phase that is not over goes on until now."""
     ends = [float(one["to_s"]) for one in told["phases"] if one["to_s"] is not None]
     return max([0.001, *ends, float(told["now_s"] or 0.0)])
 
@@ -98,7 +98,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _bar(one: dict[str, Any], end_s: float, columns: int) -> str:
-    """Dots where it was waited for, and at least one sign for what happened."""
+    """Draw a bar: dots where the phase was waited for, and at least one sign for what happened."""
     since, begin, until = (
         min(columns - 1, max(0, int(seconds / end_s * columns)))
         for seconds in (one["since_s"], one["from_s"], end_s if one["to_s"] is None else one["to_s"])

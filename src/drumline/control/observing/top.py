@@ -1,4 +1,4 @@
-"""What ``drumline job top`` shows a person: a snapshot of ``control.usage`` as lines."""
+"""The screen of ``drumline job top``: a snapshot of ``control.usage`` as lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to see in MLflow what a job has logged."""
+"""The pages of MLflow that show what a job has logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of the trials of a sweep."""
+"""The facts about the trials of a sweep."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def best_of(steps: Mapping[str, StepOutcome], goal: str) -> StepOutcome | None:
 
 def describe(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     """
-    ``trials``, in the order of their start, and the ``best_trial``, or None.
+    Return ``trials``, in the order of their start, and the ``best_trial``, or None.
 
     ``metric``: the best value of a trial so far. ``rank``: 1 for the best of those that completed; None for others.
     """

@@ -1,4 +1,4 @@
-"""What a job's nodes and ranks use, or have used: its agents' samples, as means and rates."""
+"""The use that a job's nodes and ranks make of machines: its agents' samples, as means and rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``drumline configure`` has written: ``defaults.json`` of the base home, for its owner alone."""
+"""The defaults of ``drumline configure``: ``defaults.json`` of the base home, for its owner alone."""
 
 from __future__ import annotations
 

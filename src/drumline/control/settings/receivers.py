@@ -1,4 +1,6 @@
-"""Whom to tell of the user's jobs: ``notify.json`` of the base home, for its owner alone, since a URL is a secret."""
+"""
+The receivers of notices about jobs: ``notify.json`` of the base home, for its owner alone, since a URL is a secret.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ _HINT = "--notify team=https://hooks.example.org/..., or --notify team=- to type
 
 
 def _check_apprise(url: str) -> None:
-    """Raises UsageError where the package is not installed, or does not know such a URL."""
+    """Raise UsageError if apprise is not installed, or does not know such a URL."""
     from importlib.util import find_spec
 
     from drumline.contract import extras

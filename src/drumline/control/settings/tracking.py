@@ -1,4 +1,4 @@
-"""Where the runs of jobs are tracked that do not say so themselves: a team's server, or the file store of the home."""
+"""The place where runs are tracked of jobs that name none: a team's server, or the file store of the home."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 
 def choose_tracking_uri(root: str) -> str:
     """
-    Of a new job whose run folder is in that home: the server that MLFLOW_TRACKING_URI names, else the one that was
-    configured, else the home's own file store. Raises PlanError for an address with a password in it.
+    Choose the tracking server of a new job whose run folder is in that home.
+
+    It is the one that MLFLOW_TRACKING_URI names, else the one that was configured, else the home's own file store.
+    Raises PlanError for an address with a password in it.
     """
     named = os.environ.get(VARIABLE, "")
     if is_server(named):

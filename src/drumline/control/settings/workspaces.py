@@ -112,8 +112,9 @@ def replace(workspace: Workspace) -> None:
 
 def delete(name: str) -> None:
     """
-    With all jobs and assets in it. Raises NotFoundError; UsageError while a job of it has not ended; DrumlineError when
-    something is left.
+    Delete a workspace with all jobs and assets in it.
+
+    Raises NotFoundError; UsageError while a job of it has not ended; DrumlineError when something is left.
     """
     if name not in folder.workspace_names():
         raise NotFoundError(f"there is no workspace {name!r}", _alike(name))

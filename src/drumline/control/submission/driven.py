@@ -35,7 +35,7 @@ class _WrittenJob(NamedTuple):
 
 def prepare(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[str]]:
     """
-    What its driver will work by, and the warnings; nothing is created but snapshots of code.
+    Return the graph that the job's driver will work by, and the warnings; only snapshots of code are created.
 
     Raises SpecError, PlanError with every problem of every step.
     """

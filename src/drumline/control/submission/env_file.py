@@ -56,7 +56,7 @@ def read(path: str) -> dict[str, str]:
 
 
 def _parse(line: str) -> tuple[str, str]:
-    """Raises ValueError with what is wrong and a hint."""
+    """Parse a line. Raises ValueError with what is wrong and a hint."""
     found = _ASSIGNMENT.fullmatch(line)
     if not found:
         if "=" in line:

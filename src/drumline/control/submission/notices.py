@@ -1,4 +1,4 @@
-"""Whom a job tells of its end and troubles: those that it names, else all that its user has configured."""
+"""The receivers of a job's end and troubles: those that it names, else all that its user has configured."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_addresses(planned: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _parse(one: Any, known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError with what is wrong and a hint."""
+    """Parse an entry of ``notify``. Raises ValueError with what is wrong and a hint."""
     fields = {"target": one} if isinstance(one, str) else one
     odd = (
         [str(name) for name in fields if name not in ("target", "command", "on")]

@@ -45,7 +45,7 @@ class PlannedStep(NamedTuple):
 
 def plan_steps(job: PipelineJob) -> tuple[PipelineJob, tuple[PlannedStep, ...], tuple[str, ...]]:
     """
-    The pipeline with its component filled in, its steps in an order in which they can run, and doubts of its inputs.
+    Return the pipeline with its component filled in, its steps in a possible order, and doubts of its inputs.
 
     Raises PlanError with every problem of every step, SpecError; nothing was created but the code of sweeps.
     """
@@ -120,7 +120,7 @@ def _warnings(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
 
 def prepare(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
     """
-    The graph as ``graph.json`` holds it, with the code of every step taken as it is now, and the warnings.
+    Return the graph as ``graph.json`` holds it, with each step's code taken as it is now, and the warnings.
 
     Raises PlanError with every problem of every step, SpecError; nothing was created but snapshots.
     """

@@ -71,7 +71,7 @@ def prepare_rerun(
 
 
 class _Wish(NamedTuple):
-    """What the user wants to be different, besides the fields."""
+    """The user's wishes for the new job, besides the fields."""
 
     code: str | None
     other_compute: bool

@@ -79,8 +79,9 @@ def _lock_alone(lock: int, root: str) -> None:
 
 def create_folder(job: Any, root: str) -> RunFolder:
     """
-    A new run folder under the job's name; exactly one of several at once gets it. One that is to be in another folder
-    than the home's has a link there.
+    Create a run folder under the job's name; exactly one of several at once gets it.
+
+    One that is to be in another folder than the home's has a link there.
     """
     folder = RunFolder.for_job(str(job.name), root)
     link = _link_of(folder)

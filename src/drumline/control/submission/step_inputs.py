@@ -1,4 +1,4 @@
-"""What a step gets: bindings become the values and data that they stand for."""
+"""The inputs of a step: bindings become the values and data that they stand for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Value(Input):
         self._file = file
 
     def read(self) -> str:
-        """Raises PlanError."""
+        """Read the value that a step wrote. Raises PlanError."""
         try:
             with open(self._file, encoding="utf-8") as file:
                 text = file.read(_MOST_TEXT + 1).strip()

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 def prepare(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
     """
-    What the driver works by, as ``graph.json`` holds it, and the warnings. The code is taken as it is now, unless the
-    job has it already. Raises SpecError, PlanError; nothing was created but a snapshot.
+    Return the graph that the driver works by, as ``graph.json`` holds it, and the warnings.
+
+    The code is taken as it is now, unless the job has it already. Raises SpecError, PlanError; nothing was created but
+    a snapshot.
     """
     from drumline.spec.entity import plain
     from drumline.spec.jobs.job import to_dict

@@ -14,7 +14,7 @@ _MOST_NAMED = 4
 
 def group_warnings(warnings: Iterable[str]) -> list[str]:
     """
-    In the order in which each was said first.
+    Group equal warnings of several steps, in the order in which each was said first.
 
     >>> group_warnings(["jobs.a: x", "other", "jobs.b: x", "jobs.c: jobs.d: x", "jobs.a: y"])
     ['jobs.a, jobs.b, jobs.c.jobs.d: x', 'other', 'jobs.a: y']

@@ -25,7 +25,7 @@ _END_S = 5.0
 
 
 class Deletion(NamedTuple):
-    """``jobs``: all that go, steps and trials too. ``needs``: what others need of them."""
+    """A deletion to be made. ``jobs``: all that go, steps and trials too. ``needs``: what others need of them."""
 
     jobs: tuple[str, ...]
     needs: tuple[Need, ...]

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def _row(type: str, count: int, in_use: int, size: int, reclaimable: int, *, is_memory: bool = False) -> Row:
-    """``reclaimable``: bytes that could be freed now. ``is_memory``: they are memory, not disk space."""
+    """Return a row. ``reclaimable``: bytes that could be freed now. ``is_memory``: they are memory, not disk space."""
     return {
         "type": type,
         "count": count,

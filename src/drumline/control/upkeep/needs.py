@@ -1,4 +1,4 @@
-"""What needs a job that is to be removed: jobs that have not ended, steps that were reused, assets, and inputs."""
+"""The reasons to keep a job: jobs that have not ended, steps that were reused, assets, and inputs need it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ BLOCKS, LOSES, RERUNS = "blocks", "loses", "reruns"
 
 
 class Need(NamedTuple):
-    """``user`` needs the job ``job``; ``how`` is one of the words above, ``what`` a sentence."""
+    """
+    A need that keeps a job: ``user`` needs the job ``job``; ``how`` is one of the words above, ``what`` a sentence.
+    """
 
     job: str
     user: str

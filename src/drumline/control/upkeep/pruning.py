@@ -39,8 +39,9 @@ WHOLE, KEEP_OUTPUTS, ONLY_OUTPUTS = "whole", "keep outputs", "only outputs"
 
 class PruneFilter(NamedTuple):
     """
-    ``older_than_s``: seconds since a job ended, or since content was used. ``statuses`` and ``experiment``: empty for
-    all; with one of them only jobs are removed, and their snapshots. ``archived``: archived jobs too.
+    The content to prune. ``older_than_s``: seconds since a job ended, or since content was used. ``statuses`` and
+    ``experiment``: empty for all; with one of them only jobs are removed, and their snapshots. ``archived``: archived
+    jobs too.
     """
 
     older_than_s: float
@@ -62,7 +63,10 @@ class KeptJob(NamedTuple):
 
 
 class PruneChoice(NamedTuple):
-    """``jobs``: those that are no steps, each with all its steps or trials, itself first."""
+    """
+    The jobs chosen for pruning, and the rest. ``jobs``: those that are no steps, each with all its steps or trials,
+    itself first.
+    """
 
     jobs: tuple[tuple[str, ...], ...]
     kept: tuple[KeptJob, ...]
@@ -170,7 +174,7 @@ def _list_parts(folder: RunFolder, parts: str) -> list[str]:
 
 
 class Pruned(NamedTuple):
-    """What was removed, or would be, by kind: bytes, and the number of jobs, snapshots and so on."""
+    """The result of pruning, real or not, by kind: bytes, and the number of jobs, snapshots and so on."""
 
     choice: PruneChoice
     sizes: dict[str, Size]

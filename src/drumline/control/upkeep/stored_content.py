@@ -90,7 +90,11 @@ def _find_image(made: dict[str, Any]) -> tuple[str, str]:
 
 
 def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -> Needed:
-    """``gone``: names of jobs of this workspace that do not count. Jobs of other homes in the same folders do."""
+    """
+    Find the stored content that jobs need; jobs of other homes in the same folders count.
+
+    ``gone``: names of jobs of this workspace that do not count.
+    """
     by_path = {os.path.realpath(job.folder.path): job for job in jobs.by_name.values()}
     left = {path for path, job in by_path.items() if job.name in gone}
     snapshots: set[str] = set()

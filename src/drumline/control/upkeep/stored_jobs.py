@@ -125,6 +125,8 @@ def _read_all(folder: RunFolder) -> bytes:
 
 def find_digests(text: bytes) -> frozenset[str]:
     """
+    Find the digests of snapshots and environments in a text.
+
     >>> sorted(find_digests(b"snapshots/" + b"0a" * 32 + b" and " + b"0" * 65))
     ['0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a']
     """
@@ -133,6 +135,8 @@ def find_digests(text: bytes) -> frozenset[str]:
 
 def find_mentions(text: bytes) -> frozenset[str]:
     """
+    Find the names of jobs that a text refers to.
+
     >>> sorted(find_mentions(b"azureml://jobs/calm_drum/outputs/model, runs:/bold_bell/model"))
     ['bold_bell', 'calm_drum']
     """

@@ -32,7 +32,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 class TrashRemoval:
     """
-    What one removal takes from a home and from the folders of its computes.
+    The content that one removal takes from a home and from the folders of its computes.
 
     Its methods are called while the caller holds the lock of the home, but for ``empty``. Each raises OSError.
     """

@@ -1,4 +1,4 @@
-"""What tells an editor the schema of a YAML file: a line at its top, and the schema in a file."""
+"""The schema of a YAML file for an editor: a line at the file's top, and the schema in a file."""
 
 from __future__ import annotations
 

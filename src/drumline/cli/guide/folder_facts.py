@@ -1,4 +1,4 @@
-"""What a folder says about the job that runs its program: the script, the libraries that it imports, its packages."""
+"""Facts of a folder about the job that runs its program: the script, the libraries that it imports, its packages."""
 
 from __future__ import annotations
 

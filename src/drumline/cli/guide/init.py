@@ -22,7 +22,7 @@ _DISTRIBUTIONS = ("pytorch", "mpi", "tensorflow", "ray", "none")
 
 
 class JobAnswers(NamedTuple):
-    """What a job file says."""
+    """The answers that a job file is made of."""
 
     command: str
     nodes: int

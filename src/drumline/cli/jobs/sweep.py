@@ -134,7 +134,7 @@ def _read_spaces(
 
 
 def _refuse(name: str, wanted: Collection[str]) -> NoReturn:
-    """Raises UsageError for an option that is none, nor a hyperparameter of the program."""
+    """Raise UsageError for an option that is none, nor a hyperparameter of the program."""
     import difflib
 
     options = [word for word in _make_parser()._option_string_actions if word.startswith("--")]
@@ -303,7 +303,7 @@ def _make_word(word: str, spaces: dict[str, dict[str, Any]]) -> str:
 
 
 def _quote_placeholder(name: str, space: dict[str, Any]) -> str:
-    """A value takes its place before a shell reads the command. Raises UsageError."""
+    """Quote a placeholder: a value takes its place before a shell reads the command. Raises UsageError."""
     texts = [value for value in space.get("values", ()) if isinstance(value, str)]
     if any("'" in text for text in texts):
         raise UsageError(f"--{name}: a value cannot have a single quote in it")

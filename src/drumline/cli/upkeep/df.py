@@ -82,6 +82,8 @@ def _format_memory(row: dict[str, Any]) -> str:
 
 def choose_unit(size: int) -> tuple[str, int]:
     """
+    Return the unit for a size, and its number of bytes.
+
     >>> choose_unit(900), choose_unit(12_400_000)
     (('B', 1), ('MB', 1000000))
     """

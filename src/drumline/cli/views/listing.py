@@ -36,7 +36,7 @@ _ORDER = ((6, 24), (5, 12), (4, 8), (6, 14), (5, 6), (4, 5), (0, 16), (6, 6))
 
 
 class JobFilters(NamedTuple):
-    """What ``job list`` is to show; empty: all. ``since``: seconds since 1970."""
+    """The filters of ``job list``; empty: all jobs. ``since``: seconds since 1970."""
 
     statuses: frozenset[str]
     experiment: str
@@ -135,7 +135,9 @@ def _list(arguments: Namespace) -> int:
 
 
 def parse_filters(arguments: Namespace) -> JobFilters:
-    """Raises UsageError for a status that there is not, and for a time that cannot be read."""
+    """
+    Return the filters of ``job list``. Raises UsageError for an unknown status, and for a time that cannot be read.
+    """
     statuses = [word.strip() for text in arguments.status for word in text.split(",") if word.strip()]
     tags = [text.partition("=") for text in arguments.tag]
     return JobFilters(

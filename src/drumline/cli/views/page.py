@@ -71,7 +71,7 @@ def _format_state(page: Mapping[str, Any]) -> str:
 
 
 def _format_size(page: Mapping[str, Any]) -> str:
-    """``4 nodes x 4 ranks on lab``, or how many steps or trials."""
+    """Return ``4 nodes x 4 ranks on lab``, or how many steps or trials."""
     where = f" on {to_line(page['compute'])}"
     if page["type"] == "pipeline":
         return _count(len(page["steps"]), "step")

@@ -1,4 +1,4 @@
-"""What ``MLClient.jobs`` tells of a job: its end, metrics, log, resource usage, stacks and start."""
+"""The views of a job in ``MLClient.jobs``: its end, metrics, log, resource usage, stacks and start."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How jobs look in a notebook."""
+"""Jobs as a notebook shows them."""

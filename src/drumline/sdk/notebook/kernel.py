@@ -1,4 +1,4 @@
-"""Whether this process is a notebook's kernel, and how an interrupt looks there."""
+"""Checks whether this process is a notebook's kernel, and how an interrupt looks there."""
 
 from __future__ import annotations
 

@@ -100,6 +100,8 @@ def _cell(side: str) -> str:
 
 def format_number(value: float | str | None) -> str:
     """
+    Return a number with three digits.
+
     >>> format_number(0.12345), format_number(123456.0), format_number(3), format_number(None)
     ('0.123', '1.23e+05', '3', '-')
     """
@@ -110,6 +112,8 @@ def format_number(value: float | str | None) -> str:
 
 def format_time(seconds: float | None) -> str:
     """
+    Return a duration in its two largest units.
+
     >>> format_time(0.4), format_time(59), format_time(192), format_time(7200), format_time(None)
     ('0.4s', '59s', '3m12s', '2h0m', '-')
     """

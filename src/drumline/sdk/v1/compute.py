@@ -50,7 +50,7 @@ class ComputeTarget:
 
     @staticmethod
     def attach(workspace: WorkspaceScope, name: str, attach_configuration: Any) -> ComputeTarget:
-        """Refuse: attach computes by the command line."""
+        """Raise UsageError: computes are attached by the command line."""
         raise UsageError("computes of that type cannot be attached", "drumline compute attach --help")
 
     @property

@@ -73,13 +73,13 @@ class Experiment:
         return (Run(self, name) for name in found)
 
     def start_logging(self, *args: Any, **kwargs: Any) -> Run:
-        """Refuse: a run is a job here."""
+        """Raise UsageError: a run is a job here."""
         raise UsageError(
             "interactive runs are not supported", "submit a script, and log with Run.get_context() in it"
         )
 
     def delete(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse: jobs are archived, one by one."""
+        """Raise UsageError: jobs are archived, one by one."""
         raise UsageError("an experiment cannot be deleted", "drumline job archive hides a job")
 
     def get_docs_url(self) -> str:

@@ -76,7 +76,7 @@ class Pipeline:
         return PipelineRun(run.experiment, run.id)
 
     def publish(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse: pipelines are not published."""
+        """Raise UsageError: pipelines are not published."""
         raise UsageError(
             "publishing pipelines is not supported", "Experiment(ws, name).submit(pipeline) runs one"
         )

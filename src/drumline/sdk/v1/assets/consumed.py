@@ -27,7 +27,7 @@ class Consumed:
         return Consumed(name, self._path, mode=self._mode, type=self._type)
 
     def as_upload(self, *args: object, **kwargs: object) -> Consumed:
-        """Refuse: it is for outputs."""
+        """Raise UsageError: ``as_upload`` is for outputs."""
         raise UsageError(
             "as_upload is for outputs, and this is an input", "OutputFileDatasetConfig(name=...)"
         )

@@ -173,7 +173,7 @@ class Model:
 
     @staticmethod
     def deploy(*args: Any, **kwargs: Any) -> None:
-        """Refuse: models are not deployed."""
+        """Raise UsageError: models are not deployed."""
         raise UsageError(
             "deploying models is not supported", "Model.get_model_path(name) returns a model's path"
         )

@@ -1,1 +1,1 @@
-"""What the user asked for: jobs in azure-ai-ml's words, from YAML or Python, checked."""
+"""The user's wishes: jobs in azure-ai-ml's words, from YAML or Python, checked."""

@@ -1,4 +1,4 @@
-"""Which nodes a function under ``@pipeline`` has made so far."""
+"""The nodes that a function under ``@pipeline`` has made so far."""
 
 from __future__ import annotations
 

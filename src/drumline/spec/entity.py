@@ -1,4 +1,4 @@
-"""What every part of a job has in common: named fields, equality by them, and a short repr."""
+"""The common base of all parts of a job: named fields, equality by them, and a short repr."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Entity:
         object.__setattr__(self, name, value)
 
     def _values(self) -> dict[str, Any]:
-        """The fields that are set, under the keys of YAML."""
+        """Return the fields that are set, under the keys of YAML."""
         values = {name: getattr(self, name, None) for name in self._fields}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -106,7 +106,7 @@ class Written(Entity):
     """An entity that is a file of its own: ``str()`` is that file, and ``dump`` writes it."""
 
     def _file(self) -> dict[str, Any]:
-        """The keys of YAML with local paths in full; JSON can hold it."""
+        """Return the keys of YAML with absolute local paths; JSON can hold it."""
         raise NotImplementedError
 
     def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:

@@ -62,7 +62,7 @@ def name_in(value: Any, known: Container[str]) -> str:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether its class is one of theirs, or made from one."""
+    """Return whether a value's class is one of theirs, or made from one."""
     return any(_is_theirs(kind) for kind in type(value).__mro__)
 
 
@@ -81,7 +81,7 @@ def ours(value: Any) -> Any:
 
 
 def is_within_theirs() -> bool:
-    """Whether a function under azure-ai-ml's ``@pipeline`` runs, which would leave out a node of ours."""
+    """Return whether a function under azure-ai-ml's ``@pipeline`` runs, which would leave out a node of ours."""
     import sys
 
     builders = sys.modules.get("azure.ai.ml.dsl._pipeline_component_builder")
@@ -91,7 +91,7 @@ def is_within_theirs() -> bool:
 
 def read_attribute(value: Any, name: str, default: Any = None) -> Any:
     """
-    An attribute, or the default.
+    Return an attribute, or the default.
 
     Nodes of theirs make up an empty mapping for every name that is asked for, which this does not bring about.
     """
@@ -139,7 +139,9 @@ def _make(make: type[Any], value: Any) -> Any:
 
 
 def _written_out(path: Any) -> Any:
-    """Theirs takes a relative path with ``:`` or ``@`` for an asset, and writes those that it loads without scheme."""
+    """
+    Return a path; one with ``:`` or ``@`` as a reference, since theirs takes it for an asset and drops its scheme.
+    """
     import os
 
     from drumline.spec.paths import is_remote
@@ -153,6 +155,8 @@ def _written_out(path: Any) -> Any:
 
 def reference(text: str) -> str:
     """
+    Return a reference to an asset with its scheme.
+
     >>> reference("train:1"), reference("azureml:train@latest")
     ('azureml:train:1', 'azureml:train@latest')
     """

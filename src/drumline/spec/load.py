@@ -96,8 +96,9 @@ def load_component(
     **kwargs: Any,
 ) -> Any:
     """
-    A ``CommandComponent``, ``ParallelComponent`` or ``PipelineComponent``, from a file or from a function under
-    mldesigner's ``@command_component`` or a ``@pipeline``, ours or azure-ai-ml's.
+    Load a ``CommandComponent``, ``ParallelComponent`` or ``PipelineComponent`` from a file or a function.
+
+    The function stands under mldesigner's ``@command_component`` or a ``@pipeline``, ours or azure-ai-ml's.
 
     Raises SpecError with every problem of the file.
 
@@ -128,10 +129,7 @@ def load_compute(
     params_override: list[dict[str, Any]] | None = None,
     **kwargs: Any,
 ) -> Compute:
-    """
-    A ``SlurmCompute``, ``LocalCompute`` or ``AmlCompute``. Raises SpecError with every problem of
-    the file.
-    """
+    """Load a ``SlurmCompute``, ``LocalCompute`` or ``AmlCompute``. Raises SpecError with every problem of the file."""
     from drumline.spec.registered.compute import from_tree
 
     root, report = _tree(source, relative_origin, params_override)
@@ -219,7 +217,7 @@ def _one_of() -> str:
 
 
 def _surprises(root: Mapping) -> list[str]:
-    """A warning for each unquoted text that YAML 1.1 reads as something else."""
+    """Return a warning for each unquoted text that YAML 1.1 reads as something else."""
     warnings: dict[str, None] = {}
     for node in _scalars(root):
         if node.surprise and node.source:

@@ -1,7 +1,4 @@
-"""
-Where the paths of a job lead: local ones against the folder of its file, URIs nowhere but
-themselves.
-"""
+"""The targets of a job's paths: local ones against the folder of its file, URIs nowhere but themselves."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 def scheme_of(value: str) -> str:
     """
-    ``https``, ``azureml``, ``abfss``, ``runs``, ``git+https``...; empty for a local path and for
-    ``file:``.
+    Return ``https``, ``azureml``, ``abfss``, ``runs``, ``git+https``...; empty for a local path and for ``file:``.
 
     >>> scheme_of("azureml:digits:1"), scheme_of("file:data"), scheme_of("C:data")
     ('azureml', '', '')
@@ -38,7 +34,7 @@ def scheme_of(value: str) -> str:
 
 
 def is_remote(value: str) -> bool:
-    """Whether a value names something that is not a path on this machine."""
+    """Return whether a value names something that is not a path on this machine."""
     return bool(scheme_of(value))
 
 

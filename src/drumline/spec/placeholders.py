@@ -61,7 +61,7 @@ def expand(text: str, values: Mapping[str, str], *, where: str = "command") -> s
 
 def expand_group(text: str, group: str, values: Mapping[str, str], *, where: str = "command") -> str:
     """
-    The same for the names of one group; the others stay for a later ``expand``, so values may not hold any.
+    Expand the names of one group; the others stay for a later ``expand``, so values may not hold any.
 
     Raises PlanError.
 
@@ -84,7 +84,7 @@ def expand_group(text: str, group: str, values: Mapping[str, str], *, where: str
 
 
 def is_in(text: str) -> bool:
-    """Whether some placeholder is, or the beginning of one."""
+    """Return whether a placeholder is in the text, or the beginning of one."""
     return bool(re.search(_BINDING, text)) or "${{" in text or "$[[" in text
 
 
@@ -122,7 +122,7 @@ def _names(text: str) -> list[tuple[str, int]]:
 
 
 def _fill(text: str, values: Mapping[str, str], where: str, group: str = "") -> str:
-    """``group``: leave the names of others alone."""
+    """Fill in the names of placeholders. ``group``: leave the names of others alone."""
 
     def value_of(match: re.Match[str]) -> str:
         name = match["whole"] if match["whole"] is not None else match["eaten"] or match["single"]

@@ -1,5 +1,5 @@
 """
-What a text that begins with ``azureml:`` or ``runs:`` refers to.
+The things that a text beginning with ``azureml:`` or ``runs:`` refers to.
 
 Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax (references), and the URIs that
 azure-ai-ml prints.
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AssetReference:
-    """``version`` or ``label`` is set, or neither. ``registry``: of which it is; empty for a workspace's own."""
+    """
+    A reference to an asset. ``version`` or ``label`` is set, or neither. ``registry``: of which it is; empty for a
+    workspace's own.
+    """
 
     def __init__(self, name: str, version: str = "", label: str = "", registry: str = "") -> None:
         self.name = name
@@ -36,7 +39,7 @@ class AssetReference:
 
 
 class InDatastore:
-    """``path`` is inside the datastore, as written."""
+    """A reference to a path in a datastore. ``path`` is inside the datastore, as written."""
 
     def __init__(self, datastore: str, path: str) -> None:
         self.datastore = datastore
@@ -44,7 +47,7 @@ class InDatastore:
 
 
 class JobOutputReference:
-    """``path`` is inside the output, as written."""
+    """A reference to an output of a job. ``path`` is inside the output, as written."""
 
     def __init__(self, job: str, output: str, path: str = "") -> None:
         self.job = job
@@ -53,7 +56,7 @@ class JobOutputReference:
 
 
 class RunFile:
-    """``path`` is inside what the job's MLflow run has as artifacts."""
+    """A reference to a file of a run. ``path`` is inside what the job's MLflow run has as artifacts."""
 
     def __init__(self, job: str, path: str) -> None:
         self.job = job
@@ -78,7 +81,7 @@ _FORMS += "azureml://jobs/NAME/outputs/NAME"
 
 
 def is_reference(text: str) -> bool:
-    """Whether it begins like one; it may be none all the same."""
+    """Return whether a text begins like a reference; it may be none all the same."""
     return text[:8].lower() == _PREFIX or text.startswith("runs:/") or bool(_ARM.match(text))
 
 

@@ -20,8 +20,10 @@ _PRIMITIVES = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "st
 
 def component_of_function(function: Callable[..., Any]) -> PipelineComponent:
     """
-    Of a function under ``@pipeline``: its parameters are the inputs, of the type that they are annotated with, or that
-    a node wants which gets them. Raises SpecError.
+    Return the component of a function under ``@pipeline``. Raises SpecError.
+
+    The function's parameters are the inputs, of the type that they are annotated with, or that a node wants which gets
+    them.
     """
     signature = pipeline_function.signature_of(function)
     names = tuple(signature.parameters)
@@ -54,7 +56,7 @@ def _type_of_value(value: Any) -> str:
 
 
 def _type_wanted(job: Any, name: str) -> str:
-    """By the first node with a component that gets it as it is."""
+    """Return the type that the first node with a component wants of an input that it gets as it is."""
     for node in job.jobs.values():
         component = getattr(node, "called_component", None)
         for port, value in node.inputs.items():

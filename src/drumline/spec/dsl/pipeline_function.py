@@ -43,8 +43,10 @@ def pipeline(
     **kwargs: Any,
 ) -> Any:
     """
-    Under a function, with or without arguments: its parameters become inputs of the pipeline, what it calls becomes
-    nodes under the names of its variables, and the outputs that it returns in a dictionary are the pipeline's.
+    Make a pipeline of a function; stands above it, with or without arguments.
+
+    The function's parameters become inputs of the pipeline, its calls become nodes under the names of its variables,
+    and the outputs that it returns in a dictionary are the pipeline's.
 
     ``compute`` or ``default_compute``, ``default_datastore``, ``continue_on_step_failure``, ``force_rerun`` are the
     pipeline's settings.
@@ -96,7 +98,11 @@ def build_pipeline(
     fields: dict[str, Any],
     types: Mapping[str, str] = MappingProxyType({}),
 ) -> PipelineJob:
-    """``given``: by parameter its value, None for none. ``types``: those that are known. Raises SpecError."""
+    """
+    Build the pipeline of a function. ``given``: by parameter its value, None for none. Raises SpecError.
+
+    ``types``: those that are known.
+    """
     parameters = {name: PipelineInput(name, types.get(name, "")) for name in given}
     # Within another pipeline, what is given may be another node's: found out before this one's own nodes are made.
     with building(None):
@@ -119,7 +125,7 @@ def build_pipeline(
 def _arguments(
     function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """By parameter its value, with the defaults, and its type where the function says one."""
+    """Return each parameter's value, with the defaults, and its type where the function says one."""
     signature = signature_of(function)
     for parameter in signature.parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -142,7 +148,7 @@ def _arguments(
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """What an annotation ``Input(...)`` says is the default is one."""
+    """Return a function's signature; the default in an annotation ``Input(...)`` counts as one."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:  # noqa: BLE001 - an annotation may be any text; then it says nothing
@@ -176,7 +182,7 @@ def type_of(parameter: inspect.Parameter) -> str:
 
 
 def _check_type(where: str, wanted: str, value: Any) -> None:
-    """Raises SpecError for a literal that cannot be what the function says."""
+    """Raise SpecError for a literal that cannot be of the type that the function says."""
     if wanted not in PRIMITIVES or value is None or isinstance(value, (Binding, Output)):
         return
     if isinstance(value, Input):
@@ -186,7 +192,7 @@ def _check_type(where: str, wanted: str, value: Any) -> None:
 
 
 def _call(function: Callable[..., Any], parameters: dict[str, PipelineInput]) -> tuple[Any, dict[str, Any]]:
-    """What it returns, and its variables when it did."""
+    """Call a function; return what it returns, and its variables at that moment."""
     variables: dict[str, Any] = {}
     code = getattr(inspect.unwrap(function), "__code__", None)
 
@@ -206,7 +212,7 @@ def _call(function: Callable[..., Any], parameters: dict[str, PipelineInput]) ->
 
 
 def _name_nodes(builder: PipelineBuilder, variables: dict[str, Any]) -> None:
-    """After the variable that holds it, else after its component; made different by numbers."""
+    """Name each node after the variable that holds it, else after its component; numbers make names different."""
     named = {
         id(value): variable
         for variable, value in variables.items()

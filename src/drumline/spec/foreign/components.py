@@ -25,12 +25,12 @@ _MADE_OF_JOBS = ("BUILDER", "YAML.JOB")
 
 
 def is_function(value: Any) -> bool:
-    """Whether it is a function under mldesigner's ``@command_component``, or azure-ai-ml's ``@pipeline``."""
+    """Return whether it is a function under mldesigner's ``@command_component``, or azure-ai-ml's ``@pipeline``."""
     return any(getattr(value, mark, None) is True for mark in ("_is_mldesigner_component", "_is_dsl_func"))
 
 
 def is_written_out(component: Any) -> bool:
-    """Whether it was made of a job, and says nothing that the job does not."""
+    """Return whether it was made of a job, and says nothing that the job does not."""
     return read_attribute(component, "_source") in _MADE_OF_JOBS
 
 
@@ -53,7 +53,9 @@ def common_fields(value: Any) -> dict[str, Any]:
 
 
 def translate_declaration(value: Any) -> Any:
-    """The declaration of an input, which may give a port a default. Raises SpecError for a group of parameters."""
+    """
+    Translate the declaration of an input, which may give a port a default. Raises SpecError for a group of parameters.
+    """
     if name_in(value, ("GroupInput",)):
         raise SpecError("groups of parameters are not supported", "name each parameter by itself")
     from drumline.spec.jobs.component import to_declaration
@@ -85,8 +87,9 @@ def command_of(value: Any) -> CommandComponent:
 
 def component_of_executor(executor: Any) -> CommandComponent:
     """
-    What a function under ``@command_component`` is where azure-ai-ml is missing, which makes mldesigner keep the
-    function alone: the command below is the one that the two would make together.
+    Return the component of a function under ``@command_component`` where azure-ai-ml is missing.
+
+    mldesigner then keeps the function alone: the command below is the one that the two would make together.
     """
     from drumline.spec.jobs.command import CommandComponent
 
@@ -113,7 +116,7 @@ def component_of_executor(executor: Any) -> CommandComponent:
 
 
 def _plain(port: dict[str, Any]) -> dict[str, Any]:
-    """An enumeration declares its values."""
+    """Return a port as plain data; an enumeration declares its values."""
     values = port.get("enum")
     return {**port, "enum": [getattr(item, "value", item) for item in values]} if values else port
 
@@ -129,7 +132,7 @@ _CURATED = "azureml://registries/azureml/environments/mldesigner-minimal/labels/
 
 
 def _environment(known: dict[str, Any]) -> Any:
-    """A path of a file is beside the function's own."""
+    """Return the environment of a function; a path of a file is beside the function's own."""
     import os
 
     from drumline.spec.kinds.report import Report

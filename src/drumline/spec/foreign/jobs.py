@@ -165,7 +165,7 @@ def _sweep(value: Any) -> SweepJob:
 
 
 def _trial(trial: Any, space: dict[str, Any]) -> Any:
-    """The program alone: its inputs are the sweep's."""
+    """Return the program of a trial alone: its inputs are the sweep's."""
     from drumline.spec.jobs.trial import ParameterizedCommand, bind_search_space
 
     component = component_of(trial)
@@ -202,7 +202,9 @@ def _pipeline(value: Any) -> PipelineJob:
 
 
 def _unbind(job: PipelineJob) -> None:
-    """Theirs takes a parameter that got nothing from the pipeline, but not from the nodes that are bound to it."""
+    """
+    Remove inputs of nodes that are bound to a parameter that got nothing: theirs drops it from the pipeline alone.
+    """
     from drumline.spec.parts.bindings import texts_of
 
     known = {f"parent.inputs.{name}" for name in job.inputs}
@@ -214,7 +216,7 @@ def _unbind(job: PipelineJob) -> None:
 
 
 def _inputs(value: Any) -> dict[str, Any]:
-    """Of a job, values; of a node, ports that hold one, or where it comes from."""
+    """Return the inputs: of a job, values; of a node, ports that hold a value, or where it comes from."""
     found = {}
     for name, item in (read_attribute(value, "inputs") or {}).items():
         made = _input(name, item)

@@ -54,7 +54,7 @@ def nodes_are_ours() -> Iterator[None]:
 
 
 def _replace() -> None:
-    """Once for all that run at a time; a package may have been loaded since."""
+    """Replace their functions, once for all pipelines that run at a time; a package may have been loaded since."""
     factory = getattr(sys.modules.get(_FACTORY), "pipeline_node_factory", None)
     if factory is not None and "load_from_dict" not in vars(factory):
         _replaced.append((factory, "load_from_dict", None))
@@ -98,7 +98,7 @@ def _call(executor: Any, *args: Any, **named: Any) -> Any:
 
 
 def _copy(executor: Any) -> Any:
-    """A call makes one where a function takes inputs of any name; without azure-ai-ml, it would then be left out."""
+    """Copy an executor, as a call does for inputs of any name. Raises SpecError where it would be left out."""
     if builder.current() is not None:
         raise SpecError(f"{executor._name} takes inputs of any name", "name each parameter")
     made = object.__new__(type(executor))

@@ -118,7 +118,7 @@ def declare_inputs(job: Any, component: Component) -> None:
 
 
 def _default_of(declaration: Input, component: Component) -> Any:
-    """A literal, or data, which lies relative to the component's file."""
+    """Return an input's default: a literal, or data, which lies relative to the component's file."""
     value = declaration.default
     if declaration.type in PRIMITIVES:
         return value

@@ -28,7 +28,7 @@ class Calling(Job):
     outputs: Outputs
 
     def _become_node(self) -> None:
-        """The end of the constructor: take what the component has, and join the pipeline that is being built."""
+        """End the constructor: take what the component has, and join the pipeline that is being built."""
         self._is_pattern = self.called_component is None
         """Whether, within a pipeline, it is a node only as long as it is not called."""
         self._replaced: dict[str, Any] = {}

@@ -73,7 +73,7 @@ class CommandComponent(Component):
         self.properties = dict(properties or {})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Command:
-        """Raises SpecError for an input that is not declared."""
+        """Return a job of this component. Raises SpecError for an input that is not declared."""
         return Command(component=self, inputs=self._bind_arguments(args, kwargs))
 
     def _settle(self, values: dict[str, Any]) -> None:
@@ -261,7 +261,7 @@ class Command(Calling):
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """Raises SpecError for what is none."""
+    """Return a copy of a mapping. Raises SpecError for a value that is none."""
     if not isinstance(value or {}, dict):
         kind = type(value).__name__
         raise SpecError(f"environment_variables cannot be of type {kind!r}", "give a mapping of names")

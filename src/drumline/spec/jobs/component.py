@@ -1,4 +1,4 @@
-"""What components of every type have: a name, a version, and declared inputs and outputs."""
+"""The common base of all components: a name, a version, and declared inputs and outputs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Component(Written):
         return repr(self.name) if self.name else "the component"
 
     def _bind_arguments(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """What a call gives, by input. Raises SpecError for an input that is not declared."""
+        """Return the values that a call gives, by input. Raises SpecError for an input that is not declared."""
         if is_within_theirs():
             raise SpecError("a component of drumline cannot be called under azure.ai.ml's @pipeline", HINT)
         if len(arguments) > len(self.inputs):
@@ -90,7 +90,7 @@ class Component(Written):
         return to_dict(self)
 
     def _settle(self, values: dict[str, Any]) -> None:
-        """In ``values``, the component as plain data, write local paths in full."""
+        """Write local paths in full in ``values``, the component as plain data."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, version={self.version!r})"
@@ -158,7 +158,7 @@ def to_dict(component: Component) -> dict[str, Any]:
 
 
 def _plain_declaration(value: Input) -> dict[str, Any]:
-    """An unset ``optional`` says no, and is left out."""
+    """Return a declaration as plain data; an unset ``optional`` says no, and is left out."""
     fields = {key: plain(item) for key, item in value._values().items()}
     if not fields.get("optional"):
         fields.pop("optional", None)

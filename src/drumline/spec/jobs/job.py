@@ -1,4 +1,4 @@
-"""What jobs of every type have: names, notes, and where they were read from."""
+"""The common base of all jobs: names, notes, and where they were read from."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Job(Entity):
 
     @staticmethod
     def _converters() -> dict[str, Any]:
-        """By attribute, what a value becomes when it is set."""
+        """Return by attribute a function that converts a value when it is set."""
         return {"services": to_services}
 
     @property
@@ -124,7 +124,7 @@ class Job(Entity):
         write(self, dest, overwrite=bool(kwargs.get("overwrite", True)))
 
     def _settle(self, values: dict[str, Any], *, absolute: bool) -> None:
-        """In ``values``, the job as plain data, write what depends on where the file is to lie."""
+        """Write the parts of ``values``, the job as plain data, that depend on where the file is to lie."""
         settle(values, self, absolute=absolute)
 
     def _repr_html_(self) -> str | None:

@@ -37,7 +37,10 @@ SETTINGS = (
 
 
 class RunFunction(Entity):
-    """``entry_script`` in ``code``: a Python file with ``init()`` and ``run(mini_batch)``."""
+    """
+    The script that processes mini-batches, ``entry_script`` in ``code``: a Python file with ``init()`` and
+    ``run(mini_batch)``.
+    """
 
     _fields = (
         "type",
@@ -71,7 +74,10 @@ class RunFunction(Entity):
 
 
 class RetrySettings(Entity):
-    """``max_retries`` of a mini-batch that has failed; ``timeout``: seconds for a call of ``run()``."""
+    """
+    Settings for another try. ``max_retries`` of a mini-batch that has failed; ``timeout``: seconds for a call of
+    ``run()``.
+    """
 
     _fields = tuple(fields.RETRY_SETTINGS)
     _whole = list_whole(fields.RETRY_SETTINGS)
@@ -210,7 +216,7 @@ class ParallelComponent(Component):
         self.resources = to_resources(flat if resources is None else resources)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Parallel:
-        """Raises SpecError for an input that is not declared."""
+        """Return a job of this component. Raises SpecError for an input that is not declared."""
         return Parallel(component=self, inputs=self._bind_arguments(args, kwargs))
 
     def _settle(self, values: dict[str, Any]) -> None:

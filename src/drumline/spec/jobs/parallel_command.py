@@ -42,7 +42,9 @@ _MAX_RETRIES, _TIMEOUT_S, _BATCH_SIZE = 2, 60, 1
 
 def to_command(job: Parallel) -> Command:
     """
-    ``job``: its component filled in. What it says of mini-batches is ``drumline.parallel`` of the command job.
+    Return the command job of a parallel job whose component is filled in.
+
+    Its settings of mini-batches are ``drumline.parallel`` of the command job.
 
     Raises SpecError with every problem.
     """
@@ -66,7 +68,7 @@ def to_command(job: Parallel) -> Command:
 
 
 class _ManagerSettings:
-    """As ``node.parallel.manager`` takes them, but for what the nodes are."""
+    """The settings as ``node.parallel.manager`` takes them, but for what the nodes are."""
 
     def __init__(self, job: Parallel) -> None:
         self._job = job
@@ -132,7 +134,7 @@ class _ManagerSettings:
         return str(task.entry_script)
 
     def _input(self) -> str:
-        """The name of the input that is split."""
+        """Return the name of the input that is split."""
         found = _BOUND.fullmatch(str(self._job.input_data or "").strip())
         if found is None or found[1] != "inputs":
             self._wrong("input_data", f"{self._job.input_data!r} names no input", "${{inputs.NAME}}")
@@ -161,7 +163,7 @@ class _ManagerSettings:
         return found[2], found[3]
 
     def _check_names(self, arguments: str) -> None:
-        """Those that stand within ``$[[...]]`` may miss."""
+        """Check the names in the arguments; those that stand within ``$[[...]]`` may be missing."""
         try:
             shlex.split(arguments)
         except ValueError as error:
@@ -193,7 +195,7 @@ class _ManagerSettings:
         return self._count("mini_batch_size", size, _BATCH_SIZE, least=1)
 
     def _count(self, path: str, value: Any, default: int, *, least: int = 0) -> int:
-        """Text of one is one too, and a number with a fraction is cut, as in fields of the schema."""
+        """Return a count; text of one is one too, and a number with a fraction is cut, as in fields of the schema."""
         if value is None:
             return default
         count = whole(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PipelineJobSettings(Entity):
-    """What the nodes of a pipeline fall back on; other settings are kept as they are."""
+    """The settings that the nodes of a pipeline fall back on; other settings are kept as they are."""
 
     _fields: tuple[str, ...] = (
         "default_datastore",
@@ -47,7 +47,7 @@ class PipelineJobSettings(Entity):
         return {name: value for name, value in self.__dict__.items() if value is not None}
 
     def _plain(self) -> dict[str, Any]:
-        """Python takes plain names, YAML does not."""
+        """Return the settings as YAML has them: Python takes plain names, YAML does not."""
         values = self._values()
         for name in ("default_compute", "default_datastore"):
             value = values.get(name)
@@ -112,7 +112,7 @@ class PipelineJob(Job):
         builder.register(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineJob:
-        """A copy with some inputs replaced. Raises SpecError for an input that it does not have."""
+        """Return a copy with some inputs replaced. Raises SpecError for an input that it does not have."""
         takes = dict.fromkeys((*self.inputs, *getattr(self.component, "inputs", ()), *sorted(self._optional)))
         unknown = next((name for name in kwargs if name not in takes), None)
         if args or unknown is not None:
@@ -146,7 +146,7 @@ class PipelineComponent(Component):
         self.jobs: dict[str, Any] = to_nodes(jobs, self._base_path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineJob:
-        """Raises SpecError for an input that is not declared."""
+        """Return a pipeline of this component. Raises SpecError for an input that is not declared."""
         return PipelineJob(component=self, inputs=self._bind_arguments(args, kwargs))
 
     def _settle(self, values: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ class PipelineComponent(Component):
 
 
 def _plain_nodes(jobs: dict[str, Any], base_path: str, *, absolute: bool) -> dict[str, Any]:
-    """The nodes of a pipeline that lies in ``base_path``; one from another folder has its paths in full."""
+    """Return the nodes of a pipeline that lies in ``base_path``; one from another folder has absolute paths."""
     return {
         name: to_dict(node, absolute=absolute or node.base_path != base_path) for name, node in jobs.items()
     }

@@ -67,7 +67,7 @@ def _class_of(name: str, node: dict[str, Any], base_path: str) -> type[Any]:
 
 
 def _type_by_content(node: dict[str, Any], base_path: str) -> str:
-    """Of a node that does not say its type: a pipeline's or parallel, or its component's."""
+    """Return the type of a node that does not say it: a pipeline's or parallel, or its component's."""
     component = node.get("component")
     if isinstance(component, str) and not component.startswith("azureml:"):
         from drumline.spec.reading.files import read_yaml

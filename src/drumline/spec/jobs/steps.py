@@ -48,7 +48,7 @@ def fill_component(node: Job, lookup: Lookup) -> Job:
 
 
 def _as_pipeline(job: Any) -> Any:
-    """A node that did not say of which type its component is."""
+    """Return a node as a pipeline, when it did not say of which type its component is."""
     return _as(PipelineJob, job, without=("jobs", "settings"))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Objective(Entity):
-    """``goal``: ``minimize`` or ``maximize``, in any case, of the metric that the trials log."""
+    """The goal of a sweep. ``goal``: ``minimize`` or ``maximize``, in any case, of the metric that the trials log."""
 
     _fields = ("goal", "primary_metric")
     _folded = ("goal",)
@@ -49,7 +49,7 @@ class Objective(Entity):
 
 
 class SweepJobLimits(Entity):
-    """``timeout`` and ``trial_timeout`` are in seconds."""
+    """The limits of a sweep. ``timeout`` and ``trial_timeout`` are in seconds."""
 
     _fields = tuple(fields.SWEEP_LIMITS)
     _whole = list_whole(fields.SWEEP_LIMITS)
@@ -189,7 +189,7 @@ class SweepJob(Job):
         return values
 
     def _program(self) -> ParameterizedCommand | str | None:
-        """The program of the trials; text where it is a component that somebody has to read or look up."""
+        """Return the program of the trials; text where it is a component that somebody has to read or look up."""
         if self.trial is None or isinstance(self.trial, (str, ParameterizedCommand)):
             return self.trial
         return copy_program(self.trial, self.search_space)
@@ -299,8 +299,9 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
     priority: str | None = None,
 ) -> SweepJob:
     """
-    ``Command.sweep``: the job's inputs that are parameter expressions become the search space, and so does what
-    ``search_space`` gives. The job itself is left as it is.
+    Return the sweep of a job, as ``Command.sweep`` does; the job itself is left as it is.
+
+    The job's inputs that are parameter expressions become the search space, and so does ``search_space``.
 
     timeout, trial_timeout: seconds. Raises SpecError.
     """
@@ -342,6 +343,6 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
 
 
 def _inputs_of(job: Any) -> dict[str, Any]:
-    """With what the job's component declares a default for."""
+    """Return the job's inputs, with the defaults that its component declares."""
     whole: Any = job if isinstance(job.called_component, str) else inline_component(job)
     return dict(whole.inputs)

@@ -1,4 +1,4 @@
-"""What every trial of a sweep runs: a program written out, a command job, or a component."""
+"""The program that every trial of a sweep runs: written out, a command job, or a component."""
 
 from __future__ import annotations
 
@@ -91,14 +91,16 @@ _CONVERTERS: dict[str, Any] = {
 
 
 def is_command(value: Any) -> bool:
-    """Whether it is a command job or a command component, which both know sweeps, and sweeps them."""
+    """Return whether it is a command job or a command component, which both know sweeps, and sweeps them."""
     return isinstance(value, (Job, Component)) and value.type == "command"
 
 
 def to_trial(value: Any) -> Any:
     """
-    Text refers to a component: ``azureml:...``, or a file of one. A mapping with ``inputs`` or ``name`` is a
-    component too. Raises SpecError for what no trial can be made of.
+    Convert a value to a trial. Raises SpecError for what no trial can be made of.
+
+    Text refers to a component: ``azureml:...``, or a file of one. A mapping with ``inputs`` or ``name`` is a component
+    too.
     """
     if value is None or isinstance(value, (str, ParameterizedCommand)) or is_command(value):
         return value

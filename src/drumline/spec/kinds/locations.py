@@ -36,7 +36,7 @@ def is_url(text: str) -> bool:
 
 
 def is_versioned(text: str) -> bool:
-    """``azureml:name:version``, ``azureml:name@label`` or a full resource id."""
+    """Return whether a text is ``azureml:name:version``, ``azureml:name@label`` or a full resource id."""
     if not text.startswith("azureml:"):
         return False
     name = text.removeprefix("azureml:")
@@ -107,8 +107,7 @@ class Code(LocalPath):
 
 def check_file(reference: str, kind: Kind, node: Node, path: str, report: Report) -> Any:
     """
-    What a ``file:`` reference stands for, checked as ``kind``; problems carry the name of that
-    file.
+    Check the content of a file that a ``file:`` reference names as ``kind``, and return it; problems name that file.
     """
     full = os.path.abspath(os.path.join(report.base_path, reference.removeprefix("file:")))
     if full in report.open_files:

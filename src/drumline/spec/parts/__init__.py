@@ -1,1 +1,1 @@
-"""What jobs are made of: inputs and outputs, resources, distributions, environments, search spaces and the like."""
+"""The parts of jobs: inputs and outputs, resources, distributions, environments, search spaces and the like."""

@@ -45,7 +45,7 @@ class PipelineInput(Binding):
 
 
 class NodeOutput(Binding):
-    """What a node writes, as the input of another; the node gets its name when the pipeline's function has ended."""
+    """The output of a node, as the input of another; the node gets its name when the pipeline's function has ended."""
 
     def __init__(self, node: Any, name: str, type: str = "") -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""How a job's processes find each other: one class per type of distribution."""
+"""The distributions by which a job's processes find each other: one class per type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class DistributionConfiguration(Entity):
     _declared: fields.Fields = fields.PROCESSES
 
     def _check(self, kwargs: dict[str, Any]) -> None:
-        """The end of each constructor. Raises SpecError for an unknown keyword, and for a value of another type."""
+        """
+        Check keywords and values at the end of each constructor. Raises SpecError for unknown ones, and for other
+        types.
+        """
         refuse_unknown(kwargs, self._fields[1:], "distribution")
         refuse_wrong(self._values(), self._declared, "distribution")
 

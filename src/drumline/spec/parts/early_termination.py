@@ -1,5 +1,5 @@
 """
-When a sweep gives up on a trial before its end. What the policies say is in ``drumline.plan.search.policies``.
+The policies by which a sweep gives up on a trial before its end, explained in ``drumline.plan.search.policies``.
 
 An interval is one report of the primary metric by the trial.
 Source: https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters#early-termination
@@ -55,7 +55,7 @@ class MedianStoppingPolicy(EarlyTerminationPolicy):
 
 
 class TruncationSelectionPolicy(EarlyTerminationPolicy):
-    """``truncation_percentage``: 1 to 99."""
+    """Ends the worst part of the trials. ``truncation_percentage``: 1 to 99."""
 
     _fields = (*EarlyTerminationPolicy._fields, "truncation_percentage", "exclude_finished_jobs")
     _whole = (*EarlyTerminationPolicy._whole, "truncation_percentage")

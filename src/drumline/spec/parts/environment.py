@@ -1,4 +1,4 @@
-"""What a job's programs run in."""
+"""The environment in which a job's programs run."""
 
 from __future__ import annotations
 

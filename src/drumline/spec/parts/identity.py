@@ -1,4 +1,4 @@
-"""On whose behalf a job runs in Azure; read and kept, without effect on machines of your own."""
+"""The identity on whose behalf a job runs in Azure; read and kept, without effect on machines of your own."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Outputs(Attributes):
 
 
 def fits_primitive(primitive: str, value: Any) -> bool:
-    """Whether a literal can be ``string``, ``integer``, ``number`` or ``boolean``; text can, such as ``"4"``."""
+    """Return whether a literal can be ``string``, ``integer``, ``number`` or ``boolean``; text can, such as ``"4"``."""
     text = str(value)
     try:
         if primitive == "integer":
@@ -167,7 +167,9 @@ def to_input(name: str, value: Any) -> Any:
 
 
 def _from_output(value: Output) -> Any:
-    """Of a node of the pipeline that is being made, else of an earlier job, as azure-ai-ml's samples chain them."""
+    """
+    Return the source of an output: a node of the pipeline in the making, else an earlier job, as in Azure's samples.
+    """
     from drumline.spec import builder
 
     current = builder.current()

@@ -1,4 +1,4 @@
-"""What a job asks of its nodes, how long it may run, and how it is queued."""
+"""The resources of a job's nodes, how long the job may run, and how it is queued."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ResourceConfiguration(Keyed):
 
 
 class JobResourceConfiguration(ResourceConfiguration):
-    """``instance_count`` is the number of nodes; ``shm_size`` is text such as ``2g``."""
+    """The resources of a job. ``instance_count`` is the number of nodes; ``shm_size`` is text such as ``2g``."""
 
     _fields = tuple(fields.RESOURCES)
     _declared = fields.PYTHON_RESOURCES
@@ -62,7 +62,7 @@ class JobResourceConfiguration(ResourceConfiguration):
 
 
 class CommandJobLimits(Entity):
-    """``timeout`` is in seconds."""
+    """The limits of a command job. ``timeout`` is in seconds."""
 
     _fields = tuple(fields.LIMITS)
     _declared = fields.LIMITS

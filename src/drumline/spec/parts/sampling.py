@@ -1,4 +1,4 @@
-"""How a sweep chooses the hyperparameters of its next trial."""
+"""The algorithms by which a sweep chooses the hyperparameters of its next trial."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class SamplingAlgorithm(Entity):
 
 class RandomSamplingAlgorithm(SamplingAlgorithm):
     """
+    An algorithm that chooses at random.
+
     ``rule``: ``random`` or ``sobol``, which fills the space more evenly. ``logbase``: of the log forms of the search
     space, a positive number or ``e``.
     """
@@ -54,7 +56,7 @@ class GridSamplingAlgorithm(SamplingAlgorithm):
 
 
 class BayesianSamplingAlgorithm(SamplingAlgorithm):
-    """By the results of earlier trials."""
+    """An algorithm that chooses by the results of earlier trials."""
 
     type = "bayesian"
 

@@ -1,5 +1,5 @@
 """
-What each hyperparameter of a sweep may be: the parameter expressions of azure-ai-ml, with its positional arguments.
+The values that each hyperparameter of a sweep may have: azure-ai-ml's expressions, with its positional arguments.
 
 How values are drawn from them is ``drumline.plan.search.draw``'s to say.
 Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sweep#parameter-expressions
@@ -81,7 +81,7 @@ class QUniform(_BetweenSteps):
 
 
 class QLogUniform(_BetweenSteps):
-    """As LogUniform, in steps of ``q``."""
+    """A LogUniform in steps of ``q``."""
 
     type = "qloguniform"
 
@@ -158,7 +158,7 @@ CLASSES: dict[str, type[ParameterExpression]] = {
 
 
 class SearchSpace(Attributes):
-    """By hyperparameter; a dictionary that is put in becomes a ParameterExpression."""
+    """The expressions by hyperparameter; a dictionary that is put in becomes a ParameterExpression."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, to_expression(name, value))
@@ -180,12 +180,12 @@ def to_expression(name: str, value: Any) -> ParameterExpression:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python."""
+    """Return a number of numpy as one of Python."""
     return value.item() if hasattr(value, "item") else value
 
 
 def _item(value: Any) -> Any:
-    """A value of a choice; the mappings in a mapping are further search spaces."""
+    """Return a value of a choice; the mappings in a mapping are further search spaces."""
     if not isinstance(value, dict):
         return _plain(value)
     return {

@@ -72,7 +72,7 @@ class VsCodeJobService(JobService):
 
 class FoundService(JobService):
     """
-    Where something of a submitted job is to be found, such as its page. It asks for nothing: no file has it, and a job
+    The address of a part of a submitted job, such as its page. It asks for nothing: no file has it, and a job
     that is submitted again starts nothing for it.
     """
 

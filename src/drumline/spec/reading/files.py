@@ -41,8 +41,7 @@ def read_tree(
     overrides: list[dict[str, Any]] | None = None,
 ) -> tuple[str, Mapping, str]:
     """
-    The name of a file or stream, the mapping in it with ``overrides`` applied, and the folder that its paths resolve
-    against.
+    Return the name of a file or stream, the mapping in it with ``overrides`` applied, and the folder of its paths.
 
     relative_origin: that folder, or a file in it, instead of where the file lies.
     """

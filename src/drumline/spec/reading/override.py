@@ -67,7 +67,7 @@ def _step(node: Node, step: str, path: str) -> Node:
 
 
 def _index(node: Sequence, step: str, path: str) -> int:
-    """The position a step names; one past the end appends."""
+    """Return the position that a step names; one past the end appends."""
     if not step.isdecimal():
         raise _refusal(path, f"{step!r} is not a position in the list", "use 0 for the first item")
     if int(step) > len(node.items):

@@ -1,7 +1,4 @@
-"""
-What YAML 1.1 makes of a scalar, exactly as PyYAML's ``safe_load`` does, and where that surprises
-people.
-"""
+"""The value of a scalar in YAML 1.1, exactly as PyYAML's ``safe_load`` reads it, and where that surprises people."""
 
 from __future__ import annotations
 
@@ -58,10 +55,7 @@ def construct(tag: str, text: str) -> Any:
 
 
 def surprise(text: str, value: object) -> str:
-    """
-    ``a boolean``, ``a date``...: what unquoted text became, when its author may have meant the
-    text.
-    """
+    """Return ``a boolean``, ``a date``...: what unquoted text became, when its author may have meant the text."""
     if isinstance(value, str) or value is None:
         return ""
     return next((what for what, pattern in _SURPRISES if re.match(pattern, text)), "")

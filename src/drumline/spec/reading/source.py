@@ -287,10 +287,7 @@ class _TreeBuilder:
         return node
 
     def _merge(self, target: Mapping, merged: list[Node]) -> None:
-        """
-        ``<<``: keys of the mappings named, unless the mapping has them itself; the first one
-        wins.
-        """
+        """Merge the mappings that ``<<`` names; keys of the mapping itself stay, and of several the first one wins."""
         for node in merged:
             for mapping in node.items if isinstance(node, Sequence) else (node,):
                 if not isinstance(mapping, Mapping):

@@ -1,8 +1,7 @@
 """
-What a job file holds: a small tree that remembers where each key and value stood.
+The content of a job file: a small tree that remembers where each key and value stood.
 
-The same tree is built from plain Python values (``wrap``), without marks, so that one set of
-schemas checks both.
+The same tree is built from plain Python values (``wrap``), without marks, so that one set of schemas checks both.
 """
 
 from __future__ import annotations
@@ -115,10 +114,7 @@ def wrap(value: Any) -> Node:
 
 
 def find(root: Node, path: str) -> Node | None:
-    """
-    The node at a dotted path such as ``inputs.data.path`` or ``jobs.a.command``; None when there
-    is none.
-    """
+    """Return the node at a dotted path such as ``inputs.data.path`` or ``jobs.a.command``; None when there is none."""
     node: Node | None = root
     for step in path.split(".") if path else ():
         if isinstance(node, Mapping):

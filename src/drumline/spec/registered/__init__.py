@@ -1,1 +1,1 @@
-"""What a workspace keeps under a name: data, models, datastores and computes; and workspaces themselves."""
+"""The things that a workspace keeps under a name: data, models, datastores and computes; and workspaces themselves."""

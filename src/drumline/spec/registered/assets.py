@@ -1,6 +1,6 @@
 """
-What is registered under a name and a version: data and models. Environments are in ``environment``, components in
-``component``, and where data is kept in ``datastores``.
+The assets that are registered under a name and a version: data and models. Environments are in ``environment``,
+components in ``component``, and the places of data in ``datastores``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT = (
 
 
 class CreationContext:
-    """Who made an asset or submitted a job, and when (RFC 3339, UTC)."""
+    """The maker of an asset or submitter of a job, and the time (RFC 3339, UTC)."""
 
     def __init__(self, created_at: str | None, created_by: str) -> None:
         self.created_at = created_at

@@ -1,4 +1,4 @@
-"""What jobs run on, by name: a Slurm cluster, this machine, or what Azure calls an amlcompute."""
+"""The computes that jobs run on, by name: a Slurm cluster, this machine, or what Azure calls an amlcompute."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def _type_of(root: Mapping) -> str:
 
 
 def _refusal(kind: str, shown: str) -> tuple[str, str]:
-    """Why that is no type of a compute here, and what is."""
+    """Return why that is no type of a compute here, and which are."""
     from drumline.spec.hints import did_you_mean
 
     is_azures = kind in _OTHER_TYPES
@@ -343,5 +343,5 @@ def to_slurm(aml: AmlCompute) -> tuple[SlurmCompute, list[str]]:
 
 
 def _snake(text: str) -> str:
-    """``LowPriority`` and ``low-priority`` are ``low_priority`` to Azure's constructor."""
+    """Return the name in Azure's constructor: ``LowPriority`` and ``low-priority`` are ``low_priority`` to it."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).replace("-", "_").lower()

@@ -1,4 +1,4 @@
-"""Where data is kept, by name: Azure's storage accounts, of which only the names are used, and ``LocalDatastore``."""
+"""The places of data, by name: Azure's storage accounts, of which only the names are used, and ``LocalDatastore``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoneCredentialConfiguration(CredentialConfiguration):
 
 
 class HiddenCredentials(NoneCredentialConfiguration):
-    """Of a datastore that was fetched without its secrets: stored again, it keeps those that it has."""
+    """The credentials of a datastore that was fetched without its secrets: stored again, it keeps those that it has."""
 
 
 class AccountKeyConfiguration(CredentialConfiguration):
@@ -52,7 +52,7 @@ class SasTokenConfiguration(CredentialConfiguration):
 
 
 class _Application(CredentialConfiguration):
-    """Of an application that is registered in Azure."""
+    """An application that is registered in Azure."""
 
     _fields: tuple[str, ...] = ("tenant_id", "client_id", "resource_url", "authority_url")
 
@@ -105,7 +105,7 @@ class Datastore(Written):
         ]
 
     def _file(self) -> dict[str, Any]:
-        """Without its secrets."""
+        """Return the datastore as a file has it, without its secrets."""
         return mask_secrets(to_dict(self))
 
     def __repr__(self) -> str:
@@ -324,6 +324,6 @@ def _type_of(root: Mapping) -> str:
 
 
 def _without_line(problem: Problem) -> Problem:
-    """The line may hold a secret, under whatever key."""
+    """Remove the line of a problem: it may hold a secret, under whatever key."""
     problem.source_line = ""
     return problem

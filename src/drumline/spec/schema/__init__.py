@@ -1,1 +1,1 @@
-"""What a file of each kind may hold: keys, types and messages, in the language of ``drumline.spec.kinds``."""
+"""The schema of each kind of file: keys, types and messages, in the language of ``drumline.spec.kinds``."""

@@ -59,7 +59,7 @@ LOOSE_DISTRIBUTION = _distribution("drop")
 
 
 def snake(name: str) -> str:
-    """``UserIdentity`` and ``user_identity`` are the same type of identity."""
+    """Return a name in lower case with underscores: ``UserIdentity`` and ``user_identity`` are the same identity."""
     import re
 
     split = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)

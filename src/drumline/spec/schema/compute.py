@@ -86,7 +86,7 @@ class Count(Integer):
 
 
 class TimeLimit(Kind):
-    """As ``sbatch --time`` reads it, kept as text: YAML makes a number of base 60 of ``1:30:00``."""
+    """A time as ``sbatch --time`` reads it, kept as text: YAML makes a number of base 60 of ``1:30:00``."""
 
     word = "a time of Slurm: minutes, 'HH:MM:SS' or 'D-HH:MM:SS'"
 

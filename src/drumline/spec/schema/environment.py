@@ -122,8 +122,9 @@ NAMED = NamedEnvironment("an environment", _FIELDS, required=("name",), ignored=
 
 def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) -> None:
     """
-    An environment is an image or a build context, never both; conda packages go on top of an
-    image. With a Python that is there already it needs neither.
+    Check an environment: it is an image or a build context, never both; conda packages go on top of an image.
+
+    With a Python that is there already it needs neither.
     """
     image, build = values.get("image"), values.get("build")
     if image and build:

@@ -52,7 +52,7 @@ _OTHER_NODES = ("import", "automl", "spark", "data_transfer")
 
 
 class _Unbound(Kind):
-    """Where Azure's client takes a binding, and nobody says what it would stand for."""
+    """A field where Azure's client takes a binding, and nothing says what it would stand for."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -366,7 +366,7 @@ def _is_name(value: str) -> bool:
 
 
 def _suggest_setting(value: object, bound: str) -> str:
-    """The hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
+    """Return the hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
     if not isinstance(value, str):
         return ""
     if "${{" in value:

@@ -149,7 +149,7 @@ _ALGORITHM_NAME = OneOf(*_ALGORITHMS)
 
 
 class SamplingAlgorithmKind(Kind):
-    """Its name, or a mapping with its name as ``type``."""
+    """A sampling algorithm: its name, or a mapping with its name as ``type``."""
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
@@ -161,7 +161,7 @@ class SamplingAlgorithmKind(Kind):
 
 
 class TrialKind(Kind):
-    """What every trial runs: written out, or a component by reference."""
+    """The program of every trial: written out, or a component by reference."""
 
     word = "a mapping with 'command'"
 

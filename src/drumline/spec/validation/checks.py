@@ -1,7 +1,4 @@
-"""
-What only shows between the fields of a job: names that refer to each other, and choices that
-exclude each other.
-"""
+"""Checks between the fields of a job: names that refer to each other, and choices that exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only shows between the nodes of a pipeline: bindings and required inputs."""
+"""Checks between the nodes of a pipeline: bindings and required inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_pipeline(job: Mapping, report: Report, optional: Container[str] = ()) -> None:
-    """The checks of a pipeline job, after those of its fields. ``optional``: inputs that it has, and was not given."""
+    """Check a pipeline job, after its fields. ``optional``: inputs that it has, and was not given."""
     check_keys(job.get("inputs"), "inputs", report, dotted=True)
     check_keys(job.get("outputs"), "outputs", report)
     component = job.get("component")
@@ -54,7 +54,7 @@ def _check_node_bindings(
 
 
 def _texts(group: Node | None) -> Iterator[tuple[str, Scalar]]:
-    """The texts that may hold bindings: an item itself, or its path."""
+    """Yield the texts that may hold bindings: an item itself, or its path."""
     for name, _, item in group if isinstance(group, Mapping) else ():
         value = item.get("path") if isinstance(item, Mapping) else item
         if isinstance(value, Scalar) and isinstance(value.value, str):
@@ -97,7 +97,7 @@ def _list_known(group: Node | None) -> str:
 
 
 def _known_outputs(group: Node | None, wanted: str) -> str:
-    """The output that was probably meant, else all, with those that every job has."""
+    """Return the output that was probably meant, else all, with those that every job has."""
     from drumline.spec.hints import did_you_mean
 
     names = [*map(str, group.entries if isinstance(group, Mapping) else ())]
@@ -106,7 +106,7 @@ def _known_outputs(group: Node | None, wanted: str) -> str:
 
 
 def _check_required(node: Mapping, path: str, report: Report) -> None:
-    """Inputs that the node's component needs and nobody gives."""
+    """Report inputs that the node's component needs and that have no value."""
     component = node.get("component")
     declared = _declared_inputs(component, report.base_path)
     given = node.get("inputs")

@@ -1,4 +1,4 @@
-"""What is wrong with a job, whether it came from YAML or was built in Python."""
+"""The mistakes in a job, whether it came from YAML or was built in Python."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _locate(problem: Problem, job: Job, tree: Mapping) -> Problem:
 
 
 def _same(written: object, now: object) -> bool:
-    """Case aside: the schema writes the names of choices in its own."""
+    """Return whether two values are the same but for case: the schema writes the names of choices in its own."""
     return written == now or str(written).lower() == str(now).lower()
 
 

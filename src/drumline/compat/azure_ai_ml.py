@@ -14,7 +14,7 @@ _VALUES = (str, int, float, Enum)
 
 def translate_object(value: Any) -> Any:
     """
-    What stands for an object of theirs, or for a function under ``@command_component``; any other value as it is.
+    Translate an object of theirs, or a function under ``@command_component``; return any other value as it is.
 
     Raises SpecError, which names the type, for what has nothing that stands for it.
     """

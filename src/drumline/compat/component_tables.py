@@ -223,7 +223,9 @@ TABLES = {
 
 
 def as_text(node: Node) -> Node:
-    """That SDK reads ``1.10`` and ``yes`` as the text that they are, keys too; but not what conda is given."""
+    """
+    Return a node with all values and keys as text, as that SDK reads ``1.10`` and ``yes``; not what conda is given.
+    """
     made: Node
     if isinstance(node, Scalar):
         value = node.text if node.value is not None and not isinstance(node.value, str) else node.value

@@ -32,14 +32,14 @@ _OPTIONAL = re.compile(r"(?<!\[)\[([^\[\]]+?)\](?!\])")
 
 
 def is_todays_component(root: Mapping) -> bool:
-    """Whether it is a file for ``load_component``."""
+    """Return whether it is a file for ``load_component``."""
     kind = root.get("type")
     word = kind.value if isinstance(kind, Scalar) else None
     return not _kind_of(root) and (word in ("command", "pipeline") or (kind is None and "$schema" in root))
 
 
 def _kind_of(root: Mapping) -> str:
-    """``distributedcomponent`` or ``commandcomponent``; empty for a file of another kind."""
+    """Return ``distributedcomponent`` or ``commandcomponent``; empty for a file of another kind."""
     for key in ("type", "$schema"):
         node = root.get(key)
         if isinstance(node, Scalar) and isinstance(node.value, str):
@@ -88,7 +88,9 @@ def load(path: str | os.PathLike[str]) -> CommandComponent:
 
 
 def _includes(place: str) -> list[str]:
-    """What ``train.additional_includes`` beside ``train.yml`` has to be laid beside the code. Raises SpecError."""
+    """
+    List what ``train.additional_includes`` beside ``train.yml`` wants to be laid beside the code. Raises SpecError.
+    """
     beside = os.path.splitext(place)[0] + ".additional_includes"
     try:
         with open(beside, encoding="utf-8-sig") as file:
@@ -103,7 +105,7 @@ def _includes(place: str) -> list[str]:
 def _program(
     kind: str, root: Mapping, values: dict[str, Any], report: Report
 ) -> tuple[str, dict[str, Any] | None]:
-    """The command and the distribution."""
+    """Return the command and the distribution."""
     if kind == "commandcomponent":
         return _command(values.get("command"), root.get("command"), "command", values, report), None
     launcher, node = values.get("launcher") or {}, root.get("launcher")
@@ -124,7 +126,7 @@ def _program(
 
 
 def _command(text: str | None, node: Node | None, path: str, values: dict[str, Any], report: Report) -> str:
-    """With today's placeholders. ``[--a {inputs.a}]`` is left out where the input has no value."""
+    """Return a command with today's placeholders. ``[--a {inputs.a}]`` is left out where the input has no value."""
     if text is None or node is None:
         return ""
     for group, name in dict.fromkeys(_PLACEHOLDER.findall(text)):

@@ -51,12 +51,13 @@ class Gloo:
 
 
 class Nccl(Gloo):
-    """As Gloo."""
+    """A distribution with NCCL, otherwise as Gloo."""
 
 
 class Estimator(ScriptRunConfig):
     """
-    ``entry_script`` in ``source_directory``, with ``script_params`` as its arguments: a value of ``''`` is a flag.
+    A script to train with. ``entry_script`` in ``source_directory``, with ``script_params`` as its arguments: a value
+    of ``''`` is a flag.
 
     ``distributed_training``: MpiConfiguration(), Gloo(), Nccl(), TensorflowConfiguration() or their older names;
     ``distributed_backend`` is the word for it. Raises SpecError for a keyword that azureml does not know.
@@ -110,23 +111,30 @@ class Estimator(ScriptRunConfig):
 
 
 class PyTorch(Estimator):
-    """``framework_version`` has no effect: PyTorch is that of the Python that runs the job."""
+    """
+    An estimator of PyTorch's. ``framework_version`` has no effect: PyTorch is that of the Python that runs the job.
+    """
 
 
 class TensorFlow(Estimator):
-    """``framework_version`` has no effect: TensorFlow is that of the Python that runs the job."""
+    """
+    An estimator of TensorFlow's. ``framework_version`` has no effect: TensorFlow is that of the Python that runs the
+    job.
+    """
 
 
 class Chainer(Estimator):
-    """As PyTorch."""
+    """An estimator of Chainer's, as PyTorch."""
 
 
 class SKLearn(Estimator):
-    """As PyTorch."""
+    """An estimator of scikit-learn's, as PyTorch."""
 
 
 def _arguments(params: dict[str, Any]) -> list[Any]:
     """
+    Return the words of a command line for parameters.
+
     >>> _arguments({"--lr": 0.1, "--verbose": ""})
     ['--lr', 0.1, '--verbose']
     """
@@ -134,7 +142,7 @@ def _arguments(params: dict[str, Any]) -> list[Any]:
 
 
 def _distribution(given: Any, nodes: int, per_node: int, workers: TensorflowConfiguration) -> Any:
-    """What ScriptRunConfig is given. Raises SpecError."""
+    """Return the distribution for ScriptRunConfig. Raises SpecError."""
     word = str(given).lower() if isinstance(given, str) else ""
     if isinstance(given, MpiConfiguration) or word in ("mpi", "horovod"):
         count = given.process_count_per_node if isinstance(given, MpiConfiguration) else per_node

@@ -27,7 +27,7 @@ class PrimaryMetricGoal:
 
 
 def choice(*options: Any) -> space.Choice:
-    """One of the options, or of a single list or range."""
+    """Return an expression that chooses one of the options, or of a single list or range."""
     only = options[0] if len(options) == 1 else None
     return space.Choice(only if isinstance(only, (list, tuple, range)) else options)
 
@@ -45,7 +45,7 @@ def quniform(min_value: float, max_value: float, q: float) -> space.QUniform:
 
 
 def loguniform(min_value: float, max_value: float) -> space.LogUniform:
-    """``min_value`` and ``max_value`` are the logarithms of the bounds."""
+    """Return a log-uniform expression; ``min_value`` and ``max_value`` are the logarithms of the bounds."""
     return space.LogUniform(min_value, max_value)
 
 
@@ -70,7 +70,9 @@ def qlognormal(mu: float, sigma: float, q: float) -> space.QLogNormal:
 
 
 class RandomParameterSampling:
-    """``parameter_space``: by argument of the script, such as ``--lr``, what it may be."""
+    """
+    Random choice of hyperparameters. ``parameter_space``: by argument of the script, such as ``--lr``, what it may be.
+    """
 
     algorithm = "random"
 
@@ -132,7 +134,10 @@ class NoTerminationPolicy:
 
 
 class HyperDriveConfig:
-    """``run_config``: what each trial runs, an estimator too. Its hyperparameters are further arguments."""
+    """
+    A search for hyperparameters. ``run_config``: what each trial runs, an estimator too. Its hyperparameters are
+    further arguments.
+    """
 
     def __init__(  # noqa: PLR0913 - azureml's signature
         self,

@@ -26,7 +26,7 @@ def refuse_unknown(given: Iterable[str], kind: type, unused: tuple[str, ...] = (
 
 
 def _list_keywords(kind: type) -> list[str]:
-    """The keywords of its constructor, and of those that it extends."""
+    """List the keywords of a class's constructor, and of those that it extends."""
     import inspect
 
     parameters = [

@@ -1,5 +1,5 @@
 """
-What goes from step to step in v1's pipelines, and their parameters.
+Data that goes from step to step in v1's pipelines, and the pipelines' parameters.
 
 Source: https://learn.microsoft.com/python/api/azureml-pipeline-core/azureml.pipeline.core.pipelinedata
 """
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 class PipelineData:
     """
-    What the step that has it among its ``outputs`` writes, and others read. A folder that is there when the step
-    starts; ``is_directory=False``: a file.
+    Data that the step writes which has it among its ``outputs``, and that others read. A folder that is there when the
+    step starts; ``is_directory=False``: a file.
     """
 
     def __init__(  # noqa: PLR0913 - azureml's signature

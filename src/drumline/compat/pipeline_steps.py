@@ -33,8 +33,8 @@ _DONE = "done"
 
 class PythonScriptStep:
     """
-    ``script_name`` in ``source_directory``, with ``arguments``. Data that is in ``outputs`` is written, all other data
-    is read. ``allow_reuse=False``: the step runs again whatever has run before.
+    A Python script as a step. ``script_name`` in ``source_directory``, with ``arguments``. Data that is in ``outputs``
+    is written, all other data is read. ``allow_reuse=False``: the step runs again whatever has run before.
 
     Raises SpecError for a keyword that azureml does not know.
     """
@@ -89,7 +89,10 @@ class PythonScriptStep:
 
 
 class CommandStep(PythonScriptStep):
-    """``command``: a line of shell, or a list of words, in the place of a script; ``runconfig`` may have it too."""
+    """
+    A command as a step. ``command``: a line of shell, or a list of words, in the place of a script; ``runconfig`` may
+    have it too.
+    """
 
     def __init__(self, command: Any = None, name: str | None = None, **kwargs: Any) -> None:
         runconfig = kwargs.get("runconfig")
@@ -128,7 +131,7 @@ class MpiStep(PythonScriptStep):
 
 
 class EstimatorStep(PythonScriptStep):
-    """What an estimator runs, as a step; ``estimator_entry_script_arguments`` are the script's."""
+    """An estimator as a step; ``estimator_entry_script_arguments`` are the script's."""
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class StepSequence:
 
 
 class _StepWords(Words):
-    """Of one step: which of its data it writes, which it reads, and from whom."""
+    """The words of one step's command: which of its data it writes, which it reads, and from whom."""
 
     def __init__(self, step: PythonScriptStep, names: dict[int, str], writers: dict[int, str]) -> None:
         super().__init__()
@@ -269,20 +272,20 @@ def _node(step: PythonScriptStep, words: _StepWords, source_directory: str | Non
 
 
 def _variable(name: str, job: Command) -> str:
-    """By which a rank finds data that was made text, as in an f-string."""
+    """Return the variable by which a rank finds data that was made text, as in an f-string."""
     kind = "OUTPUT" if name in job.outputs else "INPUT"
     return f"${{AZURE_ML_{kind}_{name}}}"
 
 
 def _order(jobs: dict[str, Any], first: str, second: str) -> None:
-    """``second`` starts when ``first`` has completed: it has an input of it, which it does not read."""
+    """Have ``second`` start when ``first`` has completed: it gets an input of it, which it does not read."""
     jobs[first].outputs.setdefault(_DONE, Output(type="uri_folder"))
     bound = f"${{{{parent.jobs.{first}.outputs.{_DONE}}}}}"
     jobs[second].inputs[f"after_{first}"] = Input(type="uri_folder", path=bound)
 
 
 def flat(steps: Iterable[Any]) -> Iterator[PythonScriptStep]:
-    """Raises SpecError for what is no step."""
+    """Yield the steps of nested lists. Raises SpecError for what is no step."""
     for one in steps:
         if isinstance(one, StepSequence):
             yield from flat(one.steps)
@@ -296,7 +299,7 @@ def flat(steps: Iterable[Any]) -> Iterator[PythonScriptStep]:
 
 
 def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
-    """Those given and those that are to run before them, each once."""
+    """List the steps given and those that are to run before them, each once."""
     found: dict[int, PythonScriptStep] = {}
     left = list(flat(steps))
     while left:
@@ -308,7 +311,7 @@ def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
 
 
 def _names(steps: list[PythonScriptStep]) -> dict[int, str]:
-    """By step: today's names of nodes are lower case, and each is there once."""
+    """Return each step's name: today's names of nodes are lower case, and each is there once."""
     names: dict[int, str] = {}
     for step in steps:
         wanted = identifier(step.name.removesuffix(".py")).lower()
@@ -326,10 +329,10 @@ def _source(value: Any) -> Any:
 
 
 def _is_output_config(value: Any) -> bool:
-    """An OutputFileDatasetConfig, which stands above this layer."""
+    """Return whether it is an OutputFileDatasetConfig, which stands above this layer."""
     return hasattr(value, "_as_output") and not isinstance(value, PipelineData)
 
 
 def _name_of(source: Any) -> str:
-    """Empty for an output that was given none."""
+    """Return the name of a source; empty for an output that was given none."""
     return str(getattr(source, "_output_name", None) or getattr(source, "name", None) or "")

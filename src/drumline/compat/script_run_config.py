@@ -30,8 +30,9 @@ NO_LIMIT_S = 2592000
 
 class ScriptRunConfig:
     """
-    ``script`` is run with ``python`` in ``source_directory``; ``command`` instead of it is a line of shell, or a list
-    of words. What the keywords say is kept in ``run_config``, which may be changed until it is submitted.
+    A script or a command to run. ``script`` is run with ``python`` in ``source_directory``; ``command`` instead of it
+    is a line of shell, or a list of words. What the keywords say is kept in ``run_config``, which may be changed until
+    it is submitted.
     """
 
     def __init__(  # noqa: PLR0913 - azureml's signature
@@ -79,7 +80,7 @@ class ScriptRunConfig:
 
 
 def to_command(config: ScriptRunConfig, words: Words | None = None) -> Command:
-    """The job; nothing is read from disk. ``words``: what makes text of its arguments. Raises SpecError."""
+    """Return the job; nothing is read from disk. ``words``: what makes text of its arguments. Raises SpecError."""
     words = words if words is not None else Words()
     run_config = config.run_config
     distribution, nodes = configuration.distribution_of(run_config)
@@ -134,7 +135,7 @@ class Words:
         return shell_words.word(_plain(value))
 
     def data(self, name: str, given: Any) -> str:
-        """An input of ``run_config.data``; what the shell sets so that a rank finds it. Raises SpecError."""
+        """Add an input of ``run_config.data``; return what the shell sets so that a rank finds it. Raises SpecError."""
         if not hasattr(given, "_as_input"):
             raise SpecError(
                 f"run_config.data[{name!r}] cannot be of type {type(given).__name__!r}",
@@ -213,7 +214,7 @@ def _variables_of(config: RunConfiguration) -> dict[str, Any]:
 
 
 def _target_name(target: Any) -> str:
-    """A compute or its name; none is this machine, as in v1."""
+    """Return the name of a compute, given as such or as an object; none is this machine, as in v1."""
     if target is None:
         return "local"
     name = target if isinstance(target, str) else getattr(target, "name", None)

@@ -16,7 +16,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\{(?:inputs|outputs|search_space)\.|\[\[")
 
 def word(text: str) -> str:
     """
-    The argument as one word, whatever characters it has; ``$NAME`` and ``${NAME}`` alone mean something.
+    Return the argument as one word, whatever characters it has; ``$NAME`` and ``${NAME}`` alone mean something.
 
     >>> print(word("a b"), word("$AZ_BATCHAI_TASK_INDEX"), word("it's"))
     'a b' "$AZ_BATCHAI_TASK_INDEX" 'it'"'"'s'
@@ -34,12 +34,12 @@ def word(text: str) -> str:
 
 
 def line(words: Iterable[str]) -> str:
-    """A command that was given as a list; a word that is an operator of the shell is one, as ``&&``."""
+    """Return the line of a command that was given as a list; an operator of the shell, such as ``&&``, stays one."""
     return " ".join(text if text in _OPERATORS else word(text) for text in words)
 
 
 def _apart(text: str, nothing: str) -> str:
-    """Text of the user's that looks like a placeholder of today's, cut so that only the shell puts it together."""
+    """Cut user's text that looks like a placeholder of today's, so that only the shell puts it together."""
     if not _PLACEHOLDER.search(text):
         return text
     return text.replace("{", "{" + nothing).replace("[", "[" + nothing)

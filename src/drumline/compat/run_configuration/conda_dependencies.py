@@ -91,7 +91,8 @@ class CondaDependencies:
 
     def for_here(self) -> dict[str, Any] | None:
         """
-        The content without what v1 adds for Azure's own sake: a Python that nobody chose, and ``azureml-defaults``.
+        Return the content without what v1 adds for Azure's sake: a Python that nobody chose, and ``azureml-defaults``.
+
         None where nothing else is in it.
         """
         kept: list[Any] = []

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 class RunConfiguration:
     """
-    ``framework`` and ``communicator`` say by which variables processes find each other; ``distribution_of`` has the
-    table. ``target``: a compute or its name; None and ``local``: this machine.
+    The configuration of a run. ``framework`` and ``communicator`` say by which variables processes find each other;
+    ``distribution_of`` has the table. ``target``: a compute or its name; None and ``local``: this machine.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RunConfiguration:
     @staticmethod
     def load(path: str | os.PathLike[str], name: str | None = None) -> RunConfiguration:
         """
-        A ``.runconfig`` or YAML file, or ``.azureml/NAME.runconfig`` below the folder ``path``.
+        Load a ``.runconfig`` or YAML file, or ``.azureml/NAME.runconfig`` below the folder ``path``.
 
         Raises SpecError with every problem of the file.
         """
@@ -81,7 +81,7 @@ class RunConfiguration:
     def save(
         self, path: str | os.PathLike[str] | None = None, name: str | None = None, **kwargs: Any
     ) -> RunConfiguration:
-        """To ``path``, or to ``.azureml/NAME.runconfig`` below it where it is a folder. Raises OSError."""
+        """Write it to ``path``, or to ``.azureml/NAME.runconfig`` below it where it is a folder. Raises OSError."""
         from drumline.compat.run_configuration.file import save
 
         save(self, path, name)
@@ -89,9 +89,7 @@ class RunConfiguration:
 
 
 def apply_distributed_job(config: RunConfiguration, job: Any) -> None:
-    """
-    What ``ScriptRunConfig(distributed_job_config=...)`` does to its run configuration. Raises SpecError.
-    """
+    """Change the run configuration as ``ScriptRunConfig(distributed_job_config=...)`` does. Raises SpecError."""
     if isinstance(job, TensorflowConfiguration):
         config.framework, config.communicator = "TensorFlow", "ParameterServer"
         config.tensorflow, config.node_count = job, job.worker_count

@@ -27,7 +27,7 @@ class DataPath:
 
 
 class DataLocation:
-    """``dataset``: a dataset, or ``Dataset(dataset_id=dataset.id)``; else ``data_path``."""
+    """The location of data. ``dataset``: a dataset, or ``Dataset(dataset_id=dataset.id)``; else ``data_path``."""
 
     def __init__(self, dataset: Any = None, data_path: DataPath | None = None, **kwargs: Any) -> None:
         self.dataset = dataset
@@ -56,7 +56,7 @@ class Data:
         self.path_on_compute = path_on_compute
 
     def _as_input(self) -> Input:
-        """Raises SpecError."""
+        """Return the data as an input. Raises SpecError."""
         word = str(self.mechanism or "mount").lower()
         if word not in _MODES:
             raise SpecError(f"mechanism: {self.mechanism!r} is not supported", "'mount' or 'download'")
@@ -65,7 +65,7 @@ class Data:
 
 
 def _place(location: Any) -> tuple[str, str]:
-    """Path and type. Raises SpecError."""
+    """Return path and type of a location. Raises SpecError."""
     dataset, inside = getattr(location, "dataset", None), getattr(location, "data_path", None)
     path = getattr(dataset, "path", None) or getattr(dataset, "dataset_id", None)
     if path:

@@ -23,7 +23,10 @@ DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.1-cudnn8-ubun
 
 
 class DockerSection:
-    """``enabled``, ``shared_volumes`` and ``gpu_support`` were Azure's own, and mean nothing here."""
+    """
+    The docker section of an environment. ``enabled``, ``shared_volumes`` and ``gpu_support`` were Azure's own, and mean
+    nothing here.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         self.enabled = False
@@ -40,7 +43,10 @@ class DockerSection:
 
 
 class PythonSection:
-    """``user_managed_dependencies``: the image has all packages, and ``conda_dependencies`` are not used."""
+    """
+    The Python section of an environment. ``user_managed_dependencies``: the image has all packages, and
+    ``conda_dependencies`` are not used.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         self.user_managed_dependencies = False
@@ -54,8 +60,8 @@ class PythonSection:
 
 class Environment:
     """
-    ``reference``: what stands for it in a job, where it is one that was registered or is Azure's own; empty: it is
-    written out.
+    An environment of SDK v1. ``reference``: what stands for it in a job, where it is one that was registered or is
+    Azure's own; empty: it is written out.
     """
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -104,7 +110,7 @@ class Environment:
         conda_specification: str | os.PathLike[str] | None = None,
         pip_requirements: str | os.PathLike[str] | None = None,
     ) -> Environment:
-        """``dockerfile``: a path, or the text itself."""
+        """Return the environment of a Dockerfile. ``dockerfile``: a path, or the text itself."""
         made = _with_packages(name, conda_specification, pip_requirements)
         text = os.fspath(dockerfile)
         if "\n" not in text and os.path.isfile(text):
@@ -154,7 +160,7 @@ class Environment:
 
 
 class Built:
-    """What azureml's ``ImageBuildDetails`` is to a script."""
+    """A built environment, for scripts that expect azureml's ``ImageBuildDetails``."""
 
     status = "Succeeded"
 
@@ -163,7 +169,7 @@ class Built:
 
 
 def is_azures(name: str) -> bool:
-    """Whether it is one of Azure's own, whose names are the same in any case."""
+    """Return whether the name is one of Azure's own environments, whose names are the same in any case."""
     return name.lower().startswith("azureml-")
 
 
@@ -223,7 +229,9 @@ def to_environment(given: Environment) -> tuple[Today | str | None, list[str]]:
 
 
 def _interpreter(path: str, warnings: list[str]) -> str:
-    """That of ``user_managed_dependencies``, where it is one of this machine; empty for the one on the PATH."""
+    """
+    Return the interpreter of ``user_managed_dependencies``, if this machine has it; empty for the one on the PATH.
+    """
     if not os.path.isabs(path):
         return ""
     if os.access(path, os.X_OK):

@@ -50,7 +50,7 @@ _DOCKER = {
 
 
 def _section(noun: str, fields: dict[str, Any]) -> Record:
-    """Azure writes every key that it has, most of them empty: what is not known is left out."""
+    """Return the table of a section. Azure writes all its keys, most of them empty: unknown ones are left out."""
     return Record(noun, fields, unknown="drop", nullable=True)
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class MpiConfiguration(Entity):
-    """``process_count_per_node`` is what its name says; there are ``node_count`` times as many in all."""
+    """
+    A distribution by MPI. ``process_count_per_node`` is what its name says; there are ``node_count`` times as many in
+    all.
+    """
 
     _fields = ("process_count_per_node", "node_count")
     _whole = _fields
@@ -27,8 +30,8 @@ class MpiConfiguration(Entity):
 
 class PyTorchConfiguration(Entity):
     """
-    ``process_count`` is the TOTAL over all nodes; None: one a node. ``communication_backend``: ``Nccl`` or ``Gloo``
-    in any case; the script is who chooses it.
+    A distribution by PyTorch. ``process_count`` is the TOTAL over all nodes; None: one a node.
+    ``communication_backend``: ``Nccl`` or ``Gloo`` in any case; the script is who chooses it.
     """
 
     _fields = ("communication_backend", "process_count", "node_count")

@@ -1,1 +1,1 @@
-"""What will run, rank by rank: a job and the shapes of its nodes in, a plan out. No clock, no network."""
+"""Plans, rank by rank: a job and the shapes of its nodes in, a plan out. No clock, no network."""

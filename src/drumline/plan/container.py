@@ -1,4 +1,4 @@
-"""What a job's image changes in its plan: the ranks are the same, each in a container on its node."""
+"""The changes that a job's image makes to its plan: the ranks are the same, each in a container on its node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _OURS = re.compile(
 
 
 def is_one(build: Build | None) -> bool:
-    """Whether ranks run in a container, on its image's PATH."""
+    """Return whether ranks run in a container, on its image's PATH."""
     return build is not None and build.kind in KINDS
 
 
 def within(plan: Plan, job: Command, data: Sequence[str]) -> Plan:
     """
-    The plan, with the container of its ranks. ``data``: local paths of inputs. Raises PlanError for ranks that cannot
-    be in one.
+    Return the plan, with the container of its ranks. Raises PlanError for ranks that cannot be in one.
+
+    ``data``: local paths of inputs.
     """
     build = plan.build
     if build is None or not is_one(build):
@@ -81,7 +82,7 @@ def _refuse(plan: Plan, build: Build) -> None:
 
 
 def _mounts(plan: Plan, data: Sequence[str]) -> Iterator[str]:
-    """The same paths inside as outside."""
+    """Yield the paths to mount, which are the same inside as outside."""
     yield plan.user_env["DRUMLINE_RUN_FOLDER"]
     yield plan.cwd
     yield from data
@@ -117,7 +118,9 @@ def shm_bytes(job: Command) -> int:
 
 
 def arguments(job: Command) -> list[str]:
-    """``resources.docker_args`` as words. Raises PlanError for what would take the container out of our hands."""
+    """
+    Return ``resources.docker_args`` as words. Raises PlanError for what would take the container out of our hands.
+    """
     import shlex
 
     given: Any = getattr(job.resources, "docker_args", None) or []

@@ -75,8 +75,10 @@ def job_variables(name: str, folder: str, experiment: str, top: str = "") -> dic
 
 def tracking_variables(name: str, experiment: str, mlflow_uri: str, own: Mapping[str, str]) -> dict[str, str]:
     """
-    By which MLflow finds the job's run. A server names that when the job starts; elsewhere than there and in a file
-    store, MLflow makes its own. ``own``: the variables of the job, which win.
+    Return the variables by which MLflow finds the job's run.
+
+    A server names that when the job starts; elsewhere than there and in a file store, MLflow makes its own. ``own``:
+    the variables of the job, which win.
     """
     variables = {
         "MLFLOW_TRACKING_URI": mlflow_uri,

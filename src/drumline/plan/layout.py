@@ -1,4 +1,4 @@
-"""What a distribution makes of a job: its processes and where they are, before environment and paths."""
+"""The layout that a distribution gives a job: its processes and where they are, before environment and paths."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
 
 
 class RaySettings(NamedTuple):
-    """``distribution`` of a Ray job. None: a free port."""
+    """The ``distribution`` of a Ray job. None for a port: a free one."""
 
     port: int | None = None
     include_dashboard: bool = False

@@ -1,4 +1,4 @@
-"""What the managers of a parallel job are told: the settings that ``spec.parallel_command`` gave the job."""
+"""The settings for the managers of a parallel job, which ``spec.parallel_command`` gave the job."""
 
 from __future__ import annotations
 

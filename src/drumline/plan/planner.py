@@ -51,7 +51,7 @@ _HOST_FILE_NAMES = (
 
 
 class Site(NamedTuple):
-    """Where a job is to run: what is known of it before it has nodes."""
+    """The site of a job: all that is known of it before it has nodes."""
 
     engine: str
     shapes: tuple[NodeShape, ...]
@@ -187,7 +187,7 @@ def plan_job(job: Command, site: Site) -> Plan:
 
 
 def _at(site: Site, request: Request) -> Request:
-    """The request, with what is known of the nodes."""
+    """Return the request, with what is known of the nodes."""
     per_node = request.process_count_per_node or 1
     shapes = site.shapes[: request.node_count]
     shared = site.shares_machine and request.node_count > 1
@@ -202,7 +202,7 @@ def _at(site: Site, request: Request) -> Request:
 
 
 def _launcher_warnings(job: Command, request: Request) -> list[str]:
-    """DeepSpeed's launcher trains on one node, without a word, when nobody tells it of the others."""
+    """Warn of DeepSpeed's launcher without a hostfile: it then trains on one node, without a word."""
     command = str(job.command or "")
     if (
         not request.once
@@ -220,7 +220,7 @@ def node_count(job: Command) -> int:
 
 
 def needs_mpi(job: Command) -> bool:
-    """Whether somebody has to look which MPI there is."""
+    """Return whether somebody has to look which MPI there is."""
     return distribution_of(job) == "mpi" and settings_of(job).get("mpi") != "environment"
 
 
@@ -263,7 +263,7 @@ def _command(job: Command, given: values.Values) -> str:
 
 
 def _collect_values(given: values.Values) -> dict[str, str]:
-    """What placeholders stand for."""
+    """Collect the values of placeholders."""
     known = {f"inputs.{name}": value for name, value in given.inputs.items()}
     return known | {f"outputs.{name}": value for name, value in given.outputs.items()}
 
@@ -281,7 +281,7 @@ def _data_env(given: values.Values) -> dict[str, str]:
 
 
 def _path(site: Site) -> dict[str, str]:
-    """``python`` in a command is the Python that drumline runs in, activated or not."""
+    """Return a PATH in which ``python`` is the Python that drumline runs in, activated or not."""
     folder = os.path.dirname(site.interpreter)
     if container.is_one(site.build):
         return {}
@@ -312,7 +312,7 @@ def _user_env(job: Command, layout: Layout) -> tuple[dict[str, str], list[str]]:
 
 
 def _kept_variables(site: Site, layout: Layout) -> tuple[dict[str, str], list[str]]:
-    """Those of its conda file, and warnings of those that are not its to set."""
+    """Return the variables of its conda file, and warnings of those that are not its to set."""
     where = "environment.conda_file.variables"
     taken = [name for name in site.variables if name in layout.coordinates]
     kept = {name: value for name, value in site.variables.items() if name not in taken}

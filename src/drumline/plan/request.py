@@ -34,7 +34,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
 
 
 def check_name(name: str) -> None:
-    """A job's name is a folder's: letters, digits, ``-``, ``_``, ``.``, 255 at most. Raises PlanError."""
+    """Check that a name can be a folder's: letters, digits, ``-``, ``_``, ``.``, 255 at most. Raises PlanError."""
     if not re.fullmatch(_NAME, name) or name.endswith("."):
         shown = name if len(name) <= 40 else name[:40] + "..."
         raise PlanError(
@@ -178,7 +178,7 @@ def secrets_of(job: Command, taken: Container[str]) -> tuple[str, ...]:
 
 
 def _ray_of(distribution: Any) -> RaySettings:
-    """Raises PlanError."""
+    """Return the settings of Ray. Raises PlanError."""
     if getattr(distribution, "address", None):
         raise PlanError(
             "distribution.address: joining a Ray cluster that is there already is not supported",
@@ -195,7 +195,7 @@ def _ray_of(distribution: Any) -> RaySettings:
 
 
 def _words(distribution: Any, field: str) -> tuple[str, ...]:
-    """A field as a shell would split it, which expands nothing. Raises PlanError."""
+    """Split a field as a shell would that expands nothing. Raises PlanError."""
     import shlex
 
     try:
@@ -211,8 +211,9 @@ def _words(distribution: Any, field: str) -> tuple[str, ...]:
 
 def warm_of(job: Command, variables: Mapping[str, str]) -> str:
     """
-    What the job says of warm starts: ``auto``, ``on``, ``off``; empty: nothing. ``variables``: its own, of which one
-    says it where ``drumline:`` does not. Raises PlanError.
+    Return what the job says of warm starts: ``auto``, ``on``, ``off``; empty: nothing. Raises PlanError.
+
+    ``variables``: its own, of which one says it where ``drumline:`` does not.
     """
     said = settings_of(job).get("warm")
     if said is not None:
@@ -223,7 +224,7 @@ def warm_of(job: Command, variables: Mapping[str, str]) -> str:
 
 
 def warm(text: str, path: str) -> str:
-    """Raises PlanError for none of the words."""
+    """Return the word for warm starts. Raises PlanError for none of the words."""
     word = switch(text)
     if word not in WARM_WORDS:
         raise PlanError(f"{path}: must be one of {', '.join(WARM_WORDS)}; got {text!r}", path=path)

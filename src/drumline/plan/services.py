@@ -25,8 +25,9 @@ def plan_services(
     job: Command, folder: RunFolder, known: Mapping[str, str], cwd: str, interpreter: str
 ) -> tuple[Service, ...]:
     """
-    Those that are started: TensorBoard. ``known``: what ``outputs.x`` stands for; ``cwd``: the ranks' working folder,
-    which a relative ``log_dir`` is in. Raises PlanError for a placeholder that leads nowhere, and for what is no port.
+    Return the services that are started: TensorBoard. Raises PlanError for a bad placeholder or port.
+
+    ``known``: what ``outputs.x`` stands for; ``cwd``: the ranks' working folder, which a relative ``log_dir`` is in.
     """
     found = []
     for name, service in asked_for(job.services).items():
@@ -40,7 +41,7 @@ def plan_services(
 
 
 def _port(service: JobService, name: str) -> int:
-    """0: any that is free."""
+    """Return the service's port; 0: any that is free."""
     port = int(service.port or 0)
     if not 0 <= port <= _LAST_PORT:
         path = f"services.{name}.port"
@@ -54,6 +55,8 @@ def _port(service: JobService, name: str) -> int:
 
 def kind_of(service: object) -> str:
     """
+    Return the kind of a service, however it is written.
+
     >>> kind_of(type("S", (), {"type": "TensorBoard"})())
     'tensor_board'
     """

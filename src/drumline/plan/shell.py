@@ -19,12 +19,12 @@ _MARK = "\x01(\\d+)\x02"
 
 
 def is_safe(path: str) -> bool:
-    """Whether a shell takes it as one word, unquoted."""
+    """Return whether a shell takes a path as one word, unquoted."""
     return re.fullmatch(_SAFE, path, re.ASCII) is not None
 
 
 def mark(index: int) -> str:
-    """What stands for a path until the command is whole. Whoever uses it has refused commands with these bytes."""
+    """Return the mark of a path until the command is whole. Callers have refused commands with these bytes."""
     return f"\x01{index}\x02"
 
 
@@ -54,7 +54,7 @@ def _quote_variable(variable: str, quote: str) -> str:
 
 
 class _QuotingState:
-    """Where in a shell command we are: in which quotes, and in how many ``$(``."""
+    """The position in a shell command: in which quotes, and in how many ``$(``."""
 
     def __init__(self) -> None:
         self._open = [""]

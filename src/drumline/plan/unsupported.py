@@ -20,8 +20,9 @@ def list_warnings(
     job: Command, interpreter: str, engine: str = "local", *, is_attached: bool = False
 ) -> list[str]:
     """
-    One line a field, ``field: what happens instead``. ``engine``: where it is to run. ``is_attached``: whether its
-    compute is one that is attached.
+    List a warning for each field without its effect: ``field: what happens instead``.
+
+    ``engine``: where it is to run. ``is_attached``: whether its compute is one that is attached.
     """
     return [
         *unknown_attributes(job),
@@ -33,7 +34,9 @@ def list_warnings(
 
 
 def list_shared_warnings(job: Any) -> list[str]:
-    """As ``list_warnings``, of a pipeline or a sweep itself; its steps and trials are asked by themselves."""
+    """
+    List warnings of a pipeline or a sweep itself, as ``list_warnings``; its steps and trials are asked by themselves.
+    """
     said = [*unknown_attributes(job), *_of_services(job)]
     if getattr(getattr(job, "settings", None), "default_datastore", None):
         said.append("settings.default_datastore: not used; outputs stay in the run folders of the steps")
@@ -48,7 +51,7 @@ def _of_local(job: Command, *, is_attached: bool) -> Iterator[str]:
 
 
 def _of_cluster(job: Command, engine: str) -> Iterator[str]:
-    """What an engine does not see of a job; what it sees it honours, or refuses."""
+    """Yield what an engine does not see of a job; what it sees it honours, or refuses."""
     resources = job.resources
     said = {
         "shm_size": "there is no container; shared memory is the node's",

@@ -1,5 +1,5 @@
 """
-What ``${{inputs.x}}`` and ``${{outputs.o}}`` stand for on the nodes, and what must be copied or made for that.
+The values of ``${{inputs.x}}`` and ``${{outputs.o}}`` on the nodes, and what must be copied or made for that.
 
 References such as ``azureml:digits:1`` are paths already (``control/references.py``).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Kept(NamedTuple):
-    """Of data in a datastore: whose record has the credentials, and the home that it is in."""
+    """Data in a datastore: whose record has the credentials, and the home that it is in."""
 
     datastore: str
     home: str
@@ -158,14 +158,16 @@ class _ValueCollector:
 
 
 def _kind(given: Any) -> str:
-    """A custom model is a file or a folder, whichever is there; an output that is a number or text, a file with it."""
+    """
+    Return the kind of a value: a custom model is the file or folder that is there; an output of a literal, a file.
+    """
     return {"uri_file": "file", "custom_model": "any", **dict.fromkeys(PRIMITIVES, "file")}.get(
         str(getattr(given, "type", None) or "").lower(), "folder"
     )
 
 
 def _place(where: str, text: str) -> Place:
-    """Raises PlanError for what is at no service that is known here."""
+    """Return the place of an address. Raises PlanError for one at no service that is known here."""
     from drumline.contract import uris
 
     try:

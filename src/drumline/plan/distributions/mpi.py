@@ -63,8 +63,10 @@ def lay_out(request: Request) -> Layout:
 
 def _alone_on_its_node(layout: Layout, request: Request) -> Layout:
     """
-    One process a node may start the ranks itself: Lightning does below hi-ml's and Azure's adapters, unless it finds a
-    ``LOCAL_RANK`` or torchrun's mark. Azure sets neither for mpi.
+    Return the layout of one process a node without ``LOCAL_RANK``, because that process may start the ranks itself.
+
+    Lightning does so below hi-ml's and Azure's adapters, unless it finds a ``LOCAL_RANK`` or torchrun's mark. Azure
+    sets neither for mpi.
     """
     processes = []
     for process in layout.processes:

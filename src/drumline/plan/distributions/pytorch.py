@@ -57,7 +57,7 @@ def lay_out(request: Request) -> Layout:
 
 
 def ranks(request: Request) -> Layout:
-    """The ranks and their coordinates alone, for those who have another launcher to tell of than torchrun."""
+    """Return the ranks and their coordinates alone, for distributions with another launcher than torchrun."""
     per_node = request.process_count_per_node or 1
     count = request.node_count * per_node
     return Layout(
@@ -80,9 +80,10 @@ def ranks(request: Request) -> Layout:
 
 def torchrun(request: Request) -> dict[str, str]:
     """
-    With ``torchrun_of``, what makes ``torchrun train.py`` the same as ``torchrun --nnodes ... train.py``: torchrun
-    takes an argument that is not given from ``PET_`` and its name. Without ``PET_RDZV_BACKEND`` it is "static", in
-    which node 0 listens at the master's port.
+    Return variables that, with ``torchrun_of``, make ``torchrun train.py`` the same as with ``--nnodes ...``.
+
+    torchrun takes an argument that is not given from ``PET_`` and its name. Without ``PET_RDZV_BACKEND`` it is
+    "static", in which node 0 listens at the master's port.
 
     Source: torch/distributed/argparse_util.py, torch/distributed/run.py: get_args_parser.
     """
@@ -100,7 +101,7 @@ def torchrun_of(node: int, request: Request) -> dict[str, str]:
 
 
 def elastic(request: Request) -> Mapping[str, str]:
-    """By which torchrun's ranks are known."""
+    """Return the variables by which torchrun's ranks are known."""
     return {
         "TORCHELASTIC_RUN_ID": request.job,
         "TORCHELASTIC_RESTART_COUNT": "0",

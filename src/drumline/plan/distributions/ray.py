@@ -68,7 +68,7 @@ def _ray_of(node: int, request: Request, address: str) -> Process:
 
 
 def _options(node: int, request: Request) -> Iterator[str]:
-    """Ports that several nodes of one machine would fight for are leased."""
+    """Yield the options of Ray on a node; ports that several nodes of one machine would fight for are leased."""
     yield f"--node-ip-address={address_of(node)}"
     yield f"--dashboard-agent-listen-port={late(f'agent_{node}_port')}"
     if node:
@@ -82,7 +82,7 @@ def _options(node: int, request: Request) -> Iterator[str]:
 
 
 def _encode(words: Sequence[str]) -> str:
-    """Words of the user, in which nothing is late-bound."""
+    """Encode words of the user, in which nothing is late-bound."""
     return json.dumps(words).replace("$", "\\u0024")
 
 

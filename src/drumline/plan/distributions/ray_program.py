@@ -1,5 +1,5 @@
 """
-What the processes of a Ray job begin as on their nodes, and what they become.
+The programs that the processes of a Ray job begin as on their nodes, and what they become.
 
     head HOST:PORT EXTRA OPTION...    ``ray start --head``
     worker HOST:PORT EXTRA OPTION...  ``ray start``, once the head answers
@@ -74,7 +74,7 @@ def main(mode: str, *words: str) -> "NoReturn":
 
 
 def quieten() -> None:
-    """Ray's thirty lines of good advice go to system_logs; its errors stay."""
+    """Send Ray's thirty lines of good advice to system_logs; its errors stay."""
     node = int(os.environ["AZUREML_CR_NODE_RANK"])
     path = os.path.join(os.environ["DRUMLINE_RUN_FOLDER"], "system_logs", f"ray-node-{node}.log")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -84,9 +84,9 @@ def quieten() -> None:
 
 def share_token() -> None:
     """
-    Ray listens on all interfaces, and whoever reaches it may run any program: so its nodes ask for a token.
+    Share a token among Ray's nodes: it listens on all interfaces, and would run any program for anybody.
 
-    Whichever process of the job comes first makes it, where they all see it and nobody else does.
+    The first process of the job makes it, where they all see it and nobody else does.
     """
     names = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
     if any(name in os.environ for name in names):
@@ -117,7 +117,7 @@ def check_port(port: int) -> None:
 
 
 def size() -> list[str]:
-    """Cores that this node's ranks may use; memory for objects that a laptop can spare."""
+    """Return the options for the cores that this node's ranks may use, and for memory that a laptop can spare."""
     options = [f"--num-cpus={len(os.sched_getaffinity(0))}"]
     if any(word.startswith("--node-ip-address=127.") for word in sys.argv):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -186,7 +186,7 @@ def node_count() -> int:
 
 
 def become(words: list[str]) -> "NoReturn":
-    """Python ignores these, and would hand that down: a shell pipeline would never end."""
+    """Become another program, with the signals reset that Python ignores: else a shell pipeline would never end."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()

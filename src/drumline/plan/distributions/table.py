@@ -1,4 +1,4 @@
-"""Which distribution has which layout; a new one is a file and a line."""
+"""The layout of each distribution; a new one is a file and a line."""
 
 from __future__ import annotations
 

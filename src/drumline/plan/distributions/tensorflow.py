@@ -78,8 +78,10 @@ def _port(role: str, index: int) -> str:
 
 def _is_awaited(role: str, places: list[Place]) -> bool:
     """
-    With a chief and parameter servers (ParameterServerStrategy) the workers are servers too: the chief sends them
-    their work and its result decides. Without servers (MultiWorkerMirroredStrategy) the chief is one more worker.
+    Return whether the end of a role's ranks is awaited.
+
+    With a chief and parameter servers (ParameterServerStrategy) the workers are servers too: the chief sends them their
+    work and its result decides. Without servers (MultiWorkerMirroredStrategy) the chief is one more worker.
     """
     roles = {other for other, _, _ in places}
     if role == "worker":

@@ -1,4 +1,4 @@
-"""Whether what a step gets is what its component declares, and what it refers to is there."""
+"""Checks that a step gets what its component declares, and that it refers to what is there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Given = Mapping[str, tuple[str, Any]]
 
 
 class BindingWarning(Problem):
-    """What Azure lets through, and jobs that were made for it have: a warning."""
+    """A warning: Azure lets this through, and jobs that were made for it have it."""
 
     __slots__ = ()
 
@@ -71,8 +71,9 @@ def check_step(
 
 def leave_out_absent(pipeline: PipelineJob, job: Any) -> None:
     """
-    Of a step's job, whose inputs are changed: one that is bound to an input of the pipeline that was not given has its
-    component's default, and else is not given either.
+    Remove inputs of a step's job that are bound to an input of the pipeline that was not given.
+
+    One with a default of the component gets that in its place.
     """
     for name, value in list(job.inputs.items()):
         texts = texts_of(value)
@@ -134,13 +135,13 @@ def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given:
 
 
 def _split_input(job: Any) -> str | None:
-    """The input whose files are the items of a parallel job; None for a job of another type."""
+    """Return the input whose files are the items of a parallel job; None for a job of another type."""
     settings = (getattr(job, "drumline", None) or {}).get("parallel") or {}
     return settings.get("input")
 
 
 def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
-    """Literals of the pipeline may stand in the values of environment variables."""
+    """Check environment variables, whose values may hold literals of the pipeline."""
     problems = []
     for name, value in (getattr(step.job, "environment_variables", None) or {}).items():
         path = f"jobs.{step.name}.environment_variables.{name}"
@@ -157,7 +158,7 @@ def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]
 
 
 def _compute(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
-    """It may be a text of the pipeline's."""
+    """Check the compute, which may be a text of the pipeline's."""
     path = f"jobs.{step.name}.compute"
     for text in texts_of(step.job.compute):
         found = _source(pipeline, {}, given, text, path)
@@ -173,14 +174,14 @@ def _compute(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether it is a binding, and not a text or path with one in it."""
+    """Return whether a value is a binding, and not a text or path with one in it."""
     return bool(PATTERN.fullmatch(str(getattr(value, "path", value)).strip()))
 
 
 def _source(
     pipeline: PipelineJob, steps: Mapping[str, Step], given: Given, text: str, path: str
 ) -> Problem | tuple[str, Any]:
-    """The type, and the value where it is known, of what a binding leads to; empty where nobody says."""
+    """Return the type, and the value where it is known, of what a binding leads to; empty where nothing says it."""
     written = f"${{{{{text}}}}}"
     parts = text.split(".")
     if parts[:2] == ["parent", "inputs"] and len(parts) > 2:
@@ -266,7 +267,7 @@ def _out_of_range(path: str, value: Any, declared: Any) -> list[Problem]:
 
 
 def _reads_as(item: Any, value: Any) -> bool:
-    """Whether they differ only in how YAML or Python writes them: 224.0 and "224", True and "true"."""
+    """Return whether two differ only in how YAML or Python writes them: 224.0 and "224", True and "true"."""
     if str(item).lower() == str(value).lower():
         return True
     try:

@@ -34,8 +34,9 @@ def build_graph(
     above: tuple[str, ...] = (),
 ) -> Graph:
     """
-    ``pipeline``: its component filled in. Of an inner one, ``given``: what the pipeline around it binds, and ``above``:
-    the files of those around it.
+    Build the graph of a pipeline whose component is filled in.
+
+    Of an inner one, ``given``: what the pipeline around it binds, and ``above``: the files of those around it.
 
     Raises PlanError with every problem.
     """
@@ -72,14 +73,14 @@ def build_graph(
 
 
 def _doubts(problems: list[Problem], step: Step | None = None) -> tuple[str, ...]:
-    """Those that are warnings, which are taken out; of a step without its name."""
+    """Take the warnings out of the problems, and return them; of a step without its name."""
     found = [problem for problem in problems if isinstance(problem, bindings.BindingWarning)]
     problems[:] = [problem for problem in problems if not isinstance(problem, bindings.BindingWarning)]
     return tuple(problem.what.removeprefix(f"jobs.{step.name}." if step else "") for problem in found)
 
 
 def _steps(pipeline: PipelineJob, lookup: Lookup, problems: list[Problem]) -> dict[str, Step]:
-    """Those whose component is there; of the others the problems."""
+    """Return the steps whose component is there; of the others add the problems."""
     steps = {}
     for name, node in pipeline.jobs.items():
         try:
@@ -110,7 +111,7 @@ def locate_in_step(step: str, error: DrumlineError) -> list[Problem]:
 
 
 def _of_component(name: str, error: DrumlineError) -> list[Problem]:
-    """Of one that cannot be had. A mistake in its own file is told with its place there."""
+    """List the problems of a component that cannot be had. A mistake in its own file is told with its place there."""
     own = list(getattr(error, "problems", ())) or [Problem(error.message, hint=error.hint)]
     there = [problem for problem in own if problem.line]
     path = f"jobs.{name}.component"
@@ -122,7 +123,7 @@ def _of_component(name: str, error: DrumlineError) -> list[Problem]:
 
 
 def _names(pipeline: PipelineJob) -> list[Problem]:
-    """Names become those of files and jobs, so they are looked at whatever else is not."""
+    """Check the names, whatever else is wrong: they become those of files and jobs."""
     problems = []
     for group in ("jobs", "outputs"):
         for name in getattr(pipeline, group):
@@ -177,7 +178,7 @@ def _published_twice(steps: dict[str, Step]) -> list[Problem]:
 
 
 def _cycle(steps: dict[str, Step]) -> list[Problem]:
-    """The first circle of steps that wait for each other, with the way around it."""
+    """Find the first circle of steps that wait for each other, with the way around it."""
     done: set[str] = set()
     for first in steps:
         way = [first] if first not in done else []
@@ -193,7 +194,7 @@ def _cycle(steps: dict[str, Step]) -> list[Problem]:
 
 
 def _circle(names: list[str], steps: dict[str, Step]) -> Problem:
-    """Told at the input by which the first of them needs the second."""
+    """Return the problem of a circle, at the input by which the first of its steps needs the second."""
     first, second = names[:2]
     inputs: dict[str, Any] = steps[first].job.inputs  # type: ignore[attr-defined]
     start = f"parent.jobs.{second}."
@@ -207,7 +208,7 @@ def _circle(names: list[str], steps: dict[str, Step]) -> Problem:
 
 
 def _in_order(steps: dict[str, Step]) -> list[Step]:
-    """As in the file, but for steps that need later ones."""
+    """Return the steps as in the file, but for those that need later ones."""
     ordered: list[Step] = []
     placed: set[str] = set()
     waiting = list(steps.values())

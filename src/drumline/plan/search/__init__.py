@@ -1,1 +1,1 @@
-"""What a sweep tries next, and which trials it gives up: pure, without clock or disk."""
+"""The trials that a sweep tries next, and those that it gives up: pure, without clock or disk."""

@@ -1,5 +1,5 @@
 """
-From numbers between 0 and 1 to hyperparameters, and back.
+The way from numbers between 0 and 1 to hyperparameters, and back.
 
 Every expression is the inverse of its distribution function, so that whoever gives the numbers decides how the space
 is searched: at random, by a Sobol sequence, or by Optuna.
@@ -27,7 +27,10 @@ _LEAST = 1e-12
 
 
 class Numbers(Protocol):
-    """``path``: of the expression, ``lr`` or, within the second value of a choice, ``model.1.lr``."""
+    """
+    Numbers from 0 to 1 for a trial. ``path``: of the expression, ``lr`` or, within the second value of a choice,
+    ``model.1.lr``.
+    """
 
     def index(self, path: str, count: int) -> int:
         """Return which of ``count`` values of a choice to take."""
@@ -67,7 +70,7 @@ def draw(space: Space, numbers: Numbers, base: float = math.e) -> dict[str, Any]
 
 def fractions_of(space: Space, params: Mapping[str, Any], base: float = math.e) -> dict[str, float]:
     """
-    By path, the number from which each value can have come: for a choice the index, else a fraction.
+    Return by path the number from which each value can have come: for a choice the index, else a fraction.
 
     What did not come from this space is left out.
     """
@@ -160,7 +163,7 @@ def _value(expression: Any, fraction: float, base: float) -> float:
 
 
 def _in_steps(value: float, q: float) -> float:
-    """A whole number where ``q`` is one; without the noise of binary fractions."""
+    """Round to steps of ``q``: a whole number where ``q`` is one; without the noise of binary fractions."""
     steps = round(value / q)
     return steps * q if isinstance(q, int) else float(f"{steps * q:.12g}")
 

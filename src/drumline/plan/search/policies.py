@@ -1,5 +1,5 @@
 """
-Which trials a sweep gives up.
+The policies by which a sweep gives up trials.
 
 An interval is one report of the primary metric. A policy looks at a trial when its number of reports reaches a multiple
 of ``evaluation_interval`` that is not below ``delay_evaluation``, and compares it with every trial that has as many
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def best(values: Sequence[float], goal: str) -> float | None:
     """
-    What a trial is worth: the best value that it ever logged, not the last; None when there is none but nan and inf.
+    Return a trial's worth: the best value that it ever logged, not the last; None when all are nan or inf.
 
     Source: https://learn.microsoft.com/python/api/azureml-train-core/azureml.train.hyperdrive.hyperdriverun
     (get_best_run_by_primary_metric: the minimum or maximum of the metric)
@@ -45,7 +45,7 @@ def due(policy: EarlyTerminationPolicy, report_count: int) -> int:
 
 
 class _Standing(NamedTuple):
-    """Of a trial after some reports, in costs, the lower the better."""
+    """The standing of a trial after some reports, in costs, the lower the better."""
 
     latest: float
     lowest: float
@@ -53,7 +53,7 @@ class _Standing(NamedTuple):
 
 
 class Course:
-    """What a trial has reported so far, for policies to look at any interval of it: values may be added."""
+    """The reports of a trial so far, for policies to look at any interval of it: values may be added."""
 
     def __init__(self, goal: str, values: Iterable[float] = ()) -> None:
         self._goal = goal
@@ -71,7 +71,7 @@ class Course:
             self._costs.append(cost)
 
     def after(self, interval: int) -> _Standing:
-        """Or after all reports, where there are fewer."""
+        """Return the standing after so many reports, or after all, where there are fewer."""
         at = min(interval, len(self)) - 1
         return _Standing(self._costs[at], self._lowest[at], self._sums[at] / (at + 1))
 
@@ -110,7 +110,7 @@ def verdict(
 
 
 def _cost(value: float, goal: str) -> float:
-    """What is no finite number is the worst there is: ``best`` counts for nothing what others would have to reach."""
+    """Return the cost of a value. One that is not finite costs most: ``best`` does not count it either."""
     if not math.isfinite(value):
         return math.inf
     return value if goal == "minimize" else -value
@@ -134,8 +134,10 @@ def _bandit(policy: Any, goal: str, there: _Standings, trial: str, _: frozenset[
 
 def _slack(policy: Any, goal: str, best_cost: float) -> float:
     """
-    How much worse than the best is still good enough: a best of 0.8 and a factor of 0.2 allow 0.8 / 1.2 where more is
-    better, and 0.8 * 1.2 where less is. Of a negative best, the same part of its size.
+    Return how much worse than the best is still good enough.
+
+    A best of 0.8 and a factor of 0.2 allow 0.8 / 1.2 where more is better, and 0.8 * 1.2 where less is. Of a negative
+    best, the same part of its size.
     """
     if policy.slack_amount:
         return float(policy.slack_amount)
@@ -145,7 +147,7 @@ def _slack(policy: Any, goal: str, best_cost: float) -> float:
 
 
 def _median(policy: Any, goal: str, there: _Standings, trial: str, _: frozenset[str]) -> str:
-    """Its best so far against the median of all trials' averages so far."""
+    """Compare the trial's best so far with the median of all trials' averages so far; return why it is stopped."""
     middle = median(standing.average for standing in there.values())
     mine = there[trial].lowest
     if not mine > middle:
@@ -155,7 +157,7 @@ def _median(policy: Any, goal: str, there: _Standings, trial: str, _: frozenset[
 
 
 def _truncation(policy: Any, goal: str, there: _Standings, trial: str, over: frozenset[str]) -> str:
-    """Its value at the interval against that of the others there; of equals none is cut."""
+    """Compare its value at the interval with that of the others there; of equals none is cut."""
     if policy.exclude_finished_jobs:
         there = {name: standing for name, standing in there.items() if name == trial or name not in over}
     mine = there[trial].latest

@@ -1,4 +1,6 @@
-"""What a sweep asks for, with its numbers checked: Azure's client accepts a sweep of no trial or between 1 and 0."""
+"""
+The search that a sweep asks for, its numbers checked: Azure's client accepts a sweep of no trial or between 1 and 0.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ MOST_TRIALS = 1000
 
 
 class Search(NamedTuple):
-    """What a sampler needs to know."""
+    """The facts that a sampler needs."""
 
     space: Mapping[str, ParameterExpression]
     algorithm: str
@@ -52,7 +54,7 @@ class SearchRequest(NamedTuple):
 
 
 def request_of(sweep: SweepJob) -> SearchRequest:
-    """Raises PlanError that names every field which cannot be, and one for a package that is missing."""
+    """Return the search of a sweep. Raises PlanError that names every wrong field, and one for a missing package."""
     limits, algorithm = sweep.limits, sweep.sampling_algorithm
     wrong = [
         *_of_limits(limits),
@@ -89,7 +91,7 @@ def request_of(sweep: SweepJob) -> SearchRequest:
 
 
 def _check_searchable(search: Search) -> None:
-    """What only some trial would show. Raises PlanError."""
+    """Check what only some trial would show. Raises PlanError."""
     for end in (0.0, 1.0):
         draw.draw(draw.by_path(search.space), draw.Constant(end), search.base)
     if search.algorithm == "grid":
@@ -109,7 +111,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _base(written: Any) -> float | None:
-    """None for what cannot be the base of a logarithm."""
+    """Return the base of a logarithm; None for what cannot be one."""
     if written is None or str(written).lower() == "e":
         return math.e
     try:
@@ -161,7 +163,7 @@ def _of_space(space: Mapping[str, ParameterExpression]) -> Iterator[Problem]:
 
 
 def _mistake(expression: Any) -> str:
-    """What is wrong with an expression; empty when nothing is."""
+    """Return what is wrong with an expression; empty when nothing is."""
     missing = next((name for name in expression._fields if getattr(expression, name, None) is None), "")
     if missing:
         return f"{missing} is missing"
@@ -189,7 +191,7 @@ def _mistake(expression: Any) -> str:
 
 
 def _mistake_in(values: list[Any]) -> str:
-    """What is wrong with the values of a choice: all are texts in a command, sooner or later."""
+    """Return what is wrong with the values of a choice: all are texts in a command, sooner or later."""
     if not values:
         return "there is nothing to choose from"
     texts = (

@@ -58,7 +58,7 @@ def _next_of_grid(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | No
 
 
 def _left_over(search: Search, seen: set[str]) -> dict[str, Any] | None:
-    """Of a space of choices alone, where a few among many are hard to meet."""
+    """Return a combination not seen yet of a space of choices alone, where a few among many are hard to meet."""
     try:
         return next((one for one in draw.combinations(search.space) if _key(one) not in seen), None)
     except PlanError:
@@ -132,7 +132,7 @@ def _number_of(seed: str) -> int:
 
 def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
     """
-    A new trial of a study in memory, which is told all earlier ones.
+    Ask a study in memory for a new trial; the study is told all earlier ones.
 
     Source: https://optuna.readthedocs.io/en/stable/tutorial/20_recipes/009_ask_and_tell.html
     """
@@ -157,7 +157,7 @@ def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
 
 
 def _to_study_trial(optuna: Any, search: Search, one: Tried) -> Any:
-    """A trial that still runs is told too, so that the next one is not put beside it."""
+    """Convert a trial for the study; one that still runs is told too, so that the next one is not put beside it."""
     state = optuna.trial.TrialState
     located = draw.fractions_of(search.space, one.params, search.base)
     expressions = draw.by_path(search.space)

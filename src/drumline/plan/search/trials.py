@@ -28,7 +28,9 @@ def trial_job(
     sweep: SweepJob, program: ParameterizedCommand, params: Mapping[str, Any], number: int
 ) -> Command:
     """
-    The sweep has a name; ``program``: of its trial, with nothing left to look up.
+    Return the job of a trial of a sweep that has a name.
+
+    ``program``: of its trial, with nothing left to look up.
 
     Outputs are of the trial alone: what is to be registered is the best trial's, by the sweep. Raises PlanError for a
     hyperparameter that the command has and the search space has not.
@@ -64,7 +66,7 @@ def trial_job(
 
 
 def _place(job: Command, sweep: SweepJob, program: ParameterizedCommand) -> None:
-    """Code and environment resolve against the program's folder, inputs and outputs against the sweep's."""
+    """Resolve code and environment against the program's folder, inputs and outputs against the sweep's."""
     from drumline.spec.paths import is_remote, resolve
 
     if job.code and not is_remote(str(job.code)) and program._base_path != sweep._base_path:
@@ -74,15 +76,15 @@ def _place(job: Command, sweep: SweepJob, program: ParameterizedCommand) -> None
 
 
 def _fill_command(command: str, params: Mapping[str, Any]) -> str:
-    """
-    Values go in as they are, as those of literal inputs do; a mapping as JSON, and what it holds by its dotted name.
-    """
+    """Fill in values as they are, as those of literal inputs; a mapping as JSON, and its content by its dotted name."""
     values = {f"search_space.{name}": text for name, text in _texts(params).items()}
     return placeholders.expand_group(command, "search_space", values, where="trial.command")
 
 
 def describe_refusal(value: Any) -> str:
-    """Why that cannot be a value of a hyperparameter; empty when it can. What is drawn anew for each trial can."""
+    """
+    Explain why that cannot be a value of a hyperparameter; empty when it can. What is drawn anew for each trial can.
+    """
     if isinstance(value, ParameterExpression):
         return ""
     if not isinstance(value, (str, int, float)):
@@ -109,7 +111,7 @@ def _texts(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _variables(sweep: SweepJob, params: Mapping[str, Any]) -> dict[str, str]:
     """
-    Literal inputs and hyperparameters by name.
+    Return literal inputs and hyperparameters by the names of their variables.
 
     Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.sweep.sweepjob (AZUREML_SWEEP_)
     """

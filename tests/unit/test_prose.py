@@ -1,11 +1,16 @@
-"""The English of the documents and of ``--help``: sentences have a thing with a name for a subject."""
+"""
+The English of the documents and of ``--help``: sentences have a thing with a name for a subject. That of docstrings:
+a function's begins with a verb, and any is understood without the name that it is about.
+"""
 
 import prose
 import pytest
 
 OF_ALL = 0.03
 OF_A_PAGE = 0.06
+OF_DOCSTRINGS = 0.01
 COUNTS = prose.counts()
+OPENINGS = prose.openings()
 
 
 def test_few_subjects_are_free_relatives_or_vague_pronouns():
@@ -51,3 +56,45 @@ def test_help_and_pages_are_read():
     assert {"README.md", "docs/howto/running.md", "--help"} <= set(COUNTS)
     assert all(number for _, number in COUNTS.values())
     assert COUNTS["--help"][1] > 100
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_first_lines_of_docstrings_stand_alone(is_function):
+    alike = [one for one in OPENINGS if one.is_function == is_function]
+    fragments = [f"{one.place}: {one.text}" for one in alike if prose.is_fragment(one)]
+    assert len(alike) > 1000
+    assert len(fragments) <= OF_DOCSTRINGS * len(alike), "\n".join(fragments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The jobs of a home, newest first.",
+        "Of a part framework-NAME; empty for others.",
+        "Raises SpecError.",
+        "Whether it has ended.",
+        "``rank``: that which began.",
+        ">>> short_size(0)",
+    ],
+)
+def test_such_a_first_line_of_a_function_is_found(text):
+    assert prose.is_fragment(prose.Opening("", True, text))
+
+
+@pytest.mark.parametrize("text", ["What a rank uses.", "``rank``: that which began.", "After it hung."])
+def test_such_a_first_line_of_a_class_is_found(text):
+    assert prose.is_fragment(prose.Opening("", False, text))
+
+
+@pytest.mark.parametrize(
+    ("is_function", "text"),
+    [
+        (True, "Return the jobs of a home, newest first."),
+        (True, "Wait, but not for long."),
+        (False, "The jobs of a home, newest first."),
+        (False, "``drumline ps``: the jobs that run and wait."),
+        (False, "Whole files, written at once."),
+    ],
+)
+def test_no_other_first_line_is(is_function, text):
+    assert not prose.is_fragment(prose.Opening("", is_function, text))

@@ -25,6 +25,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 ROUNDS = 5
 PERFORMANCE = "docs/explanation/performance.md"
+"""What users ask."""
+
+BENCHMARKS = "docs/development/benchmarks.md"
+"""What developers do."""
 
 
 class Bench(NamedTuple):
@@ -46,10 +50,10 @@ BENCHES = {
     "launch": Bench("launch/run.py", ("--cases", "2x2,2x4,2x16,allreduce,stop")),
     "warm": Bench("launch/run.py", ("--cases", "torch,restart"), levels=1),
     "slurm": Bench("slurm/run.py", ("--many-rounds", str(ROUNDS))),
-    "data": Bench("data/run.py"),
-    "snapshot": Bench("snapshot/run.py"),
-    "cli": Bench("cli/run.py", ("--rounds", "15")),
-    "system-metrics": Bench("system_metrics/run.py"),
+    "data": Bench("data/run.py", page=BENCHMARKS),
+    "snapshot": Bench("snapshot/run.py", page=BENCHMARKS),
+    "cli": Bench("cli/run.py", ("--rounds", "15"), page=BENCHMARKS),
+    "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
     "logs": Bench("logs/run.py"),
     "cascades": _into_reliability("verdict/run.py"),
     "endings": _into_reliability("verdict/run_endings.py"),

@@ -34,7 +34,6 @@ GIVEN: dict[str, dict[str, str]] = {
 """The pages that are run, each with the files that its reader is expected to have."""
 
 NOT_RUN = {
-    "explanation/performance": "benchmarks, which take minutes to hours",
     "howto/command-line": "they are refused on purpose, or change the shell: tests/unit/cli has them",
     "howto/computes": "a Slurm cluster: tests/integration/slurm",
     "howto/environments": "a package index: tests/acceptance/test_environments.py",

@@ -47,12 +47,38 @@ def test_every_benchmark_has_its_script_and_its_place(name):
     assert marked.replaced(page, name, "x") != page
 
 
-def test_every_table_of_the_page_is_in_such_a_place():
-    page = (ROOT / everything.PERFORMANCE).read_text()
-    for name, bench in everything.BENCHES.items():
-        if bench.page == everything.PERFORMANCE:
-            page = marked.replaced(page, name, "")
+@pytest.mark.parametrize("path", [everything.PERFORMANCE, everything.BENCHMARKS])
+def test_every_table_of_a_page_is_in_such_a_place(path):
+    page = (ROOT / path).read_text()
+    names = [name for name, bench in everything.BENCHES.items() if bench.page == path]
+    assert names
+    for name in names:
+        page = marked.replaced(page, name, "")
     assert [line for line in page.splitlines() if line.startswith("|")] == []
+
+
+def test_a_table_goes_into_the_page_of_its_benchmark_and_no_other(tmp_path, monkeypatch):
+    marks = "".join(f"<!-- begin: {name} -->\nold\n<!-- end: {name} -->\n" for name in everything.BENCHES)
+    for bench in everything.BENCHES.values():
+        (tmp_path / bench.page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / bench.page).write_text(marks)
+    monkeypatch.setattr(everything, "ROOT", tmp_path)
+    monkeypatch.setattr(everything, "commit", lambda: "abc")
+    (tmp_path / "bench.py").write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "Path(sys.argv[sys.argv.index('--markdown') + 1]).write_text('- rounds: 1\\n\\n| new |\\n')\n"
+    )
+    monkeypatch.setattr(everything, "HERE", tmp_path)
+    given = everything.parse(["--now", "--rounds", "1"])
+    for name in ("cli", "logs"):
+        bench = everything.BENCHES[name]
+        monkeypatch.setitem(everything.BENCHES, name, bench._replace(script="bench.py", arguments=()))
+        assert everything.run(name, given) == ""
+    pages = {path: (tmp_path / path).read_text() for path in (everything.PERFORMANCE, everything.BENCHMARKS)}
+    tables = {
+        path: re.findall(r"<!-- begin: ([\w-]+) -->\n- rounds: 1\n", page) for path, page in pages.items()
+    }
+    assert tables == {everything.PERFORMANCE: ["logs"], everything.BENCHMARKS: ["cli"]}
 
 
 def test_every_marked_table_of_reliability_is_one_of_them():

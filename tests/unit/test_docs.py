@@ -92,7 +92,10 @@ def test_every_variable_of_the_contract_is_in_its_page():
         assert name in page, name
 
 
-DESIGN = ["ARCHITECTURE.md", "docs/explanation/decisions.md"]
+DESIGN = [
+    "ARCHITECTURE.md",
+    *(f"docs/explanation/{name}.md" for name in ("decisions", "verdict", "containment")),
+]
 
 
 @pytest.mark.parametrize("page", [*DESIGN, "docs/reference/glossary.md"])

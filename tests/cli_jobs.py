@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -18,6 +19,21 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.observing import description
 
 CORES = len(os.sched_getaffinity(0))
+LOG = """
+import os, sys
+from urllib.parse import unquote
+root = unquote(os.environ["MLFLOW_TRACKING_URI"].removeprefix("file://"))
+run = next(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}" for one in os.listdir(root)
+           if os.path.isdir(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}"))
+
+def log(name, *values):
+    '''As MLflow's file store has it.'''
+    os.makedirs(os.path.dirname(f"{run}/metrics/{name}"), exist_ok=True)
+    with open(f"{run}/metrics/{name}", "a") as file:
+        for step, value in enumerate(values):
+            file.write(f"17 {value} {step}\\n")
+"""
+"""The beginning of a script that logs metrics with ``log(name, *values)``, without MLflow's package."""
 WAIT_FOR_SIGNAL = "import signal; print('ready', flush=True); signal.pause()"
 IGNORE_TERM = (
     "import signal\n"
@@ -129,3 +145,24 @@ def background(*arguments: str | Path, cwd: Path, new_session: bool = False) -> 
 def python(*lines: str) -> Sequence[str]:
     """The words of a Python program."""
     return ("python", "-c", "\n".join(lines))
+
+
+def on_terminal(*arguments: str, cwd: Path, columns: int = 80, **env: str) -> tuple[int, str]:
+    """The exit code of ``drumline`` on a terminal of that width, and what it wrote there, colours included."""
+    controller, terminal = pty.openpty()
+    with os.fdopen(controller, "rb") as said:
+        size = {"COLUMNS": str(columns), "LINES": "30"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drumline", *arguments],
+            cwd=cwd,
+            env={**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **size, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        text = b""
+        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
+            while part := said.read1(65536):
+                text += part
+    return process.wait(), text.decode().replace("\r\n", "\n")

@@ -86,7 +86,7 @@ def test_the_limit_is_kept(asked, cli):
         (["limit", "much"], "limit: 'much' is not a size"),
         (["prune", "--to", "-1"], "--to"),
         (["prune", "--to", "x"], "--to: 'x' is not a size"),
-        (["prune", "--older-than", "30"], "--older-than: '30' is no time"),
+        (["prune", "--older-than", "30"], "--older-than: '30' has no unit"),
         (["clear"], "drumline cache clear --yes"),
     ],
 )

@@ -1,33 +1,14 @@
 """The pages of real jobs on a terminal: what they say, how wide they are, and that the next command works."""
 
-import contextlib
 import json
-import os
-import pty
 import re
 import shlex
-import subprocess
-import sys
 
-from cli_jobs import one_rank, two_by_two, write_script
+from cli_jobs import LOG, on_terminal, one_rank, two_by_two, write_script
 from pipelines import step, write_pipeline
 
 from drumline.cli.columns import measure
 
-LOG = """
-import os, sys
-from urllib.parse import unquote
-root = unquote(os.environ["MLFLOW_TRACKING_URI"].removeprefix("file://"))
-run = next(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}" for one in os.listdir(root)
-           if os.path.isdir(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}"))
-
-def log(name, *values):
-    os.makedirs(f"{run}/metrics", exist_ok=True)
-    with open(f"{run}/metrics/{name}", "a") as file:
-        for step, value in enumerate(values):
-            file.write(f"17 {value} {step}\\n")
-"""
-TERMINAL = {"TERM": "xterm", "PYTHONIOENCODING": "utf-8", "LINES": "30"}
 HOSTILE = "鼓线 \x1b[2J\x1b]0;title\x07" * 30
 FAILS = f"""{LOG}
 if os.environ["RANK"] == "0":
@@ -43,33 +24,6 @@ if os.environ["RANK"] == "3":
     raise ValueError("bad batch " + {HOSTILE!r})
 time.sleep(60)
 """
-
-
-def on_terminal(*arguments, cwd, columns=80, **env):
-    """What a terminal of that width gets, without the colours."""
-    controller, terminal = pty.openpty()
-    with os.fdopen(controller, "rb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drumline", *arguments],
-            cwd=cwd,
-            env={
-                **os.environ,
-                "TERM": "xterm",
-                "PYTHONIOENCODING": "utf-8",
-                "COLUMNS": str(columns),
-                "LINES": "30",
-                **env,
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
-        text = b""
-        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
-            while part := said.read1(65536):
-                text += part
-    return process.wait(), text.decode().replace("\r\n", "\n")
 
 
 def page_of(name, cwd, columns=80):

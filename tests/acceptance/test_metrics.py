@@ -1,35 +1,18 @@
 """What a job logs, in the store of the home or at a team's server, and how ``drumline job`` shows it."""
 
-import contextlib
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli_jobs import one_rank, wait_for_status, write_job, write_script
+from cli_jobs import LOG, on_terminal, one_rank, wait_for_status, write_job, write_script
 from mlflow_server import FakeServer
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.control.observing import metrics
 
-LOG = """
-import os, sys
-from urllib.parse import unquote
-root = unquote(os.environ["MLFLOW_TRACKING_URI"].removeprefix("file://"))
-run = next(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}" for one in os.listdir(root)
-           if os.path.isdir(f"{root}/{one}/{os.environ['MLFLOW_RUN_ID']}"))
-
-def log(name, *values):
-    '''As MLflow's file store has it.'''
-    os.makedirs(os.path.dirname(f"{run}/metrics/{name}"), exist_ok=True)
-    with open(f"{run}/metrics/{name}", "a") as file:
-        for step, value in enumerate(values):
-            file.write(f"17 {value} {step}\\n")
-"""
 VALUES = [4.0, 2.0, 1.0, 0.5]
 
 
@@ -53,12 +36,14 @@ def test_what_was_logged_is_shown_in_every_form(cli, tmp_path):
     queried = cli("job", "metrics", "job", "--query", "[1].points[].value", "-o", "json").out
     assert json.loads(queried) == [0.25, "NaN", "Infinity"]
 
-    curves = on_terminal("job", "metrics", "job", cwd=tmp_path)
+    code, curves = on_terminal("job", "metrics", "job", cwd=tmp_path)
+    assert code == 0
     assert "loss: last 0.5 at step 3, min 0.5, max 4, 4 values" in curves
     assert "val/acc: last inf at step 2, min 0.25, max 0.25, 3 values, 2 of them nan or inf" in curves
     assert any("\u2800" < letter < "\u2900" for letter in curves)
     assert "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri" in curves
-    plain = on_terminal("job", "metrics", "job", cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    code, plain = on_terminal("job", "metrics", "job", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert code == 0
     assert "*" in plain
     assert plain.isascii()
 
@@ -66,26 +51,6 @@ def test_what_was_logged_is_shown_in_every_form(cli, tmp_path):
     assert (nothing.rc, nothing.err) == (0, "job job has logged no such metrics\n")
     for words in (["--step-range", "5"], ["--step-range", "a:b"], ["-f", "-o", "json"]):
         assert cli("job", "metrics", "job", *words).rc == 2
-
-
-def on_terminal(*arguments, cwd, env=None):
-    controller, terminal = pty.openpty()
-    with os.fdopen(controller, "rb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drumline", *arguments],
-            cwd=cwd,
-            env={**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", "COLUMNS": "80", **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
-        text = b""
-        with contextlib.suppress(OSError):  # a terminal that nobody has open any more
-            while part := said.read1(65536):
-                text += part
-    assert process.wait() == 0
-    return text.decode()
 
 
 def test_values_are_seen_and_followed_while_the_job_runs(cli, tmp_path):

@@ -255,6 +255,16 @@ def add_set(parser: argparse.ArgumentParser, example: str) -> None:
     )
 
 
+def add_env(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="set an environment variable; without a value, copy it from this shell; can be repeated",
+    )
+
+
 def add_variables(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env-file",

@@ -39,14 +39,23 @@ def short_duration(seconds: float | None) -> str:
         return f"{max(0.0, seconds):.2f}s"
     if seconds < 9.95:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole}s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S}m{whole % _MINUTE_S}s"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S}m"
-    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S}h"
+    return "".join(f"{count}{unit}" for count, unit in split_duration(round(seconds)))
+
+
+def split_duration(seconds: int) -> tuple[tuple[int, str], ...]:
+    """
+    Return a duration as a number of its largest unit and one of the next.
+
+    >>> split_duration(57), split_duration(192), split_duration(183600)
+    (((57, 's'),), ((3, 'm'), (12, 's')), ((2, 'd'), (3, 'h')))
+    """
+    if seconds < _MINUTE_S:
+        return ((seconds, "s"),)
+    if seconds < _HOUR_S:
+        return (seconds // _MINUTE_S, "m"), (seconds % _MINUTE_S, "s")
+    if seconds < _DAY_S:
+        return (seconds // _HOUR_S, "h"), (seconds % _HOUR_S // _MINUTE_S, "m")
+    return (seconds // _DAY_S, "d"), (seconds % _DAY_S // _HOUR_S, "h")
 
 
 def short_age(seconds: float | None) -> str:

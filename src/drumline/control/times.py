@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def utc(seconds: float | None) -> str | None:
-    """Return seconds since 1970 as RFC 3339 in UTC."""
+def utc(seconds: float | None, precision: str = "milliseconds") -> str | None:
+    """Return seconds since 1970 as RFC 3339 in UTC. ``precision``: a ``timespec`` of ``datetime.isoformat``."""
     if seconds is None:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -35,6 +35,21 @@ def parse_duration(text: str, option: str) -> float:
     return sum(
         float(count) * _UNIT_SECONDS[unit] for count, unit in re.findall(rf"({number})([smhdw])", word)
     )
+
+
+def parse_age(text: str, option: str) -> float:
+    """
+    Return the seconds of an age, such as ``30d``. A number alone is refused, unlike in ``parse_duration``: what is
+    older is removed, and days may be meant. Raises UsageError.
+
+    >>> parse_age("30d", "--older-than") == 30 * 24 * 3600
+    True
+    """
+    if text.strip()[-1:].isdigit():
+        from drumline.contract.errors import UsageError
+
+        raise UsageError(f"{option}: {text!r} has no unit", f"{option} 90s, 10m, 2h, 30d or 4w")
+    return parse_duration(text, option)
 
 
 def parse_moment(text: str, option: str) -> float:

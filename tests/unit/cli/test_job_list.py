@@ -156,8 +156,8 @@ def test_the_list_says_what_it_leaves_out(jobs, capsys):
     ("words", "said"),
     [
         (("--status", "compelted"), "did you mean 'Completed'?"),
-        (("--since", "soon"), "neither an age nor a date"),
-        (("--since", "9e99d"), "neither an age nor a date"),
+        (("--since", "soon"), "is not a time"),
+        (("--since", "9e99d"), "is not a time"),
         (("--archived-only", "--include-archived"), "exclude each other"),
     ],
 )

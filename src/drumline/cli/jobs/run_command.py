@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli.arguments import (
     Parser,
+    add_env,
     add_python,
     add_variables,
     add_warm,
@@ -176,13 +177,7 @@ def _make_parser() -> Parser:
     parser.add_argument("--chief", action="store_true", default=None, help="tensorflow: add a chief")
     parser.add_argument("--evaluator", action="store_true", default=None, help="tensorflow: add an evaluator")
     parser.add_argument("--name", help="the job's name; default: a generated one")
-    parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="set an environment variable; without a value, copy it from this shell; can be repeated",
-    )
+    add_env(parser)
     add_variables(parser)
     parser.add_argument("--timeout", type=int, metavar="S", help="the time limit of the job in seconds")
     parser.add_argument(

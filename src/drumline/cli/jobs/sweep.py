@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import (
     Parser,
+    add_env,
     add_variables,
     add_warm,
     add_workspace,
@@ -98,13 +99,7 @@ def _make_parser() -> Parser:
         help="copied for each trial, which runs in it; default: this folder",
     )
     add("--name", help="the sweep's name; default: a generated one")
-    add(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="set an environment variable; without a value, copy it from this shell; can be repeated",
-    )
+    add_env(parser)
     add_variables(parser)
     add_warm(parser, "DRUMLINE_WARM, else auto")
     add("-a", "--save-as", metavar="FILE", help="write the sweep as a job file too")

@@ -86,7 +86,7 @@ def _prune(arguments: Namespace) -> int:
 
 
 def _read_filter(arguments: Namespace) -> PruneFilter:
-    from drumline.control.machine.cache import parse_age
+    from drumline.control.times import parse_age
     from drumline.control.upkeep import pruning
 
     if arguments.older_than is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 import time
@@ -15,6 +14,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import listing, lookup
+from drumline.control.times import parse_moment
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,7 +29,6 @@ _STATUSES = (
     *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
     *(status.COMPLETED, status.FAILED, status.CANCELED),
 )
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _RIGHT = {1, 2, 3}
 _ORDER = ((6, 24), (5, 12), (4, 8), (6, 14), (5, 6), (4, 5), (0, 16), (6, 6))
 """Which columns give up room first: reasons, metrics and computes before names, which are pasted."""
@@ -144,7 +143,7 @@ def parse_filters(arguments: Namespace) -> JobFilters:
         frozenset(map(_parse_status, statuses)),
         arguments.experiment or "",
         arguments.compute or "",
-        None if arguments.since is None else _parse_since(arguments.since),
+        None if arguments.since is None else parse_moment(arguments.since, "--since"),
         tuple((key, value if equals else None) for key, equals, value in tags),
     )
 
@@ -158,21 +157,6 @@ def _parse_status(word: str) -> str:
         hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(_STATUSES)}"
         raise UsageError(f"--status: no job can be {word!r}", hint)
     return known[word.lower()]
-
-
-def _parse_since(text: str) -> float:
-    """Return the time, in seconds since 1970, of an age such as ``2h`` or a date in local time."""
-    age = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhdw])", text.strip())
-    if age:
-        return time.time() - float(age[1]) * _UNITS_S[age[2]]
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            f"--since: {text!r} is neither an age nor a date", "--since 2h, or --since 2026-11-20"
-        ) from error
 
 
 def _count_rows() -> int:

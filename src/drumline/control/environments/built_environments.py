@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError, SpecError, UsageError
 from drumline.control.environments.environment_builds import EnvironmentPlan, TargetMachine, plan_environment
+from drumline.control.times import utc
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Build
@@ -116,22 +117,12 @@ def _state(wanted: Build) -> dict[str, Any]:
     try:
         with open(marker, encoding="utf-8") as file:
             made = json.load(file)
-        shown["made"] = _time(float(made["made"]))
+        shown["made"] = utc(float(made["made"]), "seconds")
         shown["seconds"] = made["seconds"]
-        shown["last_used"] = _time(os.stat(marker).st_mtime)
+        shown["last_used"] = utc(os.stat(marker).st_mtime, "seconds")
     except (OSError, ValueError, KeyError, TypeError):
         pass  # Somebody has changed it by hand; it is there all the same.
     return {**shown, "size_mb": round(_size(wanted.prefix) / (1 << 20), 1)}
-
-
-def _time(seconds: float) -> str:
-    import datetime
-
-    return (
-        datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-        .isoformat(timespec="seconds")
-        .replace("+00:00", "Z")
-    )
 
 
 def _size(folder: str) -> int:

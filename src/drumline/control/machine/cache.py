@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import UsageError
+from drumline.control.times import parse_age, utc
 from drumline.staging import sizes
 from drumline.staging.cache import leases, pruning
 from drumline.staging.cache.folder import Cache
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from drumline.staging.cache.leases import ActiveLease
     from drumline.staging.cache.pruning import Removal
 
-_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _UNLIMITED = 1 << 63
 
 
@@ -54,7 +51,7 @@ def entries() -> list[dict[str, Any]]:
             "size": sizes.format_size(source.size),
             "size_bytes": source.size,
             "files": len(source.items),
-            "last_used": _time(source.used),
+            "last_used": utc(source.used, "seconds"),
             "used_by": _names(pruning.find_users(source, held), held),
         }
         for source in sources
@@ -112,20 +109,3 @@ def _describe_removal(removal: Removal) -> dict[str, Any]:
 
 def _names(runs: list[str], held: list[ActiveLease]) -> list[str]:
     return [os.path.basename(one.run) for one in held if one.run in runs]
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_age(text: str, what: str) -> float:
-    """
-    Return a number of seconds. Raises UsageError that says that ``what`` is wrong.
-
-    >>> parse_age("30d", "--older-than") == 30 * 24 * 3600
-    True
-    """
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([mhdw])", text.strip().lower())
-    if found is None:
-        raise UsageError(f"{what}: {text!r} is no time", "a number with m, h, d or w, such as 30d")
-    return float(found[1]) * _UNITS[found[2]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from drumline.control.figures import split_duration
 from drumline.control.jobs.lookup import as_arguments
 from drumline.control.observing import usage
 from drumline.control.terminal import clean
@@ -169,14 +170,9 @@ def _size(value: int | None) -> str:
 
 
 def _time(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    return " ".join(
+        f"{count} {'min' if unit == 'm' else unit}" for count, unit in split_duration(int(seconds))
+    )
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 from drumline.contract.errors import PlanError, UsageError
-from drumline.contract.folder import base_home, check_workspace, private_folder, write_whole
+from drumline.contract.folder import check_workspace
+from drumline.control.settings import base_files
 
 _FILE = "defaults.json"
 TRACKING = "tracking_uri"
@@ -17,37 +15,25 @@ _FORM = (
 
 
 def path() -> str:
-    return os.path.join(base_home(), _FILE)
+    return base_files.path_of(_FILE)
 
 
 def read() -> dict[str, str]:
     """Read the defaults, by name. Raises UsageError for a damaged file."""
-    import json
+    return base_files.read(path(), _is_text, "drumline configure --defaults workspace=NAME")
 
-    try:
-        with open(path(), encoding="utf-8") as file:
-            data: Any = json.load(file)
-    except FileNotFoundError:
-        return {}
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
-        raise UsageError(
-            f"{path()} is damaged", "remove it, and drumline configure --defaults workspace=NAME"
-        )
-    return data
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def change(given: dict[str, str]) -> None:
     """Change defaults; an empty value removes one. Raises UsageError for an invalid workspace or server; OSError."""
-    import json
-
     check_workspace(given.get("workspace", ""))
     if given.get(TRACKING):
         _check_tracking(given[TRACKING])
     known = {name: value for name, value in {**read(), **given}.items() if value}
-    private_folder(base_home())
-    write_whole(path(), json.dumps(known, indent=1) + "\n")
+    base_files.write(path(), known)
 
 
 def _check_tracking(uri: str) -> None:

@@ -4,14 +4,13 @@ The receivers of notices about jobs: ``notify.json`` of the base home, for its o
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from typing import Any
 
 from drumline.contract.errors import DrumlineError, UsageError
-from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.control.settings import base_files
 
 KINDS_OF_NOTICES = ("end", "failure", "hang", "preemption")
 ALL = ("end", "hang", "preemption")
@@ -21,23 +20,16 @@ _FILE = "notify.json"
 
 
 def path() -> str:
-    return os.path.join(base_home(), _FILE)
+    return base_files.path_of(_FILE)
 
 
 def read() -> dict[str, dict[str, Any]]:
     """Return the receivers by name. Raises UsageError for a damaged file."""
-    try:
-        with open(path(), encoding="utf-8") as file:
-            data: Any = json.load(file)
-    except FileNotFoundError:
-        return {}
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or not all(
-        isinstance(one, dict) and "kind" in one for one in data.values()
-    ):
-        raise UsageError(f"{path()} is damaged", "remove it, and drumline configure --notify NAME=URL")
-    return data
+    return base_files.read(path(), _is_receiver, "drumline configure --notify NAME=URL")
+
+
+def _is_receiver(value: Any) -> bool:
+    return isinstance(value, dict) and "kind" in value
 
 
 def change(name: str, target: str, on: tuple[str, ...]) -> None:
@@ -52,8 +44,7 @@ def change(name: str, target: str, on: tuple[str, ...]) -> None:
         raise UsageError(
             f"--notify: there is no receiver {name!r}", f"known are {', '.join(known) or 'none'}"
         )
-    private_folder(base_home())
-    write_whole(path(), json.dumps(known, indent=1) + "\n")
+    base_files.write(path(), known)
 
 
 def parse_target(target: str) -> dict[str, Any]:

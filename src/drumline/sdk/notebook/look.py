@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
+from drumline.control.figures import short_number
 from drumline.sdk.notebook.markup import Markup, tag
 
 if TYPE_CHECKING:
@@ -100,35 +101,12 @@ def _cell(side: str) -> str:
 
 def format_number(value: float | str | None) -> str:
     """
-    Return a number with three digits.
+    Return a number with three digits; text as it is.
 
-    >>> format_number(0.12345), format_number(123456.0), format_number(3), format_number(None)
-    ('0.123', '1.23e+05', '3', '-')
+    >>> format_number(0.12345), format_number("NaN"), format_number(3), format_number(None)
+    ('0.123', 'NaN', '3', '-')
     """
-    if value is None:
-        return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def format_time(seconds: float | None) -> str:
-    """
-    Return a duration in its two largest units.
-
-    >>> format_time(0.4), format_time(59), format_time(192), format_time(7200), format_time(None)
-    ('0.4s', '59s', '3m12s', '2h0m', '-')
-    """
-    if seconds is None:
-        return "-"
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f}s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+    return value if isinstance(value, str) else short_number(value)
 
 
 def next_step(text: str) -> Markup:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
+from drumline.control.figures import short_duration
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.charts import draw_curve, draw_graph
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
@@ -55,7 +56,7 @@ def render_job(
 def _head(described: Mapping[str, Any]) -> Markup:
     name = str(described["name"])
     shown = str(described.get("display_name") or name)
-    facts = [describe_size(described), look.format_time(run_seconds(described))]
+    facts = [describe_size(described), short_duration(run_seconds(described))]
     facts += [f"on {described['compute']}"] if described.get("compute") else []
     facts += [f"attempt {described['attempt'] + 1}"] if described.get("attempt") else []
     return join(
@@ -253,8 +254,8 @@ def render_jobs(jobs: Sequence[JobOverview], total: int) -> Markup:
     rows = [
         (
             tag("strong", shorten(job.name, 60)),
-            look.format_time(None if job.created is None else now - job.created),
-            look.format_time(None if job.started is None else (job.ended or now) - job.started),
+            short_duration(None if job.created is None else now - job.created),
+            short_duration(None if job.started is None else (job.ended or now) - job.started),
             shorten(job.size, 20),
             shorten(job.compute, 30),
             shorten(f"{job.metric[0]} {look.format_number(job.metric[1])}", 40) if job.metric else "-",

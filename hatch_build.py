@@ -1,6 +1,7 @@
 """
 Metadata of wheel and sdist that depend on the public address of the repository: project URLs, and absolute links; and
-the manual pages of a wheel, made from the parsers of the command line.
+what a wheel carries besides the package: the manual pages, made from the parsers of the command line, and the libraries
+of the studio's page, which npm fetches.
 """
 
 import os
@@ -37,8 +38,8 @@ class AddressHook(MetadataHookInterface):
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
-class ManualPages(BuildHookInterface[Any]):
-    """Adds ``share/man/man1`` to a wheel."""
+class WheelAdditions(BuildHookInterface[Any]):
+    """Adds ``share/man/man1`` and the studio's ``page/vendor`` to a wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -46,12 +47,31 @@ class ManualPages(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, os.path.join(self.root, "src"))
+        self._add_manual(build_data)
+        self._add_page_libraries(build_data)
+
+    def _add_manual(self, build_data: dict[str, Any]) -> None:
         from drumline.cli.guide import manual
         from drumline.cli.main import COMMANDS, list_modules
 
         self._folder = tempfile.TemporaryDirectory()
         for page in manual.write_pages(self._folder.name, COMMANDS, list_modules()):
             build_data["shared_data"][page] = f"share/man/man1/{os.path.basename(page)}"
+
+    def _add_page_libraries(self, build_data: dict[str, Any]) -> None:
+        """Fetch them where they are missing; without npm the wheel has none, and the studio says how to get them."""
+        from drumline.studio import libraries
+
+        if libraries.find_missing():
+            try:
+                libraries.fetch_libraries()
+            except libraries.LibrariesError as error:
+                self.app.display_warning(f"the wheel has no libraries for the studio's page: {error}")
+                return
+        for name in os.listdir(libraries.VENDOR):
+            if not name.endswith(".d.ts"):
+                path = os.path.join(libraries.VENDOR, name)
+                build_data["force_include"][path] = f"drumline/studio/page/vendor/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":

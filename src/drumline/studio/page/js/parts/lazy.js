@@ -1,0 +1,26 @@
+/** A page or a tab whose module is loaded when it is first shown. */
+
+import { html, signal, useEffect, useMemo } from "../lib.js";
+import { Problem } from "./card.js";
+
+/**
+ * @param {object} props
+ * @param {() => Promise<any>} props.load a module that exports Page or Tab; other properties go to that
+ */
+export function Lazy({ load, ...others }) {
+  const loaded = useMemo(() => signal(/** @type {{module: any, error: any}} */ ({ module: null, error: null })), [load]);
+  useEffect(() => {
+    load().then(
+      (module) => (loaded.value = { module, error: null }),
+      (error) => (loaded.value = { module: null, error }),
+    );
+  }, [load]);
+  const { module, error } = loaded.value;
+  if (error) {
+    const told = { message: "this part of the page could not be loaded", hint: `load the page again (${error.message})` };
+    return html`<${Problem} error=${told} />`;
+  }
+  if (!module) return html`<p class="loading" role="status"><span class="quiet">loading</span></p>`;
+  const Shown = module.Page ?? module.Tab;
+  return html`<${Shown} ...${others} />`;
+}

@@ -1,0 +1,138 @@
+/** Ranks: the grid of states, one rank's facts, and the heat map of all ranks over time. */
+
+import { useResource } from "../api.js";
+import { clock, measure, moment } from "../format.js";
+import { html } from "../lib.js";
+import { HeatMap } from "../draw/heat_map.js";
+import { chooseMost } from "../draw/heat_pixels.js";
+import { endOf, RankGrid, STATES } from "../draw/rank_grid.js";
+import { Card } from "../parts/card.js";
+import { Pick } from "../parts/menu.js";
+import { Sentence } from "../parts/sentence.js";
+import { go, jobPath, route, setQuery } from "../router.js";
+
+export const key = "ranks";
+export const title = "Ranks";
+
+const SHADES = [
+  { value: "cpu", title: "CPU", unit: "%" },
+  { value: "memory", title: "memory", unit: "B" },
+  { value: "gpu", title: "GPU", unit: "%" },
+  { value: "lateness", title: "lateness", unit: "ms" },
+];
+
+/** Measures that the hook of a later version takes: their place is kept. */
+const COMING = [
+  { key: "lateness", title: "Lateness" },
+  { key: "step", title: "Step time" },
+];
+const COLUMNS = 300;
+const ROOM = 200;
+
+/** @param {{job: Job}} props */
+export function Tab({ job }) {
+  const path = `/jobs/${encodeURIComponent(job.name)}`;
+  const attempt = job.attempt.value;
+  const ranks = useResource(`${path}/ranks`, { attempt }, { live: [job.live.events, job.live.system] });
+  const { query } = route.value;
+  const chosen = query.rank === undefined ? null : Number(query.rank);
+  const first = ranks.value.data?.ranks.find((/** @type {RankInfo} */ one) => one.state === "failed_first");
+  const failed = first ? { rank: first.rank, time: moment(first.ended) } : null;
+  return html`<div class="ranks" data-test="ranks">
+    <div class="stack">
+      <${GridCard} job=${job} resource=${ranks.value} chosen=${chosen} shade=${query.shade} />
+      <${StepCard} />
+    </div>
+    <${HeatCard} job=${job} path=${path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
+  </div>`;
+}
+
+/** @param {{job: Job, resource: Resource<RankAnswer>, chosen: number | null, shade?: string}} props */
+function GridCard({ job, resource, chosen, shade }) {
+  const ranks = resource.data?.ranks ?? [];
+  const has = (/** @type {string} */ name) => ranks.some((one) => typeof (/** @type {any} */ (one)[name]) === "number");
+  const options = SHADES.filter((one) => one.value !== "gpu" || has("gpu")).map((one) => ({ ...one, off: has(one.value) ? undefined : "no data yet" }));
+  const current = SHADES.find((one) => one.value === shade) ?? SHADES[0];
+  const rank = ranks.find((one) => one.rank === chosen);
+  const tools = html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
+  return html`<${Card} title="Ranks" note="colour: state" tools=${tools} resource=${resource} height=${ROOM} empty=${findEmpty} test="card-ranks">
+    ${(/** @type {RankAnswer} */ data) => html`
+      <${RankGrid} data=${data} shade=${current.value} unit=${current.unit} chosen=${chosen} onChoose=${(/** @type {number | null} */ one) => setQuery({ rank: one })} />
+      ${data.sentence && html`<p class="small quiet"><${Sentence} text=${data.sentence} job=${job.name} /></p>`}
+      ${rank && html`<${RankFacts} job=${job} rank=${rank} node=${data.nodes.find((one) => one.index === rank.node)} />`}
+    `}
+  <//>`;
+}
+
+/** @param {RankAnswer} data */
+function findEmpty(data) {
+  return data.ranks.length ? null : { text: "This job has no ranks yet: they appear when its nodes are there." };
+}
+
+/** @param {{job: Job, rank: RankInfo, node?: {name: string}}} props */
+function RankFacts({ job, rank, node }) {
+  const query = { ranks: rank.rank, attempt: job.attempt.value };
+  const rows = [
+    ["state", `${STATES[rank.state] ?? rank.state}${endOf(rank) ? `, ${endOf(rank)}` : ""}`],
+    ["node", `${node?.name ?? rank.node}, local rank ${rank.local_rank}`],
+    ["process", rank.pid === null ? null : String(rank.pid)],
+    ["ran", rank.began ? `${clock(rank.began)} to ${rank.ended ? clock(rank.ended) : "now"}` : null],
+    ["CPU", rank.cpu === null ? null : measure(rank.cpu, "%")],
+    ["memory", rank.memory === null ? null : measure(rank.memory, "B")],
+    ["GPU", rank.gpu === null ? null : measure(rank.gpu, "%")],
+  ];
+  return html`<div data-test="rank-facts">
+    <dl class="rank-facts">
+      <dt><b>rank ${rank.rank}</b></dt>
+      <dd>
+        <a href=${jobPath(job.name, "logs", query)} data-test="rank-logs">logs</a> · <a href=${jobPath(job.name, "environment", query)}>environment</a> ·
+        <a href=${jobPath(job.name, "system", query)}>system</a>
+      </dd>
+      ${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
+      ${rank.last_line && html`<dt>last line</dt><dd><code>${rank.last_line}</code></dd>`}
+    </dl>
+  </div>`;
+}
+
+/** Its place is kept: the hook that measures it is of a later version. */
+function StepCard() {
+  return html`<${Card} title="Where a step goes" note="median of the last steps" test="card-step">
+    <div class="where" aria-hidden="true"></div>
+    <p class="small quiet">No data yet: it fills as soon as steps are measured.</p>
+  <//>`;
+}
+
+/**
+ * @param {{job: Job, path: string, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen?: string}} props
+ */
+function HeatCard({ job, path, attempt, failed, chosen }) {
+  const query = { measure: chosen ?? "cpu", points: COLUMNS, attempt };
+  const resource = useResource(`${path}/system`, query, { live: job.live.system }).value;
+  const data = /** @type {SystemAnswer | null} */ (resource.data);
+  const measures = data?.measures ?? [];
+  const options = [
+    ...measures.map((one) => ({ value: one.key, title: one.title })),
+    ...COMING.filter((one) => !measures.some((known) => known.key === one.key)).map((one) => ({ value: one.key, title: one.title, off: "no data yet" })),
+  ];
+  const tools = data && html`<${Pick} label="Measure" value=${data.measure} options=${options} onChange=${(/** @type {string} */ one) => setQuery({ measure: one })} test="measure" />`;
+  const shown = measures.find((one) => one.key === data?.measure);
+  const open = (/** @type {number | null} */ rank, /** @type {number} */ time) =>
+    go(jobPath(job.name, "logs", { ranks: rank, at: new Date(time).toISOString(), attempt }));
+  return html`<${Card} title=${`${shown?.title ?? "Use"} of each rank over time`} note=${data && html`<${HeatNote} data=${data} />`} tools=${tools} resource=${resource} height=${ROOM} empty=${findNoSamples} test="card-heat">
+    ${(/** @type {SystemAnswer} */ known) => html`<${HeatMap} data=${known} time=${job.time} failed=${failed} onOpen=${open} />`}
+  <//>`;
+}
+
+/** @param {SystemAnswer} data */
+function findNoSamples(data) {
+  const hasSome = data.rows.some((row) => row.values.some((one) => one !== null));
+  return hasSome ? null : { text: "No samples yet: the agents take one of every rank each second while it runs." };
+}
+
+/** @param {{data: SystemAnswer}} props */
+function HeatNote({ data }) {
+  const known = data.measures.find((one) => one.key === data.measure);
+  const most = chooseMost(data.rows.map((one) => one.values), known?.most);
+  const span = data.bin_s < 1 ? `${Math.round(data.bin_s * 1000)} ms` : `${Number(data.bin_s.toPrecision(2))} s`;
+  return html`one row a rank, one column ${span} · 0<i class="ramp"></i>${measure(most, known?.unit ?? "")}`;
+}

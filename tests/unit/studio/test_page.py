@@ -1,0 +1,174 @@
+"""The page of the studio as files: what must not be in it, how much it weighs, and that its parts are there."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from drumline.studio import libraries
+
+STUDIO = Path(libraries.HERE)
+PAGE = STUDIO / "page"
+SCRIPTS = sorted((PAGE / "js").rglob("*.js"))
+STYLES = sorted((PAGE / "css").glob("*.css"))
+MOST_BYTES = 80_000
+"""Of our own JavaScript and CSS together, compressed."""
+
+MOST_LINES = 300
+MOST_FILES = 14
+
+AS_MARKUP = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc"
+    r"|\beval\(|new Function|setTimeout\(\s*[\"'`]"
+)
+"""What would read text as markup or as a program: text of jobs must stay text."""
+
+IMPORT = re.compile(r"""(?:\bfrom|\bimport|\bimport\()\s*["']([^"']+)["']""")
+
+
+def named(paths):
+    return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(PAGE)))
+
+
+@named(SCRIPTS)
+def test_no_text_is_read_as_markup_or_as_a_program(path):
+    assert AS_MARKUP.findall(path.read_text()) == []
+
+
+@named(SCRIPTS)
+def test_what_a_module_imports_is_there(path):
+    for target in IMPORT.findall(path.read_text()):
+        assert target.startswith("."), f"a browser cannot find {target}"
+        found = (path.parent / target).resolve()
+        if found.parent == PAGE / "vendor":
+            assert found.name in libraries._MODULES
+            assert path.name == "lib.js", "the one file that knows the libraries"
+        else:
+            assert found in SCRIPTS
+
+
+@named([*SCRIPTS, *STYLES])
+def test_a_file_can_be_read_in_one_go(path):
+    most = MOST_LINES if path.suffix == ".js" else 2 * MOST_LINES
+    assert len(path.read_text().splitlines()) < most
+
+
+def test_no_folder_has_more_files_than_one_remembers():
+    folders = {path.parent for path in SCRIPTS}
+    counts = {str(folder.relative_to(PAGE)): len(list(folder.glob("*.js"))) for folder in folders}
+    assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}
+
+
+def test_our_own_scripts_and_styles_stay_light():
+    together = b"".join(path.read_bytes() for path in (*SCRIPTS, *STYLES))
+    assert len(gzip.compress(together, 9)) < MOST_BYTES
+
+
+def test_index_refers_to_files_that_are_there_and_to_nothing_else():
+    text = (PAGE / "index.html").read_text()
+    named = re.findall(r'(?:href|src)="([^"]*)"', text)
+    assert named
+    for one in named:
+        assert one.startswith("__STATIC__/"), one
+        path = PAGE / one.removeprefix("__STATIC__/")
+        assert path.name in libraries._MODULES if path.parent.name == "vendor" else path.is_file()
+
+
+def test_index_has_no_script_or_style_of_its_own():
+    text = (PAGE / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text)
+
+
+# libraries
+
+
+def test_versions_are_pinned_with_hashes_and_without_a_registry():
+    lock = json.loads((STUDIO / "package-lock.json").read_text())
+    wanted = json.loads((STUDIO / "package.json").read_text())
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", one) for one in wanted["dependencies"].values())
+    packages = {name: one for name, one in lock["packages"].items() if name}
+    assert packages
+    assert all(one["integrity"].startswith("sha512-") for one in packages.values())
+    assert not any("resolved" in one for one in packages.values())
+    assert lock["packages"][""]["dependencies"] == wanted["dependencies"]
+
+
+def test_a_module_names_its_neighbours_by_path():
+    text = 'import{h as e}from"preact";import"@preact/signals-core";const x="from preact";\n//# sourceMappingURL=a.map'
+    assert (
+        libraries._adapt("signals.js", text)
+        == 'import{h as e}from"./preact.js";import"./signals-core.js";const x="from preact";\n'
+    )
+
+
+def test_a_library_that_needs_another_one_is_refused():
+    with pytest.raises(libraries.LibrariesError, match="left-pad, which is not among"):
+        libraries._adapt("signals.js", 'import pad from"left-pad"')
+
+
+def test_without_npm_the_reason_is_said(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("sys.argv", ["libraries"])
+    assert libraries.main() == 1
+    assert capsys.readouterr().err == "drumline: no npm here\n"
+
+
+@pytest.mark.parametrize("left", [[], ["preact.js"]])
+def test_missing_and_older_libraries_are_noticed(tmp_path, monkeypatch, left):
+    monkeypatch.setattr(libraries, "VENDOR", str(tmp_path))
+    for name in left:
+        (tmp_path / name).touch()
+    assert libraries.find_missing() == (
+        "the libraries of the page are of another version"
+        if left
+        else "the libraries of the page are not there"
+    )
+
+
+@pytest.mark.skipif(bool(libraries.find_missing()), reason="scripts/setup studio has fetched nothing here")
+def test_the_libraries_are_there_with_their_licences():
+    vendor = Path(libraries.VENDOR)
+    assert set(libraries._MODULES) <= {path.name for path in vendor.iterdir()}
+    licences = (vendor / "LICENSES.txt").read_text()
+    for package in ("preact", "@preact/signals", "@preact/signals-core", "htm", "uplot"):
+        assert re.search(rf"^{package} \d+\.\d+\.\d+ \((MIT|Apache-2\.0)\)$", licences, re.MULTILINE)
+    for path in vendor.glob("*.js"):
+        assert all(name.startswith("./") for name in IMPORT.findall(path.read_text())), path.name
+
+
+# colours
+
+
+TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w+), (#\w+)\)")
+
+
+def luminance(colour):
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * one for one in colour[1:])
+    channels = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    red, green, blue = (one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["bg", "panel"])
+@pytest.mark.parametrize("name", ["ink", "dim", "accent", "ok", "run", "bad", "warn"])
+def test_words_can_be_read_in_both_themes(theme, ground, name):
+    """WCAG 2.2 AA: 4.5 to 1 for text."""
+    tokens = {found[0]: found[1:] for found in TOKEN.findall((PAGE / "css" / "base.css").read_text())}
+    assert contrast(tokens[name][theme], tokens[ground][theme]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("name", "ground"), [("on-bad", "bad"), ("ink", "bad-wash"), ("ink", "warn-wash"), ("dim", "sunk")]
+)
+def test_words_on_a_colour_can_be_read(theme, name, ground):
+    tokens = {found[0]: found[1:] for found in TOKEN.findall((PAGE / "css" / "base.css").read_text())}
+    assert contrast(tokens[name][theme], tokens[ground][theme]) >= 4.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from typing import TYPE_CHECKING, BinaryIO
 
 from drumline.tracking.metrics import MOST_BYTES, metric_path, open_plain_file
@@ -41,11 +42,29 @@ class MetricFile:
         whole = data.rfind(b"\n") + 1
         # What is longer than a chunk is no line of ours.
         taken = whole or (len(data) if len(data) == _CHUNK else 0)
-        for line in data[:whole].split(b"\n"):
+        if not self._take_at_once(data[:whole]):
+            self._take_lines(data[:whole])
+        self._offset += taken
+        return len(data) == _CHUNK
+
+    def _take_at_once(self, lines: bytes) -> bool:
+        """Add lines that all have time, value and step, which is quick; return False for others."""
+        words = lines.split()
+        count = lines.count(b"\n")
+        if len(words) != 3 * count or lines.count(b" ") != 2 * count:
+            return False
+        try:
+            steps, times = array("q", map(int, words[2::3])), array("q", map(int, words[::3]))
+            values = array("d", map(float, words[1::3]))
+        except (ValueError, OverflowError):
+            return False
+        self.series.add_many(steps, times, values)
+        return True
+
+    def _take_lines(self, lines: bytes) -> None:
+        for line in lines.split(b"\n"):
             parts = line.split(b" ")
             try:
                 self.series.add(int(parts[2]) if len(parts) > 2 else 0, int(parts[0]), float(parts[1]))
             except (ValueError, IndexError, OverflowError):
                 continue
-        self._offset += taken
-        return len(data) == _CHUNK

@@ -69,6 +69,16 @@ class Series:
             except (OverflowError, TypeError, ValueError):
                 continue
 
+    def add_many(self, steps: array[int], timestamps_ms: array[int], values: array[float]) -> None:
+        """Add as many values as there are steps and times."""
+        self._steps.extend(steps)
+        self._times.extend(timestamps_ms)
+        self._values.extend(values)
+
+    def arrays(self) -> tuple[array[int], array[int], array[float]]:
+        """Return steps, times in ms since 1970 and values, which are not to be changed."""
+        return self._steps, self._times, self._values
+
     def between(self, first: int | None, last: int | None) -> Series:
         """Return the values of steps from ``first`` to ``last``, both included; None: without that bound."""
         if first is None and last is None:

@@ -1,0 +1,139 @@
+"""
+Lines of several logs in one order, by the times at which agents found them.
+
+An agent looks about once a second, so lines of different ranks are in order up to that second; lines of one rank are
+always in theirs. Lines that no look has found have the time at which their file last changed. For very many ranks or
+a very long job, looks are put together, and the order is coarser: ``within_s`` says how coarse.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.control.logs.lines.growth import INTERVAL_S, group_looks, measure_span, read_looks
+from drumline.control.logs.lines.line_index import LineIndex, index_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+MOST_PIECES = 1 << 15
+
+
+class RankFile(NamedTuple):
+    """The log of one rank in one attempt."""
+
+    rank: int
+    label: str
+    node: int
+    path: str
+
+
+class MergedRun(NamedTuple):
+    """Lines that follow one another in the merged order and in one log; ``log``: its place in the list of logs."""
+
+    number: int
+    log: int
+    first: int
+    lines: int
+    time: float
+    """In seconds since 1970."""
+
+
+class MergedLog:
+    """The lines as they were when this was made; they have numbers from 0 to ``total``."""
+
+    def __init__(self, files: Sequence[RankFile], looks: Mapping[int, str], deadline: float) -> None:
+        """``looks``: the file of each node with its agent's looks. At the deadline the logs are read no further."""
+        self.files = list(files)
+        self.logs: list[LineIndex] = [index_of(file.path) for file in files]
+        grown = [index.grow(deadline) for index in self.logs]
+        self.is_whole = all(grown)
+        self.counts = [index.count for index in self.logs]
+        self.total = sum(self.counts)
+        self.within_s = 0.0
+        self._numbers, self._firsts, self._which = array("q"), array("q"), array("l")
+        self._times = array("d")
+        self._by_log: list[array[int]] = [array("l") for _ in files]
+        self._fill(sorted(self._cut(looks)))
+
+    def _fill(self, pieces: list[tuple[float, int, int, int]]) -> None:
+        number = 0
+        for when, log, first, count in pieces:
+            self._by_log[log].append(len(self._numbers))
+            self._numbers.append(number)
+            self._firsts.append(first)
+            self._which.append(log)
+            self._times.append(when)
+            number += count
+
+    def _cut(self, looks: Mapping[int, str]) -> Iterator[tuple[float, int, int, int]]:
+        """Yield time, log, first line and number of lines of each piece."""
+        nodes = {node: read_looks(path) for node, path in looks.items()}
+        spans = [measure_span(data) for data in nodes.values() if data]
+        width_s = INTERVAL_S
+        if len(self.files) > 1:
+            span_s = max((last for _, last in spans), default=0.0) - min(
+                (first for first, _ in spans), default=0.0
+            )
+            width_s = max(INTERVAL_S, span_s * len(self.files) / MOST_PIECES)
+            self.within_s = width_s
+        for node, data in nodes.items():
+            logs = {file.rank: log for log, file in enumerate(self.files) if file.node == node}
+            yield from self._cut_node(data, logs, width_s)
+
+    def _cut_node(
+        self, data: bytes, logs: Mapping[int, int], width_s: float
+    ) -> Iterator[tuple[float, int, int, int]]:
+        sizes: dict[int, array[int]] = {rank: array("q") for rank in logs}
+        times: dict[int, array[float]] = {rank: array("d") for rank in logs}
+        for when, grown in group_looks(data, width_s):
+            for rank in grown.keys() & sizes.keys():
+                sizes[rank].append(grown[rank])
+                times[rank].append(when)
+        for rank, log in logs.items():
+            yield from self._cut_log(log, sizes[rank], times[rank])
+
+    def _cut_log(
+        self, log: int, sizes: Sequence[int], times: Sequence[float]
+    ) -> Iterator[tuple[float, int, int, int]]:
+        index, first, last = self.logs[log], 0, 0.0
+        for ended, when in zip(index.count_ended(sorted(sizes)), times, strict=True):
+            last = max(last, when)  # A clock that was set back changes no order within a log.
+            if ended > first:
+                yield last, log, first, ended - first
+                first = ended
+        if first < self.counts[log]:
+            yield max(last, index.changed), log, first, self.counts[log] - first
+
+    def runs(self, number: int, count: int) -> Iterator[MergedRun]:
+        """Yield the lines from that number on."""
+        at = max(0, bisect.bisect_right(self._numbers, number) - 1)
+        while count > 0 and at < len(self._numbers) and number < self.total:
+            skipped = number - self._numbers[at]
+            end = self._numbers[at + 1] if at + 1 < len(self._numbers) else self.total
+            taken = min(count, end - number)
+            yield MergedRun(number, self._which[at], self._firsts[at] + skipped, taken, self._times[at])
+            number, count, at = end, count - taken, at + 1
+
+    def number_of(self, log: int, line: int) -> int:
+        """Return the number of a line of one log in the merged order."""
+        own = self._by_log[log]
+        at = bisect.bisect_right(own, line, key=lambda piece: self._firsts[piece]) - 1
+        piece = own[max(0, at)]
+        return self._numbers[piece] + line - self._firsts[piece]
+
+    def find_first_error(self) -> int | None:
+        """Return where the first account of an error begins."""
+        places = [
+            self.number_of(log, index.first_error)
+            for log, index in enumerate(self.logs)
+            if index.first_error is not None and index.first_error < self.counts[log]
+        ]
+        return min(places, default=None)
+
+    def find_last(self) -> float:
+        """Return the time of the last line, in seconds since 1970; 0 without any."""
+        return self._times[-1] if self._times else 0.0

@@ -1,0 +1,232 @@
+"""
+The metrics of jobs as curves: down-sampled here, so that a page gets a thousand points of a metric with a million.
+
+What was read of a job is kept while it is small; the answers are kept by the sizes and times of the files behind them.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import UsageError
+from drumline.contract.plan import Plan
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.outcome import read_outcome
+from drumline.control.observing.charts.bins import put_in_bins
+from drumline.control.observing.metrics import MetricsReader, to_json_number
+from drumline.tracking import runs
+from drumline.tracking.metrics import list_some_names, metric_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from drumline.contract.folder import RunFolder
+    from drumline.control.observing.metrics import FoundMetrics
+    from drumline.tracking.series import Series
+
+AXES = ("step", "time", "relative")
+MOST_POINTS = 4000
+_LIMIT_S = 5.0
+_MOST_READERS = 16
+_MOST_VALUES = 400_000
+"""Of all jobs together that are kept in memory, at 24 bytes."""
+
+_MOST_ANSWER_BYTES = 6 << 20
+_MOST_JOBS = 50
+_AGAIN = 5
+"""Times the time that an answer took: for so long it is good enough while the job runs."""
+
+
+def list_metrics(name: str) -> dict[str, Any]:
+    """Return what the job has logged: each metric of each run with the number of its values and its range of steps."""
+    return _answer(folder_of(name), (), "list", _list)
+
+
+def _list(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
+    metrics = [_describe(one) for one in found.series if len(one)]
+    return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
+
+
+def _describe(one: Series) -> dict[str, Any]:
+    figures = one.figures()
+    return {
+        "name": one.name,
+        "source": one.source,
+        "run": one.run,
+        "points": len(one),
+        "last": None if figures.last is None else to_json_number(figures.last.value),
+        "lowest": figures.lowest,
+        "highest": figures.highest,
+        "steps": list(figures.steps),
+        "is_cut": one.is_cut,
+    }
+
+
+def read_series(
+    names: Sequence[str],
+    patterns: Sequence[str] = (),
+    *,
+    points: int = 800,
+    axis: str = "step",
+    band: bool = False,
+) -> dict[str, Any]:
+    """
+    Return the metrics of jobs whose names match a shell pattern, or all, each in at most ``points`` bins.
+
+    ``axis``: ``step``; ``time``, seconds since 1970; or ``relative``, seconds since the job's ranks were started.
+    ``band``: a metric that several runs of a job log is one curve, from the lowest to the highest. Raises
+    NotFoundError, UsageError.
+    """
+    if axis not in AXES:
+        raise UsageError(f"x must be one of {', '.join(AXES)}; got {axis!r}")
+    if len(names) > _MOST_JOBS:
+        raise UsageError(f"{len(names)} jobs are too many", f"{_MOST_JOBS} at most")
+    points = max(1, min(points, MOST_POINTS))
+
+    def draw(job: str, found: FoundMetrics, began: float) -> dict[str, Any]:
+        groups = _group((one for one in found.series if len(one)), band=band)
+        curves = [_draw(job, group, points, axis, began) for group in groups]
+        return {"series": curves, "left_out": found.left_out, "notes": list(found.notes)}
+
+    wanted = (points, axis, band)
+    told = [_answer(folder_of(name), tuple(patterns), wanted, draw) for name in dict.fromkeys(names)]
+    return {
+        "x": axis,
+        "series": [curve for one in told for curve in one["series"]],
+        "left_out": sum(one["left_out"] for one in told),
+        "notes": list(dict.fromkeys(note for one in told for note in one["notes"])),
+    }
+
+
+def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
+    groups: dict[tuple[str, str], list[Series]] = {}
+    for one in series:
+        groups.setdefault((one.name, "" if band else one.run), []).append(one)
+    return list(groups.values())
+
+
+def _draw(job: str, group: list[Series], points: int, axis: str, began: float) -> dict[str, Any]:
+    places, values = array("d"), array("d")
+    for one in group:
+        steps, times, own = one.arrays()
+        values.extend(own)
+        if axis == "step":
+            places.extend(map(float, steps))
+        else:
+            zero = began if axis == "relative" else 0.0
+            places.extend(when / 1000 - zero for when in times)
+    binned = put_in_bins(places, values, points)
+    return {
+        "job": job,
+        "metric": group[0].name,
+        "source": group[0].source,
+        "run": group[0].run if len(group) == 1 else "",
+        "runs": len(group),
+        "rank": None,
+        "count": binned.value_count,
+        "is_cut": any(one.is_cut for one in group),
+        "x": binned.x,
+        "min": binned.least,
+        "max": binned.most,
+        "mean": binned.mean,
+        "last": binned.last,
+    }
+
+
+# what is kept
+
+_readers: OrderedDict[tuple[str, tuple[str, ...]], MetricsReader] = OrderedDict()
+_counts: dict[tuple[str, tuple[str, ...]], int] = {}
+_reading = threading.Lock()
+"""One at a time: a million values are in memory while they are read."""
+
+
+def _answer(
+    folder: RunFolder,
+    patterns: tuple[str, ...],
+    wanted: object,
+    make: Callable[[str, FoundMetrics, float], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return what ``make`` makes of the job's metrics, or what it made of the same before."""
+    with _reading:
+        outcome = read_outcome(folder)
+        began = time.monotonic()
+        key = (folder.path, patterns, wanted)
+        stamp = _stamp(folder) if outcome.is_final else ""
+        kept: dict[str, Any] | None = _answers.get(key, stamp)
+        if kept is not None:
+            return kept
+        place = (folder.path, patterns)
+        reader = _readers.pop(place, None) or MetricsReader(folder, patterns)
+        found = reader.look(_LIMIT_S)
+        made = make(folder.name, found, outcome.started or 0.0)
+        _readers[place] = reader
+        _counts[place] = sum(map(len, found.series))
+        _drop_readers()
+        took = time.monotonic() - began
+        is_cut = any(one.is_cut for one in found.series)
+        _answers.put(key, stamp, made, took if is_cut else None if outcome.is_final else _AGAIN * took)
+        return made
+
+
+def _stamp(folder: RunFolder) -> str:
+    """Return what changes when more is logged to the files of a job that has ended."""
+    try:
+        where = runs.find_run(folder, Plan.read(folder.plan))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _stat(folder.events)
+    names = list_some_names(where.run_dir)[0] if where.run_dir else []
+    return " ".join(map(_stat, [folder.events, *(metric_path(where.run_dir, name) for name in names)]))
+
+
+def _stat(path: str) -> str:
+    try:
+        known = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return "-"
+    return f"{known.st_size}.{known.st_mtime_ns}"
+
+
+def _drop_readers() -> None:
+    """Forget the readers that were not used for longest, until few are left, with few values."""
+    left = _MOST_VALUES
+    for count, place in enumerate(reversed(list(_readers))):
+        left -= _counts[place]
+        if left < 0 or count >= _MOST_READERS:
+            del _readers[place], _counts[place]
+
+
+class KeptAnswers:
+    """Answers with what was true when they were made; as many as fit into some bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._size = 0
+        self._kept: OrderedDict[object, tuple[str, float, bytes]] = OrderedDict()
+
+    def get(self, key: object, stamp: str) -> Any:
+        """Return a copy of what was kept; None if there is none of that stamp that may still be used."""
+        kept = self._kept.get(key)
+        if kept is None or kept[0] != stamp or time.monotonic() > kept[1]:
+            return None
+        self._kept.move_to_end(key)
+        return marshal.loads(kept[2])  # noqa: S302 - of this process
+
+    def put(self, key: object, stamp: str, value: Any, lasts_s: float | None) -> None:
+        """``lasts_s`` None: as long as its stamp is right."""
+        data = marshal.dumps(value)
+        until = float("inf") if lasts_s is None else time.monotonic() + lasts_s
+        self._size += len(data) - len(self._kept.pop(key, ("", 0.0, b""))[2])
+        self._kept[key] = (stamp, until, data)
+        while self._size > self._most:
+            _, (_, _, dropped) = self._kept.popitem(last=False)
+            self._size -= len(dropped)
+
+
+_answers = KeptAnswers(_MOST_ANSWER_BYTES)

@@ -1,0 +1,1 @@
+"""Ranks as a page shows them: their states, their variables, where they are."""

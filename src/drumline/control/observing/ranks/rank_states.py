@@ -1,0 +1,236 @@
+"""What became of each rank of an attempt: which began a failure, and which were only cut off by it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.errors import UsageError
+from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
+from drumline.contract.record import NamedTuple
+from drumline.control import terminal
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.outcome import read_outcome
+from drumline.control.logs.rank_log import is_log, list_earlier, open_log
+from drumline.control.times import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome, RankOutcome
+
+WAITING, STARTING, RUNNING, COMPLETED = "waiting", "starting", "running", "completed"
+FAILED_FIRST, FAILED, CUT_OFF, STOPPED, LOST = "failed_first", "failed", "cut_off", "stopped", "lost"
+_ORDER = (FAILED_FIRST, FAILED, LOST, CUT_OFF, STOPPED, RUNNING, STARTING, WAITING, COMPLETED)
+_STATE_WORDS = {FAILED_FIRST: "failed first", CUT_OFF: "cut off"}
+_TAIL_BYTES = 4096
+_LONGEST_LINE = 300
+_BEFORE_RANKS = (status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING)
+
+
+class Attempt(NamedTuple):
+    """One attempt of a job. ``outcome``: as it was at its end, or is now."""
+
+    number: int
+    latest: int
+    outcome: Outcome
+    verdict: Mapping[str, Any]
+    reason: str
+    is_over: bool
+    was_asked_to_end: bool
+    """By a cancel, a preemption, or because it hung."""
+
+    lost_nodes: frozenset[int]
+
+    @property
+    def is_latest(self) -> bool:
+        return self.number == self.latest
+
+
+def read_attempt(folder: RunFolder, number: int | None = None) -> Attempt:
+    """Return an attempt, counted from 0; None: the latest. Raises NotFoundError, UsageError for one that was not."""
+    current = read_outcome(folder)
+    latest = len(current.attempts)
+    chosen = latest if number is None else number
+    if not 0 <= chosen <= latest:
+        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+        raise UsageError(f"job {folder.name} has no attempt {number}", f"it has {there}")
+    events = list(_cut_attempt(folder.read_events(), chosen))
+    stops = (e.CancelRequested, e.Preempted, e.JobHung)
+    lost = frozenset(event.node for event in events if isinstance(event, e.NodeLost))
+    asked = any(isinstance(event, stops) for event in events)
+    if chosen == latest:
+        verdict, reason = current.verdict or {}, current.reason
+        return Attempt(chosen, latest, current, verdict, reason, current.is_final, asked, lost)
+    end = current.attempts[chosen]
+    before = fold(_cut_attempt(folder.read_events(), chosen, with_earlier=True))
+    return Attempt(chosen, latest, before, end.verdict or {}, end.reason, True, asked, lost)
+
+
+def _cut_attempt(events: Iterable[e.Event], number: int, *, with_earlier: bool = False) -> Iterable[e.Event]:
+    """Yield the events of an attempt, without the one that ends it."""
+    at = 0
+    for event in events:
+        if isinstance(event, e.AttemptEnded):
+            if at == number:
+                return
+            at += 1
+            if with_earlier:
+                yield event
+        elif at == number or with_earlier:
+            yield event
+
+
+def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
+    """
+    Describe the ranks of an attempt, and its nodes; ``sentence`` sums them up. Raises NotFoundError, UsageError.
+
+    ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent. Of a job that has ended they are means and peaks.
+    """
+    folder = folder_of(name)
+    shown = read_attempt(folder, attempt)
+    outcome = shown.outcome
+    if outcome.kind != "command" or not os.path.exists(folder.plan):
+        what = f"job {name} is a {outcome.kind}: it has jobs, and those have ranks"
+        sentence = what if outcome.kind != "command" else f"job {name} has no plan yet"
+        return {"sentence": sentence, "attempt": shown.number, "nodes": [], "ranks": []}
+    plan = Plan.read(folder.plan)
+    states = find_states(plan, shown)
+    used = _find_use(folder, shown)
+    ranks = [
+        {
+            "rank": task.rank,
+            "label": task.label,
+            "node": node.node,
+            "local_rank": task.local_rank,
+            "state": states[task.rank],
+            **_describe_process(outcome.ranks.get(task.rank)),
+            **used.get(task.rank, {"cpu": None, "memory": None, "gpu": None}),
+            "lateness": None,
+            "step": None,
+            "last_line": _read_last_line(os.path.join(folder.path, task.log), shown),
+        }
+        for node in plan.nodes
+        for task in node.ranks
+    ]
+    return {
+        "sentence": _summarize(shown, states, len(plan.nodes)),
+        "attempt": shown.number,
+        "attempts": shown.latest + 1,
+        "nodes": [
+            {
+                "index": node.node,
+                "name": outcome.hosts.get(node.node) or f"node {node.node}",
+                "ranks": [task.rank for task in node.ranks],
+            }
+            for node in plan.nodes
+        ],
+        "ranks": sorted(ranks, key=lambda one: one["rank"]),
+    }
+
+
+def _describe_process(rank: RankOutcome | None) -> dict[str, Any]:
+    return {
+        "exit_code": rank.code if rank else None,
+        "signal": rank.signal if rank else None,
+        "began": utc(rank.started) if rank else None,
+        "ended": utc(rank.ended) if rank else None,
+        "pid": rank.pid if rank else None,
+    }
+
+
+# states
+
+
+def find_states(plan: Plan, shown: Attempt) -> dict[int, str]:
+    """Return the state of each rank of the plan."""
+    first = _find_first(shown)
+    return {
+        task.rank: _find_state(shown, task.rank, node.node, first)
+        for node in plan.nodes
+        for task in node.ranks
+    }
+
+
+def _find_first(shown: Attempt) -> int | None:
+    """Return the rank that failed first: by the verdict, else the earliest of those whose exit code is not 0."""
+    if shown.verdict:
+        return shown.verdict.get("rank")
+    if shown.is_over or shown.was_asked_to_end:
+        return shown.outcome.failed_rank if shown.is_latest else None
+    failed = [rank for rank in shown.outcome.ranks.values() if rank.ended is not None and rank.code != 0]
+    return min(failed, key=lambda rank: rank.ended or 0.0).rank if failed else None
+
+
+def _find_state(shown: Attempt, number: int, node: int, first: int | None) -> str:
+    rank = shown.outcome.ranks.get(number)
+    if number == first:
+        return FAILED_FIRST
+    if rank is None:
+        return _find_unstarted(shown)
+    if rank.ended is None:
+        if not shown.is_over and node not in shown.lost_nodes:
+            return STARTING if shown.outcome.status == status.STARTING else RUNNING
+        return LOST
+    if rank.code == 0:
+        return COMPLETED
+    for group, state in (("cut_off", CUT_OFF), ("stopped", STOPPED), ("failed_too", FAILED)):
+        if number in (shown.verdict.get(group) or ()):
+            return state
+    return STOPPED if shown.was_asked_to_end and not shown.verdict else FAILED
+
+
+def _find_unstarted(shown: Attempt) -> str:
+    if shown.is_over:
+        return STOPPED
+    return WAITING if shown.outcome.status in _BEFORE_RANKS else STARTING
+
+
+def _summarize(shown: Attempt, states: Mapping[int, str], nodes: int) -> str:
+    if shown.is_over and shown.reason:
+        return shown.reason
+    if shown.outcome.hang:
+        return shown.outcome.hang
+    counts = {state: list(states.values()).count(state) for state in _ORDER}
+    said = [f"{count} {_STATE_WORDS.get(state, state)}" for state, count in counts.items() if count]
+    ranks = f"{len(states)} rank{'s' if len(states) != 1 else ''}"
+    return f"{ranks} on {nodes} node{'s' if nodes != 1 else ''}: {', '.join(said)}"
+
+
+# use and lines
+
+
+def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | None]]:
+    """Return what each rank of the latest attempt uses, or has used."""
+    if not shown.is_latest or not shown.outcome.ranks:
+        return {}
+    from drumline.control.observing import usage
+
+    cpu, memory = (
+        ("mean_cpu_percent", "peak_memory_bytes") if shown.is_over else ("cpu_percent", "memory_bytes")
+    )
+    return {
+        one["rank"]: {"cpu": one.get(cpu), "memory": one.get(memory), "gpu": one.get("gpu_busy_percent")}
+        for one in usage.describe_usage(folder, shown.outcome).get("ranks", ())
+    }
+
+
+def _read_last_line(path: str, shown: Attempt) -> str:
+    """Return the end of a log that is not blank, as a person is shown it."""
+    if not shown.is_latest:
+        path = dict(list_earlier(path)).get(shown.number, "")
+    if not path or not is_log(path):
+        return ""
+    try:
+        with open(open_log(path), "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
+    except OSError:
+        return ""
+    last = next((line for line in reversed(lines) if line.strip()), b"")
+    return terminal.clean_lines(last)[:_LONGEST_LINE]

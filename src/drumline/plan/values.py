@@ -14,7 +14,7 @@ from drumline.contract.plan import Fetch, InputCopy, Upload
 from drumline.contract.record import NamedTuple
 from drumline.plan.request import settings_of
 from drumline.spec import paths
-from drumline.spec.parts.io import PRIMITIVES
+from drumline.spec.fields import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

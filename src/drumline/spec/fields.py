@@ -1,5 +1,5 @@
 """
-The fields of a job's parts, each declared once: its name, and what it may hold.
+The fields of a job's parts and of Azure's compute, each declared once: its name, and what it may hold.
 
 Entities take their names and coercions from here, tables their kinds of values, and hints the places where keys belong.
 """
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     """By name a word of these, or a tuple of the values to choose from, whose case does not matter."""
 
 TEXT, TEXTS, TEXT_OR_TEXTS, VERSIONS = "text", "texts", "text or texts", "versions"
-WHOLE, SECONDS, FLAG, SWITCH, MAPPING, LIST = "whole", "seconds", "flag", "switch", "mapping", "list"
+WHOLE, NUMBER, SECONDS, FLAG, SWITCH = "whole", "number", "seconds", "flag", "switch"
+MAPPING, LIST = "mapping", "list"
+
+PRIMITIVES = ("string", "integer", "number", "boolean")
+"""Types of inputs that a component declares; a job gives the value itself."""
 
 RESOURCES: Fields = {
     "instance_count": WHOLE,
@@ -31,6 +35,24 @@ LIMITS: Fields = {"timeout": WHOLE}
 SWEEP_LIMITS: Fields = dict.fromkeys(
     ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout"), WHOLE
 )
+BETWEEN: Fields = {"min_value": NUMBER, "max_value": NUMBER}
+BETWEEN_STEPS: Fields = {**BETWEEN, "q": NUMBER}
+BELL: Fields = {"mu": NUMBER, "sigma": NUMBER}
+BELL_STEPS: Fields = {**BELL, "q": NUMBER}
+RANDINT: Fields = {"upper": WHOLE}
+SEARCH_SPACES: Mapping[str, Fields] = {
+    "uniform": BETWEEN,
+    "loguniform": BETWEEN,
+    "quniform": BETWEEN_STEPS,
+    "qloguniform": BETWEEN_STEPS,
+    "normal": BELL,
+    "lognormal": BELL,
+    "qnormal": BELL_STEPS,
+    "qlognormal": BELL_STEPS,
+    "randint": RANDINT,
+}
+"""By the type of a parameter expression, the numbers that it needs. The other type is ``choice``."""
+
 RETRY_SETTINGS: Fields = {"max_retries": WHOLE, "timeout": WHOLE}
 QUEUE_SETTINGS: Fields = {
     "job_tier": ("null", "spot", "basic", "standard", "premium"),
@@ -47,6 +69,25 @@ RAY: Fields = {
     "worker_node_additional_args": TEXT,
 }
 MANAGED_IDENTITY: Fields = {"client_id": TEXT, "object_id": TEXT, "msi_resource_id": TEXT}
+AMLCOMPUTE: Fields = {
+    "location": TEXT,
+    "size": TEXT,
+    "tier": ("low_priority", "dedicated"),
+    "min_instances": WHOLE,
+    "max_instances": WHOLE,
+    "idle_time_before_scale_down": WHOLE,
+    "ssh_public_access_enabled": FLAG,
+    "ssh_settings": MAPPING,
+    "network_settings": MAPPING,
+    "identity": MAPPING,
+    "enable_node_public_ip": FLAG,
+}
+AMLCOMPUTE_SSH: Fields = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), TEXT)
+AMLCOMPUTE_NETWORK: Fields = dict.fromkeys(("vnet_name", "subnet"), TEXT)
+AMLCOMPUTE_IDENTITY: Fields = {
+    "type": ("system_assigned", "user_assigned", "none"),
+    "user_assigned_identities": LIST,
+}
 SERVICE: Fields = {"type": TEXT, "nodes": TEXT, "port": WHOLE, "properties": MAPPING}
 SSH: Fields = {"ssh_public_keys": TEXT}
 TENSOR_BOARD: Fields = {"log_dir": TEXT}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.control.jobs.output_links import output_path
+from drumline.spec.fields import PRIMITIVES
 from drumline.spec.parts.bindings import PATTERN, Binding, texts_of
-from drumline.spec.parts.io import PRIMITIVES, Input, fits_primitive, to_input
+from drumline.spec.parts.io import Input, fits_primitive, to_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,6 +14,7 @@ from drumline.contract.errors import PlanError, Problem
 from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
 from drumline.plan.search.trials import describe_refusal
+from drumline.spec import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,8 +168,7 @@ def _mistake(expression: Any) -> str:
     missing = next((name for name in expression._fields if getattr(expression, name, None) is None), "")
     if missing:
         return f"{missing} is missing"
-    numbers = [getattr(expression, name) for name in ("min_value", "max_value", "mu", "sigma", "q", "upper")
-               if name in expression._fields]  # fmt: skip
+    numbers = [getattr(expression, name) for name in fields.SEARCH_SPACES.get(expression.type, ())]
     if any(isinstance(number, bool) or not isinstance(number, (int, float)) for number in numbers):
         return "its bounds are not numbers"
     odd = next((number for number in numbers if not abs(number) <= sys.float_info.max), None)

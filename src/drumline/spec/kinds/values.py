@@ -319,6 +319,7 @@ _BY_WORD = {
     fields.TEXT_OR_TEXTS: TextOrList(),
     fields.VERSIONS: ListOf(VersionText()),
     fields.WHOLE: Integer(),
+    fields.NUMBER: Number(),
     fields.SECONDS: Seconds(),
     fields.FLAG: Flag(),
     fields.SWITCH: Switch("auto"),

@@ -6,6 +6,7 @@ import math
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed, text_path
+from drumline.spec.fields import PRIMITIVES
 from drumline.spec.foreign_parts import ours
 from drumline.spec.parts.bindings import PATTERN, Binding, NodeOutput
 
@@ -13,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PRIMITIVES = ("string", "integer", "number", "boolean")
 _INPUT_KINDS = "Input, a mapping, text, a number or a boolean"
 
 

@@ -8,7 +8,9 @@ Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sw
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
+from drumline.spec import fields
 from drumline.spec.entity import Attributes, Entity
+from drumline.spec.fields import list_whole
 from drumline.spec.foreign_parts import ours
 from drumline.spec.keywords import refuse_unknown
 
@@ -43,7 +45,7 @@ class Choice(ParameterExpression):
 
 
 class _Between(ParameterExpression):
-    _fields: tuple[str, ...] = ("type", "min_value", "max_value")
+    _fields: tuple[str, ...] = ("type", *fields.BETWEEN)
 
     def __init__(self, min_value: float | None = None, max_value: float | None = None, **kwargs: Any) -> None:
         refuse_unknown(kwargs, self._fields, "search_space")
@@ -52,7 +54,7 @@ class _Between(ParameterExpression):
 
 
 class _BetweenSteps(_Between):
-    _fields = (*_Between._fields, "q")
+    _fields = ("type", *fields.BETWEEN_STEPS)
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class QLogUniform(_BetweenSteps):
 
 
 class _Bell(ParameterExpression):
-    _fields: tuple[str, ...] = ("type", "mu", "sigma")
+    _fields: tuple[str, ...] = ("type", *fields.BELL)
 
     def __init__(self, mu: float | None = None, sigma: float | None = None, **kwargs: Any) -> None:
         refuse_unknown(kwargs, self._fields, "search_space")
@@ -96,7 +98,7 @@ class _Bell(ParameterExpression):
 
 
 class _BellSteps(_Bell):
-    _fields = (*_Bell._fields, "q")
+    _fields = ("type", *fields.BELL_STEPS)
 
     def __init__(
         self,
@@ -131,8 +133,8 @@ class QLogNormal(_BellSteps):
 class Randint(ParameterExpression):
     """A whole number from 0, below ``upper``."""
 
-    _fields = ("type", "upper")
-    _whole = ("upper",)
+    _fields = ("type", *fields.RANDINT)
+    _whole = list_whole(fields.RANDINT)
     type = "randint"
 
     def __init__(self, upper: int | None = None, **kwargs: Any) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import SpecError
+from drumline.spec import fields
 from drumline.spec.entity import Entity, Written, plain
+from drumline.spec.fields import list_whole
 from drumline.spec.keywords import describe_ignored
 
 TYPE_CHECKING = False
@@ -137,7 +139,7 @@ class SlurmCompute(Compute):
 class AmlComputeSshSettings(Entity):
     """Read, and not used: the cluster's administrators manage logins."""
 
-    _fields = ("admin_username", "admin_password", "ssh_key_value")
+    _fields = tuple(fields.AMLCOMPUTE_SSH)
 
     def __init__(
         self, *, admin_username: str, admin_password: str | None = None, ssh_key_value: str | None = None
@@ -153,7 +155,7 @@ class AmlComputeSshSettings(Entity):
 class NetworkSettings(Entity):
     """Read, and not used: the cluster's network is as it is."""
 
-    _fields = ("vnet_name", "subnet")
+    _fields = tuple(fields.AMLCOMPUTE_NETWORK)
 
     def __init__(self, *, vnet_name: str | None = None, subnet: str | None = None, **kwargs: Any) -> None:
         self.vnet_name = vnet_name
@@ -163,7 +165,7 @@ class NetworkSettings(Entity):
 class IdentityConfiguration(Entity):
     """Read, and not used: jobs run as you."""
 
-    _fields = ("type", "user_assigned_identities")
+    _fields = tuple(fields.AMLCOMPUTE_IDENTITY)
 
     def __init__(self, *, type: str, user_assigned_identities: Any = None, **kwargs: Any) -> None:
         self.type = type
@@ -178,12 +180,8 @@ class AmlCompute(Compute):
     """
 
     type = "amlcompute"
-    _whole = ("min_instances", "max_instances", "idle_time_before_scale_down")
-    _fields = (
-        *Compute._fields, "location", "size", "tier", "min_instances", "max_instances",
-        "idle_time_before_scale_down", "ssh_public_access_enabled", "ssh_settings", "network_settings", "identity",
-        "enable_node_public_ip",
-    )  # fmt: skip
+    _whole = list_whole(fields.AMLCOMPUTE)
+    _fields = (*Compute._fields, *fields.AMLCOMPUTE)
 
     def __init__(  # noqa: PLR0913 - azure-ai-ml's signature
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from drumline.spec.fields import PRIMITIVES
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import (
     Anything,
@@ -21,7 +22,6 @@ from drumline.spec.kinds.values import (
 )
 from drumline.spec.reading.tree import Mapping, Scalar
 from drumline.spec.schema.command import LOOSE_DISTRIBUTION, PROGRAM, RESOURCES
-from drumline.spec.schema.io import PRIMITIVES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from drumline.contract.sbatch import OURS, USERS
+from drumline.spec import fields
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Anything, Flag, Integer, Kind, ListOf, MapOf, OneOf, Text, quote_node
+from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, OneOf, Text, quote_node, to_kinds
 from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
@@ -222,7 +223,7 @@ SLURM = Record(
         **_SHAPE,
         "account": _WORD,
         "qos": _WORD,
-        "tier": OneOf("low_priority", "dedicated"),
+        "tier": to_kinds(fields.AMLCOMPUTE)["tier"],
         "spot_partition": _WORD,
         "spot_qos": _WORD,
         "folder": _PATH,
@@ -250,12 +251,6 @@ LOCAL = Record(
     ignored=_READ_ONLY,
 )
 
-_SSH: dict[str, Kind] = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), _ANY_TEXT)
-_NETWORK: dict[str, Kind] = dict.fromkeys(("vnet_name", "subnet"), _ANY_TEXT)
-_IDENTITY: dict[str, Kind] = {
-    "type": OneOf("system_assigned", "user_assigned", "none"),
-    "user_assigned_identities": ListOf(Anything()),
-}
 _ADDRESSES = ("$schema", "public_ip_address", "private_ip_address")
 _PRINCIPAL = ("$schema", "principal_id", "tenant_id")
 
@@ -265,17 +260,12 @@ AMLCOMPUTE = Record(
     {
         "type": OneOf("amlcompute"),
         **_EVERY,
-        "size": _ANY_TEXT,
-        "tier": OneOf("low_priority", "dedicated"),
-        "min_instances": Integer(),
-        "max_instances": Integer(),
-        "idle_time_before_scale_down": Integer(),
-        "ssh_public_access_enabled": Flag(),
-        "ssh_settings": Record("ssh_settings", _SSH),
-        "network_settings": Record("network_settings", _NETWORK, ignored=_ADDRESSES),
-        "identity": Record("identity", _IDENTITY, ignored=_PRINCIPAL),
-        "enable_node_public_ip": Flag(),
-        "location": _ANY_TEXT,
+        **to_kinds(fields.AMLCOMPUTE),
+        "ssh_settings": Record("ssh_settings", to_kinds(fields.AMLCOMPUTE_SSH)),
+        "network_settings": Record(
+            "network_settings", to_kinds(fields.AMLCOMPUTE_NETWORK), ignored=_ADDRESSES
+        ),
+        "identity": Record("identity", to_kinds(fields.AMLCOMPUTE_IDENTITY), ignored=_PRINCIPAL),
     },
     required=("name", "type"),
     ignored=_READ_ONLY,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from drumline.spec import fields
+from drumline.spec.fields import PRIMITIVES
 from drumline.spec.kinds.locations import LocalPath
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
@@ -32,8 +33,6 @@ _DATA_TYPES = ("uri_file", "uri_folder")
 _MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
 _READ_MODES = ("download", "ro_mount", "direct")
 _TABLE_MODES = (*_READ_MODES, "eval_mount", "eval_download")
-PRIMITIVES = ("string", "integer", "number", "boolean")
-"""Types that a component declares; a job gives the value itself."""
 
 
 class Literal(Kind):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from drumline.spec.fields import PRIMITIVES
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
@@ -30,7 +31,7 @@ from drumline.spec.schema.command import (
 )
 from drumline.spec.schema.component import COMPONENT as COMMAND_COMPONENT
 from drumline.spec.schema.component import list_declarations
-from drumline.spec.schema.io import INPUTS, OUTPUTS, PRIMITIVES, SERVICES, JobOutputRecord
+from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES, JobOutputRecord
 from drumline.spec.schema.parallel import COMPONENT as PARALLEL_COMPONENT
 from drumline.spec.schema.parallel import PARALLEL
 from drumline.spec.schema.sweep import SEARCH, TRIAL

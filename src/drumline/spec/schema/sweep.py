@@ -87,21 +87,14 @@ class _NumberOrText(Kind):
 
 
 def _spaces() -> dict[str, Record]:
-    number = Number()
-    between: dict[str, Kind] = {"min_value": number, "max_value": number}
-    bell: dict[str, Kind] = {"mu": number, "sigma": number}
-    step: dict[str, Kind] = {"q": number}
-    shapes: dict[tuple[str, ...], dict[str, Kind]] = {
-        ("uniform", "loguniform"): between,
-        ("quniform", "qloguniform"): {**between, **step},
-        ("normal", "lognormal"): bell,
-        ("qnormal", "qlognormal"): {**bell, **step},
-        ("randint",): {"upper": Integer()},
-    }
     records = {"choice": Record("search space", {"type": Text(), "values": ListOf(_ChoiceItem())})}
-    for names, numbers in shapes.items():
-        record = Record("search space", {"type": Text(), **numbers}, required=tuple(numbers))
-        records.update(dict.fromkeys(names, record))
+    by_numbers: dict[tuple[str, ...], Record] = {}
+    for name, declared in fields.SEARCH_SPACES.items():
+        numbers = tuple(declared)
+        if numbers not in by_numbers:
+            kinds: dict[str, Kind] = {"type": Text(), **to_kinds(declared)}
+            by_numbers[numbers] = Record("search space", kinds, required=numbers)
+        records[name] = by_numbers[numbers]
     return records
 
 

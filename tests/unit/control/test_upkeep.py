@@ -85,7 +85,8 @@ def prune(*words):
 # removal
 
 
-def test_a_tree_is_removed_and_what_it_links_to_stays(tmp_path):
+def test_a_tree_is_removed_and_what_it_links_to_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # Which also takes the tests after this one back to where they were.
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").write_text("data")

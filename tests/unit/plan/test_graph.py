@@ -96,9 +96,9 @@ def test_a_thousand_steps_in_a_row_are_quick(reverse):
     jobs = {f"s{number}": node(*([f"s{number - 1}"] if number else [])) for number in range(1000)}
     if reverse:
         jobs = dict(reversed(jobs.items()))
-    began = time.monotonic()
+    began = time.process_time()
     assert names(graph(jobs)) == [f"s{number}" for number in range(1000)]
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 # circles

@@ -18,7 +18,7 @@ from drumline.spec.reading.tree import Mapping, Scalar, Sequence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import IO, Any
 
     from drumline.spec.jobs.job import Job
@@ -70,7 +70,7 @@ def load_job(
     if environment is not None and not isinstance(environment, str) and not environment._base_path:
         environment._base_path = base_path
     job._root = root
-    job._warnings = [*_surprises(root), *_legacy(root)]
+    job._warnings = [*_surprises(root), *_legacy(root), *_list_unused(root, params_override or ())]
     return job
 
 
@@ -246,3 +246,11 @@ def _legacy(root: Mapping) -> list[str]:
         return []
     where = f"{node.source.name}:{node.line}:{node.column}: " if node.source else ""
     return [where + warning for warning in legacy_forms(node.value)]
+
+
+def _list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[str]:
+    if not overrides:
+        return []
+    from drumline.spec.reading.unused import list_unused
+
+    return list_unused(root, overrides)

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -240,10 +241,21 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
     assert said["jobs"] == ["failed", "old"]
     assert said["kept"] == [{"job": "reused", "why": "step 'train' of job p has its outputs in job reused"}]
     assert said["removed"]["jobs"]["count"] == 2
+    assert [(one["name"], one["status"], one["jobs"]) for one in said["details"]] == [
+        ("failed", "Failed", 1),
+        ("old", "Completed", 1),
+    ]
+    assert sum(one["size_bytes"] for one in said["details"]) == said["removed"]["jobs"]["size_bytes"]
     assert said["size_bytes"] > 40_000
     assert prune("--dry-run", "--status", "failed", "-o", "table") == 0
     page = capsys.readouterr()
-    assert page.out.startswith("jobs, the oldest first:\n  failed\n")
+    lines = page.out.splitlines()
+    assert lines[0].split() == ["JOB", "AGE", "SIZE", "kB", "WHY"]
+    assert re.fullmatch(r"failed  50d +[\d.]+  ended as Failed", lines[1])
+    assert lines[2] == ""
+    assert [line.split()[0] for line in lines[3:]] == ["TYPE", "jobs", "total"]
+    assert lines[4].endswith("  ended more than 30d ago")
+    assert lines[1].split()[2] == lines[5].split()[1]
     assert page.err == "next: drumline prune --older-than 30d --status failed -o table\n"
     before = names()
     assert prune() == 2
@@ -406,7 +418,7 @@ def test_a_person_is_asked_first(make, capsys, monkeypatch, answer, code):
         monkeypatch.setattr("sys.stdin", terminal)
         assert prune() == code
         said = capsys.readouterr().err
-        assert said.startswith("jobs, the oldest first:\n  old\n")
+        assert re.match(r"JOB .*\nold  40d ", said)
         assert said.endswith("Remove them? This cannot be undone. [y/N] ")
         if code:
             os.write(master, f"{answer}\n".encode())

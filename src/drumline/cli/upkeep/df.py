@@ -10,7 +10,7 @@ from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspac
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -59,18 +59,21 @@ def format_usage(rows: Sequence[dict[str, Any]]) -> str:
         for row in on_disk
     ]
     lines.append(("total", "", "", format_number(size / scale), format_number(free / scale)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = "".join(
+    memory = (_format_memory(row) for row in rows if row["is_memory"] and row["count"])
+    return align_figures(lines) + "".join(memory)
+
+
+def align_figures(rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
+    """Return the rows as a table; the columns ``text`` begin at the left, figures end at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
         "  ".join(
-            [
-                line[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-            ]
+            cell.ljust(width) if at in text else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        + "\n"
-        for line in lines
+        for row in rows
     )
-    return text + "".join(_format_memory(row) for row in rows if row["is_memory"] and row["count"])
+    return "".join(line.rstrip() + "\n" for line in lines)
 
 
 def _format_memory(row: dict[str, Any]) -> str:

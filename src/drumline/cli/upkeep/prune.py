@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
@@ -11,12 +12,13 @@ from drumline.cli.arguments import Parser, add_azure, add_output, confirm, enter
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
+from drumline.control.times import utc
 from drumline.staging.sizes import format_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from drumline.control.upkeep.pruning import Pruned, PruneFilter
+    from drumline.control.upkeep.pruning import Pruned, PrunedJob, PruneFilter
 
 _MOST_SHOWN = 20
 
@@ -75,7 +77,7 @@ def _prune(arguments: Namespace) -> int:
         _show(found, arguments, is_page=is_page, is_done=False)
         return 0
     if not found.is_empty and not arguments.yes:
-        print(_format(found), end="", file=sys.stderr)
+        print(_format(found, arguments), end="", file=sys.stderr)
         if not confirm(
             "Remove them? This cannot be undone.", "drumline prune ... --yes, or --dry-run to see"
         ):
@@ -119,7 +121,7 @@ def _show(found: Pruned, arguments: Namespace, *, is_page: bool, is_done: bool) 
     elif is_done:
         sys.stdout.write(f"removed: {_summarize(found)}\n")
     else:
-        sys.stdout.write(_format(found))
+        sys.stdout.write(_format(found, arguments))
         if not found.is_empty:
             words = shlex.join(word for word in arguments.words if word != "--dry-run")
             print(clean(f"next: drumline prune {words}"), file=sys.stderr)
@@ -127,9 +129,11 @@ def _show(found: Pruned, arguments: Namespace, *, is_page: bool, is_done: bool) 
 
 def _describe(found: Pruned, *, is_done: bool) -> dict[str, Any]:
     choice = found.choice
+    going = {family[0] for family in choice.jobs}
     return {
         "dry_run": not is_done,
         "jobs": [family[0] for family in choice.jobs],
+        "details": [{**one._asdict(), "ended": utc(one.ended)} for one in found.jobs if one.name in going],
         "kept": [kept._asdict() for kept in choice.kept],
         "removed": {
             kind: {"count": size.files, "size_bytes": size.size} for kind, size in found.sizes.items()
@@ -138,35 +142,53 @@ def _describe(found: Pruned, *, is_done: bool) -> dict[str, Any]:
     }
 
 
-def _format(found: Pruned) -> str:
+def _format(found: Pruned, arguments: Namespace) -> str:
     """Format what would go: the jobs, the sizes by kind, and the jobs that stay although they are old."""
-    from drumline.cli.upkeep.df import choose_unit, format_number
+    from drumline.cli.upkeep.df import align_figures, choose_unit, format_number
 
-    names = [family[0] for family in found.choice.jobs]
-    lines = [f"  {clean(name)}" for name in names[:_MOST_SHOWN]]
-    if len(names) > _MOST_SHOWN:
-        lines.append(f"  and {len(names) - _MOST_SHOWN:,} more; -o json lists all")
-    if lines:
-        lines.insert(0, "jobs, the oldest first:")
     unit, scale = choose_unit(found.size_bytes)
-    table = [("", "COUNT", f"SIZE {unit}")]
+    shown = found.jobs[:_MOST_SHOWN]
+    text = ""
+    if shown:
+        heads = ("JOB", "AGE", f"SIZE {unit}", "WHY")
+        rows = [_format_job(one, scale) for one in shown]
+        text += align_figures([heads, *rows], text=(0, 3))
+        if len(found.jobs) > len(shown):
+            text += f"and {len(found.jobs) - len(shown):,} more jobs; -o json lists all\n"
+        text += "\n"
+    table = [("TYPE", "COUNT", f"SIZE {unit}", "WHY")]
     table += [
-        (kind, f"{size.files:,}", format_number(size.size / scale))
+        (kind, f"{size.files:,}", format_number(size.size / scale), _explain(kind, arguments))
         for kind, size in found.sizes.items()
         if size.files
     ]
-    table.append(("total", "", format_number(found.size_bytes / scale)))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for first, *rest in table if not found.is_empty else ():
-        cells = [
-            first.ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)),
-        ]
-        lines.append("  ".join(cells).rstrip())
-    lines += [f"kept: {clean(kept.job)}: {clean(kept.why)}" for kept in found.choice.kept]
-    if found.is_empty:
-        lines.append("there is nothing to remove")
-    return "\n".join(lines) + "\n"
+    table.append(("total", "", format_number(found.size_bytes / scale), ""))
+    text += "there is nothing to remove\n" if found.is_empty else align_figures(table, text=(0, 3))
+    return text + "".join(f"kept: {clean(kept.job)}: {clean(kept.why)}\n" for kept in found.choice.kept)
+
+
+def _format_job(one: PrunedJob, scale: int) -> tuple[str, ...]:
+    from drumline.cli.upkeep.df import format_number
+    from drumline.control.figures import short_age
+
+    why = f"ended as {one.status}"
+    if one.jobs > 1:
+        why += f", with {one.jobs - 1:,} " + ("job below it" if one.jobs == 2 else "jobs below it")
+    if one.is_archived:
+        why += ", archived"
+    age = short_age(None if one.ended is None else time.time() - one.ended)
+    return clean(one.name), age, format_number(one.size_bytes / scale), clean(why)
+
+
+def _explain(kind: str, arguments: Namespace) -> str:
+    """Return why things of that kind go."""
+    age = arguments.older_than
+    if kind == "jobs":
+        kept = "; the outputs stay" if arguments.keep_outputs else ""
+        return f"ended more than {age} ago" + (
+            "; all but the outputs stays" if arguments.only_outputs else kept
+        )
+    return f"not used for {age}" + ("" if kind == "data" else ", and nothing needs them")
 
 
 def _summarize(found: Pruned) -> str:

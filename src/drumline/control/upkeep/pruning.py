@@ -14,6 +14,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
+from drumline.control.jobs.outcome import read_outcome
 from drumline.control.submission import run_folder
 from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, trash
 
@@ -173,11 +174,24 @@ def _list_parts(folder: RunFolder, parts: str) -> list[str]:
     return [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
 
 
+class PrunedJob(NamedTuple):
+    """A job that goes. ``ended``: seconds since 1970, None if that is not known; ``jobs``: with its steps or trials."""
+
+    name: str
+    status: str
+    ended: float | None
+    jobs: int
+    is_archived: bool
+    size_bytes: int
+
+
 class Pruned(NamedTuple):
     """The result of pruning, real or not, by kind: bytes, and the number of jobs, snapshots and so on."""
 
     choice: PruneChoice
     sizes: dict[str, Size]
+    jobs: tuple[PrunedJob, ...] = ()
+    """The oldest first. A file that two of them share counts in ``sizes`` alone."""
 
     @property
     def size_bytes(self) -> int:
@@ -190,24 +204,38 @@ class Pruned(NamedTuple):
 
 def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
     """Return what the choice holds. Nothing changes. Blocks."""
-    folders = [RunFolder.for_job(name) for family in choice.jobs for name in family]
-    paths = [
-        path
-        for folder in folders
-        for path in (_list_whole(folder) if wanted.parts == WHOLE else _list_parts(folder, wanted.parts))
-    ]
+    families = [_list_removed(family, wanted.parts) for family in choice.jobs]
+    paths = [path for family in families for path in family]
     images = [stored_content.measure_image(one) for one in choice.environments]
     data = _prune_data(wanted, dry_run=True)
     return Pruned(
         choice,
         {
-            "jobs": disk.measure_unshared(paths)._replace(files=len(folders)),
+            "jobs": disk.measure_unshared(paths)._replace(files=sum(map(len, choice.jobs))),
             "snapshots": _measure(choice.snapshots),
             "environments": _measure(choice.environments),
             "images": disk.Size(sum(images), sum(size > 0 for size in images)),
             "data": disk.Size(int(data.get("size_bytes", 0)), int(data.get("files", 0))),
         },
+        tuple(map(_describe_job, choice.jobs, families)),
     )
+
+
+def _list_removed(family: Iterable[str], parts: str) -> list[str]:
+    """Return the folders of a job and of its steps that are to go."""
+    folders = [RunFolder.for_job(name) for name in family]
+    return [
+        path
+        for folder in folders
+        for path in (_list_whole(folder) if parts == WHOLE else _list_parts(folder, parts))
+    ]
+
+
+def _describe_job(family: Sequence[str], paths: Sequence[str]) -> PrunedJob:
+    folder = RunFolder.for_job(family[0])
+    outcome = read_outcome(folder)
+    size = disk.measure_unshared(paths).size
+    return PrunedJob(folder.name, outcome.status, outcome.ended, len(family), outcome.archived, size)
 
 
 def _measure(chosen: Sequence[Content]) -> Size:

@@ -124,12 +124,52 @@ def parse_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.
             if verb.get_default("program") is not None and "--" in argv:
                 at = argv.index("--")
                 argv, program = argv[:at], argv[at + 1 :]
-    chosen, unknown = parser.parse_known_args(argv)
+    if wanted and wanted == argv[0] and wanted not in verbs:
+        raise _refuse_verb(wanted, parser)
+    try:
+        chosen, unknown = parser.parse_known_args(argv)
+    except UsageError as error:
+        raise _hint_file(error, f"{parser.prog} {wanted}", argv) from None
     if program:
         chosen.program = program
     if unknown:
-        parsers.choices[chosen.verb].error("unrecognized arguments: " + " ".join(unknown))
+        _refuse_words(unknown, argv, parsers.choices[chosen.verb])
     return chosen
+
+
+def _refuse_words(words: list[str], argv: list[str], verb: Parser) -> NoReturn:
+    """Raises UsageError for words that the verb does not have."""
+    message = "unrecognized arguments: " + " ".join(words)
+    if verb.get_default("program") is None or words[0].startswith("-"):
+        verb.error(message)
+    import shlex
+
+    before = argv[1 : argv.index(words[0])]
+    line = " ".join((verb.prog, shlex.join(before), "--", shlex.join(words)))
+    raise UsageError(message, f"the command stands after --: {line}")
+
+
+def _refuse_verb(word: str, parser: Parser) -> UsageError:
+    """Return the error for a word that is no verb, with the nearest verb and where all of them are."""
+    hint = _find_similar(f"argument VERB: invalid choice: {word!r}", parser)
+    meant = re.fullmatch(r"did you mean '([\w-]+)'\?", hint)
+    hint = f"did you mean '{parser.prog} {meant[1]}'?" if meant else hint
+    between = ("" if hint.endswith("?") else ".") + " " if hint else ""
+    hint += f"{between}{parser.prog} --help lists the verbs"
+    return UsageError(f"there is no verb {word!r} of {parser.prog}", hint)
+
+
+def _hint_file(error: UsageError, command: str, argv: Sequence[str]) -> UsageError:
+    """Return the error with another hint where a file was typed without its -f."""
+    files = [word for word in argv[1:] if word.endswith((".yml", ".yaml")) and not word.startswith("-")]
+    if not files or not error.message.endswith("required: -f/--file"):
+        return error
+    import shlex
+
+    # Not the other words: values of --set may be secret.
+    more = " ..." if len(argv) > 2 else ""
+    hint = f"did you mean '{command} -f {shlex.quote(files[0])}{more}'?"
+    return UsageError(f"{files[0]} needs -f before it", hint)
 
 
 def enter_workspace(name: str | None) -> AbstractContextManager[None]:

@@ -164,7 +164,10 @@ def test_help_of_a_verb_is_the_verbs_help(typed, same, capsys):
 
 def test_help_of_no_verb_is_an_error(capsys):
     assert main(["help", "job", "stop"]) == 2
-    assert "did you mean 'cancel'?" in capsys.readouterr().err
+    assert (
+        "hint: did you mean 'drumline job cancel'? drumline job --help lists the verbs\n"
+        in capsys.readouterr().err
+    )
     assert main(["help", "stop"]) == 2
     assert "did you mean 'drumline job cancel NAME'?" in capsys.readouterr().err
 

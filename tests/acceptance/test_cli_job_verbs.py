@@ -145,7 +145,11 @@ def test_list_is_newest_first_and_hides_the_archived(cli, tmp_path):
     assert listed() == ["three", "one"]
     assert listed("--archived-only") == ["two"]
     assert listed("--include-archived") == ["three", "two", "one"]
-    assert cli("job", "restore", "-n", "two").rc == 0
+    assert cli("job", "archive", "two").err.endswith("job two is archived already\n")
+    restored = cli("job", "restore", "-n", "two")
+    assert (restored.rc, restored.err) == (0, "")
+    again = cli("job", "restore", "two")
+    assert (again.rc, again.err) == (0, "job two is not archived\n")
     assert listed() == ["three", "two", "one"]
 
 

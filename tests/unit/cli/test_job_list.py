@@ -175,8 +175,10 @@ def test_the_table_fits(jobs, width):
     lines = view.format_jobs(found, room=width).splitlines()
     assert max(map(columns.measure, lines)) <= width
     assert all(line.isprintable() for line in lines)
-    assert lines[0].split()[:4] == ["NAME", "AGE", "TIME", "SIZE"]
-    assert lines[2].split() == ["job_01", "2d", "2.0s", "2x2", "local", "-", "Completed"]
+    heads = lines[0].split()
+    assert heads == [head for head in view._HEADS if head in heads]
+    row = dict(zip(view._HEADS, ["job_01", "2d", "2.0s", "2x2", "local", "-", "Completed"], strict=True))
+    assert lines[2].split() == [row[head] for head in heads]
 
 
 def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
@@ -200,3 +202,26 @@ def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
         RunFolder.for_job(name).append(e.JobEnded(time.time(), "Completed", 0, ""))
     assert json.loads(run(capsys, "ps").out) == []
     assert "nothing runs or waits" in run(capsys, "ps", "-o", "table").err
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (100, "NAME AGE TIME SIZE COMPUTE METRIC STATUS"),
+        (80, "NAME AGE TIME SIZE COMPUTE METRIC STATUS"),
+        (72, "NAME AGE TIME SIZE METRIC STATUS"),
+        (58, "NAME AGE TIME SIZE STATUS"),
+        (52, "NAME AGE TIME STATUS"),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(jobs, width, heads):
+    known = KnownJobs()
+    (job,) = known.overviews(["job_01"], with_metric=True)
+    name = "bright_chord_05l027v8ya"
+    one = job._replace(name=name, metric=("validation/accuracy", 0.97312), status="Failed", reason="x" * 99)
+    lines = view.format_jobs([one], room=width).splitlines()
+    assert lines[0].split() == heads.split()
+    assert lines[1].startswith(name)
+    assert ("0.973" in lines[1]) == ("METRIC" in heads)
+    assert "2.0s" in lines[1]
+    assert max(map(columns.measure, lines)) <= width

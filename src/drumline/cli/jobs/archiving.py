@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, add_name, get_name
@@ -16,12 +17,16 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _archive(arguments: Namespace) -> int:
-    listing.archive(get_name(arguments, "job", "archiving"))
+    name = get_name(arguments, "job", "archiving")
+    if not listing.archive(name):
+        print(f"job {name} is archived already", file=sys.stderr)
     return 0
 
 
 def _restore(arguments: Namespace) -> int:
-    listing.restore(get_name(arguments, "job", "restoring"))
+    name = get_name(arguments, "job", "restoring")
+    if not listing.restore(name):
+        print(f"job {name} is not archived", file=sys.stderr)
     return 0
 
 

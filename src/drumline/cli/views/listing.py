@@ -29,9 +29,14 @@ _STATUSES = (
     *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
     *(status.COMPLETED, status.FAILED, status.CANCELED),
 )
-_RIGHT = {1, 2, 3}
-_ORDER = ((6, 24), (5, 12), (4, 8), (6, 14), (5, 6), (4, 5), (0, 16), (6, 6))
-"""Which columns give up room first: reasons, metrics and computes before names, which are pasted."""
+_HEADS = ("NAME", "AGE", "TIME", "SIZE", "COMPUTE", "METRIC", "STATUS")
+_NAME, _AGE, _TIME, _SIZE, _COMPUTE, _METRIC, _STATUS = range(len(_HEADS))
+_RIGHT = {_AGE, _TIME, _SIZE}
+_LEFT_OUT = (_COMPUTE, _METRIC, _SIZE, _AGE)
+"""Columns that a narrow terminal does without, in this order: names are pasted, and one looks for the status."""
+
+_SHORT_NAME = 4
+"""Letters that stay of the name of a metric, with the blank behind it."""
 
 
 class JobFilters(NamedTuple):
@@ -221,14 +226,14 @@ def find_room() -> int | None:
 def format_jobs(jobs: Sequence[JobOverview], room: int | None, depths: Sequence[int] = ()) -> str:
     """Format jobs as a table that is ``room`` wide. ``depths``: how far each name is moved in."""
     from drumline.cli.colour import colour_of, paint
-    from drumline.cli.columns import fit_table, join, to_line
+    from drumline.cli.columns import join, to_line
 
-    heads = ("NAME", "AGE", "TIME", "SIZE", "COMPUTE", "METRIC", "STATUS")
     rows = [_format_job(job) for job in jobs]
     rows = [
         ("  " * depth + row[0], *row[1:]) for row, depth in zip(rows, depths or [0] * len(rows), strict=True)
     ]
-    table = fit_table([heads, *rows], room, _RIGHT, _ORDER)
+    figures = [_format_figure(job) for job in jobs]
+    table = _fit_jobs([_HEADS, *rows], room, ["", *figures])
     lines = [paint(join(table[0]), "grey")]
     for job, row in zip(jobs, table[1:], strict=True):
         word = to_line(job.status)
@@ -238,13 +243,60 @@ def format_jobs(jobs: Sequence[JobOverview], room: int | None, depths: Sequence[
     return "".join(line + "\n" for line in lines)
 
 
+def _fit_jobs(rows: Sequence[Sequence[str]], room: int | None, figures: Sequence[str]) -> list[list[str]]:
+    """
+    Cut and pad the cells. Columns that do not fit are left out, and of a metric the name is cut, never the figure.
+
+    ``figures``: the value of the metric of each row.
+    """
+    from drumline.cli.columns import GAP, fit_table, measure
+
+    widths = [max(map(measure, column)) for column in zip(*rows, strict=True)]
+    shortest = min(widths[_METRIC], max(len(_HEADS[_METRIC]), *(len(one) + _SHORT_NAME for one in figures)))
+    least = {_NAME: 24, _COMPUTE: 7, _METRIC: shortest, _STATUS: 14}
+    kept = list(range(len(_HEADS)))
+    for column in _LEFT_OUT:
+        needed = sum(min(widths[at], least.get(at, widths[at])) + len(GAP) for at in kept) - len(GAP)
+        if room is not None and needed > room:
+            kept.remove(column)
+    order = ((_STATUS, 24), (_METRIC, shortest), (_COMPUTE, 7), (_STATUS, 14), (_NAME, 16))
+    table = fit_table(
+        [[row[at] for at in kept] for row in rows],
+        room,
+        {kept.index(at) for at in _RIGHT if at in kept},
+        [(kept.index(at), width) for at, width in order if at in kept],
+    )
+    if _METRIC in kept:
+        for cells, row, figure in zip(table, rows, figures, strict=True):
+            cells[kept.index(_METRIC)] = _cut_metric(
+                row[_METRIC], figure, measure(cells[kept.index(_METRIC)])
+            )
+    return table
+
+
+def _cut_metric(text: str, figure: str, width: int) -> str:
+    """Return a name and a figure in that width; the name gives up room first."""
+    from drumline.cli.columns import cut, measure, pad
+
+    if figure and measure(text) > width:
+        name = text.removesuffix(figure).rstrip()
+        text = f"{cut(name, max(1, width - len(figure) - 1))} {figure}"
+    return pad(cut(text, width), width)
+
+
+def _format_figure(job: JobOverview) -> str:
+    from drumline.control.figures import short_number
+
+    return "" if job.metric is None else short_number(job.metric[1])
+
+
 def _format_job(job: JobOverview) -> tuple[str, ...]:
     from drumline.cli.columns import to_line
-    from drumline.control.figures import short_age, short_duration, short_number
+    from drumline.control.figures import short_age, short_duration
 
     now = time.time()
     took = None if job.started is None else (job.ended or now) - job.started
-    metric = "-" if job.metric is None else f"{to_line(job.metric[0])} {short_number(job.metric[1])}"
+    metric = "-" if job.metric is None else f"{to_line(job.metric[0])} {_format_figure(job)}"
     state = to_line(job.status)
     if job.reason and job.status != status.COMPLETED:
         state += f": {to_line(job.reason)}"

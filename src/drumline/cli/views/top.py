@@ -85,7 +85,8 @@ def _take_snapshot(name: str, node: int | None) -> dict[str, Any]:
 def _format_lines(described: dict[str, Any]) -> list[str]:
     from drumline.control.observing import top
 
-    return top.format_usage(described)
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
+    return top.format_usage(described, width or None)
 
 
 def _is_over(described: dict[str, Any]) -> bool:

@@ -52,24 +52,27 @@ def _row(name: str) -> Row | None:
     )
 
 
-def archive(name: str) -> None:
-    """Hide the job from lists; nothing else changes. Raises NotFoundError."""
-    _set_archived(name, archived=True)
+def archive(name: str) -> bool:
+    """Hide the job from lists; return False if it was hidden already. Raises NotFoundError."""
+    return _set_archived(name, archived=True)
 
 
-def restore(name: str) -> None:
-    """Restore an archived job. Raises NotFoundError."""
-    _set_archived(name, archived=False)
+def restore(name: str) -> bool:
+    """Show the job in lists again; return False if it was not archived. Raises NotFoundError."""
+    return _set_archived(name, archived=False)
 
 
-def _set_archived(name: str, *, archived: bool) -> None:
+def _set_archived(name: str, *, archived: bool) -> bool:
     from drumline.store.index import Index
 
     folder = folder_of(name)
-    folder.append(e.JobArchived(time.time()) if archived else e.JobRestored(time.time()))
+    changes = fold(folder.read_events()).archived != archived
+    if changes:
+        folder.append(e.JobArchived(time.time()) if archived else e.JobRestored(time.time()))
     index = Index(home())
     index.heal(all_names(), _row)
     index.set_archived(name, archived)
+    return changes
 
 
 def edit(name: str, changes: dict[str, Any]) -> None:

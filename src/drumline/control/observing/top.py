@@ -14,15 +14,24 @@ if TYPE_CHECKING:
 
 _STALE_S = 15.0
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_LEFT_OUT = (
+    *("SWAP", "HEAT", "PROCS", "THREADS", "POWER", "PID", "LOAD", "DISK READ", "DISK WRITE"),
+    *("READ", "WRITE", "WRITTEN", "PEAK", "NET IN", "NET OUT", "HOST", "GPU MEM", "OUTPUT"),
+)
+"""Columns that a narrow terminal does without, in this order."""
 
 
-def format_usage(described: Mapping[str, Any]) -> list[str]:
-    """Format a title, then the nodes, GPUs and ranks; for a pipeline or a sweep, of each job under way."""
+def format_usage(described: Mapping[str, Any], width: int | None = None) -> list[str]:
+    """
+    Format a title, then the nodes, GPUs and ranks; for a pipeline or a sweep, of each job under way.
+
+    ``width``: of the terminal; columns that do not fit are left out. None: as wide as it takes.
+    """
     if described["type"] == "command":
-        return [_title(described), *_tables(described)]
+        return [_title(described), *_tables(described, width)]
     lines = [_title(described)]
     for one in described["jobs"]:
-        step, *rest = format_usage(one)
+        step, *rest = format_usage(one, width)
         lines += ["", clean(f"{one['step']}: {step}"), *rest]
     if not described["jobs"]:
         kind = "step" if described["type"] == "pipeline" else "trial"
@@ -47,14 +56,19 @@ def _title(described: Mapping[str, Any]) -> str:
     return clean(title)
 
 
-def _tables(described: Mapping[str, Any]) -> list[str]:
+def _tables(described: Mapping[str, Any], width: int | None) -> list[str]:
     over = usage.is_over(described)
     tables = [_nodes(described["nodes"], over), _gpus(described["nodes"])]
     tables.append(_ended_ranks(described["ranks"]) if over else _ranks(described))
     lines: list[str] = []
+    missing: dict[str, None] = {}
     for rows in tables:
         if len(rows) > 1:
-            lines += ["", *_align(rows)]
+            fitting, left_out = _choose_columns(rows, width)
+            missing |= dict.fromkeys(left_out)
+            lines += ["", *_align(fitting)]
+    if missing:
+        lines += ["", f"left out, for {width} columns: {', '.join(missing)}"]
     return lines
 
 
@@ -173,6 +187,24 @@ def _time(seconds: float) -> str:
     return " ".join(
         f"{count} {'min' if unit == 'm' else unit}" for count, unit in split_duration(int(seconds))
     )
+
+
+def _choose_columns(
+    rows: Sequence[tuple[str, ...]], width: int | None
+) -> tuple[Sequence[tuple[str, ...]], list[str]]:
+    """Return the table without columns that do not fit, empty ones first, and the headings of the others."""
+    heads = rows[0]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    empty = [head for head, *cells in zip(*rows, strict=True) if all(cell == "-" for cell in cells)]
+    kept = list(range(len(heads)))
+    left_out: list[str] = []
+    for head in dict.fromkeys((*empty, *_LEFT_OUT)):
+        if width is None or sum(widths[at] + 2 for at in kept) - 2 <= width:
+            break
+        if head in heads:
+            kept.remove(heads.index(head))
+            left_out += [head] if head not in empty else []
+    return [tuple(row[at] for at in kept) for row in rows], left_out
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -51,8 +51,7 @@ def test_all_ranks_are_started_again_until_they_complete(cli, script, drumline_h
             assert f"[{rank}|node-{rank // 2}] attempt {attempt} of rank {rank} at " in done.out
     for attempt in (0, 1):
         assert (
-            f"job job is started again; attempt {attempt + 1} failed: rank 1 on node 0 failed first, "
-            in done.err
+            f"job job is started again; attempt {attempt} failed: rank 1 on node 0 failed first, " in done.err
         )
     shown = description.show_job("job")
     assert (shown["status"], shown["attempt"], len(shown["attempts"])) == ("Completed", 2, 2)
@@ -74,14 +73,19 @@ def test_a_failure_that_repeats_itself_ends_it_with_its_own_code(cli, script):
     shown = description.show_job("job")
     assert (shown["exit_code"], shown["attempt"]) == (93, 1)
     assert "ValueError: bad batch (train.py:5, in <module>)" in shown["reason"]
-    assert shown["reason"].endswith("(attempt 2; not restarted: the last two failed alike)")
+    assert shown["reason"].endswith("(attempt 1; not restarted: the last two failed alike)")
+    page = cli("job", "show", "job", "-o", "table").out
+    assert "   attempt 1 of 0-9\n" in page
+    assert "\n  attempt 0: rank " in page
+    assert cli("job", "logs", "job", "--attempt", "0", "--grep", "bad batch").out
+    assert cli("job", "logs", "job", "--attempt", "2").rc == 2
 
 
 def test_without_progress_three_attempts_are_enough(cli, tmp_path):
     done = cli("run", "--max-restarts", "9", "--", "sh", "-c", "exit 7")
     assert done.rc == 93
     assert (
-        "exit code 7 (attempt 3; not restarted: the last 3 left neither a new checkpoint nor a metric)"
+        "exit code 7 (attempt 2; not restarted: the last 3 left neither a new checkpoint nor a metric)"
         in done.err
     )
 
@@ -119,7 +123,7 @@ def test_a_job_that_hangs_is_started_again_where_that_is_wished(cli, script):
     done = cli("job", "create", "-f", script(text, drumline=drumline), "--stream")
     assert done.rc == 0, done.out + done.err
     assert (
-        "attempt 1 failed: it hung: no rank has printed anything or gone on for 2 s: ranks 0-3 are in wait"
+        "attempt 0 failed: it hung: no rank has printed anything or gone on for 2 s: ranks 0-3 are in wait"
         in done.err
     )
 

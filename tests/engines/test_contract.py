@@ -141,7 +141,7 @@ def test_ranks_that_failed_are_started_again(job):
     )
     assert done.rc == 0, done.out
     assert [attempt["kind"] for attempt in job.show()["attempts"]] == ["failure"]
-    assert "is started again; attempt 1 failed: rank 3 on node 1" in done.err
+    assert "is started again; attempt 0 failed: rank 3 on node 1" in done.err
 
 
 def test_where_the_ranks_are(job, cli):

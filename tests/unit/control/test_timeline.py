@@ -107,7 +107,7 @@ def test_a_later_attempt_begins_with_what_ended_the_one_before():
     assert found["attempt ended"] == pytest.approx((0.0, 0.5))
     assert found["ranks started"] == pytest.approx((1.0, 1.0))
     text = timeline_text.render(told)
-    assert "attempt 2 of 2 (--attempt 1), 1 rank on 1 node\n" in text
+    assert "attempt 1 of 0-1, 1 rank on 1 node\n" in text
     assert "because rank 1 on node 1 failed first: ValueError\n" in text
     assert told_of([*START, *AGAIN], 0)["total_s"] == pytest.approx(6.2)
 

@@ -40,7 +40,7 @@ def test_as_often_as_it_says_and_then_says_how_often():
     attempts = RestartPolicy(2)
     decided = run(attempts, *(failed(line) for line in range(9)))
     assert [one.again for one in decided] == [True, True, False]
-    assert decided[-1].end.reason == "rank 0 failed at 2 (attempt 3 of 3)"
+    assert decided[-1].end.reason == "rank 0 failed at 2 (after 2 of 2 restarts)"
     assert decided[-1].end.exit_code == 1
 
 
@@ -57,7 +57,7 @@ def test_the_same_exception_at_the_same_place_twice_in_a_row_is_enough():
     assert [one.again for one in decided] == [True, True, False]
     assert decided[-1].end.exit_code == NO_USE_CODE
     assert decided[-1].end.reason == (
-        "rank 0 failed at 2 (attempt 3; not restarted: the last two failed alike)"
+        "rank 0 failed at 2 (attempt 2; not restarted: the last two failed alike)"
     )
 
 
@@ -114,7 +114,7 @@ def test_a_preemption_is_never_the_last_attempt_and_never_counted():
     lost = failed(kind="node", error="")
     decided = run(attempts, lost, preempted, lost)
     assert [one.again for one in decided] == [True, True, False]
-    assert decided[-1].end.reason == "rank 0 failed at 7 (attempt 2 of 2, preempted 10 times)"
+    assert decided[-1].end.reason == "rank 0 failed at 7 (after 1 of 1 restarts, preempted 10 times)"
 
 
 def test_of_a_job_without_restarts_it_says_how_often_it_was_preempted():
@@ -135,7 +135,7 @@ def test_another_supervisor_counts_on_where_the_last_one_ended():
     assert attempts.number == 3
     decided = run(attempts, failed(1), failed(2))
     assert [one.again for one in decided] == [True, False]
-    assert decided[-1].end.reason == "rank 0 failed at 2 (attempt 3 of 3, preempted 2 times)"
+    assert decided[-1].end.reason == "rank 0 failed at 2 (after 2 of 2 restarts, preempted 2 times)"
 
 
 def test_what_failed_before_another_supervisor_came_can_fail_alike_only_once_more():

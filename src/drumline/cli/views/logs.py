@@ -39,7 +39,12 @@ def _logs_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--node", default="", metavar="NODES", help="only the ranks of these nodes: 1 or 0,2-3"
     )
-    parser.add_argument("--attempt", type=int, metavar="K", help="only this attempt, from 0; default: all")
+    parser.add_argument(
+        "--attempt",
+        type=int,
+        metavar="K",
+        help="only this attempt, from 0, as messages count them; default: all",
+    )
     parser.add_argument(
         "-f",
         "--follow",

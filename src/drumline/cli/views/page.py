@@ -48,9 +48,9 @@ def _format_title(page: Mapping[str, Any], width: int) -> list[str]:
     if page["display_name"] != page["name"]:
         facts.append(cut(to_line(page["display_name"]), width // 3))
     facts.append(_format_size(page))
-    attempt, most = page.get("attempt", 1), page.get("attempts_most")
-    if most or attempt > 1:
-        facts.append(f"attempt {attempt} of {most}" if most and attempt <= most else f"attempt {attempt}")
+    attempt, most = page.get("attempt", 0), page.get("attempts_most")
+    if most or attempt:
+        facts.append(f"attempt {attempt}" + (f" of 0-{most - 1}" if most and attempt < most else ""))
     if page["parent"]:
         facts.append(f"of {to_line(page['parent'])}")
     lines = _fill(facts, width, _APART)

@@ -20,7 +20,9 @@ def _show_arguments(parser: Parser) -> None:
         "--timeline", action="store_true", help="show how it started, and how long each phase took"
     )
     parser.add_argument(
-        "--attempt", type=int, help="with --timeline: the attempt, from 0; default: the latest"
+        "--attempt",
+        type=int,
+        help="with --timeline: the attempt, from 0, as messages count them; default: the latest",
     )
     add_output(parser)
 

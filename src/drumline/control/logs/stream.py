@@ -184,11 +184,10 @@ class Notices:
     def tell_attempts(self, outcome: Outcome) -> None:
         """Print the attempts that failed since."""
         for attempt in outcome.attempts[self._attempts :]:
-            number = attempt.attempt + 1
             if attempt.was_preempted:
-                self._say(f"goes on later; attempt {number} was ended: {attempt.reason}")
+                self._say(f"goes on later; attempt {attempt.attempt} was ended: {attempt.reason}")
             else:
-                self._say(f"is started again; attempt {number} failed: {attempt.reason}")
+                self._say(f"is started again; attempt {attempt.attempt} failed: {attempt.reason}")
         self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:

@@ -102,10 +102,10 @@ def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, An
         "command": str(spec.get("command") or ""),
         "inputs": _list_inputs(spec.get("inputs")),
         "ranks_by_node": _count_by_node(plan),
-        "attempt": len(outcome.attempts) + 1,
+        "attempt": len(outcome.attempts),
         "attempts_most": most + 1 if isinstance(most, int) and most else None,
         "earlier_attempts": [
-            {"attempt": one.attempt + 1, "reason": one.reason, "kind": one.kind} for one in outcome.attempts
+            {"attempt": one.attempt, "reason": one.reason, "kind": one.kind} for one in outcome.attempts
         ],
         "rank_states": _group_ranks(outcome, labels),
         "failed_rank": _describe_failed(folder, outcome, labels),

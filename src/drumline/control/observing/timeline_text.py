@@ -50,7 +50,7 @@ def _title(told: dict[str, Any]) -> str:
     nodes = {one["node"] for one in told["ranks"]} or {one["node"] for one in told["nodes"]}
     text = f"job {told['job']}"
     if told["attempts"] > 1:
-        text += f", attempt {told['attempt'] + 1} of {told['attempts']} (--attempt {told['attempt']})"
+        text += f", attempt {told['attempt']} of 0-{told['attempts'] - 1}"
     if told["ranks"]:
         text += f", {_count(len(told['ranks']), 'rank')} on {_count(len(nodes), 'node')}"
     if told["attempt"]:

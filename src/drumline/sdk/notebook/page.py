@@ -58,7 +58,7 @@ def _head(described: Mapping[str, Any]) -> Markup:
     shown = str(described.get("display_name") or name)
     facts = [describe_size(described), short_duration(run_seconds(described))]
     facts += [f"on {described['compute']}"] if described.get("compute") else []
-    facts += [f"attempt {described['attempt'] + 1}"] if described.get("attempt") else []
+    facts += [f"attempt {described['attempt']}"] if described.get("attempt") else []
     return join(
         look.badge(str(described["status"])),
         " ",

@@ -103,16 +103,13 @@ class RestartPolicy:
         if not self.number:
             return end
         preemptions = self.number - self._failures
-        most = f" of {self._max_restarts + 1}" if self._max_restarts else ""
-        text = f"attempt {self._failures + 1}{most}" if self._failures or most else ""
+        parts = [f"after {self._failures} of {self._max_restarts} restarts"] if self._failures else []
         if preemptions:
-            text += (
-                f"{', ' if text else ''}preempted {'once' if preemptions == 1 else f'{preemptions} times'}"
-            )
-        return end._replace(reason=f"{end.reason} ({text})")
+            parts.append(f"preempted {'once' if preemptions == 1 else f'{preemptions} times'}")
+        return end._replace(reason=f"{end.reason} ({', '.join(parts)})")
 
     def _refuse(self, end: Finish, why: str) -> Finish:
-        reason = f"{end.reason} (attempt {self.number + 1}; not restarted: {why})"
+        reason = f"{end.reason} (attempt {self.number}; not restarted: {why})"
         return end._replace(exit_code=NO_USE_CODE, reason=reason)
 
 

@@ -247,7 +247,7 @@ def test_a_download_that_lacks_an_output_fails_and_has_the_rest(cli, tmp_path):
 def test_a_verb_of_another_tool_is_told_ours(cli, verb, ours):
     result = cli("job", verb, "x")
     assert result.rc == 2
-    assert f"did you mean {ours!r}?" in result.err
+    assert f"did you mean 'drumline job {ours}'?" in result.err
 
 
 def test_plan_names_the_experiment_that_the_job_will_have(cli, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 
 from cli_jobs import LOG, on_terminal, one_rank, two_by_two, write_script
 from pipelines import step, write_pipeline
@@ -133,3 +134,32 @@ def test_the_page_of_a_sweep_has_the_best_trial_first(cli, tmp_path):
     ]
     best = json.loads(cli(*next_of(page)).out)
     assert best["metrics"] == {"loss": 0.123456}
+
+
+def test_a_sweep_without_a_file_draws_its_trials_with_the_times_of_the_list(cli, tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import sys\nfrom drumline.v1 import Run\nRun.get_context().log('loss', float(sys.argv[1]))\n"
+    )
+    words = (
+        "--lr",
+        "0.5,0.25",
+        "--goal",
+        "min:loss",
+        "--name",
+        "s",
+        "--",
+        sys.executable,
+        "train.py",
+        "{lr}",
+    )
+    code, text = on_terminal("sweep", *words, cwd=tmp_path, columns=100)
+    assert code == 0, text
+    final = re.sub(r"\x1b\[\d+m", "", text.rpartition("\x1b[J")[2])
+    assert re.search(r"^s   Completed after .*   2 of 2 trials ended   best 0.25 of ", final, re.MULTILINE)
+    trials = json.loads(cli("job", "show", "s").out)["trials"]
+    listed = cli("job", "list", "-p", "s", "-o", "table").out.splitlines()
+    for trial in trials:
+        name = trial["trial"]
+        (drawn,) = (line.split() for line in final.splitlines() if line.split()[:1] == [name])
+        (line,) = (line.split() for line in listed if line.split()[0] == name)
+        assert drawn[2] == line[2]

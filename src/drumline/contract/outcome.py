@@ -45,6 +45,16 @@ class StepOutcome:
         self.reason = ""
         self.detail: dict[str, Any] = dict(detail or {})
 
+    def run_seconds(self, own: Outcome | None, now: float) -> float | None:
+        """Return how long the ranks of its job have run; None without any. ``own``: the job's, until its end."""
+        if own is not None:
+            return own.run_seconds(now)
+        if "ran_s" in self.detail:
+            known = self.detail["ran_s"]
+            return float(known) if isinstance(known, (int, float)) else None
+        # An older driver did not write it down.
+        return None if self.started is None or self.ended is None else max(0.0, self.ended - self.started)
+
 
 class Outcome:
     """Times are seconds since 1970, None while that has not happened."""
@@ -95,6 +105,15 @@ class Outcome:
     @property
     def is_final(self) -> bool:
         return self.status in status.TERMINAL
+
+    def run_seconds(self, now: float) -> float | None:
+        """Return how long its ranks have run until ``now``; None if they never began."""
+        return None if self.started is None else max(0.0, (self.ended or now) - self.started)
+
+    @property
+    def why(self) -> str:
+        """Return why it waits, that it hangs, or how it ended."""
+        return f"hangs: {self.hang}" if self.hang and not self.is_final else self.reason
 
 
 _STATUS_AFTER: dict[type[e.Event], str] = {

@@ -204,6 +204,27 @@ def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
     assert "nothing runs or waits" in run(capsys, "ps", "-o", "table").err
 
 
+def test_lists_say_that_a_job_hangs(jobs, capsys):
+    """The supervisor of these is this process."""
+    from drumline.contract import identity
+
+    folder = make_job(
+        "h", ended="", events=[e.JobRunning(time.time()), e.JobHung(time.time(), "ranks 0-3 wait")]
+    )
+    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    for verb in (("ps",), ("job", "list", "-r", "1")):
+        line = run(capsys, *verb, "-o", "table").out.splitlines()[1]
+        assert line.split()[0] == "h"
+        assert line.endswith("Running: hangs: ranks 0-3 wait")
+    folder.append(e.JobWentOn(time.time()))
+    assert run(capsys, "ps", "-o", "table").out.splitlines()[1].endswith(" Running")
+    folder.append(e.JobHung(time.time(), "ranks 0-3 wait"))
+    folder.append(e.JobEnded(time.time(), "Canceled", 1, "canceled by me"))
+    assert (
+        run(capsys, "job", "list", "-r", "1", "-o", "table").out.splitlines()[1].endswith(": canceled by me")
+    )
+
+
 @pytest.mark.parametrize(
     ("width", "heads"),
     [

@@ -37,7 +37,6 @@ _GOALS = {"min": "minimize", "minimize": "minimize", "max": "maximize", "maximiz
 _MOST_VALUES = 1000
 _MOST_TRIALS = 1000
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/sweepJob.schema.json"
-_INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
@@ -382,23 +381,6 @@ def _run(arguments: Namespace, fields: dict[str, Any]) -> int:
     if arguments.detach:
         print(submitted.name)
         return 0
-    return _follow(submitted.name)
+    from drumline.cli.jobs.job import follow_job
 
-
-def _follow(name: str) -> int:
-    """Show the trials until the sweep ends; return 0 if it completed, else 1. Ctrl-C leaves it running."""
-    from drumline.contract import status
-    from drumline.control.jobs import lookup
-    from drumline.control.logs import stream
-
-    folder = lookup.folder_of(name)
-    try:
-        sys.stdout.write(stream.header(folder))
-        sys.stdout.flush()
-        outcome = stream.follow(folder, sys.stdout, stream.StreamOptions())
-    except KeyboardInterrupt:
-        stop = f"drumline job cancel {lookup.as_arguments(name)}"
-        print(f"\nsweep {name} is still running; to stop it: {stop}", file=sys.stderr)
-        return _INTERRUPTED
-    sys.stdout.write(stream.summary(folder, outcome, stream.StreamOptions()))
-    return 0 if outcome.status == status.COMPLETED else 1
+    return follow_job(submitted.name, sys.stdout)

@@ -184,7 +184,8 @@ class _PipelineDriver:
             self._publish(name)
         elif self._failed is None and outcome.status in _BAD:
             self._failed = name
-        self._children.note(e.StepEnded(time.time(), name, outcome.status, outcome.reason))
+        detail = {"ran_s": outcome.run_seconds(time.time())}
+        self._children.note(e.StepEnded(time.time(), name, outcome.status, outcome.reason, detail))
 
     def _stop_others(self) -> None:
         """Cancel the other steps after a failure, once each."""

@@ -158,7 +158,8 @@ class _SweepDriver:
             reason = (
                 self._without_metric(job, values) if metric is None else f"best {name_of_metric} {metric:.6g}"
             )
-        detail = {"metric": metric, "stopped": bool(stopped)}
+        ran_s = outcome.run_seconds(time.time())
+        detail = {"metric": metric, "stopped": bool(stopped), "ran_s": ran_s}
         self._children.note(e.StepEnded(time.time(), name, outcome.status, reason, detail))
 
     def _without_metric(self, job: str, values: list[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
@@ -133,7 +134,8 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     for planned in graph.get("steps") or ():
         name = str(planned.get("name"))
         step = outcome.steps.get(name)
-        state, reason = _state_of_step(step) if step else (status.NOT_STARTED, "")
+        own = _outcome_of_step(step) if step else None
+        state = (own.status if own else step.status or status.RUNNING) if step else status.NOT_STARTED
         listed.append(
             {
                 "step": name,
@@ -143,21 +145,22 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
                 "needs": list(planned.get("needs") or ()),
                 "started_at": utc(step.started) if step else None,
                 "ended_at": utc(step.ended) if step else None,
-                "reason": reason,
+                "reason": (own.why if own else step.reason) if step else "",
+                "seconds": step.run_seconds(own, time.time()) if step else None,
             }
         )
     return {"steps": listed}
 
 
-def _state_of_step(step: StepOutcome) -> tuple[str, str]:
-    """Return status and reason of a step; of one under way by its own events or its engine."""
+def _outcome_of_step(step: StepOutcome) -> Outcome | None:
+    """Return the outcome of a step under way, by its own events or its engine; None for one that has ended."""
     if step.status or not step.job:
-        return step.status or status.RUNNING, step.reason
+        return None
     folder = RunFolder.for_job(step.job)
     outcome = fold(folder.read_events())
     if is_elsewhere(outcome.engine):
         outcome = read_outcome(folder)
-    return outcome.status, outcome.reason
+    return outcome
 
 
 def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:

@@ -207,7 +207,7 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
         name=folder.name,
         kind=outcome.kind,
         status=outcome.status,
-        reason=outcome.reason,
+        reason=outcome.why,
         created=outcome.created,
         started=outcome.started,
         ended=outcome.ended,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.contract.outcome import Outcome
     from drumline.tracking.series import Series
 
 _LAST_LINES = 10
@@ -330,17 +330,15 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
 
     described = description.describe_parts(folder, outcome)
     if outcome.kind != "sweep":
-        return {"steps": [_add_seconds(step, outcome.steps.get(step["step"])) for step in described["steps"]]}
+        return {"steps": described["steps"]}
     graph = folder.read_json(folder.graph) or {}
     objective = graph.get("objective") or {}
     goal = str(objective.get("goal") or "")
     limits = read_spec(folder).get("limits")
-    by_job = {step.job: step for step in outcome.steps.values()}
-    trials = [_add_seconds(trial, by_job.get(trial["trial"])) for trial in described["trials"]]
     return {
         "goal": goal,
         "metric": str(objective.get("primary_metric") or ""),
-        "trials": sort_trials(trials, goal),
+        "trials": sort_trials(described["trials"], goal),
         "trials_most": limits.get("max_total_trials") if isinstance(limits, dict) else None,
     }
 
@@ -355,12 +353,6 @@ def sort_trials(trials: Iterable[dict[str, Any]], goal: str) -> list[dict[str, A
         return (not known, sign * value if known else 0.0)
 
     return sorted(trials, key=key)
-
-
-def _add_seconds(part: dict[str, Any], step: StepOutcome | None) -> dict[str, Any]:
-    """Add how long a step or a trial has run."""
-    began, ended = (step.started, step.ended) if step else (None, None)
-    return {**part, "seconds": None if began is None else max(0.0, (ended or time.time()) - began)}
 
 
 # what to do next

@@ -117,9 +117,10 @@ def _row(step: StepOutcome, goal: str, metric: str, rank: int | None) -> dict[st
     from drumline.control.times import utc
 
     state, reason, value = step.status, step.reason, step.detail.get("metric")
+    own = None
     if not state:
         own = fold(RunFolder.for_job(step.job).read_events())
-        state, reason = own.status, own.reason
+        state, reason = own.status, own.why
         value = best(values_of(step.job, metric), goal)
     return {
         "trial": step.job,
@@ -131,4 +132,5 @@ def _row(step: StepOutcome, goal: str, metric: str, rank: int | None) -> dict[st
         "reason": reason,
         "started_at": utc(step.started),
         "ended_at": utc(step.ended),
+        "seconds": step.run_seconds(own, time.time()),
     }

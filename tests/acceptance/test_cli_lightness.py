@@ -73,7 +73,7 @@ NEVER = {
     "inspect", "logging", "mlflow", "multiprocessing", "numpy", "pdb", "pkg_resources", "setuptools", "socket", "ssl",
     "tkinter", "torch", "unittest", "xml",
 }  # fmt: skip
-THIRD_PARTY = {"yaml", "pathspec", "jmespath"}
+THIRD_PARTY = {"yaml", "pathspec", "jmespath", "tqdm"}
 
 
 RECORDER = """

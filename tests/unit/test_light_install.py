@@ -4,6 +4,8 @@ import re
 from importlib.metadata import distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 MOST_DISTRIBUTIONS = 15
 MOST_BYTES = 25 * 1024 * 1024
 
@@ -13,9 +15,9 @@ def closure(name, found):
     key = re.sub(r"[-_.]+", "-", name).lower()
     if key not in found:
         found[key] = distribution(name)
-        for requirement in found[key].requires or ():
-            if "extra ==" not in requirement:
-                closure(re.match(r"[\w.-]+", requirement)[0], found)
+        for requirement in map(Requirement, found[key].requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                closure(requirement.name, found)
     return found
 
 

@@ -29,7 +29,10 @@ def choose(word: str) -> None:
     """Take the word of ``--color`` for the rest of this process. Raises UsageError."""
     if word not in CHOICES:
         raise UsageError(f"--color must be one of {', '.join(CHOICES)}; got {word!r}", "--color never")
+    from drumline.control import progress_bar
+
     _choice.set(word)
+    progress_bar.IS_ALLOWED.set(word != "never")
 
 
 def is_on(stream: TextIO | None = None) -> bool:

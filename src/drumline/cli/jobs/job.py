@@ -185,10 +185,14 @@ def _download(arguments: Namespace) -> int:
     from drumline.control.jobs.download import download
     from drumline.control.jobs.lookup import folder_of
     from drumline.control.jobs.recovery import recover
+    from drumline.control.progress_bar import ProgressBar
 
     name = _get_name(arguments, "downloading")
     recover(folder_of(name))
-    target = download(name, arguments.download_path, output=arguments.output_name, everything=arguments.all)
+    with ProgressBar(interval_s=0.1) as bar:
+        target = download(
+            name, arguments.download_path, output=arguments.output_name, everything=arguments.all, bar=bar
+        )
     print(clean(f"downloaded to {target}"), file=sys.stderr)
     return 0
 

@@ -23,14 +23,26 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+    from drumline.control.progress_bar import ProgressBar
 
 
-def download(name: str, target: str = ".", *, output: str = "", everything: bool = False) -> str:
+_WORTH_DRAWING_BYTES = 1 << 26
+"""A copy of less is done before anybody wonders."""
+
+
+def download(
+    name: str,
+    target: str = ".",
+    *,
+    output: str = "",
+    everything: bool = False,
+    bar: ProgressBar | None = None,
+) -> str:
     """
     Copy to ``target``/artifacts and ``target``/named-outputs/NAME; the folder written to. Blocks.
 
     Without ``output`` and ``everything``: the artifacts (outputs, logs, what MLflow logged in files).
-    Existing files are written over.
+    Existing files are written over. ``bar``: shows how much of it is there.
     Raises NotFoundError; UsageError while the job has not ended; DrumlineError, once everything else is there,
     for outputs that are not on this machine or were never written.
     """
@@ -42,19 +54,43 @@ def download(name: str, target: str = ".", *, output: str = "", everything: bool
             f"job {name} is in state {outcome.status}, and can be downloaded in {final}",
             f"drumline job stream {as_arguments(name)} waits for its end",
         )
-    is_whole_run = False
+    is_all = output == job_outputs.ARTIFACTS and not job_outputs.has_output(folder, output)
+    is_whole_run = not output or output == "default" or is_all
+    if is_whole_run:
+        copies = _list_artifacts(folder)
+    else:
+        copies = {os.path.join("named-outputs", output): _find_named(folder, output, outcome.pruned)}
+    missing: list[str] = []
+    if everything:
+        named, missing = _list_everything(folder, outcome.pruned)
+        copies |= named
     with explain_write_errors():
-        is_all = output == job_outputs.ARTIFACTS and not job_outputs.has_output(folder, output)
-        if output and output != "default" and not is_all:
-            copy(_find_named(folder, output, outcome.pruned), os.path.join(target, "named-outputs", output))
-        else:
-            is_whole_run = True
-            _artifacts(folder, target)
-        if everything:
-            _everything(folder, outcome.pruned, target)
+        _copy_all(copies, target, f"job {name}", bar)
+    if missing:
+        raise DrumlineError(f"not all was downloaded: {'; '.join(missing)}", f"the rest is in {target}")
     if is_whole_run:
         _check_parts(folder, outcome, target)
     return os.path.abspath(target)
+
+
+def _copy_all(copies: Mapping[str, str], target: str, what: str, bar: ProgressBar | None) -> None:
+    """``copies``: from where, by the path below ``target``. Raises shutil.Error, OSError."""
+    told = None
+    if bar is not None and bar.is_drawn:
+        total = sum(map(_measure, copies.values()))
+        if total >= _WORTH_DRAWING_BYTES:
+            bar.show_bytes(what, 0, total)
+            told = bar.add
+    for place, source in copies.items():
+        copy(source, os.path.join(target, place), told)
+
+
+def _measure(path: str) -> int:
+    """Return the bytes of all plain files there; links are not followed, as they are not copied through."""
+    if not os.path.isdir(path):
+        return os.stat(path).st_size
+    facts = (os.lstat(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
+    return sum(one.st_size for one in facts if stat.S_ISREG(one.st_mode))
 
 
 def _check_parts(folder: RunFolder, outcome: Outcome, target: str) -> None:
@@ -67,15 +103,15 @@ def _check_parts(folder: RunFolder, outcome: Outcome, target: str) -> None:
         raise DrumlineError(what, f"the rest is in {target}")
 
 
-def _everything(folder: RunFolder, pruned: Mapping[str, float], target: str) -> None:
-    missing = []
+def _list_everything(folder: RunFolder, pruned: Mapping[str, float]) -> tuple[dict[str, str], list[str]]:
+    """Return where the named outputs are, by the path that they are copied to, and why others cannot be copied."""
+    found, missing = {}, []
     for name in _list_named(folder):
         try:
-            copy(_find_named(folder, name, pruned), os.path.join(target, "named-outputs", name))
+            found[os.path.join("named-outputs", name)] = _find_named(folder, name, pruned)
         except (NotFoundError, UsageError) as error:
             missing.append(error.message)
-    if missing:
-        raise DrumlineError(f"not all was downloaded: {'; '.join(missing)}", f"the rest is in {target}")
+    return found, missing
 
 
 @contextmanager
@@ -92,10 +128,10 @@ def explain_write_errors() -> Iterator[None]:
         ) from error
 
 
-def _artifacts(folder: RunFolder, target: str) -> None:
-    base = os.path.join(target, "artifacts")
-    for name, source in job_outputs.list_artifacts(folder).items():
-        copy(source, os.path.join(base, name))
+def _list_artifacts(folder: RunFolder) -> dict[str, str]:
+    return {
+        os.path.join("artifacts", name): source for name, source in job_outputs.list_artifacts(folder).items()
+    }
 
 
 def _list_named(folder: RunFolder) -> dict[str, str]:
@@ -161,11 +197,42 @@ def _clear(source: str, target: str) -> Callable[[str, list[str]], list[str]]:
     return ignore
 
 
-def copy(source: str, target: str) -> None:
-    """Copy a file or a folder over an existing one. Raises shutil.Error, OSError."""
+def copy(source: str, target: str, told: Callable[[int], None] | None = None) -> None:
+    """
+    Copy a file or a folder over an existing one. ``told``: hears of each piece of bytes.
+
+    Raises shutil.Error, OSError.
+    """
+
+    def copy_file(one: str, place: str) -> str:
+        return _copy_file(one, place, told) if told else shutil.copy2(one, place)
+
     if os.path.isdir(source):
         # Links stay links: what a job links to outside its folder is not copied.
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_clear(source, target))
+        shutil.copytree(
+            source,
+            target,
+            symlinks=True,
+            dirs_exist_ok=True,
+            ignore=_clear(source, target),
+            copy_function=copy_file,
+        )
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
+        copy_file(source, target)
+
+
+def _copy_file(source: str, target: str, told: Callable[[int], None]) -> str:
+    """As ``shutil.copy2``, in pieces where there are several."""
+    size = os.stat(source).st_size
+    is_same = os.path.exists(target) and os.path.samefile(source, target)
+    if size < _WORTH_DRAWING_BYTES or is_same:
         shutil.copy2(source, target)
+        told(size)
+        return target
+    from drumline.staging import file_copy
+
+    with open(source, "rb") as read, open(target, "wb") as written:
+        file_copy.copy_content(read.fileno(), written.fileno(), told)
+    shutil.copystat(source, target)
+    return target

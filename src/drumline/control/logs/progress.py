@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
@@ -13,79 +15,116 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from drumline.contract.outcome import Outcome
+    from drumline.control.progress_bar import ProgressBar
 
-_BAR = 24
-_ERASE = "\r\x1b[K"
+_TAIL_BYTES = 4096
 
 
 class ProgressLine:
-    """A bar on a terminal that is drawn over itself; elsewhere a line when something is done."""
+    """
+    A line on a terminal that is drawn over itself; elsewhere a line when something begins, and when it is done.
 
-    def __init__(self, job: str, out: TextIO | None = None) -> None:
+    ``folder``: the run folder, where the tools that build an environment write their log.
+    """
+
+    def __init__(self, job: str, out: TextIO | None = None, folder: str = "") -> None:
         self._job = job
         self._out = out or sys.stderr
-        self._has_bar = False
+        self._folder = folder
+        self._bar: ProgressBar | None = None
+        self._build: e.EnvironmentBuilding | None = None
         self._told: set[tuple[str, float]] = set()
-        self._last: dict[str, e.TransferProgress] = {}
 
     def look(self, outcome: Outcome) -> None:
         for name, transfer in outcome.transfers.items():
             if isinstance(transfer, e.Transferred) and transfer.file_count:
                 self._tell(name, transfer.time, describe_transfer(transfer))
-            elif isinstance(transfer, e.TransferProgress) and not self._out.isatty():
+            elif isinstance(transfer, e.TransferProgress) and not self._find_bar().is_drawn:
                 files = "1 file" if transfer.total_files == 1 else f"{transfer.total_files:,} files"
                 self._tell(name, 0.0, f"{name}: {size(transfer.total_bytes)} in {files} on the way")
-        environment = outcome.environment
+        self._look_at_environment(outcome.environment)
+        for name, service in outcome.services.items():
+            if service.url:
+                self._tell(name, service.time, f"{name}: {service.url}")
+        moving = [one for one in outcome.transfers.values() if isinstance(one, e.TransferProgress)]
+        if outcome.is_final:
+            moving, self._build = [], None
+        self._draw(moving)
+
+    def tick(self) -> None:
+        """Draw a build again, with its time and what its tools said last: to be called now and then."""
+        if self._build is None:
+            return
+        log = os.path.join(self._folder, self._build.log) if self._folder and self._build.log else ""
+        self._find_bar().show_work(
+            f"environment: {self._build.what}", time.time() - self._build.time, read_last_line(log)
+        )
+
+    def clear(self) -> None:
+        """Take the line away before anything else is written."""
+        if self._bar is not None:
+            self._bar.clear()
+
+    def _look_at_environment(self, environment: e.EnvironmentBuilding | e.EnvironmentReady | None) -> None:
+        self._build = None
         if isinstance(environment, e.EnvironmentBuilding):
-            self._tell("environment", environment.time, f"environment: {environment.what}")
+            if self._find_bar().is_drawn:
+                self._build = environment
+            else:
+                self._tell("environment", environment.time, f"environment: {environment.what}")
         elif environment is not None and not environment.reused:
             self._tell(
                 "environment", environment.time, f"environment: ready after {environment.seconds:.0f} s"
             )
-        for name, service in outcome.services.items():
-            if service.url:
-                self._tell(name, service.time, f"{name}: {service.url}")
-        self._draw([one for one in outcome.transfers.values() if isinstance(one, e.TransferProgress)])
-        if outcome.is_final:
-            self.clear()
 
-    def clear(self) -> None:
-        """Remove the bar before anything else is written."""
-        if self._has_bar:
-            self._write(_ERASE)
-            self._has_bar = False
+    def _find_bar(self) -> ProgressBar:
+        if self._bar is None:
+            # Most jobs have nothing to draw.
+            from drumline.control.progress_bar import ProgressBar
+
+            self._bar = ProgressBar(self._out)
+        return self._bar
 
     def _tell(self, name: str, when: float, text: str) -> None:
         if (name, when) in self._told:
             return
         self._told.add((name, when))
         self.clear()
-        self._write(terminal.clean(f"job {self._job}: {text}") + "\n")
+        self._out.write(terminal.clean(f"job {self._job}: {text}") + "\n")
+        self._out.flush()
 
     def _draw(self, moving: list[e.TransferProgress]) -> None:
-        if not moving or not self._out.isatty():
-            self.clear()
-            return
-        latest = max(moving, key=lambda one: one.time)
-        width = shutil.get_terminal_size().columns
-        self._write(_ERASE + terminal.clean(self._bar(latest))[: width - 1])
-        self._has_bar = True
+        if moving:
+            latest = max(moving, key=lambda one: one.time)
+            self._find_bar().show_bytes(latest.name, latest.done_bytes, latest.total_bytes)
+        elif self._build is not None:
+            self.tick()
+        elif self._bar is not None:
+            self._bar.close()
 
-    def _bar(self, now: e.TransferProgress) -> str:
-        before = self._last.get(now.name)
-        rate = ""
-        if before is not None and now.time > before.time:
-            rate = f"  {size((now.done_bytes - before.done_bytes) / (now.time - before.time))}/s"
-        if before is None or now.time > before.time:
-            self._last[now.name] = now
-        share = min(1.0, now.done_bytes / now.total_bytes) if now.total_bytes else 0.0
-        filled = round(share * _BAR)
-        amount = f"{size(now.done_bytes)} of {size(now.total_bytes)}"
-        return f"{now.name}  [{'#' * filled}{'.' * (_BAR - filled)}] {share:4.0%}  {amount}{rate}"
 
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+def read_last_line(path: str) -> str:
+    """
+    Return what a tool said last in its log; empty before it has said anything.
+
+    Lines of our own begin with ``#``, and each command with ``$``: what comes before one is of another step.
+    """
+    from drumline.control.logs.rank_log import is_log, open_log
+    from drumline.staging.environments.error_text import hide_secrets
+
+    try:
+        if not path or not is_log(path):
+            return ""
+        with open(open_log(path), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            text = terminal.decode(file.read())
+    except OSError:
+        return ""
+    for line in reversed(re.split(r"[\r\n]", text)):
+        said = terminal.clean(line).strip()
+        if said:
+            return "" if said.startswith(("# ", "$ ")) else hide_secrets(said)
+    return ""
 
 
 def describe_transfer(one: e.Transferred) -> str:

@@ -140,7 +140,7 @@ class Notices:
         self._hang = ""
         self._attempts = told
         self._missing: set[str] = set()
-        self._progress = ProgressLine(folder.name)
+        self._progress = ProgressLine(folder.name, folder=folder.path)
 
     def look(self, seen: Outcome | None) -> None:
         """Print what has changed. ``seen``: the outcome if the caller knows it already."""
@@ -149,6 +149,7 @@ class Notices:
         self._next = time.monotonic() + _NOTICE_POLL_S
         size = _size_of(self._folder.events)
         if size == self._size and seen is None:
+            self._progress.tick()
             return
         self._size = size
         outcome = seen or fold(self._folder.read_events())

@@ -156,8 +156,8 @@ def test_a_rank_node_or_attempt_that_is_not_there_is_refused(job):
         read_lines(job.name, ChosenLogs(ranks="9"))
     with pytest.raises(UsageError, match="no node 7"):
         read_lines(job.name, ChosenLogs(nodes="7"))
-    with pytest.raises(UsageError, match="no attempt 1"):
-        read_lines(job.name, ChosenLogs(attempt=1))
+    with pytest.raises(UsageError, match="no attempt 2"):
+        read_lines(job.name, ChosenLogs(attempt=2))
 
 
 def test_what_comes_is_seen_by_the_next_look(job):
@@ -182,8 +182,9 @@ def test_equal_lines_of_ranks_are_one_when_folded(drumline_home):
     ]
     assert folded[4:] == [("mine 1", [1]), ("mine 2", [2])]
     assert told["next"] == told["total"] == 12
-    part = read_lines(job.name, fold=True, count=2)
-    assert ([line["text"] for line in part["lines"]], part["next"]) == (["step 1", "step 2"], 2)
+    part = read_lines(job.name, fold=True, line=1, count=5)
+    assert [(line["n"], line["ranks"]) for line in part["lines"]] == [(1, [0, 1]), (2, [0]), (3, [0, 1])]
+    assert part["next"] == 6
 
 
 def test_very_many_looks_are_put_together(drumline_home, monkeypatch):
@@ -213,7 +214,7 @@ def test_errors_are_marked_and_the_first_is_found(job):
 def test_an_earlier_attempt_has_its_own_lines(job):
     job.log(0, "before\n", at=900.0, attempt=0, is_earlier=True)
     job.add(e.AttemptEnded(1100.0, 0, 1, "rank 1 failed"))
-    assert shown(read_lines(job.name, ChosenLogs(attempt=0))) == [(0, 0, "before")]
+    assert shown(read_lines(job.name, ChosenLogs(attempt=1))) == [(0, 0, "before")]
 
 
 def test_what_a_job_prints_moves_no_cursor_and_is_cut(job):
@@ -285,6 +286,7 @@ def test_what_cannot_be_looked_for_is_refused(job, query):
 def test_only_lines_that_match_with_those_around_them(job):
     told = read_lines(job.name, wanted=Wanted("b1"), context=1)
     assert shown(told) == [(2, 1, "a1"), (4, 1, "b1"), (5, 1, "c1")]
+    assert [line.get("context", False) for line in told["lines"]] == [True, False, True]
 
 
 # divergence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.record import NamedTuple
 from drumline.contract.uris import hide_secrets
 from drumline.control.comparing.code import compare_trees
+from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.staging.snapshot.storage import snapshot_path
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
 
 Differences = list[dict[str, Any]]
-
-HIDDEN = "(hidden)"
-_SECRET = re.compile(
-    r"token|secret|passw|pwd|key|credential|auth|cookie|private|signature|(?:^|_)(?:sas|dsn|conn)",
-    re.IGNORECASE,
-)
-"""Names of variables whose values are not shown."""
-
-_ADDRESS = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://[^\s'"]+""")
 
 _OWN_FIELDS = (
     "name",
@@ -144,14 +136,9 @@ class _Hidden(NamedTuple):
 
 def _hide(path: str, value: Any) -> Any:
     is_variable = "environment_variables." in path
-    if is_variable and _SECRET.search(path.rpartition(".")[2]):
+    if is_variable and is_secret(path.rpartition(".")[2]):
         return _Hidden(str(value))
-    return _hide_in_addresses(value) if isinstance(value, str) else value
-
-
-def _hide_in_addresses(text: str) -> str:
-    """Return a text, such as a command, with its addresses as people may see them."""
-    return _ADDRESS.sub(lambda found: hide_secrets(found[0]), text)
+    return hide_in_addresses(value) if isinstance(value, str) else value
 
 
 # code and environment
@@ -235,9 +222,7 @@ def _list_variables(side: _Side) -> dict[str, Any]:
     known = {**(side.plan.get("env") or {}), **(side.plan.get("user_env") or {})}
     known |= side.spec.get("environment_variables") or {}
     return {
-        name: _Hidden(str(value))
-        if _SECRET.search(name)
-        else _hide_in_addresses(_generalize(side, str(value)))
+        name: _Hidden(str(value)) if is_secret(name) else hide_in_addresses(_generalize(side, str(value)))
         for name, value in known.items()
         if not name.startswith(_OWN_VARIABLES)
     }
@@ -272,7 +257,7 @@ def _list_inputs(side: _Side) -> dict[str, Any]:
     listed: dict[str, Any] = {}
     for name, given in (side.spec.get("inputs") or {}).items():
         if not isinstance(given, dict):
-            listed[name] = _hide_in_addresses(given) if isinstance(given, str) else given
+            listed[name] = hide_in_addresses(given) if isinstance(given, str) else given
             continue
         place = resolved.get(f"inputs.{name}.path") or given.get("path")
         asset = resolved.get(f"inputs.{name}.asset")
@@ -333,7 +318,7 @@ def _shield(value: Any) -> Any:
         return {key: _shield(inside) for key, inside in value.items()}
     if isinstance(value, list):
         return [_shield(inside) for inside in value]
-    return _hide_in_addresses(value) if isinstance(value, str) else value
+    return hide_in_addresses(value) if isinstance(value, str) else value
 
 
 # what came of it

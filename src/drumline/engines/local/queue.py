@@ -137,6 +137,18 @@ class JobQueue:
                 return
             return
 
+    def list_entries(self) -> list[QueueEntry]:
+        """Return the live entries in order, without the lock: nothing is changed."""
+        try:
+            return [entry for entry in self._read() if identity.is_alive(entry.who)]
+        except OSError:
+            return []
+
+    def explain(self, entry: QueueEntry, entries: list[QueueEntry]) -> Blocked | None:
+        """Return why one of these entries waits; None if it could start."""
+        ahead = [other for other in entries[: entries.index(entry)] if not other.running]
+        return self._find_blocker(entry, ahead, [other for other in entries if other.running])
+
     @staticmethod
     def _wake_first(entries: list[QueueEntry]) -> None:
         """Wake the first waiting supervisor; no job behind it can start."""

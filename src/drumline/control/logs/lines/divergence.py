@@ -1,4 +1,4 @@
-"""Where the lines of one rank leave those of the others."""
+"""Find the line at which one rank leaves the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the logs of a node had come at each of its agent's looks (``contract/log_times.py``), as coarse as wanted."""
+"""Read the sizes of a node's logs at each look of its agent (``contract/log_times.py``), as coarsely as wanted."""
 
 from __future__ import annotations
 

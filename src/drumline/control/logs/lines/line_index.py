@@ -1,5 +1,5 @@
 """
-Where the lines of one log are: how many end before each block of its bytes, counted while the file is read once.
+An index of the lines of one log: the number that end before each block of its bytes, counted in one reading.
 
 A line is found by a search among these counts and then in one block, so that the size of a log hardly matters. A log
 that grows is counted on from where its end was. Nothing is written: the counts of a log of 1 GB take 128 KB of memory.
@@ -51,7 +51,7 @@ _ERROR_LINE = re.compile(
 
 
 class LogLine(NamedTuple):
-    """``text``: as a terminal shows it, its beginning where it is long. ``length``: in bytes, of all of it."""
+    """A line. ``text``: as a terminal shows it, its beginning if it is long. ``length``: all of its bytes."""
 
     text: bytes
     length: int

@@ -11,16 +11,13 @@ from drumline.control.logs.lines.search import Wanted, find_lines
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from drumline.control.logs.lines.line_index import LogLine
     from drumline.control.logs.lines.merged import MergedLog
 
 MOST_LINES = 5000
 MOST_LETTERS = 2000
-_MOST_READ = 8000
-"""Lines that are read so that folded ones fill an answer."""
-
 _MOST_BYTES = 4 << 20
 """Of all lines of an answer."""
 
@@ -47,9 +44,9 @@ def read_lines(
     """
     Return ``count`` lines from number ``line`` on; a negative one counts from the end.
 
-    ``fold``: equal lines of several ranks are one. ``wanted``: only lines that match, each with so many lines of its
-    own rank before and after it as ``context`` says. ``next``: where to go on. ``exact``: whether the order of
-    the lines is known, and not only up to ``within_s``. ``is_whole``: whether all of the logs was read by now.
+    ``fold``: equal lines of several ranks, of these ``count``, are one. ``wanted``: only lines that match, each with so
+    many lines of its own rank before and after it as ``context`` says. ``next``: where to go on. ``exact``: whether the
+    order of the lines is known, and not only up to ``within_s``. ``is_whole``: whether all was read by now.
     Raises NotFoundError, UsageError.
     """
     logs = rank_files.find_logs(name, chosen)
@@ -58,18 +55,18 @@ def read_lines(
     first = max(0, merged.total + line) if line < 0 else line
     following = first
     timed_out = False
+    matching: set[int] | None = None
     if wanted is None:
-        placed = _read(merged, first, min(_MOST_READ, count * len(merged.files)) if fold else count)
+        placed = _read(merged, first, count)
         following = placed[-1].number + 1 if placed else first
     else:
         found = find_lines(merged, wanted, first, limit=count)
-        placed = _add_context(merged, [one.number for one in found.matches], context)
+        matching = {one.number for one in found.matches}
+        placed = _add_context(merged, matching, context)
         following, timed_out = found.following, found.timed_out
-    shown = [(one, [one.log]) for one in placed]
-    if fold:
-        shown, following = _fold(placed, count, following)
+    shown = _fold(placed) if fold else [(one, [one.log]) for one in placed]
     return {
-        "attempt": logs.attempt,
+        "attempt": logs.attempt + 1,
         "total": merged.total,
         "line": first,
         "next": following,
@@ -77,7 +74,7 @@ def read_lines(
         "within_s": round(merged.within_s, 1),
         "is_whole": merged.is_whole,
         "timed_out": timed_out,
-        "lines": [_describe(merged, one, ranks) for one, ranks in shown],
+        "lines": [_describe(merged, one, ranks, matching) for one, ranks in shown],
         "first_error": merged.find_first_error(),
     }
 
@@ -105,14 +102,8 @@ def _add_context(merged: MergedLog, numbers: Iterable[int], context: int) -> lis
     return [placed for number in sorted(wanted)[:MOST_LINES] for placed in _read(merged, number, 1)]
 
 
-def _fold(
-    placed: Iterable[_Placed], count: int, following: int
-) -> tuple[list[tuple[_Placed, list[int]]], int]:
-    """
-    Put equal lines of several ranks together where the first of them is: the third ``x`` with the third ``x``.
-
-    Return at most ``count``, with the number to go on from.
-    """
+def _fold(placed: Iterable[_Placed]) -> list[tuple[_Placed, list[int]]]:
+    """Put equal lines of several ranks together where the first of them is: the third ``x`` with the third ``x``."""
     shown: dict[tuple[bytes, int], tuple[_Placed, list[int]]] = {}
     seen: dict[tuple[bytes, int], int] = {}
     for one in placed:
@@ -121,15 +112,14 @@ def _fold(
         key = (one.line.text, seen[own])
         if key in shown:
             shown[key][1].append(one.log)
-        elif len(shown) < count:
-            shown[key] = (one, [one.log])
         else:
-            following = one.number
-            break
-    return list(shown.values()), following
+            shown[key] = (one, [one.log])
+    return list(shown.values())
 
 
-def _describe(merged: MergedLog, one: _Placed, logs: Iterable[int]) -> dict[str, Any]:
+def _describe(
+    merged: MergedLog, one: _Placed, logs: Iterable[int], matching: Container[int] | None
+) -> dict[str, Any]:
     file = merged.files[one.log]
     text = one.line.as_text
     described = {
@@ -144,4 +134,6 @@ def _describe(merged: MergedLog, one: _Placed, logs: Iterable[int]) -> dict[str,
     }
     if len(text) > MOST_LETTERS or one.line.length > len(one.line.text):
         described["cut"] = one.line.length
+    if matching is not None and one.number not in matching:
+        described["context"] = True
     return described

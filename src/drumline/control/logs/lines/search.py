@@ -56,7 +56,7 @@ class Match(NamedTuple):
 
 
 class FoundLines(NamedTuple):
-    """``following``: where to go on. ``more``: whether there may be others there."""
+    """Lines that match. ``following``: where to go on. ``more``: whether there may be others there."""
 
     matches: list[Match]
     following: int
@@ -82,7 +82,7 @@ def search_logs(
     merged = rank_files.merge(logs)
     found = find_lines(merged, wanted, begin, limit=limit, backwards=backwards)
     return {
-        "attempt": logs.attempt,
+        "attempt": logs.attempt + 1,
         "total": merged.total,
         "matches": [_describe(merged, match) for match in found.matches],
         "next": found.following,

@@ -6,8 +6,6 @@ What was read of a job is kept while it is small; the answers are kept by the si
 
 from __future__ import annotations
 
-import marshal
-import os
 import threading
 import time
 from array import array
@@ -19,6 +17,7 @@ from drumline.contract.plan import Plan
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.observing.charts.bins import put_in_bins
+from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.observing.metrics import MetricsReader, to_json_number
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path
@@ -180,17 +179,9 @@ def _stamp(folder: RunFolder) -> str:
     try:
         where = runs.find_run(folder, Plan.read(folder.plan))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return _stat(folder.events)
+        return stamp_files([folder.events])
     names = list_some_names(where.run_dir)[0] if where.run_dir else []
-    return " ".join(map(_stat, [folder.events, *(metric_path(where.run_dir, name) for name in names)]))
-
-
-def _stat(path: str) -> str:
-    try:
-        known = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return "-"
-    return f"{known.st_size}.{known.st_mtime_ns}"
+    return stamp_files([folder.events, *(metric_path(where.run_dir, name) for name in names)])
 
 
 def _drop_readers() -> None:
@@ -200,33 +191,6 @@ def _drop_readers() -> None:
         left -= _counts[place]
         if left < 0 or count >= _MOST_READERS:
             del _readers[place], _counts[place]
-
-
-class KeptAnswers:
-    """Answers with what was true when they were made; as many as fit into some bytes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._size = 0
-        self._kept: OrderedDict[object, tuple[str, float, bytes]] = OrderedDict()
-
-    def get(self, key: object, stamp: str) -> Any:
-        """Return a copy of what was kept; None if there is none of that stamp that may still be used."""
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != stamp or time.monotonic() > kept[1]:
-            return None
-        self._kept.move_to_end(key)
-        return marshal.loads(kept[2])  # noqa: S302 - of this process
-
-    def put(self, key: object, stamp: str, value: Any, lasts_s: float | None) -> None:
-        """``lasts_s`` None: as long as its stamp is right."""
-        data = marshal.dumps(value)
-        until = float("inf") if lasts_s is None else time.monotonic() + lasts_s
-        self._size += len(data) - len(self._kept.pop(key, ("", 0.0, b""))[2])
-        self._kept[key] = (stamp, until, data)
-        while self._size > self._most:
-            _, (_, _, dropped) = self._kept.popitem(last=False)
-            self._size -= len(dropped)
 
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)

@@ -1,4 +1,4 @@
-"""What became of each rank of an attempt: which began a failure, and which were only cut off by it."""
+"""The states of the ranks of an attempt: which began a failure, and which were only cut off by it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Attempt(NamedTuple):
     outcome: Outcome
     verdict: Mapping[str, Any]
     reason: str
+    ended: float | None
     is_over: bool
     was_asked_to_end: bool
     """By a cancel, a preemption, or because it hung."""
@@ -52,27 +53,27 @@ class Attempt(NamedTuple):
 
 
 def read_attempt(folder: RunFolder, number: int | None = None) -> Attempt:
-    """Return an attempt, counted from 0; None: the latest. Raises NotFoundError, UsageError for one that was not."""
+    """Return an attempt, counted from 1; None: the latest. Raises NotFoundError, UsageError for one that was not."""
     current = read_outcome(folder)
-    latest = len(current.attempts)
+    latest = len(current.attempts) + 1
     chosen = latest if number is None else number
-    if not 0 <= chosen <= latest:
-        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+    if not 1 <= chosen <= latest:
+        there = "only attempt 1" if latest == 1 else f"attempts 1 to {latest}"
         raise UsageError(f"job {folder.name} has no attempt {number}", f"it has {there}")
-    events = list(_cut_attempt(folder.read_events(), chosen))
+    events = list(cut_attempt(folder.read_events(), chosen - 1))
     stops = (e.CancelRequested, e.Preempted, e.JobHung)
     lost = frozenset(event.node for event in events if isinstance(event, e.NodeLost))
     asked = any(isinstance(event, stops) for event in events)
     if chosen == latest:
         verdict, reason = current.verdict or {}, current.reason
-        return Attempt(chosen, latest, current, verdict, reason, current.is_final, asked, lost)
-    end = current.attempts[chosen]
-    before = fold(_cut_attempt(folder.read_events(), chosen, with_earlier=True))
-    return Attempt(chosen, latest, before, end.verdict or {}, end.reason, True, asked, lost)
+        return Attempt(chosen, latest, current, verdict, reason, current.ended, current.is_final, asked, lost)
+    end = current.attempts[chosen - 1]
+    before = fold(cut_attempt(folder.read_events(), chosen - 1, with_earlier=True))
+    return Attempt(chosen, latest, before, end.verdict or {}, end.reason, end.time, True, asked, lost)
 
 
-def _cut_attempt(events: Iterable[e.Event], number: int, *, with_earlier: bool = False) -> Iterable[e.Event]:
-    """Yield the events of an attempt, without the one that ends it."""
+def cut_attempt(events: Iterable[e.Event], number: int, *, with_earlier: bool = False) -> Iterable[e.Event]:
+    """Yield the events of an attempt, counted from 0, without the one that ends it."""
     at = 0
     for event in events:
         if isinstance(event, e.AttemptEnded):
@@ -120,7 +121,7 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     return {
         "sentence": _summarize(shown, states, len(plan.nodes)),
         "attempt": shown.number,
-        "attempts": shown.latest + 1,
+        "attempts": shown.latest,
         "nodes": [
             {
                 "index": node.node,
@@ -222,7 +223,7 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | 
 def _read_last_line(path: str, shown: Attempt) -> str:
     """Return the end of a log that is not blank, as a person is shown it."""
     if not shown.is_latest:
-        path = dict(list_earlier(path)).get(shown.number, "")
+        path = dict(list_earlier(path)).get(shown.number - 1, "")
     if not path or not is_log(path):
         return ""
     try:

@@ -1,0 +1,207 @@
+"""
+The files of a job for a viewer: its outputs, inputs, logs and code, folder by folder.
+
+A job can put links and pipes wherever it writes. Each part of a path is opened beneath the one before, and none that is
+a link: nothing outside of these folders is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import NotFoundError, UsageError
+from drumline.control.access import places
+from drumline.control.jobs import stored_code
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.outcome import explain_pruned, read_outcome
+from drumline.staging.snapshot.storage import snapshot_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from drumline.contract.folder import RunFolder
+
+CODE = "code"
+AREAS = ("outputs", "logs", "inputs", CODE)
+_FOLDERS = {
+    "outputs": ("outputs", "named-outputs"),
+    "logs": ("user_logs", "system_logs"),
+    "inputs": ("inputs",),
+}
+"""Of the run folder, which an area has; several are folders of it."""
+
+_MOST_ENTRIES = 5000
+_MOST_TEXT_BYTES = 1 << 20
+_DEEPEST = 64
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
+    """
+    Return what is at a path of an area: of a folder its entries, of a file its text; ``why`` there is nothing.
+
+    Raises NotFoundError; UsageError for a path that leads out of the area.
+    """
+    folder = folder_of(name)
+    parts = _split(path)
+    described: dict[str, Any] = {
+        "path": "/".join(parts), "kind": "none", "entries": [], "text": None, "size": None, "cut": False, "why": "",
+    }  # fmt: skip
+    roots = _find_roots(folder, area)
+    if not roots:
+        return {**described, "why": _explain_nothing(folder, area)}
+    if len(roots) > 1 and not parts:
+        entries = [{"name": one, "kind": "folder", "size": None} for one in roots]
+        return {**described, "kind": "folder", "entries": entries}
+    with _open_beneath(*_choose_root(roots, parts)) as descriptor:
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode):
+            entries, is_cut = _list(descriptor)
+            return {**described, "kind": "folder", "entries": entries, "cut": is_cut}
+        text, is_cut = _read_text(descriptor)
+        why = "" if text is not None else "it is no text"
+        return {**described, "kind": "file", "text": text, "size": facts.st_size, "cut": is_cut, "why": why}
+
+
+@contextmanager
+def open_file(name: str, area: str, path: str) -> Iterator[int]:
+    """Give a descriptor of a plain file of an area, at its beginning. Raises as ``look_at``."""
+    parts = _split(path)
+    roots = _find_roots(folder_of(name), area)
+    if not roots or not parts:
+        raise NotFoundError(f"job {name} has no file {path!r}")
+    with _open_beneath(*_choose_root(roots, parts)) as descriptor:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotFoundError(f"{path!r} of job {name} is no file")
+        yield descriptor
+
+
+def _split(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in path or len(parts) > _DEEPEST:
+        raise UsageError(f"path: {path[:200]!r} leads nowhere", "it is relative, without ..")
+    return parts
+
+
+def _find_roots(folder: RunFolder, area: str) -> dict[str, str]:
+    """Return the folders of an area that are there, by the name that each has in it; one alone is the area itself."""
+    if area not in AREAS:
+        raise UsageError(f"area must be one of {', '.join(AREAS)}; got {area!r}")
+    if area == CODE:
+        found = {CODE: _find_code(folder)}
+    else:
+        found = {one: os.path.join(folder.path, one) for one in _FOLDERS[area]}
+        if area == "outputs" and os.path.exists(folder.plan):
+            # Of `drumline run`, which takes no copy of the code, they are where it was called.
+            found["outputs"] = _find_outputs(folder)
+    there = {one: path for one, path in found.items() if path and os.path.isdir(path)}
+    used = {one: path for one, path in there.items() if _has_entries(path)}
+    return used or dict(list(there.items())[:1])
+
+
+def _find_outputs(folder: RunFolder) -> str:
+    try:
+        return places.find_place(folder.name, "outputs")
+    except NotFoundError:
+        return folder.outputs
+
+
+def _find_code(folder: RunFolder) -> str:
+    plan = folder.read_json(folder.plan) or {}
+    digest = str(plan.get("snapshot") or stored_code.read_record(folder).get("snapshot") or "")
+    return (
+        snapshot_path(folder.root, digest)
+        if digest and "/" not in digest and digest not in (".", "..")
+        else ""
+    )
+
+
+def _explain_nothing(folder: RunFolder, area: str) -> str:
+    if area == CODE:
+        if not os.path.exists(folder.plan):
+            return f"job {folder.name} has no code of its own; its steps have"
+        return f"the code is not stored: {stored_code.explain_absence(folder)}"
+    parts = [one.replace("-", "_") for one in _FOLDERS[area]]
+    pruned = explain_pruned(read_outcome(folder), {*parts, *_FOLDERS[area]})
+    return pruned or f"the job has no {area}"
+
+
+def _choose_root(roots: dict[str, str], parts: list[str]) -> tuple[str, list[str]]:
+    if len(roots) == 1:
+        return next(iter(roots.values())), parts
+    if parts[0] not in roots:
+        raise NotFoundError(f"there is no {parts[0]!r}", f"there is {', '.join(roots)}")
+    return roots[parts[0]], parts[1:]
+
+
+def _has_entries(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
+@contextmanager
+def _open_beneath(root: str, parts: list[str]) -> Iterator[int]:
+    """Give a descriptor of what is there. Raises NotFoundError, also for links and for what is no file or folder."""
+    # The root itself is where Drumline has put it, perhaps by a link to another disk.
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            try:
+                inner = os.open(part, _OPEN, dir_fd=descriptor)
+            except OSError as error:
+                why = (
+                    "it is a link"
+                    if os.path.islink(os.path.join(root, *parts))
+                    else os.strerror(error.errno or 0)
+                )
+                raise NotFoundError(f"{'/'.join(parts)} cannot be shown: {why.lower()}") from error
+            os.close(descriptor)
+            descriptor = inner
+        if not stat.S_ISDIR(mode := os.fstat(descriptor).st_mode) and not stat.S_ISREG(mode):
+            raise NotFoundError(f"{'/'.join(parts)} cannot be shown: it is no file")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _list(descriptor: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return the entries, folders first, and whether there are more."""
+    found: list[dict[str, Any]] = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            if len(found) >= _MOST_ENTRIES:
+                break
+            kind = _kind_of(entry)
+            size = entry.stat(follow_symlinks=False).st_size if kind == "file" else None
+            found.append({"name": _show_name(entry.name), "kind": kind, "size": size})
+    found.sort(key=lambda one: (one["kind"] != "folder", str(one["name"])))
+    return found, len(found) >= _MOST_ENTRIES
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+
+
+def _show_name(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _read_text(descriptor: int) -> tuple[str | None, bool]:
+    """Return the beginning of a text, and whether there is more; None for what is no text."""
+    data = os.pread(descriptor, _MOST_TEXT_BYTES + 1, 0)
+    is_cut = len(data) > _MOST_TEXT_BYTES
+    if b"\0" in data:
+        return None, False
+    try:
+        # A character may be cut in two at the end.
+        return data[:_MOST_TEXT_BYTES].decode("utf-8", "ignore" if is_cut else "strict"), is_cut
+    except UnicodeDecodeError:
+        return None, False

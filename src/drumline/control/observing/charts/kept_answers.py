@@ -1,0 +1,58 @@
+"""Answers that took time to make, with what was true when they were made; as many as fit into some bytes."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import threading
+import time
+from collections import OrderedDict
+from typing import Any
+
+
+class KeptAnswers:
+    """A store of values that JSON can hold. Callers get copies."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._size = 0
+        self._kept: OrderedDict[object, tuple[str, float, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: object, stamp: str) -> Any:
+        """Return a copy of what was kept; None if there is none of that stamp that may still be used."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept[0] != stamp or time.monotonic() > kept[1]:
+                return None
+            self._kept.move_to_end(key)
+        return marshal.loads(kept[2])  # noqa: S302 - of this process
+
+    def put(self, key: object, stamp: str, value: Any, lasts_s: float | None) -> None:
+        """``lasts_s`` None: as long as its stamp is right."""
+        data = marshal.dumps(value)
+        until = float("inf") if lasts_s is None else time.monotonic() + lasts_s
+        with self._lock:
+            self._size += len(data) - len(self._kept.pop(key, ("", 0.0, b""))[2])
+            self._kept[key] = (stamp, until, data)
+            while self._size > self._most:
+                _, (_, _, dropped) = self._kept.popitem(last=False)
+                self._size -= len(dropped)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+
+def stamp_files(paths: list[str]) -> str:
+    """Return what changes when one of these files does."""
+    return " ".join(map(_stat, paths))
+
+
+def _stat(path: str) -> str:
+    try:
+        known = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return "-"
+    return f"{known.st_size}.{known.st_mtime_ns}"

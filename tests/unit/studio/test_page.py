@@ -76,6 +76,23 @@ def test_index_refers_to_files_that_are_there_and_to_nothing_else():
         assert path.name in libraries._MODULES if path.parent.name == "vendor" else path.is_file()
 
 
+def test_what_the_first_page_needs_is_asked_for_at_once():
+    """A module that is found by another one costs a round trip; those of other pages would be in its way."""
+    needed, left = set(), [PAGE / "js" / "main.js", PAGE / "js" / "pages" / "jobs.js"]
+    while left:
+        path = left.pop()
+        for target in re.findall(r"""\bfrom ["']([^"']+)["']""", path.read_text()):
+            found = (path.parent / target).resolve()
+            if found not in needed:
+                needed.add(found)
+                left += [found] if found.parent.name != "vendor" else []
+    preloaded = re.findall(r'"modulepreload" href="__STATIC__/([^"]+)"', (PAGE / "index.html").read_text())
+    vendor = {one for one in preloaded if one.startswith("vendor/")}
+    own = {str(one.relative_to(PAGE)) for one in needed if one.parent.name != "vendor"} | {"js/pages/jobs.js"}
+    assert set(preloaded) - vendor == own
+    assert vendor == {f"vendor/{name}" for name in libraries._MODULES if not name.startswith("uplot")}
+
+
 def test_index_has_no_script_or_style_of_its_own():
     text = (PAGE / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", text)

@@ -137,7 +137,7 @@ function showKeys() {
   const body = html`<dl class="keys">
     ${rows.map(([key, text]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${text}</dd></div>`)}
   </dl>`;
-  ask({ title: "Keys", body, action: "Close" });
+  ask({ title: "Keys", body, action: "Close", isTold: true });
 }
 
 function NotFound() {

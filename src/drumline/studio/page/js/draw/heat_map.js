@@ -6,8 +6,8 @@ import { channelsOf, colourOf, fit, onTheme } from "./colours.js";
 import { chooseMost, makeRamp, paintCells } from "./heat_pixels.js";
 
 const LABEL_WIDTH = 34;
-const SMALLEST_LABEL = 9;
-const ROW_HEIGHTS = [2, 20];
+const SMALLEST_LABEL = 11;
+const ROW_HEIGHTS = [1, 20];
 const WANTED_HEIGHT = 330;
 
 /**
@@ -66,6 +66,8 @@ export function HeatMap({ data, time, failed = null, onOpen }) {
     ArrowUp: () => (row.value = Math.max(0, (row.value ?? data.rows.length) - 1)),
     Enter: () => onOpen?.(data.rows[row.value ?? 0]?.rank ?? null, time.value ?? begin),
   };
+  /** A finger has pointed at nothing before: its first touch points. @param {PointerEvent} event */
+  const open = (event) => event.pointerType !== "touch" && moves.Enter();
   /** @param {KeyboardEvent} event */
   const key = (event) => {
     if (!moves[event.key]) return;
@@ -80,7 +82,7 @@ export function HeatMap({ data, time, failed = null, onOpen }) {
       aria-label=${`${known?.title ?? data.measure} of ${data.rows.length} ranks over time. Arrows move the pointer, enter opens the log there.`}
       onPointerMove=${point}
       onPointerLeave=${leave}
-      onClick=${() => onOpen?.(data.rows[row.value ?? 0]?.rank ?? null, time.value ?? begin)}
+      onClick=${open}
       onKeyDown=${key}
       data-test="heat-map"
     >

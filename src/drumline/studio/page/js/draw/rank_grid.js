@@ -3,7 +3,8 @@
 import { measure } from "../format.js";
 import { html, useRef, useSignal } from "../lib.js";
 
-const MANY_RANKS = 96;
+const SMALL_FROM = 65;
+const TINY_FROM = 193;
 const MANY_ON_NODE = 8;
 
 /** The states in words, in the order of the legend. @type {Record<string, string>} */
@@ -35,7 +36,7 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
   const tip = useSignal(/** @type {{rank: RankInfo, x: number, y: number} | null} */ (null));
   const self = useRef(/** @type {HTMLElement | null} */ (null));
   const entry = chosen !== null && byRank.has(chosen) ? chosen : (data.ranks.find((one) => one.state === "failed_first")?.rank ?? order[0]);
-  const isSmall = order.length > MANY_RANKS || data.nodes.some((node) => node.ranks.length > MANY_ON_NODE);
+  const look = sizeOf(order.length, Math.max(0, ...data.nodes.map((node) => node.ranks.length)));
 
   /** @param {Event} event */
   const show = (event) => {
@@ -53,7 +54,7 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
     /** @type {HTMLElement | null | undefined} */ (self.current?.querySelector(`[data-rank="${to}"]`))?.focus();
   };
   return html`<div
-      class=${`grid-frame ${isSmall ? "small-cells" : ""}`}
+      class=${`grid-frame ${look}`}
       ref=${self}
       role="group"
       aria-label="Ranks"
@@ -75,6 +76,15 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
     </div>
     ${tip.value && html`<${Tip} at=${tip.value} shade=${shade} unit=${unit} />`}
     <${Legend} ranks=${data.ranks} />`;
+}
+
+/**
+ * The class of the size of cells: 512 of them are seen at once too.
+ * @param {number} ranks @param {number} onNode the most of one node
+ */
+export function sizeOf(ranks, onNode) {
+  if (ranks >= TINY_FROM) return "tiny-cells";
+  return ranks >= SMALL_FROM || onNode > MANY_ON_NODE ? "small-cells" : "";
 }
 
 /** @param {RankInfo | undefined} rank @param {string} shade */

@@ -1,6 +1,7 @@
 /** Why a job ended, or does not go on: the sentence, the last lines, and what to do with them. */
 
 import { html } from "../lib.js";
+import { FINAL } from "../parts/badge.js";
 import { CopyButton } from "../parts/command.js";
 import { Sentence } from "../parts/sentence.js";
 import { attempt } from "../parts/toast.js";
@@ -13,8 +14,8 @@ const CLAUSE = /^(.*?\bfailed first|.*?\b(?:was|were) lost|[^,:;]{3,60})(?=[,:;]
 /** @param {{info: JobInfo}} props */
 export function Verdict({ info }) {
   const { row, page, last_lines: lines } = info;
-  const sentences = (page?.sentences?.length ? page.sentences : [row.sentence]).filter(Boolean);
-  if (!sentences.length) return null;
+  const sentences = (page?.sentences?.length ? page.sentences : [row.hangs ? "" : row.sentence]).filter(Boolean);
+  if (!sentences.length || (row.hangs && !FINAL.has(row.status))) return null;
   const isBad = row.status === "Failed";
   const rank = page?.failed_rank?.rank ?? info.verdict?.rank ?? null;
   return html`<section class=${`verdict ${isBad ? "bad" : "calm"}`} aria-label="Verdict" data-test="verdict">

@@ -49,9 +49,13 @@ function drawName(row) {
 
 /** @param {Row} row */
 function drawStatus(row) {
-  return html`<${Badge} status=${row.status} hangs=${row.hangs} />
-    ${row.sentence && html`<span class="why"><${Sentence} text=${row.sentence} job=${row.name} /></span>`}
-    ${row.attempt > 1 && html`<span class="quiet small"> attempt ${row.attempt}</span>`}`;
+  return html`<div class="state">
+    <span class="state-word">
+      <${Badge} status=${row.status} hangs=${row.hangs} />
+      ${row.attempt > 1 && html`<span class="quiet small"> attempt ${row.attempt}</span>`}
+    </span>
+    ${row.sentence && html`<span class="why" title=${row.sentence}><${Sentence} text=${row.sentence} job=${row.name} /></span>`}
+  </div>`;
 }
 
 /** @param {Row} row */

@@ -11,7 +11,7 @@ import { changes, rows as changed } from "../live.js";
 import { EmptyState, Problem, Stale } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Table } from "../parts/table.js";
-import { go, jobPath, setQuery } from "../router.js";
+import { go, jobPath, setQuery, withQuery } from "../router.js";
 
 const PAGE_ROWS = 100;
 
@@ -32,7 +32,9 @@ export function Page({ query }) {
   }, [JSON.stringify(query)]);
 
   return html`<div class="title-line">
-      <h1 class="page-sentence" data-test="sentence">${list?.sentence ?? html`<span class="quiet">Jobs</span>`}</h1>
+      <h1 class="page-sentence" data-test="sentence">
+        ${list ? html`<${Answer} text=${list.sentence} rows=${rows} />` : html`<span class="quiet">Jobs</span>`}
+      </h1>
       <span class="space"></span>
       <a class="button main" href="/submit" data-test="submit">Submit a job</a>
     </div>
@@ -58,6 +60,19 @@ export function Page({ query }) {
     </div>
     ${list && html`<${Pager} offset=${offset} shown=${rows.length} matched=${list.matched} total=${list.total} />`}
     <${Command} line=${listCommand(query)} />`;
+}
+
+/**
+ * The sentence of the list: the jobs that it counts or names are links.
+ * @param {{text: string, rows: Row[]}} props
+ */
+function Answer({ text, rows }) {
+  const names = new Set(rows.map((row) => row.name));
+  return text.split(/(\d[\d,]* (?:jobs? )?(?:runs?|waits?)\b|[\w-]{6,})/).map((piece) => {
+    if (names.has(piece)) return html`<a class="link" href=${jobPath(piece)}>${piece}</a>`;
+    if (!/^\d[\d,]* /.test(piece)) return piece;
+    return html`<a class="link" href=${withQuery("/jobs", { status: /run/.test(piece) ? "Running" : "Queued" })}>${piece}</a>`;
+  });
 }
 
 /**

@@ -10,6 +10,7 @@ import { Command } from "./command.js";
  * @property {any} [body] fields of a form; their values are the answer, by name
  * @property {string} action what the button says
  * @property {boolean} [danger]
+ * @property {boolean} [isTold] there is nothing to decide
  * @property {string} [command] the command line that does the same
  */
 
@@ -53,7 +54,7 @@ function Shown({ question }) {
       ${question.text && html`<p>${question.text}</p>`} ${question.body}
       ${question.command && html`<${Command} line=${question.command} />`}
       <div class="buttons">
-        <button type="button" class="button" onClick=${() => question.answer(null)} data-test="dialog-no">Back</button>
+        ${!question.isTold && html`<button type="button" class="button" onClick=${() => question.answer(null)} data-test="dialog-no">Back</button>`}
         <button class=${`button ${question.danger ? "danger" : "main"}`} autofocus data-test="dialog-yes">
           ${question.action}
         </button>

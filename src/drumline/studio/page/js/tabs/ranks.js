@@ -5,7 +5,7 @@ import { clock, measure, moment } from "../format.js";
 import { html } from "../lib.js";
 import { HeatMap } from "../draw/heat_map.js";
 import { chooseMost } from "../draw/heat_pixels.js";
-import { endOf, RankGrid, STATES } from "../draw/rank_grid.js";
+import { endOf, RankGrid, sizeOf, STATES } from "../draw/rank_grid.js";
 import { Card } from "../parts/card.js";
 import { Pick } from "../parts/menu.js";
 import { Sentence } from "../parts/sentence.js";
@@ -38,12 +38,14 @@ export function Tab({ job }) {
   const chosen = query.rank === undefined ? null : Number(query.rank);
   const first = ranks.value.data?.ranks.find((/** @type {RankInfo} */ one) => one.state === "failed_first");
   const failed = first ? { rank: first.rank, time: moment(first.ended) } : null;
-  return html`<div class="ranks" data-test="ranks">
+  const isWide = sizeOf(ranks.value.data?.ranks.length ?? 0, 0) === "tiny-cells";
+  return html`<div class=${`ranks ${isWide ? "wide" : ""}`} data-test="ranks">
     <div class="stack">
       <${GridCard} job=${job} resource=${ranks.value} chosen=${chosen} shade=${query.shade} />
-      <${StepCard} />
+      ${!isWide && html`<${StepCard} />`}
     </div>
     <${HeatCard} job=${job} path=${path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
+    ${isWide && html`<${StepCard} />`}
   </div>`;
 }
 
@@ -52,9 +54,10 @@ function GridCard({ job, resource, chosen, shade }) {
   const ranks = resource.data?.ranks ?? [];
   const has = (/** @type {string} */ name) => ranks.some((one) => typeof (/** @type {any} */ (one)[name]) === "number");
   const options = SHADES.filter((one) => one.value !== "gpu" || has("gpu")).map((one) => ({ ...one, off: has(one.value) ? undefined : "no data yet" }));
-  const current = SHADES.find((one) => one.value === shade) ?? SHADES[0];
+  const current = options.find((one) => one.value === shade) ?? options.find((one) => !one.off) ?? SHADES[0];
   const rank = ranks.find((one) => one.rank === chosen);
-  const tools = html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
+  const hasAny = options.some((one) => !one.off);
+  const tools = hasAny && html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
   return html`<${Card} title="Ranks" note="colour: state" tools=${tools} resource=${resource} height=${ROOM} empty=${findEmpty} test="card-ranks">
     ${(/** @type {RankAnswer} */ data) => html`
       <${RankGrid} data=${data} shade=${current.value} unit=${current.unit} chosen=${chosen} onChoose=${(/** @type {number | null} */ one) => setQuery({ rank: one })} />

@@ -31,6 +31,7 @@ COMMANDS = {
     "model": "manage models: create, show, list, update, download, archive, restore",
     "component": "manage components, the steps of pipelines: create, show, list, update, download, archive, restore",
     "datastore": "manage datastores: create, show, list, update, delete",
+    "studio": "show jobs, ranks, logs and metrics as web pages",
     "tensorboard": "show the event files of jobs in TensorBoard",
     "mlflow": "show what jobs have logged in MLflow's web pages",
     "cache": "manage the cache of downloaded data: show, list, prune, clear, limit",
@@ -45,7 +46,8 @@ COMMANDS = {
 }
 _ROOMS = {
     **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
-    **dict.fromkeys(("ps", "tensorboard", "mlflow"), "views."),
+    "ps": "views.",
+    **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),
     **dict.fromkeys(("cache", "df", "prune", "warm"), "upkeep."),
     **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),
     **dict.fromkeys(("configure", "completion", "schema", "init"), "guide."),

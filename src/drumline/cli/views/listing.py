@@ -5,15 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, find_job
 from drumline.contract import status
 from drumline.contract.errors import UsageError
-from drumline.contract.record import NamedTuple
 from drumline.control.jobs import listing, lookup
+from drumline.control.observing.job_list.filters import JobFilters, parse_statuses, parse_tags
 from drumline.control.times import parse_moment
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_MAX_RESULTS = 50
 _LEAST_ON_A_SCREEN = 10
-_STATUSES = (
-    *(status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING, status.STARTING),
-    *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
-    *(status.COMPLETED, status.FAILED, status.CANCELED),
-)
 _HEADS = ("NAME", "AGE", "TIME", "SIZE", "COMPUTE", "METRIC", "STATUS")
 _NAME, _AGE, _TIME, _SIZE, _COMPUTE, _METRIC, _STATUS = range(len(_HEADS))
 _RIGHT = {_AGE, _TIME, _SIZE}
@@ -37,29 +31,6 @@ _LEFT_OUT = (_COMPUTE, _METRIC, _SIZE, _AGE)
 
 _SHORT_NAME = 4
 """Letters that stay of the name of a metric, with the blank behind it."""
-
-
-class JobFilters(NamedTuple):
-    """The filters of ``job list``; empty: all jobs. ``since``: seconds since 1970."""
-
-    statuses: frozenset[str]
-    experiment: str
-    compute: str
-    since: float | None
-    tags: tuple[tuple[str, str | None], ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.statuses or self.experiment or self.compute or self.tags or self.since is not None)
-
-    def match(self, job: JobOverview) -> bool:
-        return (
-            (not self.statuses or job.status in self.statuses)
-            and (not self.experiment or fnmatchcase(job.experiment, self.experiment))
-            and (not self.compute or fnmatchcase(job.compute, self.compute))
-            and (self.since is None or (job.created or 0.0) >= self.since)
-            and all(key in job.tags and (value is None or job.tags[key] == value) for key, value in self.tags)
-        )
 
 
 def _list_arguments(parser: Parser) -> None:
@@ -142,26 +113,13 @@ def parse_filters(arguments: Namespace) -> JobFilters:
     """
     Return the filters of ``job list``. Raises UsageError for an unknown status, and for a time that cannot be read.
     """
-    statuses = [word.strip() for text in arguments.status for word in text.split(",") if word.strip()]
-    tags = [text.partition("=") for text in arguments.tag]
     return JobFilters(
-        frozenset(map(_parse_status, statuses)),
+        parse_statuses(arguments.status, "--status"),
         arguments.experiment or "",
         arguments.compute or "",
         None if arguments.since is None else parse_moment(arguments.since, "--since"),
-        tuple((key, value if equals else None) for key, equals, value in tags),
+        parse_tags(arguments.tag),
     )
-
-
-def _parse_status(word: str) -> str:
-    known = {one.lower(): one for one in _STATUSES}
-    if word.lower() not in known:
-        import difflib
-
-        close = difflib.get_close_matches(word.lower(), known, n=1)
-        hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(_STATUSES)}"
-        raise UsageError(f"--status: no job can be {word!r}", hint)
-    return known[word.lower()]
 
 
 def _count_rows() -> int:

@@ -67,6 +67,15 @@ class JobOverview(NamedTuple):
     has_metric: bool = False
     """Whether ``metric`` was looked up."""
 
+    display_name: str = ""
+    """Empty where it is the name."""
+
+    hang: str = ""
+    attempt: int = 0
+    """Counts from 0; ``attempts`` is how many there may be, None without restarts."""
+
+    attempts: int | None = None
+
     @property
     def is_final(self) -> bool:
         return self.status in status.TERMINAL
@@ -217,7 +226,17 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
         tags={str(key): str(value) for key, value in tags.items()} if isinstance(tags, dict) else {},
         size=size_of(folder, outcome),
         archived=outcome.archived,
+        display_name=str(spec.get("display_name") or ""),
+        hang=outcome.hang,
+        attempt=len(outcome.attempts),
+        attempts=_most_attempts(folder, outcome),
     )
+
+
+def _most_attempts(folder: RunFolder, outcome: Outcome) -> int | None:
+    """Return how many attempts a job may have that has had more than one."""
+    most = (folder.read_json(folder.plan) or {}).get("max_restarts") if outcome.attempts else None
+    return most + 1 if isinstance(most, int) and most else None
 
 
 def compute_of(spec: Mapping[str, Any], outcome: Outcome) -> str:

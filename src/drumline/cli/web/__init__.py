@@ -1,0 +1,1 @@
+"""Commands that serve web pages: our own, TensorBoard's and MLflow's."""

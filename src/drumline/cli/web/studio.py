@@ -1,0 +1,62 @@
+"""``drumline studio``: the jobs as web pages."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from drumline.cli.arguments import Parser, add_workspace, enter_workspace
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="drumline studio",
+        description="Show jobs, their ranks, logs and metrics as web pages. Ctrl-C ends it; jobs go on.",
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="default: 7878, or the next one that is free; 0: any"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    parser.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="default: 127.0.0.1, for this machine alone"
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a name under which browsers reach it, as behind a proxy; can be repeated",
+    )
+    parser.add_argument("--certfile", default="", metavar="FILE", help="serve https with this certificate")
+    parser.add_argument("--keyfile", default="", metavar="FILE", help="its key; default: in the same file")
+    add_workspace(parser)
+    arguments = parser.parse_args(argv)
+    # No surface knows another, so this one is loaded by its name.
+    serve: Any = import_module("drumline.studio.serve")
+    wish = serve.Wish(
+        host=arguments.host,
+        port=arguments.port,
+        names=tuple(arguments.name),
+        certificate=arguments.certfile,
+        key=arguments.keyfile,
+        opens_browser=not arguments.no_browser,
+    )
+    with enter_workspace(arguments.workspace_name):
+        running = find_running(wish, serve.Wish())
+        if running is not None:
+            print(running.address, flush=True)
+            print("it runs already; --port N starts another", file=sys.stderr)
+            serve.open_page(running, opens_browser=wish.opens_browser)
+            return 0
+        serve.serve(wish)
+    return 0
+
+
+def find_running(wish: Any, default: Any) -> Any:
+    """Return the studio that runs already, where nothing was asked that it might not be."""
+    if wish._replace(opens_browser=True) != default:
+        return None
+    from drumline.control.settings import studios
+
+    return studios.find_running()

@@ -1,0 +1,103 @@
+"""All that the head of a job's page shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.control.jobs.lookup import as_arguments, folder_of
+from drumline.control.jobs.recovery import recover
+from drumline.control.observing import description
+from drumline.control.observing.job_list.rows import describe_row
+from drumline.control.observing.overview import KnownJobs
+from drumline.control.observing.page import describe_folder
+from drumline.control.times import utc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drumline.contract.outcome import Outcome
+
+_MOST_SPEC = 4 << 20
+
+
+def describe_job(name: str) -> dict[str, Any]:
+    """Recover the job where that is necessary, and describe it. Raises NotFoundError."""
+    folder = folder_of(name)
+    outcome = recover(folder)
+    known = KnownJobs()
+    job = known.overview(name, with_metric=True)
+    known.keep()
+    page = describe_folder(folder, outcome)
+    failed = page.get("failed_rank") or {}
+    lines = [{"rank": failed["rank"], "text": line} for line in failed.get("last_lines", ())]
+    return {
+        "row": describe_row(job),
+        "page": page,
+        "exit_code": outcome.exit_code,
+        "reason": outcome.reason,
+        "verdict": outcome.verdict,
+        "hang": {"sentence": outcome.hang} if outcome.hang else None,
+        "last_lines": lines,
+        "attempts": list_attempts(folder.read_events(), outcome),
+        "services": description.show_services(name),
+        "commands": list_commands(name, outcome),
+    }
+
+
+def read_spec_text(name: str) -> str:
+    """Return the job file as it was submitted. Raises NotFoundError, OSError."""
+    with open(folder_of(name).job, encoding="utf-8", errors="replace") as file:
+        return file.read(_MOST_SPEC)
+
+
+def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str, Any]]:
+    """
+    Describe the attempts of a job in order, each with when it began, how it ended and why.
+
+    ``kind``: as of AttemptEnded; of the latest its status, empty while it goes on.
+    """
+    if outcome.kind != "command":
+        return []
+    began: list[float | None] = [None]
+    for event in events:
+        if isinstance(event, e.AttemptEnded):
+            began.append(None)
+        elif isinstance(event, (e.JobStarting, e.AgentJoined, e.RankStarted)) and began[-1] is None:
+            began[-1] = event.time
+    listed = [
+        {
+            "number": number,
+            "began": utc(began[number]) if number < len(began) else None,
+            "ended": utc(one.time),
+            "kind": one.kind,
+            "sentence": one.reason,
+        }
+        for number, one in enumerate(outcome.attempts)
+    ]
+    latest = {
+        "number": len(outcome.attempts),
+        "began": utc(began[-1]),
+        "ended": utc(outcome.ended),
+        "kind": outcome.status.lower() if outcome.is_final else "",
+        "sentence": outcome.hang or outcome.reason,
+    }
+    return [*listed, latest]
+
+
+def list_commands(name: str, outcome: Outcome) -> dict[str, str]:
+    """Return the commands that give the same answers, and do the same, as the page."""
+    words = as_arguments(name)
+    verbs = {"show": "show", "logs": "logs", "events": "show --timeline", "rerun": "rerun"}
+    if outcome.kind == "command":
+        verbs |= {"metrics": "metrics", "stacks": "stacks", "top": "top"}
+    if not outcome.is_final:
+        verbs |= {"stream": "stream", "cancel": "cancel"}
+        verbs |= {"preempt": "preempt"} if outcome.kind == "command" else {}
+    verbs |= {"restore": "restore"} if outcome.archived else {"archive": "archive"}
+    found = {}
+    for key, verb in verbs.items():
+        first, _, more = verb.partition(" ")
+        # Of rerun, -n alone is the job itself too.
+        found[key] = f"drumline job {first} {words}" + (f" {more}" if more else "")
+    return found

@@ -1,0 +1,249 @@
+"""
+The facts of all jobs of a home, kept up to date in memory: what a list that is asked for many times a minute needs.
+
+Jobs that have ended come from the index. Jobs that run are looked at whenever their events change, and now and then
+without that, for what has no event. Only a change of the folder of jobs makes it be listed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.folder import home
+from drumline.contract.record import NamedTuple
+from drumline.control.jobs import listing
+from drumline.control.observing.overview import KnownJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drumline.control.observing.overview import JobOverview
+
+_FRESH_S = 0.2
+"""For so long what was found is taken for the present."""
+
+_LIMIT_S = 0.5
+"""Of one look; jobs that it had no time for are next time's."""
+
+_PATIENCE_S = 1.0
+"""For how long one waits for the look of another thread, before it takes what is known."""
+
+_LISTED_S = 10.0
+_NEW_S = 3.0
+"""A folder that has changed is listed until it has been quiet for so long: a job begins after its folder is made."""
+
+_UNCHANGED_S = 5.0
+_MOST_LOOKS = 50
+_CHUNK = 200
+"""Facts that are read from the index at once, so that there are never all of them twice."""
+
+_MOST_STAMPS = 500
+_MOST_GONE = 1000
+
+
+class _Entry:
+    __slots__ = ("job", "looked", "stamp", "version")
+
+    def __init__(self, job: JobOverview, stamp: tuple[int, int], version: int) -> None:
+        self.job = job
+        self.stamp = stamp
+        self.version = version
+        self.looked = time.monotonic()
+
+
+class Changes(NamedTuple):
+    """Since a version: jobs that are new or different, and the names of those that are gone."""
+
+    version: int
+    jobs: list[JobOverview]
+    gone: list[str]
+
+
+class JobTable:
+    """The jobs of one home: the current one when the table is made, and whenever it is asked. For several threads."""
+
+    def __init__(self) -> None:
+        self._jobs = os.path.join(home(), "jobs")
+        self._looking = threading.Lock()
+        """Held by the thread that looks at files, which may take long."""
+        self._lock = threading.Lock()
+        """Held for a moment, by whoever reads or changes the entries."""
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        """The one that changed last is the last."""
+        self._gone: deque[tuple[int, str]] = deque(maxlen=_MOST_GONE)
+        self._version = 0
+        self._waiting: deque[str] = deque()
+        """Jobs that were not looked at yet."""
+        self._round: deque[str] = deque()
+        """Whose stamps are compared next."""
+        self._looked = -_FRESH_S
+        self._listed = -_LISTED_S
+        self._changed = (0, 0)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many jobs are there of which nothing is known yet."""
+        return len(self._waiting)
+
+    def refresh(self, *, now: bool = False) -> None:
+        """Look at what may have changed. ``now``: even if that was done a moment ago. Raises DrumlineError, OSError."""
+        if not self._looking.acquire(timeout=_PATIENCE_S):
+            return
+        try:
+            if now or time.monotonic() - self._looked >= _FRESH_S:
+                self._look()
+                self._looked = time.monotonic()
+        finally:
+            self._looking.release()
+
+    def touch(self, names: Iterable[str]) -> None:
+        """Look at these first: something was done to them."""
+        self._round.extendleft(names)
+        self.refresh(now=True)
+
+    def overviews(self) -> list[JobOverview]:
+        """Return the facts of all jobs, in no order."""
+        with self._lock:
+            return [entry.job for entry in self._entries.values()]
+
+    def find(self, name: str) -> JobOverview | None:
+        entry = self._entries.get(name)
+        return entry.job if entry else None
+
+    def changes_since(self, version: int) -> Changes:
+        with self._lock:
+            found = []
+            for entry in reversed(self._entries.values()):
+                if entry.version <= version:
+                    break
+                found.append(entry.job)
+            gone = [name for when, name in self._gone if when > version and name not in self._entries]
+            return Changes(self._version, found[::-1], gone)
+
+    def add_metrics(self, jobs: Iterable[JobOverview]) -> None:
+        """Keep the metrics of jobs that are still as they were."""
+        with self._lock:
+            for job in jobs:
+                entry = self._entries.get(job.name)
+                if entry is None or _without_metric(entry.job) != _without_metric(job):
+                    continue
+                is_other = entry.job.metric != job.metric
+                entry.job = job
+                if is_other:
+                    self._move_to_end(job.name, entry)
+
+    # by the thread that looks
+
+    def _look(self) -> None:
+        deadline = time.monotonic() + _LIMIT_S
+        self._list()
+        suspects = list(self._find_suspects())
+        for at in range(0, len(suspects), _CHUNK):
+            self._look_at(suspects[at : at + _CHUNK], None)
+        while self._waiting and time.monotonic() < deadline:
+            names = [self._waiting.popleft() for _ in range(min(_CHUNK, len(self._waiting)))]
+            self._waiting.extendleft(reversed(self._look_at(names, deadline)))
+
+    def _list(self) -> None:
+        """Find jobs that have come or gone."""
+        changed = _stamp(self._jobs)
+        now = time.monotonic()
+        is_quiet = time.time_ns() - changed[0] > _NEW_S * 1e9
+        if changed == self._changed and is_quiet and now - self._listed < _LISTED_S:
+            return
+        self._listed, self._changed = now, changed
+        names = listing.names(archived=None)
+        there = set(names)
+        for name in [name for name in self._entries if name not in there]:
+            self._remove(name)
+        queued = set(self._waiting)
+        self._waiting = deque(name for name in self._waiting if name in there)
+        self._waiting.extend(name for name in names if name not in self._entries and name not in queued)
+
+    def _find_suspects(self) -> Iterator[str]:
+        """Yield jobs that run and may have changed, and of all others those whose turn it is, if they have."""
+        now = time.monotonic()
+        looks = _MOST_LOOKS
+        for name, entry in list(self._entries.items()):
+            if entry.job.is_final:
+                continue
+            if self._stamp_of(name) != entry.stamp:
+                yield name
+            elif now - entry.looked > _UNCHANGED_S and looks > 0:
+                looks -= 1
+                yield name
+        if not self._round:
+            self._round.extend(self._entries)
+        for _ in range(min(_MOST_STAMPS, len(self._round))):
+            name = self._round.popleft()
+            one = self._entries.get(name)
+            if one is not None and one.job.is_final and self._stamp_of(name) != one.stamp:
+                yield name
+
+    def _look_at(self, names: list[str], deadline: float | None) -> list[str]:
+        """Look at jobs, and return those for which there was no time."""
+        known = KnownJobs()
+        known.load(names)
+        for index, name in enumerate(names):
+            if deadline is not None and index and time.monotonic() > deadline:
+                known.keep()
+                return names[index:]
+            stamp = self._stamp_of(name)
+            try:
+                self._put(known.overview(name), stamp)
+            except NotFoundError:
+                self._remove(name)
+            except (DrumlineError, OSError):
+                continue  # As on a file server that does not answer: next time.
+        known.keep()
+        return []
+
+    def _put(self, job: JobOverview, stamp: tuple[int, int]) -> None:
+        with self._lock:
+            entry = self._entries.get(job.name)
+            if entry is None:
+                entry = self._entries[job.name] = _Entry(job, stamp, 0)
+            else:
+                is_same = _without_metric(entry.job) == _without_metric(job)
+                entry.stamp, entry.looked = stamp, time.monotonic()
+                if is_same:
+                    return
+                # Its metric is read for those who see it, and stays until then.
+                entry.job = job if job.has_metric else job._replace(metric=entry.job.metric)
+            self._move_to_end(job.name, entry)
+
+    def _move_to_end(self, name: str, entry: _Entry) -> None:
+        self._version += 1
+        entry.version = self._version
+        self._entries.move_to_end(name)
+
+    def _remove(self, name: str) -> None:
+        with self._lock:
+            if self._entries.pop(name, None) is not None:
+                self._version += 1
+                self._gone.append((self._version, name))
+
+    def _stamp_of(self, name: str) -> tuple[int, int]:
+        return _stamp(f"{self._jobs}/{name}/events.jsonl")
+
+
+def _without_metric(job: JobOverview) -> JobOverview:
+    return job._replace(metric=None, has_metric=False)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Return what changes with a file or folder; zeros for one that is gone."""
+    with contextlib.suppress(OSError):
+        known = os.stat(path)
+        return known.st_mtime_ns, known.st_size
+    return 0, 0

@@ -1,0 +1,144 @@
+"""
+The studios of this user that run now, and the way into one.
+
+Each leaves a record in ``studio/`` of the base home, for its owner alone, with its address and its token. Nothing of it
+reaches a command line or an address but a login that is good once, for a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import identity
+from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ONCE_S = 60
+"""How long a login is good."""
+
+_MOST_BYTES = 10_000
+
+
+class Studio(NamedTuple):
+    """A running studio. ``address``: ``http://127.0.0.1:7878``, without a slash at its end."""
+
+    address: str
+    token: str
+    started: float
+
+
+def folder() -> str:
+    """Return where the records are; it exists once a studio has run."""
+    return os.path.join(base_home(), "studio")
+
+
+def note(address: str, token: str, port: int) -> str:
+    """Write the record of this process and return its path. Raises OSError."""
+    path = os.path.join(folder(), f"{port}.json")
+    private_folder(folder())
+    who = identity.identify_process(os.getpid())
+    write_whole(
+        path, json.dumps({"address": address, "token": token, "started": time.time(), "who": who}) + "\n"
+    )
+    return path
+
+
+def forget(path: str, token: str) -> None:
+    """Remove a record, unless another studio has written its own there."""
+    record = _read(path)
+    if record and record.get("token") == token:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def remove_old_pages() -> None:
+    """Remove the files that led browsers to a login, once none of them is good any more."""
+    with contextlib.suppress(OSError), os.scandir(folder()) as entries:
+        for entry in entries:
+            is_page = entry.name.startswith("open-") and entry.name.endswith(".html")
+            with contextlib.suppress(OSError):
+                if is_page and time.time() - entry.stat(follow_symlinks=False).st_mtime > ONCE_S:
+                    os.unlink(entry.path)
+
+
+def find_running() -> Studio | None:
+    """Return the studio of this user that was started last and still runs."""
+    return max(_list_running(), key=lambda one: one.started, default=None)
+
+
+def _list_running() -> Iterator[Studio]:
+    try:
+        names = os.listdir(folder())
+    except OSError:
+        return
+    for name in names:
+        record = _read(os.path.join(folder(), name)) if name.endswith(".json") else None
+        who = record.get("who") if record else None
+        if not record or not isinstance(who, dict):
+            continue
+        # One on another machine that shares the home has an address that means nothing here.
+        if identity.is_ours_to_judge(who) and identity.is_alive(who):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                yield Studio(str(record["address"]), str(record["token"]), float(record["started"]))
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """Return a record that this user alone can have written."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            known = os.fstat(file.fileno())
+            if known.st_uid != os.geteuid() or known.st_mode & 0o077:
+                return None
+            data = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+# pages and logins
+
+
+def path_of(job: str, workspace: str = "") -> str:
+    """
+    Return the path of a job's page.
+
+    >>> path_of("calm_drum"), path_of("calm_drum", "vision")
+    ('/jobs/calm_drum', '/jobs/calm_drum?workspace=vision')
+    """
+    from urllib.parse import quote
+
+    return f"/jobs/{quote(job, safe='')}" + (f"?workspace={quote(workspace, safe='')}" if workspace else "")
+
+
+def make_login(token: str, to: str = "/") -> str:
+    """Return the path of a login that leads to the page ``to``: good once, for ONCE_S seconds."""
+    from urllib.parse import quote
+
+    until = int(time.time()) + ONCE_S
+    nonce = secrets.token_urlsafe(16)
+    return f"/login?once={until}.{nonce}.{_sign(token, until, nonce)}&to={quote(to, safe='/')}"
+
+
+def check_once(token: str, once: str) -> tuple[str, int] | None:
+    """Return the name of a login and until when it is good, in seconds since 1970; None if it is not."""
+    until, _, rest = once.partition(".")
+    nonce, _, signature = rest.rpartition(".")
+    if not (until.isascii() and until.isdigit() and len(until) < 12):
+        return None
+    if not hmac.compare_digest(signature.encode(), _sign(token, int(until), nonce).encode()):
+        return None
+    return (nonce, int(until)) if 0 <= int(until) - time.time() <= ONCE_S else None
+
+
+def _sign(token: str, until: int, nonce: str) -> str:
+    return hmac.new(token.encode(), f"once {until} {nonce}".encode(), hashlib.sha256).hexdigest()

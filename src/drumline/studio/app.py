@@ -1,0 +1,72 @@
+"""The application: the routes of each noun below ``/api/v1``, the page, and the guard before all of them."""
+
+from __future__ import annotations
+
+import contextlib
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Route
+
+from drumline.contract.errors import NotFoundError
+from drumline.studio.answers import wrap
+from drumline.studio.pages import Pages, refuse
+from drumline.studio.security import Guard
+from drumline.studio.settings import API
+from drumline.studio.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from drumline.studio.settings import StudioSettings
+    from drumline.studio.tokens import Tokens
+
+NOUNS = ("account", "jobs", "job", "document")
+"""The modules of ``routes/``; each has its ROUTES."""
+
+_MOST_THREADS = 8
+
+
+def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
+    """Return the guarded application."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        from anyio.to_thread import current_default_thread_limiter
+
+        current_default_thread_limiter().total_tokens = _MOST_THREADS
+        yield
+
+    app = Starlette(routes=list_routes(settings, tokens), lifespan=lifespan)
+    app.state.settings = settings
+    app.state.tables = Tables()
+    return Guard(app, settings, tokens, refuse)
+
+
+def list_routes(settings: StudioSettings, tokens: Tokens) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [
+        Route(API + route.path, wrap(route.endpoint, settings), methods=route.methods, name=route.name)
+        for noun in NOUNS
+        for route in load_noun(noun)
+    ]
+    pages = Pages(settings, tokens)
+    return [
+        *routes,
+        Route("/api/{path:path}", wrap(_refuse_path, settings), methods=["GET", "POST"]),
+        Route("/static/{hash}/{path:path}", wrap(pages.send_file, settings)),
+        Route("/login", wrap(pages.log_in, settings), methods=["GET", "POST"]),
+        Route("/{path:path}", wrap(pages.show, settings)),
+    ]
+
+
+def load_noun(noun: str) -> list[Route]:
+    found: Any = import_module(f"drumline.studio.routes.{noun}").ROUTES
+    return list(found)
+
+
+def _refuse_path(request: Request) -> None:
+    raise NotFoundError(f"there is no {request.url.path[:200]}", f"{API}/openapi.json lists what there is")

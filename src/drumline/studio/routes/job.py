@@ -1,0 +1,46 @@
+"""One job: the head of its page, its events, its file and its plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from drumline.contract.errors import NotFoundError
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.observing.job_list import one_job, watch
+from drumline.studio.answers import query
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+def show_job(request: Request) -> dict[str, Any]:
+    return one_job.describe_job(request.path_params["name"])
+
+
+def list_events(request: Request) -> dict[str, Any]:
+    found, end = watch.read_events(
+        folder_of(request.path_params["name"]), query(request).number("after", 0, 0)
+    )
+    return {"events": found, "next": end}
+
+
+def show_spec(request: Request) -> dict[str, Any]:
+    return {"yaml": one_job.read_spec_text(request.path_params["name"])}
+
+
+def show_plan(request: Request) -> dict[str, Any]:
+    folder = folder_of(request.path_params["name"])
+    plan = folder.read_json(folder.plan)
+    if plan is None:
+        raise NotFoundError(f"job {folder.name} has no plan of its own", f"drumline job show {folder.name}")
+    return {"plan": plan}
+
+
+ROUTES = [
+    Route("/jobs/{name}", show_job),
+    Route("/jobs/{name}/events", list_events),
+    Route("/jobs/{name}/spec", show_spec),
+    Route("/jobs/{name}/plan", show_plan),
+]

@@ -1,0 +1,52 @@
+"""Lists of jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from drumline.control.observing.job_list import filters, rows
+from drumline.control.times import parse_moment
+from drumline.studio.answers import query
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from drumline.studio.answers import Reader
+
+_ARCHIVED = {"": False, "0": False, "1": True, "all": None}
+_ALL = "*"
+
+
+def list_jobs(request: Request) -> dict[str, Any]:
+    wanted = query(request)
+    table, figures = request.app.state.tables.here()
+    offset, limit = wanted.number("offset", 0, 0), wanted.number("limit", 100, 0, 1000)
+    page = rows.find_page(table, _read_filters(wanted), wanted.text("sort") or "-created", offset, limit)
+    return {
+        "sentence": page.sentence,
+        "total": page.total,
+        "matched": page.matched,
+        "counts": page.counts,
+        "pending": table.waiting_count,
+        "jobs": figures.describe(table, page.jobs, sparks=wanted.flag("spark")),
+    }
+
+
+def _read_filters(wanted: Reader) -> filters.JobFilters:
+    since, parent = wanted.text("since"), wanted.text("parent")
+    return filters.JobFilters(
+        statuses=filters.parse_statuses(wanted.words("status"), "status"),
+        experiment=wanted.text("experiment"),
+        compute=wanted.text("compute"),
+        since=parse_moment(since, "since") if since else None,
+        tags=filters.parse_tags(wanted.words("tag")),
+        text=wanted.text("q").strip().lower(),
+        kinds=frozenset(wanted.words("type")),
+        archived=_ARCHIVED[wanted.choice("archived", "0", tuple(_ARCHIVED))],
+        parent=None if parent == _ALL else parent,
+    )
+
+
+ROUTES = [Route("/jobs", list_jobs)]

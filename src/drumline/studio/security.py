@@ -1,0 +1,208 @@
+"""
+The guard before all routes, which refuses every request that does not show that it may pass.
+
+A request needs a Host that is this server's (against DNS rebinding), the cookie or the token (against other users of
+the machine), and, below ``/api`` and for a login, to come from our own page (against other pages in the same browser).
+Our own files and the login page are public. Nothing here depends on what a route does, so a new one is closed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from drumline.studio.settings import LOOPBACK_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from drumline.studio.settings import StudioSettings
+    from drumline.studio.tokens import Tokens
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
+"""The policy of a file that a job wrote."""
+
+MOST_BODY_BYTES = 10 << 20
+
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"cache-control", b"no-store"),
+)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+_READING = ("GET", "HEAD")
+_METHODS = (*_READING, "POST")
+
+
+class Refusal(NamedTuple):
+    """The reason for an answer without content. ``message``: a sentence that names no secret."""
+
+    status: int
+    message: str
+    hint: str = ""
+
+
+class Guard:
+    """The outermost application. ``refuse`` makes the answer of a refusal."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: StudioSettings,
+        tokens: Tokens,
+        refuse: Callable[[Scope, Refusal], Response],
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._tokens = tokens
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            refusal = self.check(scope)
+            answer = self._app if refusal is None else self._refuse(scope, refusal)
+            await answer(scope, receive, _add_headers(send))
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    def check(self, scope: Scope) -> Refusal | None:
+        """Return why the request is refused; None: it may pass."""
+        headers = Headers(scope)
+        method, path = str(scope["method"]), str(scope["path"])
+        return (
+            self._check_host(scope, headers)
+            or _check_method(method)
+            or self._check_origin(method, path, headers)
+            or self._check_caller(method, path, headers)
+            or _check_body(method, headers)
+        )
+
+    def _check_host(self, scope: Scope, headers: Headers) -> Refusal | None:
+        host = headers.only("host")
+        known = _HOST.fullmatch(host or "")
+        name = known[1].lower() if known else ""
+        if name in LOOPBACK_NAMES or name in self._settings.names:
+            return None
+        server = scope.get("server")
+        # A page of another site cannot have our address for its own name.
+        if name and self._settings.is_open and server and name.strip("[]") == server[0]:
+            return None
+        return Refusal(403, "this studio is not reached under that name", "drumline studio --name NAME")
+
+    def _check_origin(self, method: str, path: str, headers: Headers) -> Refusal | None:
+        """Refuse what another page makes a browser send. Pages themselves may be linked to from anywhere."""
+        if not _is_api(path) and method in _READING:
+            return None
+        sites, origins = headers.all("sec-fetch-site"), headers.all("origin")
+        wanted = ("same-origin", "none") if method in _READING else ("same-origin",)
+        is_own = all(site in wanted for site in sites) and all(
+            _host_of(origin) == headers.only("host") for origin in origins
+        )
+        # Browsers name the origin of every change; a program has a token.
+        is_named = bool(sites or origins) or method in _READING or "authorization" in headers
+        if is_own and is_named:
+            return None
+        return Refusal(403, "the request does not come from the studio's own page")
+
+    def _check_caller(self, method: str, path: str, headers: Headers) -> Refusal | None:
+        if _is_public(method, path):
+            return None
+        given = headers.all("authorization")
+        if not given:
+            cookies = headers.cookies(self._settings.cookie)
+            if any(map(self._tokens.is_session, cookies)):
+                return None
+        was_locked = self._tokens.is_locked
+        if len(given) == 1 and given[0][:7].lower() == "bearer ":
+            is_right = self._tokens.is_bearer(given[0][7:].strip())
+            if is_right and not was_locked:
+                return None
+        if was_locked:
+            return Refusal(429, "too many tries have failed", "try again in a minute")
+        return Refusal(
+            401, "a token is needed", "run drumline studio again; it opens a page that is logged in"
+        )
+
+
+class Headers:
+    """The headers of a request, by name in lower case."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def only(self, name: str) -> str | None:
+        """Return the value of a header that is there once."""
+        values = self.all(name)
+        return values[0] if len(values) == 1 else None
+
+    def cookies(self, name: str) -> list[str]:
+        parts = [part.strip().partition("=") for line in self.all("cookie") for part in line.split(";")]
+        return [value for known, _, value in parts if known == name]
+
+
+def _is_api(path: str) -> bool:
+    return path == "/api" or path.startswith("/api/")
+
+
+def _is_public(method: str, path: str) -> bool:
+    """Our own files, which anybody can read in the package, and the way in, which checks its own tokens."""
+    return (path.startswith("/static/") and method in _READING) or path == "/login"
+
+
+def _host_of(origin: str) -> str:
+    """Return the host and port of an origin; nothing for ``null``."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return ""
+    return parts.netloc if parts.scheme in ("http", "https") else ""
+
+
+def _check_method(method: str) -> Refusal | None:
+    return None if method in _METHODS else Refusal(405, f"there is no {method[:20]} here")
+
+
+def _check_body(method: str, headers: Headers) -> Refusal | None:
+    """Refuse a change that is not JSON: a form of another page can send none."""
+    if method in _READING:
+        return None
+    kind = (headers.only("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        return Refusal(415, "a change must be JSON", "Content-Type: application/json")
+    length = headers.only("content-length") or "0"
+    if not length.isdigit() or int(length) > MOST_BODY_BYTES:
+        return Refusal(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB")
+    return None
+
+
+def _add_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(one for one in _HEADERS if one[0] not in names)]
+        await send(message)
+
+    return send_with_headers

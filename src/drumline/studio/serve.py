@@ -1,0 +1,243 @@
+"""The server: its packages, its socket, its record for other commands, and its end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from html import escape
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumline.contract import extras
+from drumline.contract import folder as homes
+from drumline.contract.errors import DrumlineError, UsageError
+from drumline.control.settings import studios
+
+if TYPE_CHECKING:
+    from drumline.studio.settings import StudioSettings
+    from drumline.studio.tokens import Tokens
+
+PORT = 7878
+_PORTS_TRIED = 20
+_HIGHEST_PORT = 65535
+_STUCK_MS = 30_000
+_GRACE_S = 1
+_MOST_CONNECTIONS = 300
+
+
+class Wish(NamedTuple):
+    """``port`` None: 7878, or the next one that is free; 0: any. ``names``: under which browsers may reach it too."""
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    names: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+    opens_browser: bool = True
+
+
+def serve(wish: Wish) -> None:
+    """Serve until SIGINT or SIGTERM. Raises UsageError, DrumlineError."""
+    _check_packages()
+    _check_home()
+    from drumline.studio.settings import StudioSettings, is_loopback
+    from drumline.studio.tokens import Tokens
+
+    context = _load_certificate(wish)
+    listener = _listen(wish)
+    try:
+        host, port = listener.getsockname()[:2]
+        settings = StudioSettings(
+            port=port,
+            names=_list_names(wish),
+            is_open=not is_loopback(host),
+            has_tls=context is not None,
+            workspace=homes.current_workspace(),
+        )
+        _run(listener, settings, Tokens(), _address_of(wish, host, settings), wish)
+    finally:
+        listener.close()
+
+
+def _run(listener: socket.socket, settings: StudioSettings, tokens: Tokens, address: str, wish: Wish) -> None:
+    import logging
+
+    import uvicorn
+
+    from drumline.studio.app import make_app
+
+    # Its lines name addresses, and ours go where a command's go.
+    logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+    logging.getLogger("uvicorn").propagate = False
+    config = uvicorn.Config(
+        make_app(settings, tokens),
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=wish.certificate or None,
+        ssl_keyfile=wish.key or None,
+    )
+    # uvicorn raises a signal again, for these, once it has ended in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    record = studios.note(address, tokens.bearer, settings.port)
+    try:
+        _announce(address, record, settings)
+        open_page(studios.Studio(address, tokens.bearer, 0.0), opens_browser=wish.opens_browser)
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        studios.forget(record, tokens.bearer)
+
+
+def _announce(address: str, record: str, settings: StudioSettings) -> None:
+    print(address, flush=True)
+    print(f"press Ctrl-C to end it; the token of programs is in {record}", file=sys.stderr)
+    if settings.is_open:
+        text = "others on the network can reach this page; it shows nothing without its token"
+        if not settings.has_tls:
+            text += ", but all that it shows, and the token, can be read on the way: use --certfile"
+        print(f"warning: {text}", file=sys.stderr)
+    from drumline.studio import libraries
+
+    missing = libraries.find_missing()
+    if missing:
+        print(f"warning: the page cannot be shown: {missing}; {libraries.COMMAND}", file=sys.stderr)
+
+
+def open_page(studio: studios.Studio, to: str = "/", *, opens_browser: bool = True) -> None:
+    """
+    Open a page of a studio in the browser, logged in; where there is none, print the address of a login to a terminal.
+
+    Nothing secret reaches a command line: the browser is given a file, for its owner alone, that leads to the login.
+    """
+    studios.remove_old_pages()
+    login = studio.address + studios.make_login(studio.token, to)
+    opener = _find_opener() if opens_browser else []
+    if opener:
+        page = f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(login)}"><title>Drumline</title>'
+        with tempfile.NamedTemporaryFile(
+            "w", dir=studios.folder(), prefix="open-", suffix=".html", delete=False
+        ) as file:
+            file.write(page)
+        try:
+            subprocess.Popen(  # noqa: S603 - the user's own program
+                [*opener, file.name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            print(f"{opener[0]} could not be started: {error.strerror}", file=sys.stderr)
+        else:
+            return
+    if sys.stdout.isatty():
+        print(f"open this once, within {studios.ONCE_S} seconds:\n  {login}")
+
+
+def _find_opener() -> list[str]:
+    """Return the program that opens a page beside this one; empty: there is none."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return []
+    chosen = shlex.split(os.environ.get("BROWSER", "").partition(":")[0])
+    if chosen and "%s" not in chosen and shutil.which(chosen[0]):
+        return chosen
+    return ["xdg-open"] if shutil.which("xdg-open") else []
+
+
+# what it needs
+
+
+def _check_packages() -> None:
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the studio needs {' and '.join(missing)}, which this Python lacks",
+            extras.install_line("studio"),
+        )
+
+
+def _check_home() -> None:
+    """Raise UsageError for the home of another user: its jobs are not shown by our name."""
+    base = homes.base_home()
+    if os.path.isdir(base) and os.stat(base).st_uid != os.geteuid():
+        raise UsageError(f"the home {base} is not yours", "run drumline studio as its owner")
+
+
+def _load_certificate(wish: Wish) -> Any:
+    """Return the TLS context, as a check of its files; None without TLS."""
+    if not wish.certificate:
+        if wish.key:
+            raise UsageError("--keyfile needs --certfile")
+        return None
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(wish.certificate, wish.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"--certfile: {wish.certificate} cannot be used: {error.strerror or error}",
+            "a PEM file with the certificate, and its key there or in --keyfile",
+        ) from error
+    return context
+
+
+def _listen(wish: Wish) -> socket.socket:
+    if wish.port is not None and not 0 <= wish.port <= _HIGHEST_PORT:
+        raise UsageError(f"--port: {wish.port} is not a port", f"--port {PORT}")
+    try:
+        found = socket.getaddrinfo(wish.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--host: there is no address {wish.host!r} here", "--host 127.0.0.1") from error
+    family, _, _, _, address = found[0]
+    ports = [wish.port] if wish.port is not None else [*range(PORT, PORT + _PORTS_TRIED), 0]
+    for port in ports:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # A client that reads nothing for so long is gone; connections inherit it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STUCK_MS)
+            listener.bind((address[0], port, *address[2:]))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if wish.port is not None:
+                raise UsageError(
+                    f"--port: {wish.host}:{port} cannot be listened at: {error.strerror}", "--port 0"
+                ) from error
+        else:
+            if wish.port is None and port != PORT:
+                print(f"port {PORT} is taken", file=sys.stderr)
+            return listener
+    raise DrumlineError(f"no port can be listened at on {wish.host}", "--host 127.0.0.1")
+
+
+def _list_names(wish: Wish) -> frozenset[str]:
+    given = {name.lower() for name in wish.names}
+    if wish.host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        given.add(f"[{wish.host}]" if ":" in wish.host else wish.host.lower())
+    return frozenset(given)
+
+
+def _address_of(wish: Wish, host: str, settings: StudioSettings) -> str:
+    """Return the address for browsers on this machine, or the name that was given."""
+    name = wish.names[0] if wish.names else wish.host
+    if host in ("0.0.0.0", "::") and not wish.names:  # noqa: S104 - compared, not bound
+        name = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104 - likewise
+    scheme = "https" if settings.has_tls else "http"
+    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{settings.port}"

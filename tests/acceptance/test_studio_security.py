@@ -1,0 +1,284 @@
+"""Who gets into the studio: every route and method, without what it takes, and with what another page would send."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_jobs import one_rank, wait_for_status, write_job
+from studio_server import API, run_studio
+
+from drumline.control.settings import studios
+from drumline.studio.app import list_routes
+from drumline.studio.settings import StudioSettings
+from drumline.studio.tokens import Tokens
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+PUBLIC = ("/static/", "/login")
+VALUES = {"{name}": "job", "{hash}": "x", "{path:path}": "x"}
+
+
+def paths():
+    """A path of every route, and of none."""
+    found = []
+    for route in list_routes(StudioSettings(1), Tokens()):
+        path = route.path
+        for parameter, value in VALUES.items():
+            path = path.replace(parameter, value)
+        assert "{" not in path, f"give {route.path} a value here"
+        found.append(path)
+    return [*found, "/", f"{API}/nothing", "//api/v1/jobs", "/jobs/job/logs"]
+
+
+@pytest.fixture
+def studio(cli, tmp_path):
+    write_job(tmp_path, "true", **one_rank())
+    cli("job", "create", "-f", "job.yml", "-n", "job", "--stream")
+    with run_studio() as server:
+        yield server
+
+
+def is_public(path, method):
+    return path.startswith("/static/") or (path == "/login" and method in ("GET", "HEAD"))
+
+
+def test_no_route_answers_without_a_credential(studio):
+    for path in paths():
+        for method in METHODS:
+            answer = studio.ask(path, method, {} if method == "POST" else None, {})
+            allowed = (200, 404) if is_public(path, method) else ()
+            assert answer.status in (401, 403, 405, *allowed), f"{method} {path}: {answer.status}"
+            assert b'"sentence"' not in answer.data
+
+
+def test_no_route_answers_to_a_wrong_token_or_cookie(studio):
+    wrong = (
+        {"Authorization": "Bearer x"},
+        {"Authorization": "Basic x"},
+        {"Cookie": f"drumline-studio-{studio.port}=x"},
+    )
+    for path in paths():
+        for method in ("GET", "POST"):
+            for headers in wrong:
+                answer = studio.ask(path, method, {} if method == "POST" else None, headers)
+                allowed = (200, 404) if is_public(path, method) else ()
+                # A login without a token in its body is wrong in itself.
+                assert answer.status in (401, 403, 429, *allowed, *((400,) if path == "/login" else ())), (
+                    f"{method} {path} {headers}: {answer.status}"
+                )
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil.example:{port}", "10.0.0.7",
+     "localhost@evil.example", "", "[::1", "localhost:1:2"],
+)  # fmt: skip
+def test_no_route_answers_under_another_name(studio, host):
+    for path in paths():
+        for method in METHODS:
+            headers = {**studio.own_headers, "Host": host.format(port=studio.port)}
+            answer = studio.ask(path, method, {} if method == "POST" else None, headers)
+            assert answer.status in (400, 403), f"{method} {path}: {answer.status}"
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://evil.example"},
+    ],
+    ids=str,
+)
+def test_no_page_of_another_site_gets_an_answer_or_changes_anything(studio, origin):
+    cookie = {"Cookie": studio.cookie()["Cookie"]}
+    for credential in (cookie, studio.own_headers):
+        for path in paths():
+            for method in ("GET", "POST"):
+                if not path.startswith("/api") and method == "GET":
+                    continue  # Pages are linked to, and show nothing by themselves.
+                answer = studio.ask(path, method, {} if method == "POST" else None, {**credential, **origin})
+                assert answer.status == 403, f"{method} {path}: {answer.status}"
+
+
+def test_a_browser_that_is_logged_in_gets_answers(studio):
+    """Else the refusals above would prove nothing."""
+    headers = studio.cookie()
+    assert studio.ask(f"{API}/jobs", headers=headers).json["total"] == 1
+    assert studio.ask(f"{API}/jobs", headers={"Cookie": headers["Cookie"]}).status == 200
+    assert (
+        studio.ask("/jobs/job", headers={"Cookie": headers["Cookie"], "Sec-Fetch-Site": "cross-site"}).status
+        == 200
+    )
+
+
+def test_a_change_by_cookie_names_its_origin_and_is_json(studio):
+    headers = studio.cookie()
+    nameless = {"Cookie": headers["Cookie"]}
+    assert studio.ask(f"{API}/nothing", "POST", {}, nameless).status == 403
+    own = {**nameless, "Origin": f"http://127.0.0.1:{studio.port}"}
+    assert studio.ask(f"{API}/nothing", "POST", {}, own).status == 404
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        answer = studio.ask(f"{API}/nothing", "POST", {}, {**headers, "Content-Type": kind})
+        assert answer.status == 415, kind
+
+
+def test_a_login_is_good_once_and_leads_nowhere_else(studio):
+    path = studios.make_login(studio.token, "/jobs/job?attempt=0")
+    assert studio.token not in path
+    # Looking at it, as a preview does, is no login.
+    assert studio.ask(path, "HEAD", headers={}).headers["Set-Cookie"] is None
+    first = studio.ask(path, headers={"Sec-Fetch-Site": "cross-site"})
+    assert first.status == 200
+    cookie = first.headers["Set-Cookie"]
+    assert cookie.startswith(f"drumline-studio-{studio.port}=")
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert b'url=/jobs/job?attempt=0"' in first.data
+    assert studio.ask(f"{API}/me", headers={"Cookie": cookie.partition(";")[0]}).status == 200
+    again = studio.ask(path, headers={})
+    assert (again.status, again.headers["Set-Cookie"]) == (401, None)
+    for to in (
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        '/"><script>',
+    ):
+        answer = studio.ask(studios.make_login(studio.token, to), headers={})
+        assert answer.status == 200
+        assert b"evil" not in answer.data
+        assert b"<script" not in answer.data
+
+
+def test_a_login_that_is_old_or_of_another_studio_is_refused(studio, monkeypatch):
+    foreign = studios.make_login("another token")
+    later = time.time() + studios.ONCE_S
+    monkeypatch.setattr(studios.time, "time", lambda: later - 2 * studios.ONCE_S - 1)
+    old = studios.make_login(studio.token)
+    for path in (foreign, old, "/login?once=", "/login?once=1.2.3", "/login?once=" + "9" * 5000):
+        answer = studio.ask(path, headers={})
+        assert (answer.status, answer.headers["Set-Cookie"]) == (401, None), path
+
+
+def test_guesses_are_refused_after_ten_in_a_minute_and_pages_that_are_open_go_on(studio):
+    cookie = studio.cookie()
+    for _ in range(30):
+        # The cookie of an earlier server guesses nothing, however often it comes.
+        assert studio.ask(f"{API}/me", headers={"Cookie": f"drumline-studio-{studio.port}=old"}).status == 401
+    statuses = [studio.ask(f"{API}/me", headers={"Authorization": f"Bearer {n}"}).status for n in range(12)]
+    assert statuses == [401] * 9 + [429] * 3
+    assert studio.ask(f"{API}/me").status == 429
+    assert (
+        studio.ask("/login", "POST", {"token": studio.token}, {"Sec-Fetch-Site": "same-origin"}).status == 429
+    )
+    assert studio.ask(f"{API}/me", headers=cookie).status == 200
+
+
+def test_every_answer_forbids_what_a_page_of_ours_never_does(studio):
+    for path, headers in (("/", {}), ("/", None), (f"{API}/jobs", None), (f"{API}/jobs", {}), ("/login", {})):
+        answer = studio.ask(path, headers=headers)
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+        assert answer.headers["Server"] is None
+
+
+def test_our_own_files_are_all_that_static_serves(studio):
+    page = studio.ask("/login", headers={}).data.decode()
+    script = page.partition('src="')[2].partition('"')[0]
+    answer = studio.ask(script, headers={})
+    assert answer.status == 200
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert answer.headers["Content-Type"].startswith("text/javascript")
+    root = script.rpartition("/js/")[0]
+    wrong = (
+        *("/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/js/../../app.py", "/js//login.js", "/.hidden.js"),
+        *("/js", "/js/%00.js", "//etc/passwd", "/js/..%5c..%5capp.js"),
+    )
+    for path in wrong:
+        assert studio.ask(root + path, headers={}).status == 404, path
+
+
+def test_the_token_is_for_its_owner_and_in_no_command_line(studio):
+    assert stat.S_IMODE(studio.record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(studio.record.parent.stat().st_mode) == 0o700
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert studio.token.encode() not in path.read_bytes()
+        except OSError:
+            continue
+
+
+def test_a_run_folder_of_another_user_is_not_shown(studio, drumline_home):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    assert studio.ask(f"{API}/jobs/job").status == 200
+    os.chown(drumline_home / "jobs" / "job", 12345, -1)
+    for path in paths():
+        if "/jobs/job" in path and path.startswith(API):
+            method = "GET"
+            assert studio.ask(path, method).status in (404, 405), path
+
+
+def test_a_large_body_is_refused_before_it_is_read(studio):
+    headers = {**studio.own_headers, "Content-Type": "application/json", "Content-Length": str(1 << 40)}
+    assert studio.ask(f"{API}/nothing", "POST", None, headers).status == 413
+
+
+def test_the_studio_of_another_address_warns_and_still_needs_the_token():
+    with run_studio("--host", "0.0.0.0", "--name", "lab.example") as server:
+        assert server.ask(f"{API}/me", headers={}).status == 401
+        assert server.ask(f"{API}/me").status == 200
+        assert server.ask(f"{API}/me", headers={**server.own_headers, "Host": "lab.example:9"}).status == 200
+        assert server.ask(f"{API}/me", headers={**server.own_headers, "Host": "other.example"}).status == 403
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--port", "70000"], "70000 is not a port"),
+        (["--host", "no.such.host.invalid"], "there is no address"),
+        (["--certfile", "nowhere.pem"], "nowhere.pem cannot be used"),
+        (["--keyfile", "key.pem"], "--keyfile needs --certfile"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_a_sentence(tmp_path, arguments, says):
+    argv = [sys.executable, "-m", "drumline", "studio", "--no-browser", *arguments]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_home_of_another_user_is_not_served(tmp_path, drumline_home):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    drumline_home.mkdir()
+    os.chown(drumline_home, 12345, -1)
+    argv = [sys.executable, "-m", "drumline", "studio", "--no-browser", "--port", "0"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+
+
+def test_a_record_that_another_user_could_have_written_is_not_believed(studio):
+    assert studios.find_running().token == studio.token
+    studio.record.chmod(0o644)
+    assert studios.find_running() is None
+    studio.record.chmod(0o600)
+    known = json.loads(studio.record.read_text())
+    studio.record.write_text(json.dumps({**known, "who": {**known["who"], "started": 1}}))
+    assert studios.find_running() is None
+    wait_for_status("job", "Completed")

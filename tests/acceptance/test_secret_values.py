@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,16 @@ from pathlib import Path
 import pytest
 from canary import CANARY, Watch
 from cli_jobs import one_rank, wait_for_status, write_job
+from pipelines import driver_of, guard_of, step, wait_for_end, wait_for_step, waits_for, write_pipeline
 from waiting import wait_until
 
+from drumline import load_job
+from drumline.contract import identity
 from drumline.contract.errors import PlanError
+from drumline.contract.folder import RunFolder
+from drumline.control.observing import description
 from drumline.control.submission.planning import plan
+from drumline.control.submission.submit import submit
 from drumline.spec.jobs.command import command
 
 SHELL = "SHELL-7d1e-another secret"
@@ -195,7 +202,7 @@ def test_a_file_in_the_code_is_refused_unless_it_is_ignored(tmp_path, cli):
     words = ("job", "create", "-f", path, "--secret", "TOKEN=@src/token", "--stream")
     done = cli(*words)
     assert done.rc == 2
-    assert "src/token is in the code" in done.err
+    assert "src/token, the file of --secret TOKEN, is in /" in done.err
     (code / ".amlignore").write_text("token\n")
     assert cli(*words).rc == 0
 
@@ -206,3 +213,102 @@ def test_a_file_of_variables(tmp_path, cli):
     assert cli("run", "--env-file", ".env", "--env", "A=2", *show).out == "2 from the file\n"
     path = write_job(tmp_path, 'echo "$A $B"', environment_variables={"A": "3", "B": "4"})
     assert "1 from the file" in cli("job", "create", "-f", path, "--env-file", ".env", "--stream").out
+
+
+def write_two_steps(folder, first, second):
+    """A pipeline whose second step alone has the secret, and needs the first."""
+    steps = {
+        "first": step(first, drumline={"warm": "on"}),
+        "second": step(second, "first", drumline={"secrets": ["TOKEN"], "warm": "on"}),
+    }
+    return write_pipeline(folder, steps)
+
+
+def test_a_driver_that_is_started_again_takes_no_value_from_whoever_looks(
+    tmp_path, drumline_home, monkeypatch
+):
+    second = "echo got $TOKEN"
+    path = write_two_steps(tmp_path, waits_for(tmp_path / "go"), second)
+    with monkeypatch.context() as patched:
+        patched.setenv("TOKEN", CANARY)
+        submit(load_job(path))
+    wait_for_step("first")
+    driver = driver_of("p")
+    guard = guard_of(driver)
+    for pid in (guard, driver):
+        os.kill(pid, signal.SIGKILL)
+    folder = RunFolder.for_job("p")
+    wait_until(
+        lambda: not identity.is_alive(folder.read_json(folder.supervisor)), 20, "the driver to be gone"
+    )
+    monkeypatch.setenv("TOKEN", SHELL)
+    description.show_job("p")
+    (tmp_path / "go").touch()
+    shown = wait_for_end("p")
+    assert shown["status"] == "Failed"
+    assert "the value of TOKEN was lost when the process that runs the steps was killed" in shown["reason"]
+    assert files_with(drumline_home) == []
+
+
+def test_a_step_leaves_no_secret_of_another_in_a_warm_interpreter(tmp_path, secret_file, cli):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("import yaml\nprint('done')\n")
+    path = write_two_steps(tmp_path, "python train.py", "python train.py")
+    steps = json.loads(path.read_text())
+    for one in steps["jobs"].values():
+        one.update(one_rank(code="src"))
+    path.write_text(json.dumps(steps))
+    done = cli("job", "create", "-f", path, "--secret", f"TOKEN=@{secret_file}", "--stream")
+    assert done.rc == 0, done.err + done.out
+    driver = driver_of("p")
+    wait_until(lambda: not os.path.exists(f"/proc/{driver}"), 20, "the driver to end")
+    warm = json.loads(cli("warm", "list", "-o", "json").out)
+    assert warm, "an interpreter that outlives the job"
+    assert holders("memory", {pid for one in warm for pid in (one["pid"], one["keeper"])}) == {}
+
+
+def nest(program):
+    """Pipelines whose only program that is, by where it is in them."""
+    space = {"x": {"type": "choice", "values": [1]}}
+    sweep = {
+        "type": "sweep",
+        "trial": program,
+        "search_space": space,
+        "sampling_algorithm": "grid",
+        "objective": {"goal": "minimize", "primary_metric": "loss"},
+        "limits": {"max_total_trials": 1},
+    }
+    inner = {"type": "pipeline", "jobs": {"inside": program}}
+    return {
+        "a sweep": sweep,
+        "a pipeline": inner,
+        "a component": {"component": "file:train.yml", "type": "command"},
+    }
+
+
+@pytest.mark.parametrize("where", ["a sweep", "a pipeline", "a component"])
+def test_a_file_in_the_code_of_a_nested_job_is_refused(tmp_path, cli, where):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "token").write_text(CANARY)
+    program = {"command": "true", "code": str(tmp_path / "src"), "drumline": {"secrets": ["TOKEN"]}}
+    component = {"type": "command", "name": "train", "version": "1", "command": "true", "code": "src"}
+    (tmp_path / "train.yml").write_text(json.dumps({**component, "environment": "azureml:e:1"}))
+    named = {"command": "true", "drumline": {"secrets": ["TOKEN"]}}
+    path = write_pipeline(tmp_path, {"named": named, "one": nest(program)[where]})
+    done = cli("job", "create", "-f", path, "--secret", "TOKEN=@src/token")
+    assert done.rc == 2, done.err
+    assert "src/token, the file of --secret TOKEN, is in /" in done.err
+    assert CANARY not in done.err
+
+
+def test_a_value_is_for_a_secret_that_some_step_names_however_deep(tmp_path, secret_file, cli):
+    program = shlex.join([sys.executable, "-c", "import os, sys; sys.exit(not os.environ.get('TOKEN'))"])
+    inner = {"type": "pipeline", "jobs": {"inside": step(program, drumline={"secrets": ["TOKEN"]})}}
+    path = write_pipeline(tmp_path, {"outer": inner})
+    done = cli("job", "create", "-f", path, "--secret", f"TOKEN=@{secret_file}", "--stream")
+    assert done.rc == 0, done.err + done.out
+    other = cli("job", "create", "-f", path, "-n", "q", "--secret", f"OTHER=@{secret_file}")
+    assert (other.rc, other.err.splitlines()[0]) == (
+        2,
+        "error: --secret OTHER: no step of the pipeline has this secret",
+    )

@@ -48,7 +48,7 @@ def set_variables(job: Any, arguments: argparse.Namespace) -> None:
 
 def set_secrets(job: Any, words: Sequence[str]) -> None:
     """Add secrets to a job, and remember the values for its submission. Raises UsageError, NotFoundError."""
-    from drumline.control.submission import secrets
+    from drumline.control.submission import planning, secrets
 
     if sum(word.endswith("=-") for word in words) > 1:
         raise UsageError("--secret: standard input is one value", "use NAME=@FILE for the others")
@@ -57,30 +57,17 @@ def set_secrets(job: Any, words: Sequence[str]) -> None:
         name, equals, source = word.partition("=")
         if name in values:
             raise UsageError(f"--secret: {name} is given twice")
-        if source.startswith("@"):
-            secrets.check_file(name, source[1:], job)
         values[name] = _read(name, source if equals else None)
     program = getattr(job, "trial", job)
     if hasattr(program, "drumline"):
         named = [*(program.drumline.get("secrets") or ()), *values]
         program.drumline = {**program.drumline, "secrets": list(dict.fromkeys(named))}
-    else:
-        _check_steps(job, list(values))
+    elif job.type != "pipeline":
+        what = f"--secret {next(iter(values))}: the program of this {job.type} is a component, which has no secrets"
+        raise UsageError(what, "write the command into the job file, with drumline: {secrets: [NAME]}")
     secrets.given.set(values)
-
-
-def _check_steps(job: Any, names: Sequence[str]) -> None:
-    """Check that the steps of a pipeline name these secrets. Raises UsageError."""
-    steps = getattr(job, "jobs", {})
-    known = {
-        str(name)
-        for step in (steps.values() if isinstance(steps, dict) else ())
-        for name in (getattr(getattr(step, "trial", step), "drumline", None) or {}).get("secrets") or ()
-    }
-    unknown = next((name for name in names if name not in known), "")
-    if unknown:
-        what = f"--secret {unknown}: no step of the {job.type} has this secret"
-        raise UsageError(what, f"drumline: {{secrets: [{unknown}]}} in the steps that need it")
+    files = {word.partition("=")[0]: word.partition("=@")[2] for word in words if "=@" in word}
+    planning.secret_files.set(files)
 
 
 def _read(name: str, source: str | None) -> str:

@@ -256,6 +256,11 @@ class RunFolder:
         """Write a file as ``write_whole`` does."""
         write_whole(path, text)
 
+    def remove_secrets(self) -> None:
+        """Remove what makes the secrets of a job that has ended; without it, its engine's part says nothing."""
+        with suppress(OSError):
+            os.unlink(self.secrets)
+
     def is_abandoned(self, after_s: float) -> bool:
         """
         Return whether its maker ended before the job had begun. Of a maker on another machine nothing is known: it is

@@ -72,6 +72,7 @@ def supervise(path: str, *, batch: bool = False, secrets: str = "") -> int:
         folder.write(folder.reserve, " " * _RESERVE_BYTES)
         end = run_job(folder, requests, _read_secrets(folder, secrets, batch=batch))
         if end is HANDED_OVER:
+            _wait_for_notices(folder, batch=batch)
             return 0
     except DrumlineError as error:
         end = h.Finish(status.FAILED, 1, error.message)
@@ -83,6 +84,7 @@ def supervise(path: str, *, batch: bool = False, secrets: str = "") -> int:
         log("another supervisor has this job by now: its end is that one's to write")
         return _NOT_OURS_CODE
     _write_end(folder, end, batch=batch)
+    _wait_for_notices(folder, batch=batch)
     return end.exit_code if batch else 0
 
 
@@ -91,8 +93,8 @@ def _read_secrets(folder: SupervisedFolder, text: str, *, batch: bool) -> dict[s
     if batch and os.path.exists(folder.secrets):
         from drumline.contract import secrets
 
-        pad = folder.read_word(folder.secrets, 4 * secrets.MOST_BYTES)
-        text = secrets.join(pad, os.environ.pop(secrets.VARIABLE, ""))
+        pads = folder.read_word(folder.secrets, secrets.MOST_PAD_CHARACTERS)
+        text = secrets.join(pads, os.environ.pop(secrets.VARIABLE, ""))
     values: dict[str, str] = json.loads(text) if text else {}
     return values
 
@@ -120,12 +122,13 @@ def _write_end(folder: SupervisedFolder, end: h.Finish, *, batch: bool) -> None:
     except OSError as error:
         log(f"could not record {event}: {error}")
     if batch:
-        # Without it, what the engine has kept of the secrets says nothing any more.
-        with contextlib.suppress(OSError):
-            os.unlink(folder.secrets)
-        if folder.notices is not None:
-            # The engine ends what a batch step leaves behind.
-            folder.notices.wait()
+        folder.remove_secrets()
+
+
+def _wait_for_notices(folder: SupervisedFolder, *, batch: bool) -> None:
+    """Wait for the processes that send notices: the engine ends what a batch step leaves behind."""
+    if batch and folder.notices is not None:
+        folder.notices.wait()
 
 
 def _stand_alone(folder: SupervisedFolder, *, batch: bool = False) -> None:

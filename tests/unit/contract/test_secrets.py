@@ -39,3 +39,22 @@ def test_halves_that_are_not_of_each_other_are_nothing():
         (one, secrets.split(secrets.to_text(VALUES))[1]),
     ):
         assert secrets.from_text(secrets.join(*pair)) == {}
+
+
+def test_a_job_that_is_submitted_once_more_has_a_pad_for_each_time():
+    texts = [secrets.to_text({"TOKEN": f"value {number}"}) for number in range(3)]
+    pads, halves = "", []
+    for text in texts:
+        pad, half = secrets.split(text)
+        pads = secrets.add_pad(pads, pad)
+        halves.append(half)
+    assert [secrets.join(pads, half) for half in halves] == texts
+
+
+def test_pads_do_not_grow_without_end():
+    pads = ""
+    for _ in range(20):
+        pad, half = secrets.split(secrets.to_text({"A": "x" * (secrets.MOST_BYTES - 10)}))
+        pads = secrets.add_pad(pads, pad)
+    assert len(pads) <= secrets.MOST_PAD_CHARACTERS
+    assert secrets.from_text(secrets.join(pads, half))["A"].startswith("x")

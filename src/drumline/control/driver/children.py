@@ -133,11 +133,14 @@ class ChildJobs:
         """Submit the job; return why that failed, or an empty text."""
         # Not needed by the guard, which the submitting command waits for.
         from drumline.control.driver.fork import fork_supervisor
+        from drumline.control.submission import secrets
         from drumline.control.submission.submit import submit
 
         try:
             # What is checked of a job was checked of all steps before the first began.
-            submit(job, start=fork_supervisor, check=False)  # type: ignore[arg-type]
+            # A fork has the secrets of all steps in its memory, and so has what it forks and leaves behind.
+            start = None if secrets.given.get() else fork_supervisor
+            submit(job, start=start, check=False)  # type: ignore[arg-type]
         except DrumlineError as error:
             return error.message
         except OSError as error:

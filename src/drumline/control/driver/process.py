@@ -40,8 +40,8 @@ def guard(path: str) -> int:
     """Keep a driver running for that run folder until the job has ended; return at once if another guard does."""
     folder = RunFolder(path)
     text = os.environ.pop(secrets.VARIABLE, "")
-    if text:
-        submitted_secrets.given.set(secrets.from_text(text))
+    submitted_secrets.given.set(secrets.from_text(text))
+    submitted_secrets.lost.set(not text)
     _stand_alone(folder)
     lock = os.open(folder.driver_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -10,10 +10,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import EngineError, PlanError
 from drumline.contract.outcome import fold
+from drumline.contract.secrets import list_names
 from drumline.control.jobs import driver_process, lookup
 from drumline.control.submission import run_folder, secrets
 from drumline.engines.table import engine, is_elsewhere
@@ -43,7 +43,8 @@ def complete_submission(folder: RunFolder, parent: str) -> bool:
         return not _never_began(folder, outcome)
     if outcome.kind != "command":
         if not identity.is_alive(folder.read_json(folder.supervisor)):
-            driver_process.restart_driver(folder)
+            names = list_names(folder.read_json(folder.graph))
+            driver_process.restart_driver(folder, secrets.find_held(names))
     elif is_elsewhere(outcome.engine):
         _complete_elsewhere(folder, outcome)
     elif not os.path.exists(folder.supervisor):
@@ -81,7 +82,7 @@ def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:
     try:
         chosen.submit(folder, None, _find_secrets(folder))
     except EngineError as error:
-        folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
+        run_folder.write_off(folder, error.message)
 
 
 def _find_secrets(folder: RunFolder) -> str:

@@ -61,11 +61,15 @@ def start_driver(
         raise EngineError(f"the driver of job {folder.name} did not start: {done.stderr.strip()[-500:]}")
 
 
-def restart_driver(folder: RunFolder) -> None:
+def restart_driver(folder: RunFolder, secrets: str = "") -> None:
     """
     Start a driver where there is none any more; harmless where there is one. It has our environment, but for what the
-    one that submitted the job had. Never raises.
+    one that submitted the job had, and no value for the names of secrets. Never raises.
+
+    ``secrets``: as of ``start_driver``, where this process is the driver of the job around it.
     """
+    from drumline.contract.secrets import list_names
+
     try:
         graph = folder.read_json(folder.graph) or {}
         interpreter = str(graph.get("interpreter") or sys.executable)
@@ -75,6 +79,8 @@ def restart_driver(folder: RunFolder) -> None:
             if isinstance(kept, dict)
             else {}
         )
-        start_driver(folder, interpreter if os.access(interpreter, os.X_OK) else sys.executable, surroundings)
+        names = list_names(graph)
+        python = interpreter if os.access(interpreter, os.X_OK) else sys.executable
+        start_driver(folder, python, surroundings, names, secrets)
     except (EngineError, OSError):
         return  # Whoever looks next tries again.

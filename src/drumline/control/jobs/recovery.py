@@ -6,7 +6,6 @@ started again, and outputs are registered that the job's nodes could not registe
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,9 @@ def recover(folder: RunFolder) -> Outcome:
     examined = examine(folder, may_withdraw=True)
     outcome = examined.outcome
     registers = outcome.is_final and any(one.away for one in outcome.registered.values())
+    if outcome.is_final and is_elsewhere(outcome.engine):
+        # Whoever wrote the end may have been killed before this.
+        folder.remove_secrets()
     if not (examined.end or examined.lacks_driver or registers) or not is_writable(folder):
         return outcome
     if examined.lacks_driver:
@@ -39,8 +41,6 @@ def recover(folder: RunFolder) -> Outcome:
         return outcome
     if examined.end is not None:
         folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
-        with contextlib.suppress(OSError):
-            os.unlink(folder.secrets)
     else:
         _register_outputs(folder)
     return fold(folder.read_events())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
+from drumline.contract.secrets import list_names
 from drumline.contract.user import user
 from drumline.control.jobs import driver_process
 from drumline.control.submission import notices, pipeline, run_folder, secrets, sweep
@@ -86,7 +87,9 @@ def _write_folder(job: Job, *, check: bool) -> _WrittenJob:
     job.name = job.name or names.random_name()
     try:
         graph, warnings = prepare(job, validate=check)
-        secret_names = secrets.list_names(graph)
+        secret_names = list_names(graph)
+        if not job._top_job:
+            secrets.check_wanted(secret_names, job.type)
         with locate_problems(job):
             held = secrets.find_text(secret_names)
         text = run_folder.text_of(job)

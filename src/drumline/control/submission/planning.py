@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem, UsageError
@@ -20,7 +21,7 @@ from drumline.spec import paths
 from drumline.spec.kinds.values import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.plan import Plan
     from drumline.spec.jobs.command import Command
@@ -46,6 +47,11 @@ PYTHON = "DRUMLINE_PYTHON"
 
 slow_code: ContextVar[Callable[[int], None] | None] = ContextVar("drumline_slow_code", default=None)
 """Called with the number of files so far when taking the code of a job takes long, once for each folder."""
+
+secret_files: ContextVar[Mapping[str, str]] = ContextVar(
+    "drumline_secret_files", default=MappingProxyType({})
+)
+"""The paths of files that hold a secret, by its name: they must not be copied with the code of a job."""
 
 
 def plan(job: Command, run: RunOptions = AS_WRITTEN, *, check: bool = True) -> Plan:
@@ -267,6 +273,14 @@ def _check_inputs(job: Command, folder: RunFolder) -> None:
         raise PlanError(wrong)
 
 
+def check_secret_files(code: str, includes: Sequence[str]) -> None:
+    """Refuse code that has a file of a secret in it, which would be copied with it. Raises PlanError."""
+    if secret_files.get():
+        from drumline.control.submission import secrets
+
+        secrets.check_code(code, includes, secret_files.get())
+
+
 def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
     """Return snapshots of the job's code, by their place within the job, and warnings. Raises PlanError."""
     code: Any = getattr(job, "code", None)
@@ -275,6 +289,7 @@ def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
     path = code_of(job) if code else ""
     if path and not os.path.exists(path):
         raise PlanError(f"code: there is no {path}", path="code")
+    check_secret_files(path, job._includes)
     from drumline.control.assets import code as code_assets
 
     taken = code_assets.take(path, job._includes, slow_code.get())

@@ -9,6 +9,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import events as e
+from drumline.contract import status
 from drumline.contract.errors import DrumlineError, PlanError
 from drumline.contract.folder import RunFolder, home, private_folder
 
@@ -169,6 +171,12 @@ def remove_folder(folder: RunFolder) -> None:
     link = _link_of(folder)
     if os.path.islink(link):
         os.unlink(link)
+
+
+def write_off(folder: RunFolder, why: str) -> None:
+    """Record the end of a job that its engine did not take; no secret of it is left. Raises OSError."""
+    folder.append(e.JobEnded(time.time(), status.FAILED, 1, why))
+    folder.remove_secrets()
 
 
 def _link_of(folder: RunFolder) -> str:

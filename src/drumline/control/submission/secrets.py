@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.contract import secrets
 from drumline.contract.errors import PlanError, Problem, UsageError
-from drumline.spec import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _PATH = "drumline.secrets"
 
 given: ContextVar[Mapping[str, str]] = ContextVar("drumline_secrets", default=MappingProxyType({}))
 """Values by name, of the command that submits, or of a driver for its steps."""
+
+lost: ContextVar[bool] = ContextVar("drumline_secrets_lost", default=False)
+"""In a driver that was started again without the values: whose environment it has is not who submitted the job."""
 
 
 def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -27,7 +29,8 @@ def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({
     Raises PlanError for missing ones.
     """
     known = given.get()
-    values = {name: known.get(name, os.environ.get(name, "")) for name in names}
+    environment: Mapping[str, str] = {} if lost.get() else os.environ
+    values = {name: known.get(name, environment.get(name, "")) for name in names}
     wrong = [_describe_missing(name) for name, value in values.items() if not value]
     wrong += [_describe_odd(name) for name, value in values.items() if "\0" in value]
     text = secrets.to_text({**values, **more})
@@ -40,47 +43,51 @@ def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({
     return text
 
 
-def list_names(graph: Any) -> list[str]:
-    """Return the secrets of all steps or trials in what a driver works by."""
-    return list(dict.fromkeys(_list_all(graph)))
+def find_held(names: Iterable[str]) -> str:
+    """Return the values as ``find_text`` does, if this process was given all of them; else nothing."""
+    known = given.get()
+    wanted = list(names)
+    return secrets.to_text({name: known[name] for name in wanted}) if known.keys() >= set(wanted) else ""
 
 
-def _list_all(part: Any) -> Iterator[str]:
-    if isinstance(part, dict):
-        for key, value in part.items():
-            if key == "drumline" and isinstance(value, dict):
-                yield from map(str, value.get("secrets") or ())
-            else:
-                yield from _list_all(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _list_all(value)
+def check_wanted(names: Iterable[str], kind: str) -> None:
+    """Refuse a value that was given for a secret that no step has. Raises UsageError."""
+    unknown = next((name for name in given.get() if name not in set(names)), "")
+    if unknown:
+        what = f"--secret {unknown}: no step of the {kind} has this secret"
+        raise UsageError(what, f"drumline: {{secrets: [{unknown}]}} in the steps that need it")
 
 
-def check_file(name: str, path: str, job: Any) -> None:
-    """Refuse the file of a secret that would be copied with the code of the job. Raises UsageError."""
-    real = os.path.realpath(os.path.expanduser(path))
-    for code in _list_code(job):
-        root = os.path.realpath(code)
-        relative = os.path.relpath(real, root)
-        if relative != os.pardir and not relative.startswith(os.pardir + os.sep):
-            from drumline.staging.snapshot.ignore_rules import read_ignore_rules
+def check_code(code: str, includes: Iterable[str], files: Mapping[str, str]) -> None:
+    """
+    Refuse code that has the file of a secret in it: it would be copied with the job. ``files``: by name of the secret.
 
-            if os.path.isdir(root) and read_ignore_rules(root)(relative):
-                continue
-            what = f"--secret {name}: {path} is in the code {code}, which is copied with the job"
-            raise UsageError(what, "move the file elsewhere, or list it in .amlignore")
+    Raises PlanError.
+    """
+    for name, path in files.items():
+        real = os.path.realpath(os.path.expanduser(path))
+        for root in filter(None, (code, *includes)):
+            if _holds(os.path.realpath(root), real):
+                what = (
+                    f"code: {path}, the file of --secret {name}, is in {root}, which is copied with the job"
+                )
+                raise PlanError(what, "move the file elsewhere, or list it in .amlignore", path="code")
 
 
-def _list_code(job: Any) -> Iterator[str]:
-    steps = getattr(job, "jobs", None)
-    for one in (job, getattr(job, "trial", None), *(steps.values() if isinstance(steps, dict) else ())):
-        code = getattr(one, "code", None)
-        if code and not paths.is_remote(str(code)):
-            yield paths.resolve(one if hasattr(one, "base_path") else job, str(code))
+def _holds(root: str, file: str) -> bool:
+    """Return whether a copy of ``root``, a folder or a file, has the file in it."""
+    relative = os.path.relpath(file, root)
+    if relative == os.pardir or relative.startswith(os.pardir + os.sep):
+        return False
+    from drumline.staging.snapshot.ignore_rules import read_ignore_rules
+
+    return not os.path.isdir(root) or not read_ignore_rules(root)(relative)
 
 
 def _describe_missing(name: str) -> Problem:
+    if lost.get():
+        what = f"{_PATH}: the value of {name} was lost when the process that runs the steps was killed"
+        return Problem(what, path=_PATH, hint="submit the job again: drumline job rerun continues a pipeline")
     state = "is empty" if name in os.environ or name in given.get() else "is not set"
     what = f"{_PATH}: {name} {state} in the environment of this command, and values are not stored"
     return Problem(what, path=_PATH, hint=f"export {name}, or --secret {name}=@FILE")

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
@@ -17,6 +16,7 @@ from drumline.control.submission.fields import fill_component, locate_problems
 from drumline.control.submission.planning import (
     AS_WRITTEN,
     RunOptions,
+    check_secret_files,
     code_of,
     plan,
     root_of,
@@ -101,7 +101,7 @@ def submit(
         given.name = given.name if named else None
         raise
     except EngineError as error:
-        folder.append(e.JobEnded(time.time(), status.FAILED, 1, error.message))
+        run_folder.write_off(folder, error.message)
         raise
     except KeyboardInterrupt:
         if not chosen.shares_machine:
@@ -145,6 +145,8 @@ def _take_code(job: Command, run: RunOptions, root: str) -> tuple[str, list[str]
     code = code_of(job, run) if not before else os.path.join(home(), "snapshots", before)
     if not code:
         return "", []
+    if not before:
+        check_secret_files(code, ())
     from drumline.control.assets import code as code_assets
     from drumline.staging.snapshot.take import take_snapshot
 

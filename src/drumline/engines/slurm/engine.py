@@ -207,7 +207,9 @@ def _split_secrets(folder: RunFolder, text: str) -> dict[str, str]:
     from drumline.contract import secrets
 
     pad, masked = secrets.split(text)
-    folder.write(folder.secrets, pad)
+    # Of an earlier submission, which may have arrived although Slurm did not say so.
+    before = folder.read_word(folder.secrets, secrets.MOST_PAD_CHARACTERS)
+    folder.write(folder.secrets, secrets.add_pad(before, pad))
     return {secrets.VARIABLE: masked}
 
 

@@ -684,3 +684,37 @@ def test_slurm_gets_one_half_of_a_secret_and_the_run_folder_the_other(slurm, sit
     monkeypatch.setenv(secrets.VARIABLE, given[secrets.VARIABLE])
     assert _read_secrets(SupervisedFolder(folder.path), "", batch=True) == {"TOKEN": "sesame"}
     assert secrets.VARIABLE not in os.environ
+
+
+def test_a_secret_of_a_job_that_is_submitted_once_more_reaches_whichever_starts(slurm, site, monkeypatch):
+    """As where a driver was killed, and its job had come to Slurm."""
+    monkeypatch.setenv("TOKEN", "sesame")
+    seen = slurm.bin.parent / "environment"
+    slurm.says("sbatch", "41\n", first=f"/usr/bin/env > {seen}")
+    folder = submitted(drumline={"secrets": ["TOKEN"]})
+    first = seen.read_text()
+    SlurmEngine().submit(folder, None, secrets.to_text({"TOKEN": "another"}))
+    for given, value in ((first, "sesame"), (seen.read_text(), "another")):
+        variables = dict(line.partition("=")[::2] for line in given.splitlines())
+        monkeypatch.setenv(secrets.VARIABLE, variables[secrets.VARIABLE])
+        assert _read_secrets(SupervisedFolder(folder.path), "", batch=True) == {"TOKEN": value}
+
+
+def test_no_pad_of_a_secret_outlives_the_job(slurm, site, clock, monkeypatch):
+    monkeypatch.setenv("TOKEN", "sesame")
+    slurm.says("sbatch", "41\n")
+    folder = submitted(drumline={"secrets": ["TOKEN"]})
+    assert os.path.exists(folder.secrets)
+    # Whoever wrote this was killed before anything else.
+    folder.append(e.JobEnded(NOW, status.COMPLETED, 0, ""))
+    recovery.recover(folder)
+    assert not os.path.exists(folder.secrets)
+
+
+def test_no_pad_is_left_of_a_job_that_slurm_did_not_take(slurm, site, clock, monkeypatch):
+    monkeypatch.setenv("TOKEN", "sesame")
+    slurm.silent("sbatch", "squeue")
+    with pytest.raises(EngineError, match="Slurm did not take the job"):
+        submitted(drumline={"secrets": ["TOKEN"]})
+    assert list(site.rglob("events.jsonl"))
+    assert list(site.rglob("secrets.pad")) == []

@@ -1,5 +1,7 @@
 """Pipelines by the command line: what runs when, with what, and what becomes of the rest."""
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -27,11 +29,13 @@ from waiting import wait_until
 from drumline import load_job
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control.driver import children
+from drumline.control.driver import children, process, reuse
 from drumline.control.driver.pipeline import drive as drive_pipeline
+from drumline.control.jobs import driver_process
 from drumline.control.jobs.cancel import cancel
 from drumline.control.observing import description
 from drumline.control.submission.submit import submit
+from drumline.control.upkeep import deletion
 from drumline.engines.local import machine
 
 
@@ -845,3 +849,83 @@ def test_a_parallel_job_by_itself_is_looked_at_and_run(cli, tmp_path):
     file.write_text(json.dumps({**fields, "name": "other", "partition_keys": ["a"]}))
     refused = cli("job", "create", "-f", file)
     assert (refused.rc, "partition_keys: tables are not split here" in refused.err) == (2, True)
+
+
+@pytest.fixture
+def drive_here(tmp_path, monkeypatch):
+    """Run a pipeline by a driver that is a fork of this process, after ``change``, which is called there first."""
+
+    def to_end(steps, name, change):
+        with monkeypatch.context() as patched:
+            patched.setattr(driver_process, "start_driver", lambda *_: None)
+            submit(load_job(write_pipeline(tmp_path, steps, name)))
+        child = os.fork()
+        if not child:
+            change()
+            process._be_driver(RunFolder.for_job(name))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return wait_for_end(name)
+
+    return to_end
+
+
+def test_a_job_that_is_removed_before_a_step_takes_it_over_is_not_reused(run, drive_here, tmp_path):
+    steps = {"a": step(counts(tmp_path / "a", "echo 1 > ${{outputs.o}}/x"))}
+    run(steps)
+    find = reuse.find
+
+    def find_and_remove(key, outputs):
+        found = find(key, outputs)
+        assert found == "p-a"
+        deletion.delete_jobs(["p"])
+        return found
+
+    shown = drive_here(steps, "q", lambda: setattr(reuse, "find", find_and_remove))
+    assert (shown["status"], shown["reason"]) == ("Completed", "1 step completed")
+    assert runs(tmp_path / "a") == 2
+
+
+def test_nothing_is_removed_while_a_step_takes_it_over(run, drive_here, tmp_path, drumline_home):
+    steps = {"a": step(counts(tmp_path / "a"))}
+    run(steps)
+    note = children.ChildJobs.note
+
+    def note_locked(self, event):
+        if isinstance(event, e.StepStarted):
+            with open(drumline_home / "removal.lock") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (tmp_path / "free").touch()
+        note(self, event)
+
+    drive_here(steps, "q", lambda: setattr(children.ChildJobs, "note", note_locked))
+    assert reused("q") == {"a"}
+    assert not (tmp_path / "free").exists()
+
+
+def test_a_verb_that_changes_a_job_takes_no_step_that_was_reused(run, cli, drumline_home):
+    """Its job is a step of the pipeline that ran it."""
+    steps = {"a": step("true")}
+    run(steps)
+    run(steps, "q")
+    assert json.loads(cli("job", "show", "q/a").out)["name"] == "p-a"
+    verbs = (
+        ["cancel"],
+        ["preempt"],
+        ["delete", "--yes"],
+        ["archive"],
+        ["restore"],
+        ["update", "--set", "tags.a=b"],
+    )
+    before = (drumline_home / "jobs" / "p-a" / "events.jsonl").read_text()
+    for verb, *options in verbs:
+        done = cli("job", verb, "q/a", *options)
+        assert (done.rc, done.err) == (
+            2,
+            "error: step 'a' of job q did not run: its outputs are those of job p-a\n"
+            "hint: to mean that job, give its name: p-a\n",
+        ), verb
+    assert (drumline_home / "jobs" / "p-a" / "events.jsonl").read_text() == before
+    assert cli("job", "archive", "p/a").rc == 0
+    again = cli("job", "rerun", "q/a", "--stream")
+    assert again.rc == 0, again.err
+    assert "note: step 'a' of job q did not run: its outputs are those of job p-a\n" in again.err

@@ -201,11 +201,19 @@ def add_name(parser: argparse.ArgumentParser, noun: str) -> None:
     parser.add_argument("-n", "--name", help=f"the {noun}'s name")
 
 
-def get_name(arguments: argparse.Namespace, noun: str, doing: str = "", *, is_final: bool = False) -> str:
+def get_name(
+    arguments: argparse.Namespace,
+    noun: str,
+    doing: str = "",
+    *,
+    is_final: bool = False,
+    changes: bool = False,
+) -> str:
     """
     Return the name that ``add_name`` took; of a job the whole one. Raises UsageError without one, or with two.
 
-    ``doing``: printed with the whole name where the user gave less: ``canceling``. ``is_final``: as for ``find_job``.
+    ``doing``: printed with the whole name where the user gave less: ``canceling``. ``is_final``, ``changes``: as for
+    ``find_job``.
     """
     if arguments.given and arguments.name and arguments.given != arguments.name:
         raise UsageError(f"two names given: {arguments.given!r} and {arguments.name!r}")
@@ -213,15 +221,16 @@ def get_name(arguments: argparse.Namespace, noun: str, doing: str = "", *, is_fi
     if not name:
         article = "an" if noun[0] in "aeiou" else "a"
         raise UsageError(f"{article} {noun}'s name is missing", f"drumline {noun} {arguments.verb} -n NAME")
-    return find_job(str(name), doing, is_final=is_final) if noun == "job" else str(name)
+    return find_job(str(name), doing, is_final=is_final, changes=changes) if noun == "job" else str(name)
 
 
-def find_job(word: str, doing: str = "", *, is_final: bool = False) -> str:
+def find_job(word: str, doing: str = "", *, is_final: bool = False, changes: bool = False) -> str:
     """
     Return the name of the job that the word stands for. Raises UsageError, NotFoundError.
 
     ``is_final``: what is done to it cannot be undone, so that without a terminal the beginning of a name is not enough:
-    a script that runs twice would take another job the second time.
+    a script that runs twice would take another job the second time. ``changes``: the job is changed. Both are refused
+    for a step that was reused, whose job is another pipeline's.
     """
     from drumline.control.jobs import naming
 
@@ -230,6 +239,10 @@ def find_job(word: str, doing: str = "", *, is_final: bool = False) -> str:
         from drumline.contract.errors import NotFoundError
 
         raise NotFoundError(f"there is no job {word!r}", f"did you mean {name!r}?")
+    if is_final or changes:
+        reused = naming.explain_reused(word)
+        if reused:
+            raise UsageError(reused, f"to mean that job, give its name: {name}")
     naming.remember(name)
     if doing and name != word:
         print(f"{doing} job {name}", file=sys.stderr)

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -514,3 +515,47 @@ def test_files_with_several_names_count_once(tmp_path):
 def test_usage_is_data(make):
     make("old")
     assert {type(row["size_bytes"]) for row in disk_usage.describe_usage()} == {int}
+
+
+# folders of a home on another file system
+
+
+@pytest.fixture
+def elsewhere(home):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        if os.stat(folder).st_dev == os.stat(home).st_dev:
+            pytest.skip("there is one file system here")
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("linked", ["jobs", "mlruns"])
+@pytest.mark.parametrize(
+    "words", [("job", "delete", "old", "--yes"), ("prune", "--older-than", "30d", "--yes")]
+)
+def test_what_a_link_leads_to_on_another_file_system_is_removed(home, make, elsewhere, linked, words, capsys):
+    (home / linked).symlink_to(elsewhere)
+    make("old")
+    make("new", days=1.0)
+    assert main(list(words)) == 0, capsys.readouterr().err
+    assert (names(), metrics(home)) == (["new"], ["new"])
+    assert [path for path in elsewhere.rglob("*") if "old" in path.name or "removed" in path.name] == []
+    assert list((home / ".removed").iterdir()) == []
+    assert len([path for path in elsewhere.rglob("*") if path.name == "new"]) == 1
+
+
+def test_metrics_below_a_link_within_mlruns_are_removed(home, make, elsewhere):
+    make("old")
+    (experiment,) = (home / "mlruns").iterdir()
+    shutil.move(experiment, elsewhere)
+    experiment.symlink_to(elsewhere / experiment.name)
+    assert main(["job", "delete", "old", "--yes"]) == 0
+    assert list((elsewhere / experiment.name).iterdir()) == []
+
+
+def test_what_a_killed_removal_left_there_is_removed_by_the_next(home, make, elsewhere):
+    (home / "mlruns").symlink_to(elsewhere)
+    make("old")
+    left = elsewhere / ".removed.trash" / ("ab" * 8) / "metrics.0.gone"
+    left.mkdir(parents=True)
+    assert prune("--yes") == 0
+    assert not (elsewhere / ".removed.trash").exists()

@@ -17,14 +17,14 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _archive(arguments: Namespace) -> int:
-    name = get_name(arguments, "job", "archiving")
+    name = get_name(arguments, "job", "archiving", changes=True)
     if not listing.archive(name):
         print(f"job {name} is archived already", file=sys.stderr)
     return 0
 
 
 def _restore(arguments: Namespace) -> int:
-    name = get_name(arguments, "job", "restoring")
+    name = get_name(arguments, "job", "restoring", changes=True)
     if not listing.restore(name):
         print(f"job {name} is not archived", file=sys.stderr)
     return 0

@@ -245,7 +245,7 @@ def _update(arguments: Namespace) -> int:
     from drumline.control.jobs import listing
     from drumline.control.observing import description
 
-    name = _get_name(arguments, "updating")
+    name = get_name(arguments, "job", "updating", changes=True)
     if arguments.add:
         raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
     changes = parse_edits(description.show_job(name), arguments.set, arguments.remove)

@@ -32,6 +32,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _rerun(arguments: Namespace) -> int:
     from drumline.cli.jobs.job import follow_job
+    from drumline.control.jobs import naming
     from drumline.control.observing import description
     from drumline.control.submission.planning import is_local
     from drumline.control.submission.rerun import prepare_rerun
@@ -43,10 +44,10 @@ def _rerun(arguments: Namespace) -> int:
         raise UsageError("a job's name is missing", "drumline job rerun NAME")
     hide.hide_set_values(arguments.set)
     changes = parse_overrides(arguments.set)
-    again = prepare_rerun(
-        find_job(word), changes, compute=arguments.compute, code=arguments.code, new_name=new_name
-    )
-    for note in again.notes:
+    name = find_job(word)
+    reused = naming.explain_reused(word)
+    again = prepare_rerun(name, changes, compute=arguments.compute, code=arguments.code, new_name=new_name)
+    for note in filter(None, (reused, *again.notes)):
         print(f"note: {clean(note)}", file=sys.stderr)
     start = Standby() if again.job.type == "command" and is_local(again.job) else None
     submitted = submit(again.job, again.run, start=start)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, home
 from drumline.control.assets import registration
 from drumline.control.driver import reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.output_links import link_output, output_path
+from drumline.control.submission import run_folder
 from drumline.control.submission.step_inputs import bind_inputs
 from drumline.spec import builder
 
@@ -150,7 +151,11 @@ class _PipelineDriver:
             reason = f"nothing has changed since job {before}, whose outputs it takes over"
         if not before:
             return False
-        self._children.note(e.StepStarted(time.time(), name, before, {"reused": True}))
+        # From this event on, a removal sees that the job is needed.
+        with run_folder.hold_removal_lock(home()):
+            if not reuse.is_there(before):
+                return False
+            self._children.note(e.StepStarted(time.time(), name, before, {"reused": True}))
         self._publish(name)
         self._children.note(e.StepEnded(time.time(), name, status.COMPLETED, reason))
         return True

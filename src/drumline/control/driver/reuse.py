@@ -124,6 +124,15 @@ def find(key: str, outputs: Iterable[str]) -> str:
     return name if is_whole else ""
 
 
+def is_there(job: str) -> bool:
+    """Return whether a completed job is still there, with its outputs."""
+    try:
+        folder = folder_of(job)
+        return not _has_lost_outputs(read_outcome(folder), folder)
+    except (DrumlineError, OSError):
+        return False
+
+
 def _has_lost_outputs(outcome: Outcome, folder: RunFolder) -> bool:
     """Return whether outputs were removed, also those that no output of the step declares."""
     return bool(outcome.pruned.keys() & {"outputs", "named-outputs"}) or not os.path.isdir(folder.outputs)

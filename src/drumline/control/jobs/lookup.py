@@ -78,7 +78,8 @@ def all_names() -> list[str]:
     """List the names of all jobs, in no order."""
     try:
         with os.scandir(os.path.join(home(), "jobs")) as entries:
-            return [entry.name for entry in entries if _is_folder(entry)]
+            # The bin of a removal is there where the folder is on another file system.
+            return [entry.name for entry in entries if entry.name[:1] != "." and _is_folder(entry)]
     except FileNotFoundError:
         return []
 

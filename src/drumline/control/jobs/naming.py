@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import MARKER, RunFolder, home, write_whole
 from drumline.contract.outcome import fold
 from drumline.control.jobs import listing, lookup
+
+if TYPE_CHECKING:
+    from drumline.contract.outcome import StepOutcome
 
 NEWEST = "@last"
 PREVIOUS = "-"
@@ -32,6 +36,20 @@ def find_name(word: str) -> str:
     for step in steps if _is_there(name) else ():
         name = _find_step(name, step)
     return name if not steps or _is_there(name) else word
+
+
+def explain_reused(word: str) -> str:
+    """Return that ``PIPELINE/STEP`` was reused, and whose job it is then; empty for any other word. Raises as above."""
+    first, *steps = word.split("/")
+    if not steps:
+        return ""
+    name, said = _find_whole(first), ""
+    for step in steps if _is_there(name) else ():
+        known = _find_started(name, step)
+        if known is not None and known.detail.get("reused"):
+            said = f"step {step!r} of job {name} did not run: its outputs are those of job {known.job}"
+        name = _find_step(name, step)
+    return said
 
 
 def remember(name: str) -> None:
@@ -101,13 +119,18 @@ def _complete(beginning: str) -> str:
     return found[0] if found else beginning
 
 
+def _find_started(name: str, step: str) -> StepOutcome | None:
+    started = fold(RunFolder.for_job(name).read_events()).steps
+    return started.get(step) or started.get(f"trial_{step}")
+
+
 def _find_step(name: str, step: str) -> str:
     """Return the job of a pipeline's step or a sweep's trial. Raises NotFoundError."""
-    folder = RunFolder.for_job(name)
-    started = fold(folder.read_events()).steps
-    found = started.get(step) or started.get(f"trial_{step}")
+    found = _find_started(name, step)
     if found is not None and found.job:
         return str(found.job)
+    folder = RunFolder.for_job(name)
+    started = fold(folder.read_events()).steps
     planned = [str(one.get("name")) for one in (folder.read_json(folder.graph) or {}).get("steps") or ()]
     if step in planned:
         raise NotFoundError(

@@ -2,7 +2,8 @@
 Removal of folders: out of sight by one rename first, then for good. No link is followed.
 
 ``<root>/.removed/<id>`` holds what one removal took from a home. ``jobs.json`` in it names the jobs that are to go, and
-where their metrics are, so that the next removal completes one that was killed.
+where their metrics are, so that the next removal completes one that was killed. Where a folder of the home is a link to
+another file system, as ``mlruns`` may be, what was in it goes to ``<folder>/.removed.trash/<id>``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 TRASH = ".removed"
+_TRASH_ELSEWHERE = ".removed.trash"
+"""In a folder that is a link to another file system. MLflow takes no folder of such a name for an experiment."""
+
+_FOLDERS_ELSEWHERE = ("jobs", "mlruns", "snapshots", "environments")
 _JOURNAL = "jobs.json"
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -71,8 +76,24 @@ class TrashRemoval:
     def take(self, path: str, root: str, kind: str) -> None:
         """Take one file or folder of that root."""
         target = os.path.join(self._bin(root), f"{kind}.{os.urandom(4).hex()}.{os.path.basename(path)[:80]}")
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.rename(path, target)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._take_elsewhere(path, root, os.path.basename(target))
+
+    def _take_elsewhere(self, path: str, root: str, name: str) -> None:
+        """Take what is on another file system than its home."""
+        top = os.path.relpath(path, root).partition(os.sep)[0]
+        if top in _FOLDERS_ELSEWHERE:
+            with contextlib.suppress(OSError):
+                os.rename(path, os.path.join(self._bin(os.path.join(root, top), _TRASH_ELSEWHERE), name))
+                return
+        # Below another link. It is not gone at once, and a removal that is killed begins again.
+        remove_tree(path)
 
     def empty(self) -> list[OSError]:
         """Remove for good what was taken. Return what could not be removed; the next removal tries again."""
@@ -82,9 +103,9 @@ class TrashRemoval:
     def bins(self) -> list[str]:
         return list(self._bins.values())
 
-    def _bin(self, root: str) -> str:
+    def _bin(self, root: str, folder: str = TRASH) -> str:
         if root not in self._bins:
-            path = os.path.join(root, TRASH, self._id)
+            path = os.path.join(root, folder, self._id)
             private_folder(path)
             self._bins[root] = path
         return self._bins[root]
@@ -96,7 +117,7 @@ def complete_interrupted(where: str, roots: Collection[str]) -> list[str]:
 
     The caller holds the lock of the home. Raises OSError.
     """
-    bins = [path for root in roots for path in _list_bins(root)]
+    bins = [path for root in roots for path in _list_all_bins(root)]
     for entry in _read_journals(where):
         name, created, metrics = str(entry.get("name")), entry.get("created"), str(entry.get("metrics") or "")
         if "/" in name or name in ("", ".", ".."):
@@ -143,12 +164,21 @@ def _empty(bins: Iterable[str]) -> list[OSError]:
             remove_tree(path)
         except OSError as error:
             problems.append(error)
+        if os.path.basename(os.path.dirname(path)) == _TRASH_ELSEWHERE:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(path))
     return problems
 
 
-def _list_bins(root: str) -> list[str]:
+def _list_all_bins(root: str) -> list[str]:
+    elsewhere = [os.path.join(root, folder) for folder in _FOLDERS_ELSEWHERE]
+    there = [path for folder in elsewhere for path in _list_bins(folder, _TRASH_ELSEWHERE)]
+    return [*_list_bins(root), *there]
+
+
+def _list_bins(root: str, folder: str = TRASH) -> list[str]:
     try:
-        with os.scandir(os.path.join(root, TRASH)) as entries:
+        with os.scandir(os.path.join(root, folder)) as entries:
             return [
                 one.path for one in entries if _ID.fullmatch(one.name) and one.is_dir(follow_symlinks=False)
             ]

@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
 
-from cli_jobs import WAIT_FOR_SIGNAL, background, one_rank, wait_for_status, write_job
+from cli_jobs import WAIT_FOR_SIGNAL, background, on_terminal, one_rank, wait_for_status, write_job
 from pipelines import step, write_pipeline
 from waiting import wait_until
 
@@ -113,3 +114,13 @@ def test_the_folders_of_a_job_are_printed(cli, tmp_path, drumline_home):
     assert refused.rc == 2
     assert "'elsewhere' is not a place" in refused.err
     assert cli("job", "open", "none").rc == 3
+
+
+def test_an_editor_that_is_no_command_is_an_error(cli, tmp_path):
+    assert cli("run", "--name", "job", "--", "true").rc == 0
+    without_display = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    code, said = on_terminal("job", "open", "job", cwd=tmp_path, VISUAL="vi 'x", **without_display)
+    assert (code, re.sub(r"\x1b\[\d+m", "", said)) == (
+        2,
+        "error: VISUAL is not a command, \"vi 'x\": no closing quotation\nhint: export VISUAL='code --wait'\n",
+    )

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 import tarfile
 from pathlib import Path
 from textwrap import dedent
@@ -20,7 +22,7 @@ ml_client.jobs.stream("long")
 
 ENVIRONMENT = """
 import os, sys
-names = ("MPLBACKEND", "FORCE_COLOR", "PAGER", "OF_THE_NOTEBOOK")
+names = ("MPLBACKEND", "FORCE_COLOR", "JPY_PARENT_PID", "PYDEVD_USE_FRAME_EVAL", "PAGER", "OF_THE_NOTEBOOK")
 print([os.environ.get(name) for name in names])
 """
 
@@ -87,7 +89,12 @@ def test_the_cells_of_the_docs_an_error_and_an_interrupt(notebook, tmp_path):
     failed = notebook.run(
         f"returned = ml_client.create_or_update({failing})\nml_client.jobs.stream(returned.name)"
     )
-    assert "[None, None, &#x27;more&#x27;, &#x27;yes&#x27;]" in failed.html
+    seen = "[None, None, None, None, 'more', 'yes']"
+    assert seen.replace("'", "&#x27;") in failed.html
+    for command in ("run -- python seen.py", "job create -f seen.yml --stream"):
+        (tmp_path / "work" / "seen.yml").write_text(json.dumps({"command": "python seen.py", "code": "."}))
+        shown = notebook.run(f"!{shlex.quote(sys.executable)} -m drumline {command}")
+        assert seen in shown.text, shown.text
     assert re.fullmatch(
         r"JobFailedError: job \w+ failed: rank 0 on node 0 failed .*: exit code 3.*",
         failed.traceback[0].split("\n")[0],

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -11,7 +13,12 @@ from cli_jobs import wait_for_status, write_job
 from waiting import wait_until
 
 from drumline.cli.main import main
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder
 from drumline.control.observing import description
+from drumline.supervisor import main as supervisor
+from drumline.supervisor.job.attempts import HANDED_OVER
+from drumline.supervisor.notifying.notices import JobNotices
 
 
 @contextlib.contextmanager
@@ -192,3 +199,44 @@ def test_apprise_reaches_its_services(cli):
         2,
         "error: --notify: apprise takes no such nothing-like-it:// address",
     )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_apprise_raises_or_logs_does_not_reach_the_user(monkeypatch, capsys, cli):
+    apprise = pytest.importorskip("apprise")
+    configure(cli, "--notify", "service=json://127.0.0.1:9/sesame")
+    refused = cli("configure", "--test-notify", "service")
+    assert (refused.rc, refused.err) == (1, "error: service was not told: apprise could not deliver it\n")
+
+    def fail(*_, **__):
+        raise RuntimeError("sesame")
+
+    monkeypatch.setattr(apprise.Apprise, "notify", fail)
+    assert main(["configure", "--test-notify", "service"]) == 1
+    assert capsys.readouterr().err == "error: service was not told: apprise failed with RuntimeError\n"
+    monkeypatch.setattr(apprise.Apprise, "add", fail)
+    assert main(["configure", "--notify", "service=json://127.0.0.1:9/sesame"]) == 2
+    assert "error: --notify: the package apprise failed with RuntimeError\n" in capsys.readouterr().err
+
+
+def test_a_supervisor_that_hands_its_job_over_waits_for_what_is_being_sent(
+    tmp_path, drumline_home, monkeypatch
+):
+    """Slurm ends what a batch step leaves behind."""
+    folder = RunFolder.for_job("job")
+    folder.create()
+    folder.begin(e.JobSubmitted(time.time(), "ann", "local"))
+    command = f"sleep 2; echo $DRUMLINE_NOTICE_EVENT > '{tmp_path}/told'"
+    receiver = {"name": "command", "kind": "command", "command": command, "on": ["preemption"]}
+
+    def hand_over(supervised, *_):
+        supervised.notices = JobNotices(supervised, [receiver], {})
+        supervised.append(e.Preempted(time.time(), None, "Slurm"))
+        return HANDED_OVER
+
+    monkeypatch.setattr(supervisor, "run_job", hand_over)
+    child = os.fork()
+    if not child:
+        os._exit(supervisor.supervise(folder.path, batch=True))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (tmp_path / "told").read_text() == "preemption\n"

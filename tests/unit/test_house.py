@@ -31,8 +31,8 @@ MOST_FILES = 14
 
 LATE_IMPORTS = {
     "cli": (
-        "a verb loads its own modules; help and completion load none",
-        "cli contract control engines spec supervisor",
+        "a verb loads its own modules, help and completion none; a cell of a notebook, the environment of its kernel",
+        "cli contract control engines linux spec supervisor",
     ),
     "compat": ("the translator of an older SDK is loaded by users of that SDK", "compat spec"),
     "contract": ("errors of a state directory that most processes never meet", "contract"),

@@ -22,6 +22,7 @@ class Standby:
         if sys.platform != "linux":
             # A job for this machine is refused later.
             return
+        environment = _read_environment()
         reader, self._writer = os.pipe()
         if not _fork_away():
             # Else there would be somebody to read from when the supervisor is gone.
@@ -30,6 +31,9 @@ class Standby:
         code = 1
         try:
             os.close(self._writer)
+            if environment:
+                os.environ.clear()
+                os.environ.update(environment)
             code = _await_job(reader)
         finally:
             os._exit(code)
@@ -54,6 +58,16 @@ class Standby:
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
+
+
+def _read_environment() -> dict[str, str]:
+    """Return the environment for the job where it is not ours: in a cell of a notebook, whose kernel has its own."""
+    if "JPY_PARENT_PID" not in os.environ:
+        return {}
+    # Before the fork: a supervisor does not descend from the kernel any more.
+    from drumline.linux import notebook_environment
+
+    return notebook_environment.restore_environment()
 
 
 def _fork_away() -> bool:

@@ -50,11 +50,15 @@ def _open(arguments: Namespace) -> int:
 
 
 def _find_opener() -> list[str]:
-    """Return the program that shows a folder to this person; empty: there is none."""
+    """Return the program that shows a folder to this person; empty: there is none. Raises UsageError."""
     has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_display and shutil.which("xdg-open"):
         return ["xdg-open"]
-    return shlex.split(os.environ.get("VISUAL", ""))
+    try:
+        return shlex.split(os.environ.get("VISUAL", ""))
+    except ValueError as error:
+        what = f"VISUAL is not a command, {os.environ['VISUAL']!r}: {str(error).lower()}"
+        raise UsageError(what, "export VISUAL='code --wait'") from error
 
 
 VERBS = {"open": (_open_arguments, _open)}

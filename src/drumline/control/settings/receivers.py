@@ -74,9 +74,18 @@ def _check_apprise(url: str) -> None:
     if find_spec("apprise") is None:
         what = f"--notify: {url.partition('://')[0]}:// needs the package apprise, which is not installed"
         raise UsageError(what, extras.install_line("notify"))
-    import apprise
+    import logging
 
-    if not apprise.Apprise().add(url):
+    # What it logs has the address in it.
+    logging.getLogger("apprise").disabled = True
+    try:
+        import apprise
+
+        is_known = apprise.Apprise().add(url)
+    except Exception as error:  # noqa: BLE001 - a plug-in of it may raise anything, with the address in it
+        what = f"--notify: the package apprise failed with {type(error).__name__}"
+        raise UsageError(what, extras.install_line("notify")) from None
+    if not is_known:
         what = f"--notify: apprise takes no such {url.partition('://')[0]}:// address"
         raise UsageError(what, "https://github.com/caronc/apprise/wiki lists the services and their forms")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -167,9 +168,15 @@ def _send_by_apprise(url: str, notice: Mapping[str, Any]) -> None:
 
         raise NotSentError(f"it needs the package apprise: {extras.install_line('notify')}") from error
     title, text = make_text(notice)
-    sender = apprise.Apprise()
     kind = apprise.NotifyType.FAILURE if notice["event"] == "failure" else apprise.NotifyType.INFO
-    if not sender.add(url) or not sender.notify(
-        title=title, body=text.partition("\n")[2] or title, notify_type=kind
-    ):
+    # What it logs may have the address in it.
+    logging.getLogger("apprise").disabled = True
+    try:
+        sender = apprise.Apprise()
+        is_sent = sender.add(url) and sender.notify(
+            title=title, body=text.partition("\n")[2] or title, notify_type=kind
+        )
+    except Exception as error:  # noqa: BLE001 - a plug-in of it may raise anything, with the address in it
+        raise NotSentError(f"apprise failed with {type(error).__name__}") from None
+    if not is_sent:
         raise NotSentError("apprise could not deliver it")

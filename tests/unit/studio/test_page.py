@@ -3,18 +3,21 @@
 import gzip
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from drumline.studio import libraries
+from drumline.studio.slim import drop_types
 
 STUDIO = Path(libraries.HERE)
 PAGE = STUDIO / "page"
 SCRIPTS = sorted((PAGE / "js").rglob("*.js"))
 STYLES = sorted((PAGE / "css").glob("*.css"))
 MOST_BYTES = 80_000
-"""Of our own JavaScript and CSS together, compressed."""
+"""Of our own JavaScript and CSS together, as browsers are sent it, compressed."""
 
 MOST_LINES = 300
 MOST_FILES = 14
@@ -62,8 +65,29 @@ def test_no_folder_has_more_files_than_one_remembers():
 
 
 def test_our_own_scripts_and_styles_stay_light():
-    together = b"".join(path.read_bytes() for path in (*SCRIPTS, *STYLES))
+    together = b"".join(
+        [*(drop_types(path.read_bytes()) for path in SCRIPTS), *(path.read_bytes() for path in STYLES)]
+    )
     assert len(gzip.compress(together, 9)) < MOST_BYTES
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_scripts_without_their_types_are_scripts_still(tmp_path):
+    """A comment that began within a text would take program with it."""
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    for number, path in enumerate(SCRIPTS):
+        (tmp_path / f"{number}.js").write_bytes(drop_types(path.read_bytes()))
+    checks = [f"import(process.argv[1] + '/{number}.js').catch(tell)" for number in range(len(SCRIPTS))]
+    tell = "const tell = (error) => error instanceof SyntaxError && console.log(String(error));"
+    command = [
+        "node",
+        "--input-type=module",
+        "--eval",
+        f"{tell} await Promise.all([{', '.join(checks)}])",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_index_refers_to_files_that_are_there_and_to_nothing_else():
@@ -189,3 +213,14 @@ def test_words_can_be_read_in_both_themes(theme, ground, name):
 def test_words_on_a_colour_can_be_read(theme, name, ground):
     tokens = {found[0]: found[1:] for found in TOKEN.findall((PAGE / "css" / "base.css").read_text())}
     assert contrast(tokens[name][theme], tokens[ground][theme]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", ["bg", "panel"])
+def test_the_colours_of_ranks_curves_and_terminals_can_be_read(theme, ground):
+    base = {found[0]: found[1:] for found in TOKEN.findall((PAGE / "css" / "base.css").read_text())}
+    styles = "".join((PAGE / "css" / name).read_text() for name in ("panels.css", "logs.css"))
+    colours = {found[0]: found[1:] for found in TOKEN.findall(styles)}
+    assert set(colours) == {f"{letter}{number}" for letter in "sa" for number in range(8)}
+    ratios = {name: contrast(one[theme], base[ground][theme]) for name, one in colours.items()}
+    assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}

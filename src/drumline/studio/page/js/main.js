@@ -16,6 +16,10 @@ import { followLinks, go, route, setQuery, withQuery } from "./router.js";
 const PAGES = {
   jobs: () => import("./pages/jobs.js"),
   submit: () => import("./pages/submit.js"),
+  queue: () => import("./pages/queue.js"),
+  nodes: () => import("./pages/nodes.js"),
+  assets: () => import("./pages/assets.js"),
+  diff: () => import("./pages/diff.js"),
 };
 const loadJob = () => import("./pages/job.js");
 

@@ -18,6 +18,17 @@ import { go, jobPath, route, setQuery } from "../router.js";
 /** @type {Record<string, {title: string, load: () => Promise<any>}>} */
 const TABS = {
   ranks: { title: "Ranks", load: () => import("../tabs/ranks.js") },
+  logs: { title: "Logs", load: () => import("../tabs/logs.js") },
+  timeline: { title: "Timeline", load: () => import("../tabs/timeline.js") },
+  metrics: { title: "Metrics", load: () => import("../tabs/metrics.js") },
+  system: { title: "System", load: () => import("../tabs/system.js") },
+  stacks: { title: "Stacks", load: () => import("../tabs/stacks.js") },
+  environment: { title: "Environment", load: () => import("../tabs/environment.js") },
+  code: { title: "Code", load: () => import("../tabs/code.js") },
+  outputs: { title: "Outputs", load: () => import("../tabs/outputs.js") },
+  plan: { title: "Plan", load: () => import("../tabs/plan.js") },
+  graph: { title: "Graph", load: () => import("../tabs/graph.js") },
+  trials: { title: "Trials", load: () => import("../tabs/trials.js") },
 };
 
 const COMMON = ["metrics", "code", "outputs", "plan"];
@@ -40,7 +51,7 @@ function JobPage({ name, tab, query }) {
   useEffect(() => () => unwatch(name), [name]);
   const info = useResource(`/jobs/${encodeURIComponent(name)}`, {}, { live: live.events });
   const time = useSignal(/** @type {number | null} */ (moment(query.at)));
-  const attempt = useComputed(() => Number(route.value.query.attempt) || null);
+  const attempt = useComputed(() => (route.value.query.attempt ? Number(route.value.query.attempt) : null));
   const job = useMemo(() => ({ name, info, attempt, time, live, tell }), [name, info]);
   const { data } = info.value;
   if (!data) return html`<${Waiting} name=${name} resource=${info.value} />`;

@@ -1,0 +1,132 @@
+/** How the job started, node by node: what it waited for, and how long. */
+
+import { address, useResource } from "../api.js";
+import { barOf, Ruler } from "../draw/lanes.js";
+import { clock, duration, moment } from "../format.js";
+import { html } from "../lib.js";
+import { Card } from "../parts/card.js";
+import { Command } from "../parts/command.js";
+import { Sentence } from "../parts/sentence.js";
+import { jobPath } from "../router.js";
+
+export const key = "timeline";
+export const title = "Timeline";
+
+/** @param {{job: Job}} props */
+export function Tab({ job }) {
+  const path = `/jobs/${encodeURIComponent(job.name)}/timeline`;
+  const attempt = job.attempt.value ?? undefined;
+  const found = useResource(path, { attempt }, { live: job.live.events }).value;
+  const tools = html`<a class="button" href=${address(`${path}/trace`)} download data-test="trace" title="opens in ui.perfetto.dev">Perfetto trace</a>`;
+  return html`<div class="stack" data-test="timeline">
+    <${Attempts} job=${job} />
+    <${Card} title="From submission to the first step" note=${found.data ? noteOf(found.data) : ""} tools=${tools} resource=${found} height=${110} test="timeline-phases">
+      ${(/** @type {any} */ data) => html`<${Phases} data=${data} job=${job} />`}
+    <//>
+    <${Card} title="Nodes" note="one lane a node, the same axis" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
+      ${(/** @type {any} */ data) => html`<${Lanes} data=${data} job=${job} />`}
+    <//>
+    <${Command} line=${`drumline job show -n ${job.name} --timeline${attempt === undefined ? "" : ` --attempt ${attempt - 1}`}`} />
+  </div>`;
+}
+
+/** @param {any} data */
+function noteOf(data) {
+  const { longest, total_s: total } = data;
+  const parts = [];
+  if (total !== null && total !== undefined) parts.push(`${duration(total)} in all`);
+  if (longest) parts.push(`longest: ${longest.phase}, ${duration(longest.seconds)}`);
+  return parts.join(" · ");
+}
+
+/** Of all restarts: which attempt ended how. @param {{job: Job}} props */
+function Attempts({ job }) {
+  const attempts = job.info.value.data?.attempts ?? [];
+  if (attempts.length < 2) return null;
+  const times = attempts.flatMap((one) => [moment(one.began), moment(one.ended)]).filter((one) => one !== null);
+  const begin = Math.min(...times);
+  const isOpen = attempts.some((one) => one.ended === null);
+  const end = isOpen ? Date.now() : Math.max(...times);
+  const shown = job.attempt.value ?? attempts[attempts.length - 1].number;
+  return html`<${Card} title="Attempts" note=${`${attempts.length} of them, over ${duration((end - begin) / 1000)}`} test="timeline-attempts">
+    <div class="lane-track tall">
+      ${attempts.map((one) => {
+        const style = barOf(moment(one.began) ?? begin, moment(one.ended) ?? end, begin, end);
+        return html`<a key=${one.number} class=${`lane-bar attempt ${one.number === shown ? "shown" : ""}`} style=${style} title=${one.sentence} href=${jobPath(job.name, key, { attempt: one.number })}>${one.number}</a>`;
+      })}
+    </div>
+    <${Ruler} begin=${begin} end=${end} />
+    <ol class="attempt-list">
+      ${attempts.map((one) => html`<li key=${one.number} value=${one.number}><b>${one.number}</b> <${Sentence} text=${one.sentence || one.kind || "still runs"} job=${job.name} attempt=${one.number} /></li>`)}
+    </ol>
+  <//>`;
+}
+
+/** @param {any} data @returns {{begin: number, end: number}} */
+function spanOf(data) {
+  const ends = data.phases.flatMap((/** @type {any} */ one) => [one.from_s, one.to_s, one.since_s]);
+  const lanes = (data.lanes ?? []).flatMap((/** @type {any} */ lane) => lane.phases.flatMap((/** @type {any} */ one) => [moment(one.began), moment(one.ended)]));
+  const zero = data.zero * 1000;
+  const all = [0, data.now_s, data.total_s, ...ends].filter((one) => typeof one === "number").map((one) => zero + one * 1000);
+  const times = [...all, ...lanes.filter((/** @type {any} */ one) => one !== null)];
+  return { begin: zero, end: Math.max(zero + 1, ...times) };
+}
+
+/** @param {{data: any, job: Job}} props */
+function Phases({ data, job }) {
+  const { begin, end } = spanOf(data);
+  const zero = data.zero * 1000;
+  return html`${data.cause && html`<p class="lane-cause quiet">After: <${Sentence} text=${data.cause} job=${job.name} /></p>`}
+    <div class="lanes">
+      ${data.phases.map((/** @type {any} */ one, /** @type {number} */ index) => {
+        const from = zero + (one.from_s ?? 0) * 1000;
+        const to = one.to_s === null ? end : zero + one.to_s * 1000;
+        const since = one.since_s === null ? from : zero + one.since_s * 1000;
+        const note = [one.note, one.missing ? `${one.missing} not yet` : ""].filter(Boolean).join(", ");
+        const isLongest = data.longest?.phase === one.phase;
+        return html`<div key=${index} class="lane" data-phase=${one.phase}>
+          <span class=${one.part_of ? "lane-name part" : "lane-name"}>${one.phase}</span>
+          <div class="lane-track">
+            ${since < from && html`<i class="lane-wait" style=${barOf(since, from, begin, end)}></i>`}
+            <i class=${`lane-bar ${isLongest ? "longest" : ""} ${note.includes("cut off") ? "cut" : ""}`} style=${barOf(from, to, begin, end)} title=${`${clock(from / 1000, 3)} to ${one.to_s === null ? "now" : clock(to / 1000, 3)}`}></i>
+          </div>
+          <span class="lane-time">${one.took_s === null ? "..." : duration(one.took_s)}</span>
+          <span class="lane-note quiet">${note}</span>
+        </div>`;
+      })}
+    </div>
+    <${Ruler} begin=${begin} end=${end} inset=${true} />`;
+}
+
+/** @param {{data: any, job: Job}} props */
+function Lanes({ data, job }) {
+  const { begin, end } = spanOf(data);
+  const names = [...new Set(data.lanes.flatMap((/** @type {any} */ lane) => lane.phases.map((/** @type {any} */ one) => one.name)))];
+  const colour = (/** @type {string} */ name) => names.indexOf(name) % 8;
+  /** @param {PointerEvent} event */
+  const point = (event) => {
+    const track = /** @type {HTMLElement} */ (event.target).closest(".lane-track");
+    if (!track) return;
+    const rect = track.getBoundingClientRect();
+    job.time.value = begin + ((event.clientX - rect.left) / rect.width) * (end - begin);
+  };
+  const pointed = job.time.value;
+  return html`<div class="lanes" onPointerMove=${point} onPointerLeave=${() => (job.time.value = null)}>
+      ${data.lanes.map(
+        (/** @type {any} */ lane) => html`<div key=${lane.label} class="lane">
+          <a class="lane-name" href=${jobPath(job.name, "logs", { nodes: lane.node })}>${lane.label}</a>
+          <div class="lane-track">
+            ${lane.phases.map((/** @type {any} */ one, /** @type {number} */ index) => {
+              const from = moment(one.began) ?? begin;
+              const to = moment(one.ended) ?? end;
+              return html`<i key=${index} class=${`lane-bar c${colour(one.name)}`} style=${barOf(from, to, begin, end)} title=${[one.name, duration((to - from) / 1000), one.text].filter(Boolean).join(" · ")}>${one.name}</i>`;
+            })}
+            ${pointed !== null && pointed >= begin && pointed <= end && html`<i class="lane-now" style=${barOf(pointed, pointed, begin, end)}></i>`}
+          </div>
+          <span></span><span class="lane-note"></span>
+        </div>`,
+      )}
+    </div>
+    <${Ruler} begin=${begin} end=${end} inset=${true} />
+    <p class="legend">${names.map((name, index) => html`<span key=${name}><i class=${`swatch s${index % 8}`}></i>${name}</span>`)}</p>`;
+}

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_file, add_name, add_output, get_name, parse_overrides, run_verb
+from drumline.cli.arguments import Parser, add_file, add_output, parse_overrides, run_verb
 from drumline.cli.assets.versioned import (
     VersionedNoun,
     add_create,
-    add_which,
     collect_flags,
+    make_download,
     refuse_verb,
     register,
 )
 from drumline.cli.entities import load_entity
 from drumline.contract.errors import UsageError
-from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -47,21 +45,6 @@ def _none(*_: object) -> None:
     """Do nothing: a component is always a file."""
 
 
-def _download_arguments(parser: Parser) -> None:
-    add_name(parser, "component")
-    add_which(parser)
-    parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
-
-
-def _download(arguments: Namespace) -> int:
-    from drumline.control.assets import asset_files
-
-    name = get_name(arguments, "component")
-    folder = asset_files.download_component(name, arguments.version, arguments.label, arguments.download_path)
-    print(clean(f"downloaded to {folder}"), file=sys.stderr)
-    return 0
-
-
 def _validate_arguments(parser: Parser) -> None:
     add_file(parser, "component")
     add_output(parser)
@@ -78,7 +61,7 @@ def _validate(arguments: Namespace) -> int:
 VERBS = {
     "create": ("register a component with its current code", _create_arguments, _create),
     **VersionedNoun("component", _COLUMNS).verbs(),
-    "download": ("copy its file and code to a folder", _download_arguments, _download),
+    "download": ("copy its file and code to a folder", *make_download("component")),
     "validate": ("check a component's file without registering it", _validate_arguments, _validate),
     "prepare-for-sign": refuse_verb(
         "not supported", "signing components is not supported", "drumline component create"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from drumline.cli.arguments import Parser, add_name, get_name, run_verb
+from drumline.cli.arguments import Parser, run_verb
 from drumline.cli.assets.versioned import (
     VersionedNoun,
     add_create,
-    add_which,
     collect_flags,
+    make_download,
     refuse_verb,
     register,
 )
 from drumline.cli.entities import load_entity, make_absolute
-from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -48,25 +46,10 @@ def _create(arguments: Namespace) -> int:
     return register(arguments, "model", made)
 
 
-def _download_arguments(parser: Parser) -> None:
-    add_name(parser, "model")
-    add_which(parser)
-    parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
-
-
-def _download(arguments: Namespace) -> int:
-    from drumline.control.assets import asset_files
-
-    name = get_name(arguments, "model")
-    copied = asset_files.download_model(name, arguments.version, arguments.label, arguments.download_path)
-    print(clean(f"downloaded to {copied}"), file=sys.stderr)
-    return 0
-
-
 VERBS = {
     "create": ("register a model", _create_arguments, _create),
     **VersionedNoun("model", _COLUMNS, stages=True).verbs(),
-    "download": ("copy a model to a folder", _download_arguments, _download),
+    "download": ("copy a model to a folder", *make_download("model")),
     "package": refuse_verb("not supported", "deploying models is not supported", "drumline model download"),
     "share": refuse_verb(
         "not supported",

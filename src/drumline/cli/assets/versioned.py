@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count
 from drumline.cli.entities import parse_tags
 from drumline.contract.errors import UsageError
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -65,6 +67,29 @@ def register(arguments: Namespace, kind: str, asset: Any) -> int:
         output.print_warnings(["--datastore: not used; code is stored in DRUMLINE_HOME"])
     output.show(assets.describe(kind, made.name, made.version), arguments.output, arguments.query)
     return 0
+
+
+# download
+
+
+def make_download(kind: str) -> tuple[Callable[[Parser], None], Callable[[Any], int]]:
+    """Return the arguments and the action of ``download`` of a model or a component."""
+
+    def add_arguments(parser: Parser) -> None:
+        add_name(parser, kind)
+        add_which(parser)
+        parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
+
+    def run(arguments: Namespace) -> int:
+        from drumline.control.assets import asset_files
+
+        copy = {"model": asset_files.download_model, "component": asset_files.download_component}[kind]
+        name = get_name(arguments, kind)
+        path = copy(name, arguments.version, arguments.label, arguments.download_path)
+        print(clean(f"downloaded to {path}"), file=sys.stderr)
+        return 0
+
+    return add_arguments, run
 
 
 # the other verbs

@@ -52,7 +52,7 @@ LATE_IMPORTS = {
         "the client of a service is loaded by the process that speaks to it",
         "contract staging store",
     ),
-    "studio": ("the document of the interface is asked for by few", "studio"),
+    "studio": ("submission and the document of the interface are asked for by few", "control studio"),
     "supervisor": (
         "remote data, environments and assets are loaded by jobs that have some; an engine, before its first job",
         "contract engines staging store supervisor",

@@ -186,11 +186,25 @@ def describe_error(error: Exception) -> tuple[int, dict[str, Any]]:
             if isinstance(error, EngineError)
             else 409
         )
-        return status, {"error": {"message": error.message, "hint": error.hint}}
+        return status, {"error": {"message": error.message, "hint": error.hint, **_list_problems(error)}}
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         return 503, {"error": {"message": f"{error.strerror or error}{where}", "hint": ""}}
     return 500, {"error": {"message": f"internal error: {type(error).__name__}", "hint": "see the terminal"}}
+
+
+def _list_problems(error: DrumlineError) -> dict[str, Any]:
+    """Return every mistake of a job file, with the first one as the sentence."""
+    problems = error.problems if isinstance(error, SpecError) else ()
+    if not problems:
+        return {}
+    fields = ("what", "hint", "path", "line", "column")
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return {
+        "message": problems[0].what + more,
+        "hint": problems[0].hint,
+        "problems": [{field: getattr(one, field) for field in fields} for one in problems],
+    }
 
 
 # handlers

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from drumline.contract.errors import NotFoundError
 from drumline.studio.answers import wrap
+from drumline.studio.live import Live
 from drumline.studio.pages import Pages, refuse
 from drumline.studio.security import Guard
 from drumline.studio.settings import API
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from drumline.studio.settings import StudioSettings
     from drumline.studio.tokens import Tokens
 
-NOUNS = ("account", "jobs", "job", "document")
+NOUNS = ("account", "jobs", "job", "actions", "stream", "document")
 """The modules of ``routes/``; each has its ROUTES."""
 
 _MOST_THREADS = 8
@@ -43,7 +44,8 @@ def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
 
     app = Starlette(routes=list_routes(settings, tokens), lifespan=lifespan)
     app.state.settings = settings
-    app.state.tables = Tables()
+    app.state.tables = tables = Tables()
+    app.state.live = Live(tables)
     return Guard(app, settings, tokens, refuse)
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
-from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline.contract import extras
 from drumline.contract import folder as homes
 from drumline.contract.errors import DrumlineError, UsageError
+from drumline.control.access import browser
 from drumline.control.settings import studios
 
 if TYPE_CHECKING:
@@ -95,7 +91,7 @@ def _run(listener: socket.socket, settings: StudioSettings, tokens: Tokens, addr
     record = studios.note(address, tokens.bearer, settings.port)
     try:
         _announce(address, record, settings)
-        open_page(studios.Studio(address, tokens.bearer, 0.0), opens_browser=wish.opens_browser)
+        browser.open_page(studios.Studio(address, tokens.bearer, 0.0), opens_browser=wish.opens_browser)
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
         pass
@@ -116,47 +112,6 @@ def _announce(address: str, record: str, settings: StudioSettings) -> None:
     missing = libraries.find_missing()
     if missing:
         print(f"warning: the page cannot be shown: {missing}; {libraries.COMMAND}", file=sys.stderr)
-
-
-def open_page(studio: studios.Studio, to: str = "/", *, opens_browser: bool = True) -> None:
-    """
-    Open a page of a studio in the browser, logged in; where there is none, print the address of a login to a terminal.
-
-    Nothing secret reaches a command line: the browser is given a file, for its owner alone, that leads to the login.
-    """
-    studios.remove_old_pages()
-    login = studio.address + studios.make_login(studio.token, to)
-    opener = _find_opener() if opens_browser else []
-    if opener:
-        page = f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(login)}"><title>Drumline</title>'
-        with tempfile.NamedTemporaryFile(
-            "w", dir=studios.folder(), prefix="open-", suffix=".html", delete=False
-        ) as file:
-            file.write(page)
-        try:
-            subprocess.Popen(  # noqa: S603 - the user's own program
-                [*opener, file.name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            print(f"{opener[0]} could not be started: {error.strerror}", file=sys.stderr)
-        else:
-            return
-    if sys.stdout.isatty():
-        print(f"open this once, within {studios.ONCE_S} seconds:\n  {login}")
-
-
-def _find_opener() -> list[str]:
-    """Return the program that opens a page beside this one; empty: there is none."""
-    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return []
-    chosen = shlex.split(os.environ.get("BROWSER", "").partition(":")[0])
-    if chosen and "%s" not in chosen and shutil.which(chosen[0]):
-        return chosen
-    return ["xdg-open"] if shutil.which("xdg-open") else []
 
 
 # what it needs

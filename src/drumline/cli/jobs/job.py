@@ -52,7 +52,12 @@ def _create_arguments(parser: Parser) -> None:
     add_file(parser)
     parser.add_argument("-n", "--name", help="the job's name; default: the file's, else a generated one")
     parser.add_argument("-s", "--stream", action="store_true", help="show its logs until it ends")
-    parser.add_argument("-e", "--web", action="store_true", help="print the path of its run folder")
+    parser.add_argument(
+        "-e",
+        "--web",
+        action="store_true",
+        help="open its page in a studio that runs; without one, print the path of its run folder",
+    )
     parser.add_argument("-a", "--save-as", metavar="FILE", help="write the submitted job as YAML")
     parser.add_argument("--skip-validation", action="store_true", help="skip the validation of the whole job")
     add_variables(parser)
@@ -85,7 +90,9 @@ def _create(arguments: Namespace) -> int:
     if arguments.save_as:
         job.dump(arguments.save_as, overwrite=True)
     if arguments.web:
-        print(f"file://{submitted.folder.path}", file=sys.stderr)
+        from drumline.cli.views.show import open_web_view
+
+        open_web_view(submitted.name)
     explicit = arguments.output or arguments.query
     code = 0
     if arguments.stream:
@@ -235,7 +242,12 @@ def _update_arguments(parser: Parser) -> None:
     parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
     parser.add_argument("--add", action="extend", nargs="+", default=[], help="no field of a job is a list")
     parser.add_argument("--force-string", action="store_true", help="values are always text")
-    parser.add_argument("-e", "--web", action="store_true", help="print the path of its run folder")
+    parser.add_argument(
+        "-e",
+        "--web",
+        action="store_true",
+        help="open its page in a studio that runs; without one, print the path of its run folder",
+    )
     add_output(parser)
 
 

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def _show_arguments(parser: Parser) -> None:
     add_name(parser, "job")
-    parser.add_argument("-e", "--web", action="store_true", help="print the path of its run folder")
+    parser.add_argument(
+        "-e",
+        "--web",
+        action="store_true",
+        help="open its page in a studio that runs; without one, print the path of its run folder",
+    )
     parser.add_argument(
         "--timeline", action="store_true", help="show how it started, and how long each phase took"
     )
@@ -56,9 +61,7 @@ def show_job(arguments: Namespace) -> int:
     """Show the job that ``add_name`` took."""
     name = get_name(arguments, "job")
     if arguments.web:
-        from drumline.control.jobs.lookup import folder_of
-
-        print(f"file://{folder_of(name).path}", file=sys.stderr)
+        open_web_view(name)
     if output.is_for_people(arguments.output, arguments.query):
         print_page(name)
     else:
@@ -66,6 +69,17 @@ def show_job(arguments: Namespace) -> int:
 
         output.show(description.show_job(name), arguments.output, arguments.query)
     return 0
+
+
+def open_web_view(name: str) -> None:
+    """Open the job's page in a studio that runs, else print the path of its run folder. Raises NotFoundError."""
+    from drumline.contract.folder import current_workspace
+    from drumline.control.access import browser
+    from drumline.control.jobs.lookup import folder_of
+
+    folder = folder_of(name)
+    if not browser.show_job(folder.name, current_workspace()):
+        print(f"file://{folder.path}", file=sys.stderr)
 
 
 def print_page(name: str) -> None:

@@ -47,7 +47,9 @@ def main(argv: list[str]) -> int:
         if running is not None:
             print(running.address, flush=True)
             print("it runs already; --port N starts another", file=sys.stderr)
-            serve.open_page(running, opens_browser=wish.opens_browser)
+            from drumline.control.access import browser
+
+            browser.open_page(running, opens_browser=wish.opens_browser)
             return 0
         serve.serve(wish)
     return 0

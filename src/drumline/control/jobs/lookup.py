@@ -9,6 +9,7 @@ from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import (
     WORKSPACE,
     RunFolder,
+    base_home,
     chosen_workspace,
     current_workspace,
     home,
@@ -65,6 +66,11 @@ def counts_elsewhere() -> dict[str, int]:
         if count:
             counts[other] = count
     return counts
+
+
+def may_have_studio() -> bool:
+    """Return whether a studio has ever run, so that it is worth asking for one that runs."""
+    return os.path.isdir(os.path.join(base_home(), "studio"))
 
 
 def _alike(name: str) -> str:

@@ -12,7 +12,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.control import terminal
-from drumline.control.jobs.lookup import as_arguments
+from drumline.control.jobs.lookup import as_arguments, may_have_studio
 from drumline.control.jobs.outcome import explain_pruned
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower, last_lines
@@ -224,7 +224,12 @@ def summary(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = N
 
 
 def _identity(folder: RunFolder) -> str:
-    return f"RunId: {folder.name}\nWeb View: file://{folder.path}\n"
+    page = ""
+    if may_have_studio():
+        from drumline.control.settings import studios
+
+        page = studios.find_page(folder.name)
+    return f"RunId: {folder.name}\nWeb View: {page or f'file://{folder.path}'}\n"
 
 
 def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:

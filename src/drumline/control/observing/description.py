@@ -9,7 +9,7 @@ from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.jobs.lookup import folder_of, read_spec
+from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover
 from drumline.control.times import utc
@@ -45,7 +45,6 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
     """
     name = folder.name
     spec = {**read_spec(folder), **outcome.edits}
-    link = "file://" + folder.path
     described: dict[str, Any] = {
         "name": name,
         "display_name": spec.pop("display_name", None) or name,
@@ -83,7 +82,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         "ended_at": utc(outcome.ended),
         "services": {
             **_describe_services(outcome),
-            "Studio": {"endpoint": link, "type": "Studio"},
+            "Studio": {"endpoint": f"file://{folder.path}" if brief else find_page(folder), "type": "Studio"},
             "Tracking": _tracking(folder, outcome, brief=brief),
             **_describe_notifications(outcome),
         },
@@ -116,6 +115,16 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         described["resources_used"] = usage.summarize_usage(folder, outcome)
         described |= _metrics(folder, outcome)
     return described
+
+
+def find_page(folder: RunFolder) -> str:
+    """Return the address of the job's page in a studio that runs, else that of its run folder."""
+    found = ""
+    if may_have_studio():
+        from drumline.control.settings import studios
+
+        found = studios.find_page(folder.name)
+    return found or f"file://{folder.path}"
 
 
 _RANK_KEYS = ("attempt", "attempts", "ranks", "hang", "containment", "failed_rank", "failed_node", "verdict")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError
-from drumline.contract.folder import RunFolder, home
+from drumline.contract.folder import RunFolder, current_workspace, home
 from drumline.contract.record import NamedTuple
-from drumline.control.jobs.lookup import folder_of, read_spec
+from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
 from drumline.store.index import Index, KeptFacts
@@ -133,6 +133,7 @@ class KnownJobs:
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
         texts = self._index.read_descriptions(known) if known else {}
+        pages, workspace = _find_pages(), current_workspace()
         for name in wanted:
             described = self._read_description(name, texts.get(name, ""))
             if described is None:
@@ -143,6 +144,11 @@ class KnownJobs:
                 except NotFoundError:
                     continue
                 self._keep_description(folder, outcome, described)
+            if pages:
+                # What is kept does not name a studio, which may be another one next time.
+                from drumline.control.settings.studios import path_of
+
+                described["services"]["Studio"]["endpoint"] = pages + path_of(name, workspace)
             yield described
 
     def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
@@ -190,6 +196,16 @@ class KnownJobs:
                 self._index.keep_facts(self._new)
         self._kept.update(self._new)
         self._new = {}
+
+
+def _find_pages() -> str:
+    """Return the address of a studio that runs; empty for none."""
+    if not may_have_studio():
+        return ""
+    from drumline.control.settings import studios
+
+    running = studios.find_running()
+    return running.address if running else ""
 
 
 def _is_settled(outcome: Outcome) -> bool:

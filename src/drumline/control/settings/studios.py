@@ -8,16 +8,13 @@ reaches a command line or an address but a login that is good once, for a minute
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
-import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.folder import base_home, current_workspace, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -120,8 +117,15 @@ def path_of(job: str, workspace: str = "") -> str:
     return f"/jobs/{quote(job, safe='')}" + (f"?workspace={quote(workspace, safe='')}" if workspace else "")
 
 
+def find_page(job: str) -> str:
+    """Return the address of the job's page in a studio that runs; empty where none does."""
+    running = find_running()
+    return running.address + path_of(job, current_workspace()) if running else ""
+
+
 def make_login(token: str, to: str = "/") -> str:
     """Return the path of a login that leads to the page ``to``: good once, for ONCE_S seconds."""
+    import secrets
     from urllib.parse import quote
 
     until = int(time.time()) + ONCE_S
@@ -131,6 +135,8 @@ def make_login(token: str, to: str = "/") -> str:
 
 def check_once(token: str, once: str) -> tuple[str, int] | None:
     """Return the name of a login and until when it is good, in seconds since 1970; None if it is not."""
+    import hmac
+
     until, _, rest = once.partition(".")
     nonce, _, signature = rest.rpartition(".")
     if not (until.isascii() and until.isdigit() and len(until) < 12):
@@ -141,4 +147,7 @@ def check_once(token: str, once: str) -> tuple[str, int] | None:
 
 
 def _sign(token: str, until: int, nonce: str) -> str:
+    import hashlib
+    import hmac
+
     return hmac.new(token.encode(), f"once {until} {nonce}".encode(), hashlib.sha256).hexdigest()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract.errors import EngineError, NotSubmittedError, PlanError
+from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.contract.user import user
@@ -28,7 +28,7 @@ from drumline.engines.table import engine
 from drumline.spec import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from drumline.contract.plan import Plan
     from drumline.spec.jobs.command import Command
@@ -111,6 +111,28 @@ def submit(
             cancel.request(folder)
         raise
     return Submitted(folder.name, folder, planned, warnings)
+
+
+def submit_text(text: str, changes: Mapping[str, Any], folder: str = "") -> Submitted:
+    """
+    Submit a job file. ``changes``: ``{"inputs.lr": 0.1}``. ``folder``: absolute, where its relative paths begin;
+    default: where this process runs.
+
+    Raises SpecError, PlanError, EngineError; UsageError for a folder that is not there.
+    """
+    import io
+
+    from drumline.spec.load import load_job
+
+    place = folder or os.getcwd()
+    if not os.path.isabs(place) or not os.path.isdir(place):
+        raise UsageError(f"folder: there is no folder {place!r}", "an absolute path")
+    job: Any = load_job(
+        io.BytesIO(text.encode("utf-8", "surrogatepass")),
+        relative_origin=place,
+        params_override=[{path: value} for path, value in changes.items()],
+    )
+    return submit(job)
 
 
 def _find_secrets(job: Command, planned: Plan) -> str:

@@ -1,7 +1,8 @@
 """
 The pages whose commands are run, and the blocks of a page: ``tests/acceptance/test_guide.py`` runs them.
 
-``python tests/guides.py`` counts them. A single block is left out by ``<!-- not run: REASON -->`` above it.
+``python tests/guides.py`` counts them. A single block is left out by ``<!-- not run: REASON -->`` above it; its
+commands end with another exit code than 0 if ``<!-- exit code N -->`` is there.
 """
 
 import re
@@ -19,6 +20,16 @@ import os
 print("rank", os.environ.get("RANK"), "is done")
 """
 JOB = "code: .\ncommand: python count.py\n"
+TWO_BY_FOUR = f"""{JOB}inputs: {{lr: 0.1}}
+resources: {{instance_count: 2}}
+distribution: {{type: pytorch, process_count_per_instance: 4}}
+"""
+CONDA = """\
+dependencies:
+- python
+- pip:
+  - torch=2.0
+"""
 GIVEN: dict[str, dict[str, str]] = {
     "tutorials/quickstart": {},
     "tutorials/from-azure-ml": {},
@@ -30,22 +41,37 @@ GIVEN: dict[str, dict[str, str]] = {
     "howto/sweeps": {},
     "explanation/warm-start": {"train.py": "import yaml\n\nprint(yaml.__version__)\n"},
     "howto/workspaces": {"job.yml": JOB, "count.py": COUNT},
+    "howto/command-line": {"train.py": "import torch\n"},
+    "howto/computes": {},
+    "howto/environments": {
+        "job.yml": f"{JOB}environment: {{image: ubuntu, conda_file: conda.yml}}\n",
+        "count.py": COUNT,
+        "conda.yml": CONDA,
+    },
+    "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
+    "howto/upkeep": {},
 }
 """The pages that are run, each with the files that its reader is expected to have."""
 
+BEFORE = {
+    "howto/running": [
+        f"drumline job create -f job.yml --name {name} --stream" for name in ("calm_drum", "first", "second")
+    ],
+}
+"""What its reader has run before."""
+
 NOT_RUN = {
-    "howto/command-line": "they are refused on purpose, or change the shell: tests/unit/cli has them",
-    "howto/computes": "a Slurm cluster: tests/integration/slurm",
-    "howto/environments": "a package index: tests/acceptance/test_environments.py",
-    "howto/running": "jobs of the reader, or a machine whose cores are held: tests/acceptance has such",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",
-    "howto/upkeep": "a home that was used for months: tests/acceptance has smaller ones",
     "tutorials/slurm": "a Slurm cluster: tests/integration/slurm",
 }
 """The other pages with commands, each with what its commands need."""
 
-_BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]+) -->\n+)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"(?:^<!-- (?:not run: (?P<why_not>[^\n]+)|exit code (?P<code>\d+)) -->\n+)?"
+    r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 class Block(NamedTuple):
@@ -54,11 +80,14 @@ class Block(NamedTuple):
     why_not: str
     """Why it is not run; empty if it is."""
 
+    code: int
+    """With which each of its commands ends."""
+
 
 def blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page that begin at a line's start."""
-    for why_not, kind, text in _BLOCK.findall(page.read_text()):
-        yield Block(kind, text, why_not)
+    for found in _BLOCK.finditer(page.read_text()):
+        yield Block(found["kind"], found["text"], found["why_not"] or "", int(found["code"] or 0))
 
 
 def pages() -> list[Path]:

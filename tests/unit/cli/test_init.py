@@ -1,5 +1,6 @@
 """``drumline init``: a job file that is valid, and says what the folder says."""
 
+import json
 import os
 from typing import Any
 
@@ -103,6 +104,12 @@ def test_the_editor_finds_the_schema(folder, drumline_home):
     first = (folder / "job.yml").read_text().splitlines()[0]
     assert first == f"# yaml-language-server: $schema={drumline_home}/schemas/job.json"
     assert (drumline_home / "schemas" / "job.json").is_file()
+
+
+def test_a_schema_is_written_into_a_folder_that_is_not_there_yet(folder, capsys):
+    assert main(["schema", "job", "--out", "new/folder/job.json"]) == 0
+    assert capsys.readouterr().out == f"# yaml-language-server: $schema={folder}/new/folder/job.json\n"
+    assert "type" in json.loads((folder / "new" / "folder" / "job.json").read_text())["properties"]
 
 
 def test_the_file_runs(folder, cli):

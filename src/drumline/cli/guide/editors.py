@@ -9,8 +9,9 @@ from drumline.contract.folder import base_home, private_folder, write_whole
 
 
 def write_schema(path: str, text: str) -> str:
-    """Write a schema and return its absolute path. Raises OSError."""
+    """Write a schema, in folders that are made for it, and return its absolute path. Raises OSError."""
     path = os.path.abspath(os.path.expanduser(path))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     write_whole(path, text)
     return path
 

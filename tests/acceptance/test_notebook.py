@@ -55,9 +55,12 @@ def test_the_cells_of_the_docs_an_error_and_an_interrupt(notebook, tmp_path):
         assert page.count("on node 1: done") == 2
         assert "Completed" in page
         assert "<polyline" in page
-    assert cells[-1].text == "rank 0 is done\n\n"
-    assert cells[-1].result["text/plain"] == "'Completed'"
-    assert "<th>metric</th>" in cells[-2].result["text/html"]
+    metrics, asked, compared = cells[-3:]
+    assert "<th>metric</th>" in metrics.result["text/html"]
+    assert asked.text == "rank 0 is done\n\n"
+    assert asked.result["text/plain"] == "'Completed'"
+    assert ">resources.instance_count<" in compared.result["text/html"]
+    assert ">second<" in compared.result["text/html"]
 
     wrong = notebook.run("# a\nx = 1\njob = command(command='x', instance_cuont=2)\n")
     assert "\n".join(wrong.traceback) == (

@@ -18,6 +18,7 @@ from drumline.sdk.stored import from_description
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from drumline.sdk.notebook.difference import JobDifferences
     from drumline.spec.jobs.command import Command
     from drumline.tracking.series import Series
 
@@ -123,6 +124,18 @@ class JobViews(Operations):
 
         recover(lookup.folder_of(name))
         return describe_start(name, attempt)
+
+    def diff(self, a: str, b: str) -> JobDifferences:
+        """
+        Return what differs between two jobs, by section: ``spec``, ``code``, ``environment``, ``variables``,
+        ``inputs``, ``machine``, ``plan``, ``metrics`` and ``times``, with the keys of ``drumline job diff -o json``.
+
+        Values of variables that look like secrets are ``(hidden)``. Raises NotFoundError.
+        """
+        from drumline.control.comparing.jobs import compare_jobs
+        from drumline.sdk.notebook.difference import JobDifferences
+
+        return JobDifferences(compare_jobs(a, b))
 
     def preempt(self, name: str, node: int | None = None) -> int:
         """

@@ -72,7 +72,8 @@ def lines_of(lines: Sequence[str]) -> Markup:
         f"margin:.6em 0 0;padding:.5em .7em;border:{_LINE};border-radius:4px;overflow-x:auto;white-space:pre;"
         "background:rgba(128,128,128,.08);color:inherit;font-size:85%;line-height:1.35"
     )
-    return tag("pre", "\n".join(lines), style=style)
+    parts = [part for line in lines for part in (line, "\n")]
+    return tag("pre", *parts[:-1], style=style)
 
 
 def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[object]]) -> Markup:

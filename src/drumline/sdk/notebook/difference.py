@@ -1,4 +1,4 @@
-"""What differs between two jobs, as ``MLClient.jobs.diff`` returns it: for programs, and as a page in a notebook."""
+"""Differences between two jobs, as ``MLClient.jobs.diff`` returns them: for programs, and as a page in a notebook."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_LINE = 500
 
 
 class JobDifferences(dict[str, Any]):
-    """By section, with the keys of ``drumline job diff -o json``; in a notebook it shows itself."""
+    """Differences by section, with the keys of ``drumline job diff -o json``; in a notebook they show themselves."""
 
     def _repr_html_(self) -> str:
         return render_differences(self)

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from drumline.contract.errors import NotFoundError
 from drumline.studio.answers import body, to_json
+from drumline.studio.slim import drop_types
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -60,6 +61,8 @@ class Pages:
                 data = file.read()
         except OSError as error:
             raise NotFoundError("there is no such file") from error
+        if parts[0] == "js":
+            data = drop_types(data)
         is_current = request.path_params["hash"] == hash_files()
         return Response(
             data, media_type=kind, headers={"cache-control": _FOREVER if is_current else "no-store"}

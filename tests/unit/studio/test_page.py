@@ -8,8 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 
 from drumline.studio import libraries
+from drumline.studio.pages import Pages
 from drumline.studio.slim import drop_types
 
 STUDIO = Path(libraries.HERE)
@@ -69,6 +71,13 @@ def test_our_own_scripts_and_styles_stay_light():
         [*(drop_types(path.read_bytes()) for path in SCRIPTS), *(path.read_bytes() for path in STYLES)]
     )
     assert len(gzip.compress(together, 9)) < MOST_BYTES
+
+
+def test_browsers_are_sent_scripts_without_their_types():
+    request = Request({"type": "http", "path_params": {"hash": "", "path": "js/lib.js"}})
+    sent = Pages(None, None).send_file(request).body
+    assert sent == drop_types((PAGE / "js" / "lib.js").read_bytes())
+    assert b"/**" not in sent
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")

@@ -132,7 +132,9 @@ export class Place {
       isHere &&= !row.loading;
       this.first = row.n;
     }
-    if (isHere) this.target = null;
+    if (!isHere) return;
+    this.target = null;
+    this.first = Math.min(this.first, this.last()); // No room stays empty below the end.
   }
 
   follow() {

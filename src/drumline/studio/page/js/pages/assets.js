@@ -15,6 +15,7 @@ const KINDS = [
   { value: "environment", title: "environments" },
   { value: "model", title: "models" },
   { value: "component", title: "components" },
+  { value: "datastore", title: "datastores" },
 ];
 
 /** @param {{query: Record<string, string>}} props */
@@ -22,7 +23,7 @@ export function Page({ query }) {
   const kind = KINDS.some((one) => one.value === query.kind) ? query.kind : "";
   const found = useResource("/assets", { kind }, { every: 10_000 }).value;
   const assets = (found.data?.assets ?? []).filter((/** @type {any} */ one) => matches(one, query.q ?? ""));
-  const sentence = found.data ? sentenceOf(found.data.assets) : "\u00a0";
+  const sentence = found.data?.sentence ?? "\u00a0";
   const empty = { text: kind ? `No ${kind} is registered.` : "Nothing is registered yet.", command: `drumline ${kind || "data"} create --file ${kind || "data"}.yml` };
   return html`<div class="stack" data-test="assets">
     <h1 class="hidden">Assets</h1>
@@ -42,13 +43,6 @@ export function Page({ query }) {
 function matches(asset, words) {
   const text = `${asset.name} ${asset.description ?? ""} ${Object.entries(asset.tags ?? {}).flat().join(" ")}`.toLowerCase();
   return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
-}
-
-/** @param {{kind: string, name: string}[]} assets */
-function sentenceOf(assets) {
-  if (!assets.length) return "Nothing is registered.";
-  const counts = KINDS.slice(1).map(({ value }) => [value, new Set(assets.filter((one) => one.kind === value).map((one) => one.name)).size]);
-  return `${counts.filter(([, count]) => count).map(([kind, count]) => (kind === "data" ? `${count} data` : plural(Number(count), String(kind)))).join(", ")}.`;
 }
 
 const COLUMNS = [

@@ -19,10 +19,10 @@ export function Page() {
   return html`<div class="stack" data-test="nodes">
     <h1 class="hidden">Nodes</h1>
     <p class="page-sentence" data-test="nodes-sentence">${data ? html`<${Sentence} text=${data.sentence} />` : "\u00a0"}</p>
-    <${Card} title="Nodes" note=${data ? plural(data.nodes.length, "node") : ""} resource=${found} height=${90} empty=${(/** @type {any} */ answer) => !answer.nodes.length && { text: "No job uses a node now. The nodes of running jobs appear here." }}>
+    <${Card} title="Nodes" note=${data ? plural(data.nodes.length, "node") : ""} resource=${found} height=${60} empty=${(/** @type {any} */ answer) => !answer.nodes.length && { text: "No job uses a node now. The nodes of running jobs appear here." }}>
       ${(/** @type {any} */ answer) => html`<${Table} columns=${columnsOf(answer.nodes)} rows=${answer.nodes} rowKey=${keyOf} label="nodes" test="node-table" />`}
     <//>
-    <${Card} title="Computes" note="where a job may run" resource=${found} height=${90} empty=${(/** @type {any} */ answer) => !answer.computes.length && { text: "No compute is attached: jobs run on this machine.", command: "drumline compute attach --file compute.yml" }}>
+    <${Card} title="Computes" note="where a job may run" resource=${found} height=${60} empty=${(/** @type {any} */ answer) => !answer.computes.length && { text: "No compute is attached: jobs run on this machine.", command: "drumline compute attach --file compute.yml" }}>
       ${(/** @type {any} */ answer) => html`<${Table} columns=${columnsOf(answer.computes)} rows=${answer.computes} rowKey=${keyOf} label="computes" test="compute-table" />`}
     <//>
     <${Command} line="drumline compute list" />
@@ -41,7 +41,7 @@ function columnsOf(rows) {
   const jobs = keys.includes("jobs") || keys.includes("job") ? [{ key: "jobs", title: "Jobs", cell: jobsOf }] : [];
   const others = keys.filter((key) => !HIDDEN.has(key)).map((key) => ({
     key,
-    title: key.replaceAll("_", " "),
+    title: key === "memory_mb" ? "memory" : key.replaceAll("_", " "),
     right: rows.every((row) => row[key] === null || typeof row[key] === "number"),
     cell: (/** @type {any} */ row) => show(key, row[key]),
   }));
@@ -62,6 +62,7 @@ function jobsOf(row) {
 /** @param {string} key @param {any} value */
 function show(key, value) {
   if (!isShown(value)) return html`<span class="quiet">–</span>`;
+  if (key === "memory_mb") return size(value * 1e6);
   if (typeof value === "number") return /memory|bytes|disk/.test(key) ? size(value) : value.toLocaleString("en-US");
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map(String).join(", ");

@@ -225,7 +225,7 @@ function commandOf(name, chosen, q) {
   const words = [`drumline job logs -n ${name}`];
   if (chosen.ranks) words.push(`--rank ${chosen.ranks}`);
   if (chosen.nodes) words.push(`--node ${chosen.nodes}`);
-  if (chosen.attempt !== undefined) words.push(`--attempt ${Number(chosen.attempt) - 1}`); // It counts from 0.
+  if (chosen.attempt !== undefined) words.push(`--attempt ${chosen.attempt}`);
   if (q) words.push(`--grep '${q.replaceAll("'", "'\\''")}'`);
   return words.join(" ");
 }

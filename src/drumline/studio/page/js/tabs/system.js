@@ -50,7 +50,7 @@ function Chart({ job, path, attempt, measure, by, ranks }) {
     resource=${found}
     height=${220}
     test=${`system-${measure.key}`}
-    empty=${() => isEmpty && { text: `No samples of ${measure.title} by ${by}.` }}
+    empty=${() => isEmpty && { text: `No samples of ${measure.title} yet: ranks and nodes are looked at about once a second.` }}
   >
     ${() => html`<${Plot} drawing=${drawing} sync="time" pointed=${job.time} label=${`${measure.title} over time`} />`}
   <//>`;
@@ -70,18 +70,27 @@ function draw(answer, measure, by, ranks) {
   const end = (moment(answer.end) ?? 0) / 1000;
   if (count && end > x[count - 1]) x.push(end); // All charts end with the job; there are no values there.
   const wanted = parseRanks(ranks);
-  const own = answer.rows.filter((row) => (by === "node") === (row.rank === null));
+  // Some measures are known of ranks alone, others of nodes alone.
+  const chosen = answer.rows.filter((row) => (by === "node") === (row.rank === null));
+  const own = chosen.some((row) => row.values.some((value) => value !== null)) ? chosen : answer.rows;
   const rows = own.filter((row) => row.rank === null || !wanted.size || wanted.has(row.rank));
+  const unit = measure.unit.startsWith("%") ? "%" : measure.unit;
   const range = /** @type {[number, number] | null} */ (measure.unit === "%" && measure.most ? [0, Math.max(measure.most, 1)] : null);
-  const marks = answer.marks.map((one) => ({ x: (moment(one.time) ?? 0) / 1000, text: one.text, first: one.kind === "failed_first" }));
+  const failed = answer.marks.findIndex((one) => one.kind === "failed");
+  const marks = answer.marks.map((one, index) => ({ x: (moment(one.time) ?? 0) / 1000, text: one.text, first: index === failed }));
   return {
     x,
     time: true,
     range,
     marks,
-    yText: (value) => format(value, measure.unit),
-    curves: rows.length <= MOST_CURVES ? rows.map((row, index) => ({ label: row.label, colour: index, values: padTo(row.values, x.length) })) : [foldRows(rows, x.length)],
+    yText: (value) => format(value, unit),
+    curves: rows.length <= MOST_CURVES ? rows.map((row, index) => ({ label: nameOf(row), colour: index, values: padTo(row.values, x.length) })) : [foldRows(rows, x.length)],
   };
+}
+
+/** @param {SystemAnswer["rows"][0]} row */
+function nameOf({ rank, label }) {
+  return rank === null || /\D/.test(label) ? label : `rank ${label}`;
 }
 
 /** @param {(number | null)[]} values @param {number} count */
@@ -118,10 +127,11 @@ export function parseRanks(text) {
 /** @param {{job: Job, marks: SystemAnswer["marks"]}} props */
 function Marks({ job, marks }) {
   if (!marks.length) return null;
+  const failed = marks.findIndex((one) => one.kind === "failed");
   return html`<${Card} title="What happened" note="dashed lines in the charts">
     <ol class="marks" onPointerLeave=${() => (job.time.value = null)}>
       ${marks.map(
-        (one, index) => html`<li key=${index} class=${one.kind === "failed_first" ? "first" : ""} onPointerEnter=${() => (job.time.value = moment(one.time))}>
+        (one, index) => html`<li key=${index} class=${index === failed ? "first" : ""} onPointerEnter=${() => (job.time.value = moment(one.time))}>
           <time>${clock(one.time, 1)}</time> ${one.text}
         </li>`,
       )}

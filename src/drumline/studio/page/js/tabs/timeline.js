@@ -23,10 +23,10 @@ export function Tab({ job }) {
     <${Card} title="From submission to the first step" note=${found.data ? noteOf(found.data) : ""} tools=${tools} resource=${found} height=${110} test="timeline-phases">
       ${(/** @type {any} */ data) => html`<${Phases} data=${data} job=${job} />`}
     <//>
-    <${Card} title="Nodes" note="one lane a node, the same axis" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
+    <${Card} title="Nodes and ranks" note="one lane each, the same axis" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
       ${(/** @type {any} */ data) => html`<${Lanes} data=${data} job=${job} />`}
     <//>
-    <${Command} line=${`drumline job show -n ${job.name} --timeline${attempt === undefined ? "" : ` --attempt ${attempt - 1}`}`} />
+    <${Command} line=${`drumline job show -n ${job.name} --timeline${attempt === undefined ? "" : ` --attempt ${attempt}`}`} />
   </div>`;
 }
 
@@ -98,6 +98,13 @@ function Phases({ data, job }) {
     <${Ruler} begin=${begin} end=${end} inset=${true} />`;
 }
 
+/** @param {{node: number | null, label: string}} lane @param {Job} job */
+function nameOf({ node, label }, job) {
+  const rank = /^rank (\S+)$/.exec(label)?.[1];
+  if (!rank && node === null) return html`<span class="lane-name">${label}</span>`;
+  return html`<a class="lane-name" href=${jobPath(job.name, "logs", rank ? { ranks: rank } : { nodes: node })}>${label}</a>`;
+}
+
 /** @param {{data: any, job: Job}} props */
 function Lanes({ data, job }) {
   const { begin, end } = spanOf(data);
@@ -111,10 +118,10 @@ function Lanes({ data, job }) {
     job.time.value = begin + ((event.clientX - rect.left) / rect.width) * (end - begin);
   };
   const pointed = job.time.value;
-  return html`<div class="lanes" onPointerMove=${point} onPointerLeave=${() => (job.time.value = null)}>
+  return html`<div class="lanes many" onPointerMove=${point} onPointerLeave=${() => (job.time.value = null)}>
       ${data.lanes.map(
         (/** @type {any} */ lane) => html`<div key=${lane.label} class="lane">
-          <a class="lane-name" href=${jobPath(job.name, "logs", { nodes: lane.node })}>${lane.label}</a>
+          ${nameOf(lane, job)}
           <div class="lane-track">
             ${lane.phases.map((/** @type {any} */ one, /** @type {number} */ index) => {
               const from = moment(one.began) ?? begin;

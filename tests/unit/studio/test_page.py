@@ -153,6 +153,10 @@ def test_a_module_names_its_neighbours_by_path():
     )
 
 
+def test_uplot_becomes_a_module():
+    assert libraries._adapt("uplot.js", "var uPlot=1;").endswith("\nexport default uPlot;\n")
+
+
 def test_a_library_that_needs_another_one_is_refused():
     with pytest.raises(libraries.LibrariesError, match="left-pad, which is not among"):
         libraries._adapt("signals.js", 'import pad from"left-pad"')

@@ -88,8 +88,8 @@ def test_cells_of_a_heat_map_have_their_colours_and_gaps():
         " m.paintCells(p, 10, 2, v[0], 100, ramp); return [...p].map((one) => one & 255) })()"
     )
     # Two bins of five pixels, the last of the first a gap; rows are too low for gaps. Unknown cells stay clear.
-    assert run("draw/heat_pixels.js", paint, [[0, 100], [None, 50]]) == [
-        *[0, 0, 0, 0, 0, 200, 200, 200, 200, 200],
+    assert run("draw/heat_pixels.js", paint, [[50, 100], [None, 50]]) == [
+        *[100, 100, 100, 100, 0, 200, 200, 200, 200, 200],
         *[0, 0, 0, 0, 0, 100, 100, 100, 100, 100],
     ]
 

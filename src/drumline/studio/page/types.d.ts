@@ -57,7 +57,7 @@ interface Row {
   attempt: number;
   attempts: number | null;
   metric: { name: string; value: number } | null;
-  spark?: number[];
+  spark?: number[] | null;
   tags: Record<string, string>;
   parent: string | null;
   archived: boolean;
@@ -70,7 +70,7 @@ interface JobInfo {
   hang: any;
   last_lines: { rank: number; text: string }[];
   attempts: { number: number; began: string | null; ended: string | null; kind: string; sentence: string }[];
-  services: { name: string; kind?: string; url?: string; status?: string }[];
+  services: Record<string, { url?: string; endpoint?: string; type?: string }>;
   commands: Record<string, string>;
 }
 
@@ -79,7 +79,7 @@ interface Job {
   name: string;
   /** GET /jobs/NAME. */
   info: ReadonlySignal<Resource<JobInfo>>;
-  /** The attempt that the page shows, counted from 1; null: the latest. */
+  /** The attempt that the page shows, counted from 0; null: the latest. */
   attempt: ReadonlySignal<number | null>;
   /** The pointed time in milliseconds since 1970, the same in every tab; null: none. */
   time: Signal<number | null>;

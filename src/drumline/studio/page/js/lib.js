@@ -7,7 +7,7 @@
 import htm from "../vendor/htm.js";
 import { h } from "../vendor/preact.js";
 
-export { Fragment, h, render } from "../vendor/preact.js";
+export { Component, Fragment, h, render } from "../vendor/preact.js";
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.js";
 export { batch, computed, effect, signal, untracked } from "../vendor/signals-core.js";
 export { useComputed, useSignal, useSignalEffect } from "../vendor/signals.js";

@@ -9,13 +9,31 @@ import { route, withQuery } from "./router.js";
 
 const HIDDEN_MS = 5000;
 const RETRY_MS = 2000;
+const LONGEST_RETRY_MS = 30_000;
+const MOST_ROWS = 500;
 const GATHER_MS = 50;
 
-/** Whether the server talks to us, and since when (milliseconds since 1970) that is so. */
-export const connected = signal({ ok: true, since: Date.now() });
+/**
+ * Whether the server talks to us, and since when (milliseconds since 1970) that is so. isOver: it does not know us any
+ * more, as after a restart.
+ */
+export const connected = signal({ ok: true, since: Date.now(), isOver: false });
 
 /** The newest row of each job that has changed since the page was loaded, by name. */
 export const rows = signal(/** @type {ReadonlyMap<string, Row>} */ (new Map()));
+
+/** When each of them came. @type {Map<string, number>} */
+const arrived = new Map();
+
+/**
+ * The row of a job, if the stream told it after an answer came.
+ * @param {string} name
+ * @param {number | null} since milliseconds since 1970
+ */
+export function newerRow(name, since) {
+  const row = rows.value.get(name);
+  return row && (arrived.get(name) ?? 0) > (since ?? 0) ? row : undefined;
+}
 
 /** Counts changes of any job: a reason to ask for a list again. */
 export const changes = signal(0);
@@ -26,6 +44,7 @@ const watched = new Map();
 /** @type {EventSource | null} */
 let stream = null;
 let target = "";
+let pause = RETRY_MS;
 /** @type {number | undefined} */
 let later;
 
@@ -92,15 +111,16 @@ function open() {
 function listen(url) {
   const source = new EventSource(url);
   source.onopen = () => {
+    pause = RETRY_MS;
     if (!connected.peek().ok) {
-      connected.value = { ok: true, since: Date.now() };
+      connected.value = { ok: true, since: Date.now(), isOver: false };
       askAgain();
     }
   };
   source.onerror = () => {
     if (source !== stream) return;
-    if (connected.peek().ok) connected.value = { ok: false, since: Date.now() };
-    if (source.readyState === EventSource.CLOSED) later = setTimeout(open, RETRY_MS);
+    if (connected.peek().ok) connected.value = { ok: false, since: Date.now(), isOver: false };
+    if (source.readyState === EventSource.CLOSED) retry();
   };
   for (const [kind, take] of Object.entries(TAKE)) {
     source.addEventListener(kind, (event) => take(JSON.parse(/** @type {MessageEvent} */ (event).data)));
@@ -108,11 +128,23 @@ function listen(url) {
   return source;
 }
 
+/** The browser does so itself where the connection broke; not where the server has refused. */
+async function retry() {
+  later = setTimeout(open, pause);
+  pause = Math.min(2 * pause, LONGEST_RETRY_MS);
+  const answer = await fetch("/api/v1/me", { credentials: "same-origin" }).catch(() => null);
+  if (answer?.status === 401 && !connected.peek().ok) connected.value = { ...connected.peek(), isOver: true };
+}
+
 /** @type {Record<string, (data: any) => void>} */
 const TAKE = {
   row(data) {
+    arrived.set(data.name, Date.now());
     batch(() => {
-      rows.value = new Map(rows.peek()).set(data.name, data);
+      const known = new Map(rows.peek());
+      known.delete(data.name); // To the end: the oldest go.
+      for (const name of [...known.keys()].slice(0, Math.max(0, known.size - MOST_ROWS))) known.delete(name);
+      rows.value = known.set(data.name, data);
       changes.value += 1;
     });
     bump(data.name, "events");

@@ -75,9 +75,10 @@ function Head({ place }) {
 }
 
 function Connection() {
-  const { ok, since } = connected.value;
+  const { ok, since, isOver } = connected.value;
   return html`<span class="lost" role="status" data-test="connection">
-    ${!ok && `not connected since ${clock(since / 1000)}, trying again`}
+    ${isOver && html`this session is over: open the page again with <code>drumline studio</code>`}
+    ${!ok && !isOver && `not connected since ${clock(since / 1000)}, trying again`}
   </span>`;
 }
 

@@ -76,10 +76,10 @@ async function rerun(row) {
       <textarea name="set" rows="3" spellcheck="false" placeholder="inputs.lr=0.01" data-test="rerun-set"></textarea>
     </label>
     <label class="field">Compute <input name="compute" placeholder=${row.compute} data-test="rerun-compute" /></label>`;
-  const values = await ask({ title: `Run ${row.name} again`, body, action: "Submit", command: `drumline job rerun ${row.name}` });
+  const check = (/** @type {FormData} */ given) => readChanges(String(given.get("set") ?? "")).wrong;
+  const values = await ask({ title: `Run ${row.name} again`, body, check, action: "Submit", command: `drumline job rerun ${row.name}` });
   if (!values) return;
-  const set = readChanges(String(values.get("set") ?? ""));
-  if (!set) return;
+  const { set } = readChanges(String(values.get("set") ?? ""));
   const request = { set, code: values.get("code") || null, compute: values.get("compute") || null };
   const answer = await attempt(() => post(`${api(row.name)}/rerun`, request), (done) => `submitted ${done.name}`);
   if (answer) go(jobPath(answer.name));
@@ -87,20 +87,17 @@ async function rerun(row) {
 
 /**
  * @param {string} text lines KEY=VALUE
- * @returns {Record<string, string> | null} null: one of them is not, which was told
+ * @returns {{set: Record<string, string>, wrong: string}} wrong: why one of them is not
  */
 export function readChanges(text) {
   /** @type {Record<string, string>} */
-  const found = {};
+  const set = {};
   for (const line of text.split("\n").filter((one) => one.trim())) {
     const at = line.indexOf("=");
-    if (at < 1) {
-      tell(`"${line.trim()}" must be KEY=VALUE`, { hint: "inputs.lr=0.01", isBad: true });
-      return null;
-    }
-    found[line.slice(0, at).trim()] = line.slice(at + 1).trim();
+    if (at < 1) return { set, wrong: `"${line.trim()}" must be KEY=VALUE, such as inputs.lr=0.01` };
+    set[line.slice(0, at).trim()] = line.slice(at + 1).trim();
   }
-  return found;
+  return { set, wrong: "" };
 }
 
 /** @param {Row} row */

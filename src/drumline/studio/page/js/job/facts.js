@@ -29,10 +29,10 @@ export function Facts({ info }) {
     ${row.parent && html`<span>of <a href=${jobPath(row.parent)}><b>${row.parent}</b></a></span>`}
     <${Shape} row=${row} />
     <${Ran} row=${row} />
-    ${row.attempts !== null && row.attempts > 1 && html`<span>attempt <b>${row.attempt}</b> of ${row.attempts}</span>`}
+    ${row.attempts !== null && row.attempts > 1 && html`<span>attempt <b>${row.attempt}</b> of 0-${row.attempts - 1}</span>`}
     ${row.metric && html`<span>${row.metric.name} <b>${number(row.metric.value)}</b></span>`}
     ${row.started ? html`<span>started <b>${when(row.started)}</b></span>` : html`<span>submitted <b>${when(row.created)}</b></span>`}
-    ${info.services.map((one) => html`<${Service} key=${one.name} service=${one} />`)}
+    ${Object.entries(info.services ?? {}).map(([name, one]) => html`<${Service} key=${name} name=${name} url=${one.url ?? one.endpoint} />`)}
     ${Object.entries(row.tags ?? {}).map(
       ([key, value]) => html`<a class="tag" key=${key} href=${withQuery("/jobs", { tag: value ? `${key}=${value}` : key })}>${value ? `${key}: ${value}` : key}</a>`,
     )}
@@ -68,10 +68,9 @@ function Ran({ row }) {
 
 /**
  * A link only where the address is one that a browser opens: a job chooses the text.
- * @param {{service: {name: string, url?: string, status?: string}}} props
+ * @param {{name: string, url?: string}} props
  */
-function Service({ service }) {
-  const { name, url = "" } = service;
+function Service({ name, url = "" }) {
   if (/^https?:\/\//i.test(url)) return html`<a href=${url} target="_blank" rel="noreferrer noopener"><b>${name}</b> ↗</a>`;
   return html`<span>${name} ${url && html`<code>${url}</code>`}</span>`;
 }

@@ -52,7 +52,7 @@ function drawStatus(row) {
   return html`<div class="state">
     <span class="state-word">
       <${Badge} status=${row.status} hangs=${row.hangs} />
-      ${row.attempt > 1 && html`<span class="quiet small"> attempt ${row.attempt}</span>`}
+      ${row.attempt > 0 && html`<span class="quiet small"> attempt ${row.attempt}</span>`}
     </span>
     ${row.sentence && html`<span class="why" title=${row.sentence}><${Sentence} text=${row.sentence} job=${row.name} /></span>`}
   </div>`;

@@ -51,7 +51,7 @@ function JobPage({ name, tab, query }) {
   useEffect(() => () => unwatch(name), [name]);
   const info = useResource(`/jobs/${encodeURIComponent(name)}`, {}, { live: live.events });
   const time = useSignal(/** @type {number | null} */ (moment(query.at)));
-  const attempt = useComputed(() => (route.value.query.attempt ? Number(route.value.query.attempt) : null));
+  const attempt = useComputed(() => readAttempt(route.value.query.attempt));
   const job = useMemo(() => ({ name, info, attempt, time, live, tell }), [name, info]);
   const { data } = info.value;
   if (!data) return html`<${Waiting} name=${name} resource=${info.value} />`;
@@ -69,6 +69,14 @@ function JobPage({ name, tab, query }) {
       ${TABS[current] ? html`<${Lazy} key=${current} load=${TABS[current].load} job=${job} query=${query} />` : html`<${NoTab} name=${name} tab=${current} />`}
     </div>
     <${Command} line=${data.commands.show} />`;
+}
+
+/**
+ * Attempts count from 0.
+ * @param {string | undefined} text
+ */
+function readAttempt(text) {
+  return text && /^\d+$/.test(text) ? Number(text) : null;
 }
 
 /** @param {{name: string, resource: Resource}} props */

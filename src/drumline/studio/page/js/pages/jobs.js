@@ -6,14 +6,16 @@ import { BulkBar } from "../jobs/bulk.js";
 import { columnsOf } from "../jobs/columns.js";
 import { Filters, listCommand } from "../jobs/filters.js";
 import { useKeys } from "../keys.js";
-import { html, useEffect, useSignal } from "../lib.js";
-import { changes, rows as changed } from "../live.js";
+import { html, useEffect, useRef, useSignal } from "../lib.js";
+import { changes, newerRow } from "../live.js";
 import { EmptyState, Problem, Stale } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Table } from "../parts/table.js";
 import { go, jobPath, setQuery, withQuery } from "../router.js";
 
 const PAGE_ROWS = 100;
+const CURVES_MS = 1500;
+const MOST_ASKED = 20;
 
 /** @param {{query: Record<string, string>}} props */
 export function Page({ query }) {
@@ -22,10 +24,11 @@ export function Page({ query }) {
   const offset = Number(query.offset) || 0;
   const resource = useResource("/jobs", { ...asked, sort, offset, limit: PAGE_ROWS, spark: 1 }, { live: changes }).value;
   const list = resource.data;
-  const rows = (list?.jobs ?? []).map((/** @type {Row} */ row) => mergeRow(row, changed.value.get(row.name)));
+  const rows = (list?.jobs ?? []).map((/** @type {Row} */ row) => mergeRow(row, newerRow(row.name, resource.since)));
   const marked = useSignal(/** @type {ReadonlySet<string>} */ (new Set()));
   const pointed = useSignal(0);
   useListKeys(rows, pointed, marked);
+  useCurves(list?.jobs);
   useEffect(() => {
     pointed.value = 0;
     marked.value = new Set();
@@ -76,16 +79,25 @@ function Answer({ text, rows }) {
 }
 
 /**
+ * Ask again for curves that the server had no time to read.
+ * @param {Row[] | undefined} rows
+ */
+function useCurves(rows) {
+  const asked = useRef(0);
+  useEffect(() => {
+    if (asked.current >= MOST_ASKED || !rows?.some((row) => row.metric && row.spark === null)) return undefined;
+    asked.current += 1;
+    const timer = setTimeout(() => (changes.value += 1), CURVES_MS);
+    return () => clearTimeout(timer);
+  }, [rows]);
+}
+
+/**
  * What the stream told is newer than the list, but has no curve.
  * @param {Row} row @param {Row | undefined} newer @returns {Row}
  */
 function mergeRow(row, newer) {
-  return newer && (newer.attempt > row.attempt || isNewer(newer, row)) ? { ...newer, spark: row.spark } : row;
-}
-
-/** @param {Row} newer @param {Row} row */
-function isNewer(newer, row) {
-  return (newer.duration ?? 0) >= (row.duration ?? 0);
+  return newer ? { ...newer, spark: row.spark } : row;
 }
 
 /**

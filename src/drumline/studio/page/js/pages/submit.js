@@ -34,11 +34,11 @@ export function Page({ query }) {
   const submit = async (event) => {
     event.preventDefault();
     const changes = readChanges(set.current?.value ?? "");
-    if (!changes) return;
+    error.value = changes.wrong ? { message: changes.wrong } : null;
+    if (changes.wrong) return;
     isBusy.value = true;
-    error.value = null;
     try {
-      const answer = await post("/jobs", { yaml: yaml.current?.value ?? "", set: changes });
+      const answer = await post("/jobs", { yaml: yaml.current?.value ?? "", set: changes.set });
       tell(`submitted ${answer.name}`, { hint: (answer.warnings ?? []).join("; ") });
       go(jobPath(answer.name));
     } catch (problem) {

@@ -1,6 +1,6 @@
 /** A page or a tab whose module is loaded when it is first shown. */
 
-import { html, signal, useEffect, useMemo } from "../lib.js";
+import { Component, html, signal, useEffect, useMemo } from "../lib.js";
 import { Problem } from "./card.js";
 
 /**
@@ -22,5 +22,20 @@ export function Lazy({ load, ...others }) {
   }
   if (!module) return html`<p class="loading" role="status"><span class="quiet">loading</span></p>`;
   const Shown = module.Page ?? module.Tab;
-  return html`<${Shown} ...${others} />`;
+  return html`<${Guard}><${Shown} ...${others} /><//>`;
+}
+
+/** Keeps an error in one part of the page from taking the rest with it. */
+class Guard extends Component {
+  /** @param {Error} error */
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  render() {
+    const { error } = /** @type {{error?: Error}} */ (this.state);
+    if (!error) return this.props.children;
+    console.error(error);
+    return html`<${Problem} error=${{ message: "this part of the page failed", hint: `please report it: ${error.message}` }} />`;
+  }
 }

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from cli_jobs import CORES, WAIT_FOR_SIGNAL, background, status_of, wait_for_status, write_job
+from pipelines import step, steps_of, waits_for, write_pipeline
 from waiting import wait_until
 
 from drumline.control.observing import description
@@ -35,6 +36,22 @@ def test_the_second_job_waits_says_for_whom_and_starts_when_the_first_ends(cli, 
     assert f"waiting for {CORES} of {CORES} cores held by job first" == queued["reason"]
     cli("job", "cancel", "first")
     wait_for_status("second", "Completed")
+
+
+def test_a_step_that_holds_the_cores_is_named_with_its_pipeline(cli, submit, tmp_path):
+    go = tmp_path / "go"
+    wide = {"type": "pytorch", "process_count_per_instance": CORES}
+    path = write_pipeline(tmp_path, {"hold": step(waits_for(go), distribution=wide)})
+    assert cli("job", "create", "-f", path).rc == 0
+    try:
+        wait_until(lambda: steps_of("p") == {"hold": "Running"}, 30, "the step to run")
+        submit("second", "true")
+        queued = wait_for_status("second", "Queued")
+        assert queued["reason"] == f"waiting for {CORES} of {CORES} cores held by job p-hold of job p"
+    finally:
+        go.touch()
+    wait_for_status("second", "Completed")
+    wait_for_status("p", "Completed")
 
 
 def test_order_is_kept(cli, submit):

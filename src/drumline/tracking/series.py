@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
@@ -44,6 +46,9 @@ class Series:
         """Whether there are more values than were read."""
 
         self._steps, self._times, self._values = array("q"), array("q"), array("d")
+        self._has_repeats = False
+        self._ordered_count = 0
+        """So many values from the first are known to have rising steps; -1: not all have."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -106,6 +111,18 @@ class Series:
             len(self) - len(finite),
             (min(self._steps), top),
         )
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether some step has several values, where steps count at all: without any, all values have one step."""
+        new = self._steps[max(0, self._ordered_count - 1) :]
+        if self._ordered_count >= 0 and all(map(operator.lt, new, islice(new, 1, None))):
+            self._ordered_count = len(self)
+            return False
+        self._ordered_count = -1
+        if not self._has_repeats and min(self._steps) < max(self._steps):
+            self._has_repeats = len(set(self._steps)) < len(self)
+        return self._has_repeats
 
     def columns(self, count: int) -> list[float | None]:
         """

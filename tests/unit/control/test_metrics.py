@@ -92,3 +92,25 @@ def test_tags_that_are_pipes_or_folders_are_none(job):
     assert metrics.read_latest(job) == ({"loss": 0.5}, 0)
     for descriptor in kept:
         os.close(descriptor)
+
+
+def test_values_of_several_ranks_or_attempts_are_said_to_be_mixed(job):
+    made = plan(nodes=2)
+    uri = mlflow_files.uri_of(job.root)
+    job.write(job.plan, made._replace(user_env={**made.user_env, "MLFLOW_TRACKING_URI": uri}).to_json())
+    for step in (1, 2, 3):
+        files.log_value(job.run_dir, "loss", 0.5, step)
+    files.log_value(job.run_dir, "constant", 1.0, 0)
+    files.log_value(job.run_dir, "constant", 2.0, 0)
+    reader = metrics.MetricsReader(job)
+    assert reader.look().notes == ()
+    files.log_value(job.run_dir, "loss", 0.4, 2)
+    (note,) = reader.look().notes
+    ranks = len(made.ranks)
+    assert (
+        note
+        == f"loss: several values for a step; the job's {ranks} ranks log to one run and are not told apart"
+    )
+    job.append(e.AttemptEnded(1.0, 0, 1, "it failed"))
+    (note,) = metrics.read_metrics(job).notes
+    assert f"the job's {ranks} ranks and 2 attempts log" in note

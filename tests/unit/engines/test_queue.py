@@ -48,6 +48,14 @@ def test_a_job_that_does_not_fit_says_who_holds_what_it_wants(queue):
     assert (who(1), who(2)) == blocked.holders
 
 
+def test_a_job_of_a_sweep_is_named_with_its_sweep(queue):
+    first = entry(1, 4)
+    first.top = "calm_drum"
+    assert starts(queue, first) == [True]
+    assert queue.advance(entry(2)).reason == "waiting for 1 of 1 cores held by job job1 of job calm_drum"
+    assert queue.advance(entry(3)).reason.endswith("; 1 ahead in the queue")
+
+
 def test_asking_again_changes_nothing(queue):
     first, second = entry(1, 4), entry(2, 4)
     assert starts(queue, first, first, second, second) == [True, True, False, False]

@@ -37,6 +37,7 @@ _EVENT_FILES_S = 0.5
 
 _MOST_SERIES = 2000
 _MOST_STEPS = 100
+_MOST_NAMED = 3
 MLFLOW, TENSORBOARD = "mlflow", "tensorboard"
 
 
@@ -118,7 +119,23 @@ class MetricsReader:
         elif where.server:
             logged = self._at_server(where, plan, _READ_LIMIT_S if limit_s is None else limit_s)
         known = {one.name for one in logged}
-        return logged + [one for one in self._in_events(deadline) if one.name not in known]
+        found = logged + [one for one in self._in_events(deadline) if one.name not in known]
+        self._notes += self._explain_repeats(found, len(plan.ranks))
+        return found
+
+    def _explain_repeats(self, found: Iterable[Series], rank_count: int) -> list[str]:
+        """Say where values of several ranks or attempts are mixed: a run has one series for each metric."""
+        names = [one.name for one in found if one.has_repeats]
+        attempts = len(fold(self._folder.read_events()).attempts) + 1 if names else 1
+        many = [f"{rank_count} ranks"] if rank_count > 1 else []
+        many += [f"{attempts} attempts"] if attempts > 1 else []
+        if not names or not many:
+            return []
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        what = ", ".join(names[:_MOST_NAMED]) + more
+        where = f"{self._label}: " if self._label else ""
+        who = f"the job's {' and '.join(many)} log to one run and are not told apart"
+        return [f"{where}{what}: several values for a step; {who}"]
 
     def _in_files(self, run_dir: str, deadline: float) -> list[Series]:
         self._look_for_children(run_dir)

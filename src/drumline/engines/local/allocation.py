@@ -55,6 +55,8 @@ class LocalAllocation:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
         cores = min(self._plan.cores_wanted, len(machine.cores()))
         entry = QueueEntry(self._plan.job, self._who, cores, wanted_gpus, folder=self._folder.path)
+        top = self._plan.user_env.get("AZUREML_ROOT_RUN_ID", "")
+        entry.top = "" if top == self._plan.job else top
         told = ""
         while (blocked := self._queue.advance(entry)) is not None:
             if blocked.reason != told:

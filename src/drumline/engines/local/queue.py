@@ -37,6 +37,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "gpus": (list, tuple),
     "running": bool,
     "folder": str,
+    "top": str,
 }
 _NEEDED = {"job", "who", "cores", "gpu_count", "gpus", "running"}
 
@@ -62,6 +63,9 @@ class QueueEntry:
         self.gpus = tuple(gpus)
         self.running = running
         self.folder = folder
+        self.top = ""
+        """The pipeline or sweep that it is part of; empty for none."""
+
         self._rest = rest
         """Keys that another version of Drumline has written."""
 
@@ -223,7 +227,10 @@ class JobQueue:
         }
         rest = {name: value for name, value in data.items() if name not in _KINDS}
         if known.keys() >= _NEEDED and all(isinstance(gpu, str) for gpu in known["gpus"]):
-            return QueueEntry(**known, rest=rest)
+            top = known.pop("top", "")
+            entry = QueueEntry(**known, rest=rest)
+            entry.top = top
+            return entry
         job, folder = (known.get(name, "") for name in ("job", "folder"))
         damaged = QueueEntry(
             job or f"of process {who['pid']}", who, self._cores, 0, self._gpus, True, folder, rest
@@ -246,13 +253,12 @@ def _parse_file(text: str) -> list[object]:
 
 
 def _describe_job(entry: QueueEntry, seen_by: QueueEntry) -> str:
-    """Return the job's name, and that of its workspace where that is another one."""
+    """Return the job's name, the pipeline or sweep that it is of, and its workspace where that is another one."""
     folder, mine = RunFolder(entry.folder), RunFolder(seen_by.folder)
+    name = f"{entry.job} of job {entry.top}" if entry.top else entry.job
     if not entry.folder or folder.root == mine.root:
-        return entry.job
-    return (
-        f"{entry.job} of workspace {folder.workspace}" if folder.workspace else f"{entry.job} of no workspace"
-    )
+        return name
+    return f"{name} of workspace {folder.workspace}" if folder.workspace else f"{name} of no workspace"
 
 
 def _as_text(entries: list[QueueEntry]) -> str:

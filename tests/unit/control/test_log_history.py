@@ -1,6 +1,7 @@
 """Which part of logs is shown: real files, of which as little is read as need be."""
 
 import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -210,6 +211,31 @@ def test_a_pattern_that_backtracks_is_ended(monkeypatch):
 def test_lines_are_found_by_a_pattern(pattern, found):
     text = "an error\nfine\n\nError é\n"
     assert Matcher(pattern).select(text.encode()) == "".join(found).encode()
+
+
+@pytest.mark.parametrize("pattern", ["one\ntwo", r"one\ntwo", "o[n]e\n", r"one\.\n$"])
+def test_a_pattern_with_a_newline_is_refused(pattern):
+    with pytest.raises(UsageError, match="has a newline") as refused:
+        Matcher(pattern)
+    assert refused.value.hint == "leave it out, or give two alternatives: first|second"
+
+
+@pytest.mark.parametrize("pattern", [r"one\n?", r"[^\n]*one", r"one|\n", r"(\n)?one", r"\\n|one", r"one\n*"])
+def test_a_pattern_that_can_do_without_a_newline_is_not(pattern):
+    assert Matcher(pattern).select(b"one\ntwo\n").startswith(b"one\n")
+
+
+def test_the_alarm_of_a_match_does_nothing_after_it(monkeypatch):
+    """It may come while the match is being left: the signal is there, and Python has not called its handler yet."""
+    real = signal.setitimer
+
+    def come_late(which, seconds):
+        if not seconds:
+            signal.raise_signal(signal.SIGVTALRM)
+        return real(which, seconds)
+
+    monkeypatch.setattr(signal, "setitimer", come_late)
+    assert Matcher("^o.e").select(b"one\ntwo\n") == b"one\n"
 
 
 def test_a_pattern_that_is_none_is_explained():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
@@ -31,6 +30,11 @@ class Matcher:
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
+        if _wants_newline(pattern):
+            raise UsageError(
+                f"--grep: {pattern!r} has a newline, and each line is searched by itself",
+                "leave it out, or give two alternatives: first|second",
+            )
         self._literal = b"" if re.search(r"[\\.^$*+?{}\[\]|()]", pattern) else pattern.encode()
         try:
             self._search = _make_search(pattern)
@@ -48,8 +52,7 @@ class Matcher:
         """Return where the lines that match begin and end. Raises UsageError when that takes too long."""
         if self._literal:
             return list(self._find_literal(lines))
-        with _limit_time(self._pattern):
-            return list(self._find_each(lines))
+        return _limit_time(lambda: list(self._find_each(lines)), self._pattern)
 
     def _find_literal(self, lines: bytes) -> Iterator[tuple[int, int]]:
         at = lines.find(self._literal)
@@ -69,6 +72,17 @@ class Matcher:
             begin = end + 1
 
 
+def _wants_newline(pattern: str) -> bool:
+    r"""
+    Return whether only text with a newline can match, where that is plain to see.
+
+    >>> _wants_newline("a\nb"), _wants_newline(r"a\nb"), _wants_newline(r"[^\n]+"), _wants_newline(r"a\n?")
+    (True, True, False, False)
+    """
+    text = re.sub(r"\\[^n]|\[\^?\]?[^\]]*\]", "", pattern)
+    return not set(text) & set("(|") and bool(re.search(r"(?:\n|\\n)(?![?*{])", text))
+
+
 def _make_search(pattern: str) -> Callable[[bytes], object]:
     """Return a function that searches a line for the pattern. Raises re.error."""
     if pattern.isascii():
@@ -82,25 +96,30 @@ class _TooLongError(Exception):
     pass
 
 
-@contextmanager
-def _limit_time(pattern: str) -> Iterator[None]:
-    """Limit the time of a search: raise UsageError from within after ``LIMIT_S`` of CPU time."""
+def _limit_time(match: Callable[[], list[tuple[int, int]]], pattern: str) -> list[tuple[int, int]]:
+    """Return what ``match`` does. Raises UsageError after ``LIMIT_S`` of CPU time in it."""
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return match()
+    is_matching = False
 
     def stop(number: int, frame: object) -> None:
-        raise _TooLongError
+        # Python calls this some time after the signal: perhaps when the match is done, in the lines that clean up.
+        if is_matching:
+            raise _TooLongError
 
     before = signal.signal(signal.SIGVTALRM, stop)
     try:
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
-        yield
-    except _TooLongError as error:
-        raise UsageError(
-            f"--grep: {pattern!r} takes too long on these lines; it backtracks",
-            "avoid repeats within repeats, such as (a+)+",
-        ) from error
+        try:
+            is_matching = True
+            return match()
+        except _TooLongError as error:
+            raise UsageError(
+                f"--grep: {pattern!r} takes too long on these lines; it backtracks",
+                "avoid repeats within repeats, such as (a+)+",
+            ) from error
+        finally:
+            is_matching = False
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         signal.signal(signal.SIGVTALRM, before)

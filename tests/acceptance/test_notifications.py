@@ -3,6 +3,9 @@
 import contextlib
 import json
 import os
+import pty
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -173,6 +176,27 @@ def test_what_cannot_be_configured(capsys, words, said):
     err = capsys.readouterr().err
     assert said in err
     assert "sesame" not in err
+
+
+def test_an_address_that_is_not_typed_is_an_error(tmp_path):
+    """A terminal on which Ctrl-D is typed."""
+    master, slave = pty.openpty()
+    words = [sys.executable, "-m", "drumline", "configure", "--notify", "team=-"]
+    try:
+        with subprocess.Popen(
+            words, stdin=slave, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
+        ) as process:
+            assert process.stderr is not None
+            asked = ""
+            while "URL: " not in asked and (letter := process.stderr.read(1)):
+                asked += letter
+            os.write(master, b"\x04")
+            said = process.communicate(timeout=100)[1]
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert process.returncode == 2, asked + said
+    assert "error: --notify: there is no URL on standard input\n" in said
 
 
 def test_a_test_tells_whether_a_receiver_is_reached(cli):

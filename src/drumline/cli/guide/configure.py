@@ -78,11 +78,12 @@ def _change_receiver(word: str, on: str | None) -> None:
     if target == "-":
         import getpass
 
-        target = (
-            getpass.getpass("URL: ", stream=sys.stderr)
-            if sys.stdin.isatty()
-            else sys.stdin.readline().strip()
-        )
+        try:
+            is_typed = sys.stdin.isatty()
+            target = getpass.getpass("URL: ", stream=sys.stderr) if is_typed else sys.stdin.readline()
+        except EOFError:
+            target = ""
+        target = target.strip()
         if not target:
             raise UsageError("--notify: there is no URL on standard input")
     kinds = tuple(dict.fromkeys(filter(None, (on or "").split(","))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ _FULL_LOOK_S = 10.0
 """Between two full looks at a job, whatever its supervisor and its events say."""
 
 _LONGEST_SLEEP_S = 60.0
+_FREE_DESCRIPTORS = 32
 
 
 def wait_for_end(folder: RunFolder, deadline: float | None = None, *, of_attempt: int | None = None) -> bool:
@@ -68,7 +70,8 @@ def wait_for_jobs(folders: Iterable[RunFolder], deadline: float | None = None) -
     Return how each job ended, when it does, until ``deadline`` (monotonic seconds). Blocks, without polling for jobs
     whose supervisor is on this machine.
     """
-    awaited = [_AwaitedJob(folder) for folder in folders]
+    room = _count_descriptors() // 2
+    awaited = [_AwaitedJob(folder, may_hold=at < room) for at, folder in enumerate(folders)]
     try:
         while awaited:
             for one in list(awaited):
@@ -88,11 +91,15 @@ def wait_for_jobs(folders: Iterable[RunFolder], deadline: float | None = None) -
 
 
 class _AwaitedJob:
-    """A job whose events are held open: its end is known even if it was removed right after."""
+    """
+    A job whose events are held open: its end is known even if it was removed right after.
 
-    def __init__(self, folder: RunFolder) -> None:
+    ``may_hold``: whether there are descriptors for that, and for its supervisor; without them it is polled.
+    """
+
+    def __init__(self, folder: RunFolder, *, may_hold: bool) -> None:
         self._folder = folder
-        self._events = os.open(folder.events, os.O_RDONLY | os.O_CLOEXEC)
+        self._events = os.open(folder.events, os.O_RDONLY | os.O_CLOEXEC) if may_hold else None
         self._seen: tuple[int, int] | None = None
         self._next_look = 0.0
         self.pidfd: int | None = None
@@ -123,9 +130,10 @@ class _AwaitedJob:
         except (NotFoundError, FileNotFoundError):
             outcome = fold(())
         if not self._folder.exists():
-            with open(os.dup(self._events), "rb") as file:
-                file.seek(0)
-                outcome = fold(event for line in file if (event := e.from_line(line)) is not None)
+            if self._events is not None:
+                with open(os.dup(self._events), "rb") as file:
+                    file.seek(0)
+                    outcome = fold(event for line in file if (event := e.from_line(line)) is not None)
             if not outcome.is_final:
                 return JobEnd(
                     self._folder.name, REMOVED, REMOVED_CODE, "it was removed while it was under way"
@@ -139,7 +147,8 @@ class _AwaitedJob:
 
     def _find_supervisor(self) -> None:
         self._close_pidfd()
-        self.pidfd = identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
+        if self._events is not None:
+            self.pidfd = identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
         self.pause_s = _SHORTEST_SLEEP_S if self.pidfd is None else _FULL_LOOK_S
 
     def _read_stamp(self) -> tuple[int, int] | None:
@@ -156,7 +165,19 @@ class _AwaitedJob:
 
     def close(self) -> None:
         self._close_pidfd()
-        os.close(self._events)
+        if self._events is not None:
+            os.close(self._events)
+            self._events = None
+
+
+def _count_descriptors() -> int:
+    """Return how many more files this process may hold open, with some left for reading others."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(0, most - len(os.listdir("/proc/self/fd")) - _FREE_DESCRIPTORS)
 
 
 def wait_until_readable(descriptors: Iterable[int | None], seconds: float) -> bool:

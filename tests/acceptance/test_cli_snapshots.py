@@ -179,9 +179,20 @@ def test_outputs_in_the_code_are_merged_into_those_of_the_job(cli, tmp_path, sou
     (source / "outputs").mkdir()
     (source / "outputs" / "start.txt").write_text("from the code")
     job = write_job(tmp_path, "cat outputs/start.txt; echo done > outputs/end.txt", code="src", **one_rank())
-    assert "from the code" in cli("job", "create", "-f", job, "-n", "job", "--stream").out
+    done = cli("job", "create", "-f", job, "-n", "job", "--stream")
+    assert "from the code" in done.out
+    warning = (
+        "warning: code: the files in outputs/ become artifacts of the job, as on Azure; a .amlignore file can"
+    )
+    assert warning in done.err
     outputs = drumline_home / "jobs" / "job" / "outputs"
     assert sorted(os.listdir(outputs)) == ["end.txt", "start.txt"]
+    # The folder of the user is as it was; left out, it is not spoken of.
+    assert os.listdir(source / "outputs") == ["start.txt"]
+    (source / ".amlignore").write_text("outputs/\n")
+    ignored = cli("job", "create", "-f", job, "-n", "other", "--set", "command=true", "--stream")
+    assert (ignored.rc, "become artifacts" in ignored.err) == (0, False)
+    assert os.listdir(drumline_home / "jobs" / "other" / "outputs") == []
 
 
 def test_nothing_in_the_home_is_for_others(cli, tmp_path, source, drumline_home):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import home
 from drumline.spec import paths
-from drumline.staging.snapshot.storage import copy_snapshot
+from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import LARGE_BYTES, Snapshot, take_snapshot
 
 if TYPE_CHECKING:
@@ -58,12 +58,25 @@ def _include(path: str, merged: str) -> None:
         shutil.copy2(path, target)
 
 
-def warnings_of(taken: Snapshot) -> list[str]:
-    """Return what to tell the user about the code that was taken."""
+def warnings_of(taken: Snapshot, root: str) -> list[str]:
+    """Return what to tell the user about the code that was taken. ``root``: the home that has the snapshot."""
     warnings = [f"code: left out {path}" for path in taken.skipped]
     if taken.size_bytes > LARGE_BYTES:
         size = taken.size_bytes / (1 << 20)
         warnings.append(
             f"code: {size:.0f} MB in {taken.file_count} files; a .amlignore file says what to leave out"
         )
+    stored = snapshot_path(root, taken.digest)
+    kept = [f"{name}/" for name in ("outputs", "logs") if _has_files(os.path.join(stored, name))]
+    if kept:
+        what = f"code: the files in {' and '.join(kept)} become artifacts of the job, as on Azure"
+        warnings.append(f"{what}; a .amlignore file can leave them out")
     return warnings
+
+
+def _has_files(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False

@@ -293,4 +293,4 @@ def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
     from drumline.control.assets import code as code_assets
 
     taken = code_assets.take(path, job._includes, slow_code.get())
-    return {"code": taken.digest}, code_assets.warnings_of(taken)
+    return {"code": taken.digest}, code_assets.warnings_of(taken, home())

@@ -173,4 +173,4 @@ def _take_code(job: Command, run: RunOptions, root: str) -> tuple[str, list[str]
     from drumline.staging.snapshot.take import take_snapshot
 
     taken = take_snapshot(code, root, slow_code.get())
-    return taken.digest, code_assets.warnings_of(taken)
+    return taken.digest, code_assets.warnings_of(taken, root)

@@ -251,6 +251,6 @@ def _legacy(root: Mapping) -> list[str]:
 def _list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[str]:
     if not overrides:
         return []
-    from drumline.spec.reading.unused import list_unused
+    from drumline.spec.validation.unused_inputs import list_unused
 
     return list_unused(root, overrides)

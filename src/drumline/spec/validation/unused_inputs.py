@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from drumline.spec.hints import did_you_mean
 from drumline.spec.reading.tree import Mapping, Scalar, Sequence
 
 TYPE_CHECKING = False
@@ -35,8 +36,6 @@ def _explain(root: Mapping, path: str) -> str:
         return ""
     if (isinstance(value, Scalar) and value.value is None) or _is_mentioned(holder, name):
         return ""
-    from drumline.spec.hints import did_you_mean
-
     others = [str(other) for other, where, _ in inputs if where.source is not None]
     hint = did_you_mean(name, others) or "inputs of the job: " + (", ".join(others) or "none")
     return f"{found[1]}inputs.{name} is set, but the job neither declares nor uses this input; {hint}"

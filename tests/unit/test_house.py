@@ -52,7 +52,10 @@ LATE_IMPORTS = {
         "the client of a service is loaded by the process that speaks to it",
         "contract staging store",
     ),
-    "studio": ("submission and the document of the interface are asked for by few", "control studio"),
+    "studio": (
+        "submission, comparisons, assets and the document of the interface are asked for by few",
+        "control studio",
+    ),
     "supervisor": (
         "remote data, environments and assets are loaded by jobs that have some; an engine, before its first job",
         "contract engines staging store supervisor",

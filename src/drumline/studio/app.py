@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from drumline.studio.settings import StudioSettings
     from drumline.studio.tokens import Tokens
 
-NOUNS = ("account", "jobs", "job", "actions", "stream", "document")
+NOUNS = (
+    *("account", "jobs", "job", "actions", "stream", "document"),
+    *("ranks", "logs", "series", "timeline", "files", "parts", "machine"),
+)
 """The modules of ``routes/``; each has its ROUTES."""
 
 _MOST_THREADS = 8

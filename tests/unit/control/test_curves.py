@@ -89,8 +89,11 @@ def test_what_comes_while_the_job_runs_is_seen_and_an_end_is_kept(job, monkeypat
     assert read_series([job.name])["series"][0]["count"] == 2
     job.add(e.JobEnded(1003.0, "Completed", 0, "fine"))
     assert read_series([job.name])["series"][0]["count"] == 2
-    monkeypatch.setattr(series.MetricsReader, "look", pytest.fail)
-    assert read_series([job.name])["series"][0]["count"] == 2
+    with monkeypatch.context() as unread:
+        unread.setattr(series.MetricsReader, "look", pytest.fail)
+        assert read_series([job.name])["series"][0]["count"] == 2
+    log(job, "loss", [(1004_000, 0.25, 2)])
+    assert read_series([job.name])["series"][0]["count"] == 3
 
 
 def test_readers_with_many_values_are_forgotten(job, monkeypatch):

@@ -14,6 +14,7 @@ from drumline.control.assets import asset_list, assets
 from drumline.control.machine import node_list, queue_view
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
+from drumline.control.observing.charts.sample_lines import list_uses
 from drumline.control.observing.ranks import stack_groups
 from drumline.control.observing.ranks.variables import describe_variables
 from drumline.spec.registered.assets import Data
@@ -148,18 +149,20 @@ def test_a_timeline_has_a_lane_for_each_node_and_rank(job):
     lanes = {lane["label"]: lane for lane in describe_timeline(job.name)["lanes"]}
     assert {"job", "node 0", "node 1", "rank 0", "rank 3"} <= set(lanes)
     phases = [(one["name"], one["ended"][-9:]) for one in lanes["rank 0"]["phases"]]
-    assert phases == [
-        ("until first output", "6:42.000Z"),
-        ("until process group", "6:43.000Z"),
-        ("running", "6:50.000Z"),
-    ]
+    assert phases == [("until first output", "6:42.000Z"), ("until process group", "6:43.000Z")]
+    assert [one["name"] for one in lanes["rank 3"]["phases"]] == ["started"]
     trace = make_trace(job.name)["traceEvents"]
-    spans = [one for one in trace if one["ph"] == "X" and one["name"] == "until first output"]
-    assert [(one["ts"], one["dur"]) for one in spans] == [(1_000_000, 1_000_000)]
+    rank = next(one["tid"] for one in trace if one["ph"] == "M" and one["args"]["name"] == "rank 0")
+    spans = [(one["name"], one["ts"], one["dur"]) for one in trace if one["ph"] == "X" and one["tid"] == rank]
+    assert spans == [
+        ("until first output", 1_000_000, 1_000_000),
+        ("until process group", 2_000_000, 1_000_000),
+        ("running", 3_000_000, 7_000_000),
+    ]
     json.dumps(trace)
-    assert describe_timeline(job.name, 1)["attempt"] == 1
+    assert describe_timeline(job.name, 0)["attempt"] == 0
     with pytest.raises(UsageError, match="no attempt"):
-        describe_timeline(job.name, 2)
+        describe_timeline(job.name, 1)
 
 
 # variables
@@ -308,3 +311,17 @@ def test_assets_are_listed_without_their_content(drumline_home, tmp_path):
         {"of": "mnist"},
     )
     assert found["created"]
+
+
+def test_what_is_read_quickly_is_what_was_written():
+    ranks = (
+        use(0, 1.25, 100, gpus={"0": 5, "0.1": 7}),
+        use(-1, 0.0, 0, io=None),
+        use(2, 1234567.89, 1 << 40, has_ended=True, gpus={"1": 2}),
+        use(3, 7.0, 1, has_ended=True),
+    )
+    gpu = samples.Gpu("0", 'odd "x":1} name', 80, 10, 80_000, 300.0, 40)
+    one = samples.Sample(1.0, 0, 1.0, 0.0, 4, (50, 1000), None, (0, 0), (0, 0), (0, 0), 1.0, ranks, (gpu,))
+    assert [tuple(quick) for quick in list_uses(samples.to_line(one))] == [
+        (use.rank, use.cpu_s, use.memory, use.has_ended) for use in ranks
+    ]

@@ -156,8 +156,8 @@ def test_a_rank_node_or_attempt_that_is_not_there_is_refused(job):
         read_lines(job.name, ChosenLogs(ranks="9"))
     with pytest.raises(UsageError, match="no node 7"):
         read_lines(job.name, ChosenLogs(nodes="7"))
-    with pytest.raises(UsageError, match="no attempt 2"):
-        read_lines(job.name, ChosenLogs(attempt=2))
+    with pytest.raises(UsageError, match="no attempt 1"):
+        read_lines(job.name, ChosenLogs(attempt=1))
 
 
 def test_what_comes_is_seen_by_the_next_look(job):
@@ -214,7 +214,7 @@ def test_errors_are_marked_and_the_first_is_found(job):
 def test_an_earlier_attempt_has_its_own_lines(job):
     job.log(0, "before\n", at=900.0, attempt=0, is_earlier=True)
     job.add(e.AttemptEnded(1100.0, 0, 1, "rank 1 failed"))
-    assert shown(read_lines(job.name, ChosenLogs(attempt=1))) == [(0, 0, "before")]
+    assert shown(read_lines(job.name, ChosenLogs(attempt=0))) == [(0, 0, "before")]
 
 
 def test_what_a_job_prints_moves_no_cursor_and_is_cut(job):

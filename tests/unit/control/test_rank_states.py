@@ -58,13 +58,13 @@ def test_each_attempt_has_its_own_states(job):
     job.add(e.AttemptEnded(1015.0, 0, 1, "rank 2 failed first", 2, 1, VERDICT))
     job.start(1016.0)
     job.add(exited(0, 0, at=1020.0))
-    told = describe_ranks(job.name, 1)
+    told = describe_ranks(job.name, 0)
     assert [one["state"] for one in told["ranks"]] == ["cut_off", "stopped", "failed_first", "failed"]
-    assert (told["attempt"], told["attempts"], told["sentence"]) == (1, 2, "rank 2 failed first")
+    assert (told["attempt"], told["attempts"], told["sentence"]) == (0, 2, "rank 2 failed first")
     assert told["ranks"][2]["last_line"] == "first"
     assert states(job) == ["completed", "running", "running", "running"]
-    with pytest.raises(UsageError, match="no attempt 3"):
-        describe_ranks(job.name, 3)
+    with pytest.raises(UsageError, match="no attempt 2"):
+        describe_ranks(job.name, 2)
 
 
 def test_canceled_ranks_were_stopped_and_those_of_a_lost_node_are_lost(job):

@@ -66,7 +66,7 @@ def read_lines(
         following, timed_out = found.following, found.timed_out
     shown = _fold(placed) if fold else [(one, [one.log]) for one in placed]
     return {
-        "attempt": logs.attempt + 1,
+        "attempt": logs.attempt,
         "total": merged.total,
         "line": first,
         "next": following,

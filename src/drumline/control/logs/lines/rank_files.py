@@ -28,7 +28,7 @@ _MOST_KEPT = 8
 
 
 class ChosenLogs(NamedTuple):
-    """The logs of ranks and nodes such as ``0,3-5``, empty for all; ``attempt``, counted from 1, None: the latest."""
+    """The logs of ranks and nodes such as ``0,3-5``, empty for all; ``attempt``, counted from 0, None: the latest."""
 
     ranks: str = ""
     nodes: str = ""
@@ -63,10 +63,10 @@ def find_logs(name: str, chosen: ChosenLogs) -> JobLogs:
     """
     folder = folder_of(name)
     latest = len(read_outcome(folder).attempts)
-    number = latest if chosen.attempt is None else chosen.attempt - 1
+    number = latest if chosen.attempt is None else chosen.attempt
     if not 0 <= number <= latest:
-        there = "only attempt 1" if latest == 0 else f"attempts 1 to {latest + 1}"
-        raise UsageError(f"job {name} has no attempt {number + 1}", f"it has {there}")
+        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+        raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
     if not os.path.exists(folder.plan):
         return JobLogs(folder, number, [])
     plan = Plan.read(folder.plan)

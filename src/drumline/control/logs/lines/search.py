@@ -82,7 +82,7 @@ def search_logs(
     merged = rank_files.merge(logs)
     found = find_lines(merged, wanted, begin, limit=limit, backwards=backwards)
     return {
-        "attempt": logs.attempt + 1,
+        "attempt": logs.attempt,
         "total": merged.total,
         "matches": [_describe(merged, match) for match in found.matches],
         "next": found.following,

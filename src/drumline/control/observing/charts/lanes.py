@@ -1,4 +1,4 @@
-"""The start and the life of an attempt as lanes of phases, one for each node and rank, and as a trace for Perfetto."""
+"""The start of an attempt as lanes of phases, one for each node and rank; and with the run as a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def describe_timeline(name: str, attempt: int | None = None) -> dict[str, Any]:
     """
     Return what ``describe_start`` does, and ``lanes``: of the job, of each node and of each rank, with their phases.
 
-    ``attempt``, counted from 1, None: the latest. Raises NotFoundError, UsageError.
+    ``attempt``, counted from 0, None: the latest. Raises NotFoundError, UsageError.
     """
-    told = describe_start(name, None if attempt is None else attempt - 1)
+    told = describe_start(name, attempt)
     shown = read_attempt(folder_of(name), attempt)
     return {**told, "attempt": shown.number, "lanes": _list_lanes(told, shown)}
 
@@ -41,7 +41,7 @@ def _list_lanes(told: Mapping[str, Any], shown: Attempt) -> list[dict[str, Any]]
         label = shown.outcome.hosts.get(node["node"]) or f"node {node['node']}"
         lanes.append(_lane(node["node"], None, label, list(_describe_node(node, told))))
     for rank in told["ranks"][: _MOST_LANES - len(lanes)]:
-        phases = list(_describe_rank(rank, zero, shown.outcome.ranks.get(rank["rank"])))
+        phases = list(_describe_rank(rank, zero))
         lanes.append(_lane(rank["node"], rank["rank"], f"rank {rank['rank']}", phases))
     return lanes
 
@@ -73,10 +73,8 @@ def _describe_node(node: Mapping[str, Any], told: Mapping[str, Any]) -> Iterable
         )
 
 
-def _describe_rank(
-    rank: Mapping[str, Any], zero: float, outcome: RankOutcome | None
-) -> Iterable[dict[str, Any]]:
-    """Yield what a rank has done one after the other; the last phase goes on until its end."""
+def _describe_rank(rank: Mapping[str, Any], zero: float) -> Iterable[dict[str, Any]]:
+    """Yield what a rank did until its last phase began; the run would hide all else in a drawing."""
     known = [
         ("started", rank["started_s"], ""),
         ("first output", rank["first_output_s"], ""),
@@ -85,12 +83,10 @@ def _describe_rank(
     steps = sorted(
         ((zero + at, name, text) for name, at, text in known if at is not None), key=lambda step: step[0]
     )
-    ended = outcome.ended if outcome else None
     for (began, _, _), (until, name, text) in pairwise(steps):
         yield _phase(f"until {name}", began, until, text)
-    if steps:
-        state = outcome.state if outcome else ""
-        yield _phase("running", steps[-1][0], ended, state)
+    if len(steps) == 1:
+        yield _phase(steps[0][1], steps[0][0], steps[0][0])
 
 
 def make_trace(name: str, attempt: int | None = None) -> dict[str, Any]:
@@ -100,6 +96,7 @@ def make_trace(name: str, attempt: int | None = None) -> dict[str, Any]:
     Source: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format).
     """
     told = describe_timeline(name, attempt)
+    ranks = read_attempt(folder_of(name), attempt).outcome.ranks
     zero, now = told["zero"], time.time()
     found: list[dict[str, Any]] = []
     for place, lane in enumerate(told["lanes"]):
@@ -108,8 +105,16 @@ def make_trace(name: str, attempt: int | None = None) -> dict[str, Any]:
         group = "job" if lane["node"] is None else f"node {lane['node']}"
         found.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": group}})
         found.append({"ph": "M", "name": "thread_name", **thread, "args": {"name": lane["label"]}})
-        found += [_to_event(phase, zero, now, thread) for phase in lane["phases"]]
+        run = _describe_run(lane, ranks.get(lane["rank"]))
+        found += [_to_event(phase, zero, now, thread) for phase in [*lane["phases"], *run]]
     return {"displayTimeUnit": "ms", "traceEvents": found}
+
+
+def _describe_run(lane: Mapping[str, Any], rank: RankOutcome | None) -> Iterable[dict[str, Any]]:
+    """Yield what a rank did after its start."""
+    if rank is not None and lane["phases"]:
+        began = _seconds(lane["phases"][-1]["ended"])
+        yield _phase("running", began, None if rank.ended is None else max(began, rank.ended), rank.state)
 
 
 def _to_event(phase: Mapping[str, Any], zero: float, now: float, thread: Mapping[str, int]) -> dict[str, Any]:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import stat
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
 from drumline.contract import samples
 from drumline.contract.errors import UsageError
 from drumline.contract.plan import Plan
@@ -22,6 +19,8 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.logs.lines.growth import group_looks, read_looks
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
+from drumline.control.observing.charts.marks import list_marks
+from drumline.control.observing.charts.sample_lines import choose_lines, list_uses
 from drumline.control.observing.ranks.rank_states import cut_attempt, read_attempt
 from drumline.control.times import utc
 
@@ -29,29 +28,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import RankTask
     from drumline.contract.samples import RankUse, Sample
+    from drumline.control.observing.charts.sample_lines import QuickUse
     from drumline.control.observing.ranks.rank_states import Attempt
 
 MOST_BINS = 2000
 _SHORTEST_BIN_S = 1.0
-_MOST_BYTES = 64 << 20
 _MOST_ANSWER_BYTES = 4 << 20
 _AGAIN = 3
 """Times the time that an answer took: for so long it is good enough while the job runs."""
-
-_BEGIN = re.compile(rb'\{"t":(\d+(?:\.\d+)?),"a":(\d+),')
 
 Values = list[float | None]
 
 
 class Measure(NamedTuple):
     """
-    ``of_rank`` or ``of_node``: what a sample says. ``is_total``: it only grows; its rate times ``factor`` is shown.
+    What is drawn. ``quick``, ``of_rank`` or ``of_node``: what a sample says. ``is_total``: it only grows; its rate
+    times ``factor`` is shown.
     """
 
     key: str
     title: str
     unit: str
+    quick: Callable[[QuickUse], float] | None = None
     of_rank: Callable[[Sample, RankUse], float | None] | None = None
     of_node: Callable[[Sample], float | None] | None = None
     is_total: bool = False
@@ -63,16 +63,23 @@ def _gpu_busy(sample: Sample, use: RankUse) -> float | None:
     return sum(busy) / len(busy) if busy else None
 
 
+def _count_disk(_sample: Sample, use: RankUse) -> float | None:
+    return use.io and use.io[2] + use.io[3]
+
+
 MEASURES = {
     one.key: one
     for one in (
-        Measure("cpu", "CPU", "% of a core", lambda _, use: use.cpu_s, is_total=True, factor=100.0),
-        Measure("memory", "Memory", "bytes", lambda _, use: use.memory),
-        Measure("gpu", "GPU", "%", _gpu_busy),
+        Measure("cpu", "CPU", "% of a core", lambda use: use.cpu_s, is_total=True, factor=100.0),
+        Measure("memory", "Memory", "bytes", lambda use: use.memory),
+        Measure("gpu", "GPU", "%", of_rank=_gpu_busy),
         Measure(
-            "gpu_memory", "GPU memory", "bytes", lambda _, use: sum(use.gpus.values()) if use.gpus else None
+            "gpu_memory",
+            "GPU memory",
+            "bytes",
+            of_rank=lambda _, use: sum(use.gpus.values()) if use.gpus else None,
         ),
-        Measure("disk", "Disk", "bytes/s", lambda _, use: use.io and use.io[2] + use.io[3], is_total=True),
+        Measure("disk", "Disk", "bytes/s", of_rank=_count_disk, is_total=True),
         Measure("network", "Network", "bytes/s", of_node=lambda sample: sum(sample.network), is_total=True),
         Measure("log", "Log", "bytes/s", is_total=True),
     )
@@ -100,7 +107,7 @@ def read_system(
     """
     Return a row for each rank, or node, with a value for each of at most ``points`` bins; None where nothing is known.
 
-    ``attempt``, counted from 1, None: the latest. ``marks``: what happened, to be drawn beside them. Raises
+    ``attempt``, counted from 0, None: the latest. ``marks``: what happened, to be drawn beside them. Raises
     NotFoundError, UsageError.
     """
     if measure not in MEASURES:
@@ -142,21 +149,20 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
     rows: list[dict[str, Any]] = []
     newest: list[Sample] = []
     for node in plan.nodes:
-        taken = _read_samples(samples.path_of(folder.path, node.node), shown.number - 1, span)
-        newest += taken[-1:]
+        lines = choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
+        newest += _parse(lines[-1:])
         if measure.of_node:
-            values = _fill(span, [(one.time, measure.of_node(one)) for one in taken], measure)
+            values = _fill(span, [(one.time, measure.of_node(one)) for one in _parse(lines)], measure)
             label = shown.outcome.hosts.get(node.node) or f"node {node.node}"
             rows.append({"rank": None, "node": node.node, "label": label, "values": values})
-            continue
-        logged = _read_log(folder, shown, node.node, span) if measure.key == "log" else None
-        for task in node.ranks:
-            values = (
-                _fill(span, _of_rank(measure, taken, task.rank), measure)
-                if logged is None
-                else logged(task.rank)
-            )
-            rows.append({"rank": task.rank, "node": node.node, "label": task.label, "values": values})
+        elif measure.key == "log":
+            logged = _read_log(folder, shown, node.node, span)
+            rows += [_row(task, node.node, logged(task.rank)) for task in node.ranks]
+        else:
+            points = _list_points(measure, lines)
+            rows += [
+                _row(task, node.node, _fill(span, points.get(task.rank, ()), measure)) for task in node.ranks
+            ]
     has_gpus = any(one.gpus for one in newest)
     known = [one for one in MEASURES.values() if has_gpus or not one.key.startswith("gpu")]
     return {
@@ -167,8 +173,12 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
         "end": utc(span.end),
         "bin_s": round(span.bin_s, 3),
         "rows": sorted(rows, key=lambda row: (row["rank"] is not None, row["rank"] or 0, row["node"])),
-        "marks": [mark for event in _list_events(folder, shown) if (mark := _mark(event)) is not None],
+        "marks": list_marks(cut_attempt(folder.read_events(), shown.number)),
     }
+
+
+def _row(task: RankTask, node: int, values: Values) -> dict[str, Any]:
+    return {"rank": task.rank, "node": node, "label": task.label, "values": values}
 
 
 def _describe_measure(measure: Measure, newest: Sequence[Sample]) -> dict[str, Any]:
@@ -186,46 +196,43 @@ def _describe_measure(measure: Measure, newest: Sequence[Sample]) -> dict[str, A
 # samples
 
 
-def _read_samples(path: str, attempt: int, span: Span) -> list[Sample]:
-    """Return the last sample of each bin that has one."""
-    chosen: dict[int, bytes] = {}
-    for line in _read_file(path).split(b"\n"):
-        begin = _BEGIN.match(line)
-        if begin and int(begin[2]) == attempt:
-            chosen[span.bin_of(float(begin[1]))] = line
-    found = [samples.from_line(line) for _, line in sorted(chosen.items())]
+def _parse(lines: Iterable[tuple[float, bytes]]) -> list[Sample]:
+    found = [samples.from_line(line) for _, line in lines]
     return [one for one in found if one is not None]
 
 
-def _read_file(path: str) -> bytes:
-    """Return the content of a plain file; empty without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+def _list_points(
+    measure: Measure, lines: list[tuple[float, bytes]]
+) -> dict[int, list[tuple[float, float | None]]]:
+    """Return what the samples of a node say of each of its ranks, as long as it lives."""
+    points: dict[int, list[tuple[float, float | None]]] = {}
+    ended: set[int] = set()
+    for when, rank, value, has_ended in _list_uses(measure, lines):
+        if rank not in ended:
+            points.setdefault(rank, []).append((when, value))
+        if has_ended:
+            ended.add(rank)
+    return points
 
 
-def _of_rank(measure: Measure, taken: Iterable[Sample], rank: int) -> list[tuple[float, float | None]]:
-    """Return what the samples say of a rank, as long as it lives."""
-    assert measure.of_rank
-    found: list[tuple[float, float | None]] = []
-    for sample in taken:
-        use = next((one for one in sample.ranks if one.rank == rank), None)
-        if use is None:
-            continue
-        found.append((sample.time, measure.of_rank(sample, use)))
-        if use.has_ended:
-            break
-    return found
+def _list_uses(
+    measure: Measure, lines: list[tuple[float, bytes]]
+) -> Iterable[tuple[float, int, float | None, bool]]:
+    if measure.quick:
+        for when, line in lines:
+            for quick in list_uses(line):
+                yield when, quick.rank, measure.quick(quick), quick.has_ended
+    elif measure.of_rank:
+        for sample in _parse(lines):
+            for use in sample.ranks:
+                yield sample.time, use.rank, measure.of_rank(sample, use), use.has_ended
 
 
 def _read_log(folder: RunFolder, shown: Attempt, node: int, span: Span) -> Callable[[int], Values]:
     """Return what gives the bytes a second that a rank of a node wrote to its log, while it lived."""
     sizes: dict[int, int] = {}
     added: dict[int, dict[int, int]] = {}
-    for grown in group_looks(read_looks(folder.log_times_path(shown.number - 1, node)), span.bin_s):
+    for grown in group_looks(read_looks(folder.log_times_path(shown.number, node)), span.bin_s):
         for rank, size in grown.by_rank.items():
             bins = added.setdefault(rank, {})
             place = span.bin_of(grown.time)
@@ -262,35 +269,3 @@ def _fill(span: Span, points: Iterable[tuple[float, float | None]], measure: Mea
                 values[place] = round(shown, 3)
         first = last + 1
     return values
-
-
-# events
-
-
-def _list_events(folder: RunFolder, shown: Attempt) -> Iterable[e.Event]:
-    return cut_attempt(folder.read_events(), shown.number - 1)
-
-
-def _mark(event: e.Event) -> dict[str, Any] | None:
-    """Return an event that explains what the values show; None for others."""
-    found = _kind_of(event)
-    return None if found is None else {"time": utc(event.time), "kind": found[0], "text": found[1]}
-
-
-def _kind_of(event: e.Event) -> tuple[str, str] | None:
-    if isinstance(event, e.RankExited) and event.code != 0:
-        how = f"ended by signal {event.signal}" if event.signal else f"failed with exit code {event.code}"
-        return "failed", f"rank {event.rank} {event.error or how}"
-    if isinstance(event, e.NodeLost):
-        return "lost", f"node {event.node}: {event.reason}"
-    if isinstance(event, e.JobHung):
-        return "hang", event.reason
-    if isinstance(event, e.JobWentOn):
-        return "went_on", "the job goes on"
-    if isinstance(event, e.Preempted):
-        return "preempted", f"preempted by {event.by}"
-    if isinstance(event, e.CancelRequested):
-        return "cancel", f"canceled by {event.by}"
-    if isinstance(event, e.JobStopping):
-        return "stopping", event.reason or "the remaining ranks are stopped"
-    return ("running", "all ranks run") if isinstance(event, e.JobRunning) else None

@@ -37,7 +37,7 @@ _MOST_VALUES = 400_000
 """Of all jobs together that are kept in memory, at 24 bytes."""
 
 _MOST_ANSWER_BYTES = 6 << 20
-_MOST_JOBS = 50
+MOST_JOBS = 50
 _AGAIN = 5
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
@@ -84,8 +84,8 @@ def read_series(
     """
     if axis not in AXES:
         raise UsageError(f"x must be one of {', '.join(AXES)}; got {axis!r}")
-    if len(names) > _MOST_JOBS:
-        raise UsageError(f"{len(names)} jobs are too many", f"{_MOST_JOBS} at most")
+    if len(names) > MOST_JOBS:
+        raise UsageError(f"{len(names)} jobs are too many", f"{MOST_JOBS} at most")
     points = max(1, min(points, MOST_POINTS))
 
     def draw(job: str, found: FoundMetrics, began: float) -> dict[str, Any]:

@@ -53,22 +53,22 @@ class Attempt(NamedTuple):
 
 
 def read_attempt(folder: RunFolder, number: int | None = None) -> Attempt:
-    """Return an attempt, counted from 1; None: the latest. Raises NotFoundError, UsageError for one that was not."""
+    """Return an attempt, counted from 0; None: the latest. Raises NotFoundError, UsageError for one that was not."""
     current = read_outcome(folder)
-    latest = len(current.attempts) + 1
+    latest = len(current.attempts)
     chosen = latest if number is None else number
-    if not 1 <= chosen <= latest:
-        there = "only attempt 1" if latest == 1 else f"attempts 1 to {latest}"
+    if not 0 <= chosen <= latest:
+        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
         raise UsageError(f"job {folder.name} has no attempt {number}", f"it has {there}")
-    events = list(cut_attempt(folder.read_events(), chosen - 1))
+    events = list(cut_attempt(folder.read_events(), chosen))
     stops = (e.CancelRequested, e.Preempted, e.JobHung)
     lost = frozenset(event.node for event in events if isinstance(event, e.NodeLost))
     asked = any(isinstance(event, stops) for event in events)
     if chosen == latest:
         verdict, reason = current.verdict or {}, current.reason
         return Attempt(chosen, latest, current, verdict, reason, current.ended, current.is_final, asked, lost)
-    end = current.attempts[chosen - 1]
-    before = fold(cut_attempt(folder.read_events(), chosen - 1, with_earlier=True))
+    end = current.attempts[chosen]
+    before = fold(cut_attempt(folder.read_events(), chosen, with_earlier=True))
     return Attempt(chosen, latest, before, end.verdict or {}, end.reason, end.time, True, asked, lost)
 
 
@@ -121,7 +121,7 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     return {
         "sentence": _summarize(shown, states, len(plan.nodes)),
         "attempt": shown.number,
-        "attempts": shown.latest,
+        "attempts": shown.latest + 1,
         "nodes": [
             {
                 "index": node.node,
@@ -223,7 +223,7 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | 
 def _read_last_line(path: str, shown: Attempt) -> str:
     """Return the end of a log that is not blank, as a person is shown it."""
     if not shown.is_latest:
-        path = dict(list_earlier(path)).get(shown.number - 1, "")
+        path = dict(list_earlier(path)).get(shown.number, "")
     if not path or not is_log(path):
         return ""
     try:

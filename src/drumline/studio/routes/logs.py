@@ -1,0 +1,74 @@
+"""Lines of logs: by number, found, compared, and as they are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from drumline.contract.errors import NotFoundError
+from drumline.control.logs.lines import divergence, page, search
+from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
+from drumline.control.logs.lines.search import Wanted
+from drumline.control.logs.rank_log import is_log
+from drumline.studio.answers import attachment, query
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+def _choose(request: Request) -> ChosenLogs:
+    asked = query(request)
+    return ChosenLogs(asked.text("ranks"), asked.text("nodes"), asked.number("attempt", None, 0))
+
+
+def read_logs(request: Request) -> dict[str, Any]:
+    asked = query(request)
+    text = asked.text("q")
+    return page.read_lines(
+        request.path_params["name"],
+        _choose(request),
+        line=asked.number("line", 0),
+        count=asked.number("count", 400, 1, page.MOST_LINES),
+        fold=asked.flag("fold"),
+        wanted=Wanted(text, asked.flag("regex")) if text else None,
+        context=asked.number("context", 0, 0, 100),
+    )
+
+
+def search_logs(request: Request) -> dict[str, Any]:
+    asked = query(request)
+    return search.search_logs(
+        request.path_params["name"],
+        Wanted(asked.text("q"), asked.flag("regex")),
+        _choose(request),
+        begin=asked.number("from", 0),
+        backwards=asked.flag("back"),
+        limit=asked.number("limit", 100, 1, search.MOST_MATCHES),
+    )
+
+
+def find_divergence(request: Request) -> dict[str, Any]:
+    asked = query(request)
+    name, rank = request.path_params["name"], asked.number("rank", 0, 0)
+    return divergence.find_divergence(name, rank, asked.number("attempt", None, 0))
+
+
+def download_log(request: Request) -> Response:
+    asked = query(request)
+    name, rank = request.path_params["name"], asked.number("rank", 0, 0)
+    logs = find_logs(name, ChosenLogs(attempt=asked.number("attempt", None, 0)))
+    file = logs.files[logs.find(rank)]
+    if not is_log(file.path):
+        raise NotFoundError(f"rank {file.label} of job {name} has written nothing", "see its node's log")
+    return attachment(file.path, f"{name}-rank-{file.label}-{os.path.basename(file.path)}", "text/plain")
+
+
+ROUTES = [
+    Route("/jobs/{name}/logs", read_logs),
+    Route("/jobs/{name}/logs/search", search_logs),
+    Route("/jobs/{name}/logs/divergence", find_divergence),
+    Route("/jobs/{name}/logs/raw", download_log),
+]

@@ -1,0 +1,41 @@
+"""A job over time: how it started, as lanes and as a trace, and what its ranks used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+
+from drumline.control.observing.charts import lanes, rank_history
+from drumline.studio.answers import attachment, encode, query
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+def show_timeline(request: Request) -> dict[str, Any]:
+    return lanes.describe_timeline(request.path_params["name"], query(request).number("attempt", None, 0))
+
+
+def download_trace(request: Request) -> Response:
+    name = request.path_params["name"]
+    trace = lanes.make_trace(name, query(request).number("attempt", None, 0))
+    return attachment(encode(trace), f"{name}-start.json", "application/json")
+
+
+def read_system(request: Request) -> dict[str, Any]:
+    asked = query(request)
+    return rank_history.read_system(
+        request.path_params["name"],
+        asked.choice("measure", "cpu", list(rank_history.MEASURES)),
+        asked.number("points", 300, 1, rank_history.MOST_BINS),
+        asked.number("attempt", None, 0),
+    )
+
+
+ROUTES = [
+    Route("/jobs/{name}/timeline", show_timeline),
+    Route("/jobs/{name}/timeline/trace", download_trace),
+    Route("/jobs/{name}/system", read_system),
+]

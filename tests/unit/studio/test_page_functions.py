@@ -98,3 +98,10 @@ def test_the_last_colour_of_a_heat_map_is_a_round_number():
     assert run(
         "draw/heat_pixels.js", "v[0].map((one) => m.chooseMost([[one, null]], null))", [3.2, 0, 81, 1e9]
     ) == [4, 1, 100, 1e9]
+
+
+def test_a_rank_that_does_nothing_does_not_look_hot():
+    """The most that there can be is the scale only where some come near it."""
+    most = "v[0].map(([one, most, unit]) => m.chooseMost([[one]], most, unit))"
+    cases = [[0.7, None, "%"], [180, None, "% of a core"], [10e6, 25e9, "bytes"], [20e9, 25e9, "bytes"]]
+    assert run("draw/heat_pixels.js", most, cases) == [100, 200, 10e6, 25e9]

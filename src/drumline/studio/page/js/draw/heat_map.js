@@ -9,6 +9,8 @@ const LABEL_WIDTH = 34;
 const SMALLEST_LABEL = 11;
 const ROW_HEIGHTS = [1, 20];
 const WANTED_HEIGHT = 330;
+const WIDEST_FAILURE = 12;
+const MARKS_APART = 4;
 
 /**
  * @param {object} props
@@ -25,7 +27,7 @@ export function HeatMap({ data, time, failed = null, onOpen }) {
   const begin = moment(data.begin) ?? 0;
   const end = Math.max(moment(data.end) ?? 0, begin + 1);
   const known = data.measures.find((one) => one.key === data.measure);
-  const most = chooseMost(data.rows.map((one) => one.values), known?.most);
+  const most = chooseMost(data.rows.map((one) => one.values), known?.most, known?.unit);
   const [least, highest] = ROW_HEIGHTS;
   const height = Math.max(least, Math.min(highest, Math.floor(WANTED_HEIGHT / Math.max(1, data.rows.length)))) * data.rows.length;
 
@@ -162,9 +164,12 @@ function scale(data, width) {
 function drawMarks(context, width, height, data) {
   const x = scale(data, width);
   context.fillStyle = colourOf("--dim");
-  for (const mark of data.marks) {
-    const at = x(moment(mark.time) ?? 0);
-    if (at >= LABEL_WIDTH && at <= width) context.fillRect(Math.min(at, width - 1), 0, 1, height);
+  let last = -Infinity;
+  for (const at of data.marks.map((mark) => x(moment(mark.time) ?? 0)).sort((a, b) => a - b)) {
+    // All ranks of a job that fails end within a second: one line says so.
+    if (at < LABEL_WIDTH || at > width || at - last < MARKS_APART) continue;
+    context.fillRect(Math.min(at, width - 1), 0, 1, height);
+    last = at;
   }
 }
 
@@ -176,7 +181,7 @@ function drawFailure(context, width, height, data, failed) {
   const row = data.rows.findIndex((one) => one.rank === failed.rank);
   if (row < 0 || failed.time === null) return;
   const each = height / data.rows.length;
-  const wide = Math.max(4, (width - LABEL_WIDTH) / Math.max(1, data.rows[row].values.length));
+  const wide = Math.max(4, Math.min(WIDEST_FAILURE, (width - LABEL_WIDTH) / Math.max(1, data.rows[row].values.length)));
   const at = Math.max(LABEL_WIDTH, Math.min(width - wide, scale(data, width)(failed.time) - wide / 2));
   context.fillStyle = colourOf("--bad");
   context.fillRect(at, row * each, wide, Math.max(2, each - 1));

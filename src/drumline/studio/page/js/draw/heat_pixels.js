@@ -2,6 +2,7 @@
 
 const STEPS = 256;
 const SMALLEST_GAP_CELL = 4;
+const NEAR = 4;
 
 /** @typedef {[number, number, number]} Channels */
 
@@ -83,14 +84,16 @@ export function cutAxis(length, count) {
 }
 
 /**
- * The value of the last colour: what the measure says, or a round number above the greatest.
+ * The value of the last colour: the most that there can be, where some come near it, or a round number above the
+ * greatest. Parts of a hundred have a hundred: a rank that does nothing must not look hot.
  * @param {(number | null)[][]} rows
  * @param {number | null} [most]
+ * @param {string} [unit]
  */
-export function chooseMost(rows, most) {
-  if (most) return most;
-  let greatest = 0;
+export function chooseMost(rows, most, unit = "") {
+  let greatest = unit.startsWith("%") ? 100 : 0;
   for (const row of rows) for (const value of row) if (value !== null && value > greatest) greatest = value;
+  if (most && greatest >= most / NEAR) return most;
   if (!greatest) return 1;
   const power = 10 ** Math.floor(Math.log10(greatest));
   return [1, 2, 4, 5, 10].map((one) => one * power).find((one) => one >= greatest) ?? greatest;

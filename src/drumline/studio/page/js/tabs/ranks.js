@@ -61,7 +61,7 @@ function GridCard({ job, resource, chosen, shade }) {
   return html`<${Card} title="Ranks" note="colour: state" tools=${tools} resource=${resource} height=${ROOM} empty=${findEmpty} test="card-ranks">
     ${(/** @type {RankAnswer} */ data) => html`
       <${RankGrid} data=${data} shade=${current.value} unit=${current.unit} chosen=${chosen} onChoose=${(/** @type {number | null} */ one) => setQuery({ rank: one })} />
-      ${data.sentence && html`<p class="small quiet"><${Sentence} text=${data.sentence} job=${job.name} /></p>`}
+      ${data.sentence && !data.ranks.some((one) => one.state === "failed_first") && html`<p class="small quiet"><${Sentence} text=${data.sentence} job=${job.name} /></p>`}
       ${rank && html`<${RankFacts} job=${job} rank=${rank} node=${data.nodes.find((one) => one.index === rank.node)} />`}
     `}
   <//>`;
@@ -88,7 +88,8 @@ function RankFacts({ job, rank, node }) {
     <dl class="rank-facts">
       <dt><b>rank ${rank.rank}</b></dt>
       <dd>
-        <a href=${jobPath(job.name, "logs", query)} data-test="rank-logs">logs</a> · <a href=${jobPath(job.name, "environment", query)}>environment</a> ·
+        <a href=${jobPath(job.name, "logs", query)} data-test="rank-logs">logs</a>${" · "}
+        <a href=${jobPath(job.name, "environment", query)}>environment</a>${" · "}
         <a href=${jobPath(job.name, "system", query)}>system</a>
       </dd>
       ${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
@@ -135,7 +136,7 @@ function findNoSamples(data) {
 /** @param {{data: SystemAnswer}} props */
 function HeatNote({ data }) {
   const known = data.measures.find((one) => one.key === data.measure);
-  const most = chooseMost(data.rows.map((one) => one.values), known?.most);
+  const most = chooseMost(data.rows.map((one) => one.values), known?.most, known?.unit);
   const span = data.bin_s < 1 ? `${Math.round(data.bin_s * 1000)} ms` : `${Number(data.bin_s.toPrecision(2))} s`;
   return html`one row a rank, one column ${span} · 0<i class="ramp"></i>${measure(most, known?.unit ?? "")}`;
 }

@@ -102,7 +102,7 @@ export function readChanges(text) {
 
 /** @param {Row} row */
 async function compare(row) {
-  const query = { experiment: row.experiment, status: "Completed", sort: "-created", limit: 2, archived: 1 };
+  const query = { experiment: row.experiment, status: "Completed", sort: "-created", limit: 2 };
   const answer = await attempt(() => get("/jobs", query));
   if (!answer) return;
   const good = answer.jobs.find((/** @type {Row} */ one) => one.name !== row.name);

@@ -48,7 +48,7 @@ export function Filters({ query, counts }) {
     <${Pick} label="Type" value=${query.type ?? ""} options=${TYPES} onChange=${(/** @type {string} */ type) => set({ type })} test="type" />
     <${Pick} label="Submitted" value=${query.since ?? ""} options=${withOwn(SINCE, query.since)} onChange=${(/** @type {string} */ since) => set({ since })} test="since" />
     <${Given} query=${query} />
-    <label class="check"><input type="checkbox" checked=${query.archived === "1"} onChange=${() => set({ archived: query.archived === "1" ? null : "1" })} data-test="archived" /> archived</label>
+    <label class="check"><input type="checkbox" checked=${Boolean(query.archived)} onChange=${() => set({ archived: query.archived ? null : "all" })} data-test="archived" /> archived too</label>
     <${Views} query=${query} />
   </div>`;
 }
@@ -126,7 +126,7 @@ export function listCommand(query) {
   if (query.compute) words.push(`--compute ${quote(query.compute)}`);
   if (query.tag) words.push(`--tag ${quote(query.tag)}`);
   if (query.since) words.push(`--since ${quote(query.since)}`);
-  if (query.archived === "1") words.push("--include-archived");
+  if (query.archived) words.push(query.archived === "all" ? "--include-archived" : "--archived-only");
   if (query.workspace) words.push(`-w ${quote(query.workspace)}`);
   return words.join(" ");
 }

@@ -14,7 +14,7 @@ import { Table } from "../parts/table.js";
 import { go, jobPath, setQuery, withQuery } from "../router.js";
 
 const PAGE_ROWS = 100;
-const CURVES_MS = 1500;
+const REST_MS = 1500;
 const MOST_ASKED = 20;
 
 /** @param {{query: Record<string, string>}} props */
@@ -28,7 +28,7 @@ export function Page({ query }) {
   const marked = useSignal(/** @type {ReadonlySet<string>} */ (new Set()));
   const pointed = useSignal(0);
   useListKeys(rows, pointed, marked);
-  useCurves(list?.jobs);
+  useRest(list);
   useEffect(() => {
     pointed.value = 0;
     marked.value = new Set();
@@ -79,17 +79,18 @@ function Answer({ text, rows }) {
 }
 
 /**
- * Ask again for curves that the server had no time to read.
- * @param {Row[] | undefined} rows
+ * Ask again for curves, and for jobs, that the server had no time to read.
+ * @param {{jobs: Row[], pending?: number} | null} list
  */
-function useCurves(rows) {
+function useRest(list) {
   const asked = useRef(0);
   useEffect(() => {
-    if (asked.current >= MOST_ASKED || !rows?.some((row) => row.metric && row.spark === null)) return undefined;
+    const isWhole = !list || (!list.pending && !list.jobs.some((row) => row.metric && row.spark === null));
+    if (isWhole || asked.current >= MOST_ASKED) return undefined;
     asked.current += 1;
-    const timer = setTimeout(() => (changes.value += 1), CURVES_MS);
+    const timer = setTimeout(() => (changes.value += 1), REST_MS);
     return () => clearTimeout(timer);
-  }, [rows]);
+  }, [list]);
 }
 
 /**

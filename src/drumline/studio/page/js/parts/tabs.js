@@ -1,6 +1,6 @@
 /** A bar of tabs, each a link: they can be opened elsewhere, and bookmarked. */
 
-import { html } from "../lib.js";
+import { html, useEffect, useRef } from "../lib.js";
 
 /**
  * @param {object} props
@@ -10,7 +10,15 @@ import { html } from "../lib.js";
  * @param {string} [props.class]
  */
 export function Tabs({ tabs, current, label, class: extra = "" }) {
-  return html`<nav class=${`tabs ${extra}`} aria-label=${label} data-test="tabs">
+  const self = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    // The bar is wider than a phone; the page itself stays where it is.
+    const open = /** @type {HTMLElement | null | undefined} */ (self.current?.querySelector("[aria-current]"));
+    if (self.current && open) {
+      self.current.scrollLeft = open.offsetLeft - self.current.offsetLeft - (self.current.clientWidth - open.clientWidth) / 2;
+    }
+  }, [current]);
+  return html`<nav ref=${self} class=${`tabs ${extra}`} aria-label=${label} data-test="tabs">
     ${tabs.map(
       (tab) => html`<a
         key=${tab.key}

@@ -25,7 +25,7 @@ import { html, loadPlot, useEffect, useRef, useSignal } from "../lib.js";
  * @property {(value: number) => string} [xText]
  * @property {(value: number) => string} [yText]
  * @property {boolean} [log]
- * @property {[number, number] | null} [range] of y
+ * @property {[number, number] | "zero" | null} [range] of y; `zero`: from there on
  * @property {Mark[]} [marks]
  */
 
@@ -151,13 +151,18 @@ function optionsOf(drawing, sync) {
     cursor: { sync: { key: sync, setSeries: false }, points: { size: 5 }, drag: { x: true, y: false } },
     scales: {
       x: { time },
-      y: { distr: log ? 3 : 1, ...(range ? { range } : {}) },
+      y: { distr: log ? 3 : 1, ...(range ? { range: range === "zero" ? fromZero : range } : {}) },
     },
     axes: [
       { ...axis, size: 24, space: time ? 90 : 60, ...texts(time ? clock : (xText ?? number)) },
       { ...axis, size: widthOf, ...texts(yText ?? number) },
     ],
   });
+}
+
+/** @param {any} _chart @param {number} low @param {number} high @returns {[number, number]} */
+function fromZero(_chart, low, high) {
+  return [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1];
 }
 
 /** As wide as the longest number. @param {any} _chart @param {string[] | null} texts */

@@ -18,11 +18,11 @@
  * @property {boolean} [context]
  * @property {boolean} [loading]
  */
-/** @typedef {{total: number, line: number, exact: boolean, lines: Line[], first_error: number | null, next?: number}} Answer */
+/** @typedef {{total: number, line: number, exact: boolean, lines: Line[], first_error: number | null, next?: number, within_s?: number}} Answer */
 /** @typedef {(query: Record<string, string | number>) => Promise<Answer>} Fetch */
 
 const CHUNK = 400;
-const FOLDED_CHUNK = 1600;
+const FOLDED_CHUNK = 800;
 const KEPT = 24;
 const MOST_FOUND = 20_000;
 const AT_ONCE = 3;
@@ -41,6 +41,8 @@ export class Lines {
     this.size = folded ? FOLDED_CHUNK : CHUNK;
     this.total = 0;
     this.exact = true;
+    /** So many seconds the order of lines of several ranks may be wrong. */
+    this.within = 0;
     /** @type {number | null} */
     this.firstError = null;
     this.known = false;
@@ -219,6 +221,7 @@ export class Lines {
     }
     this.total = answer.total;
     this.exact = answer.exact;
+    this.within = answer.within_s ?? 0;
     this.firstError = answer.first_error;
     for (const row of answer.lines) {
       if (row.rank !== null && row.node !== null && row.node !== undefined) {

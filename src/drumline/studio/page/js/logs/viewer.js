@@ -56,7 +56,7 @@ function Row({ row, who, first, chosen, choose, pick, point, times, mark }) {
   return html`<div class=${`log-row${kind}`} data-n=${row.n + 1} onPointerEnter=${() => point(row)}>
     <button class="log-n" tabindex="-1" title="link to this line" onClick=${() => choose(row.n)}>${row.n + 1}</button>
     ${times && html`<span class="log-time">${row.time ? clock(row.time) : ""}</span>`}
-    <button class=${`log-who w${(row.rank ?? 0) % 6}`} tabindex="-1" title="only these ranks" onClick=${() => pick(row)}>${who(row)}</button>
+    <button class=${`log-who w${(row.ranks?.[0] ?? row.rank ?? 0) % 6}`} tabindex="-1" title="only these ranks" onClick=${() => pick(row)}>${who(row)}</button>
     <span class="log-text"><bdi>${parseLine(row.text).map((piece) => paint(piece, mark))}</bdi></span>
     ${ranks > 1 && html`<span class="log-fold" title=${`${ranks} ranks printed this line`}>×${ranks}</span>`}
     ${row.cut && html`<span class="log-fold">… ${row.cut.toLocaleString("en-US")} characters</span>`}

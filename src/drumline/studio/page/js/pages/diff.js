@@ -140,7 +140,7 @@ function Both({ data, a, b, name }) {
     const curves = data.series.filter((/** @type {any} */ one) => one.metric === name);
     const [x, ...columns] = join(curves.map((/** @type {any} */ one) => ({ x: one.x, columns: [one.mean ?? one.last] })));
     const label = (/** @type {any} */ one) => `${one.job === a ? "A" : "B"}${one.run ? ` · ${one.run}` : ""}`;
-    return { x, curves: columns.map((values, at) => ({ label: label(curves[at]), colour: curves[at].job === b ? 2 : 0, values })) };
+    return { x, curves: columns.map((values, at) => ({ label: label(curves[at]), colour: curves[at].job === b ? 10 : 0, values })) };
   }, [data, a, b, name]);
   return html`<${Plot} drawing=${drawing} sync="diff" label=${`${name} of both jobs`} />`;
 }

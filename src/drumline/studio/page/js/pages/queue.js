@@ -20,7 +20,7 @@ export function Page() {
   return html`<div class="stack" data-test="queue">
     <h1 class="hidden">Queue</h1>
     <p class="page-sentence" data-test="queue-sentence">${data ? html`<${Sentence} text=${data.sentence} />` : "\u00a0"}</p>
-    <${Card} title="Waiting" note=${data ? `${plural(data.waiting.length, "job")}, the next one first` : ""} resource=${found} height=${60} empty=${(/** @type {any} */ answer) => !answer.waiting.length && { text: "Nothing waits: a job that is submitted now starts at once, if it fits." }}>
+    <${Card} title="Waiting" note=${data?.waiting.length ? `${plural(data.waiting.length, "job")}, the next one first` : ""} resource=${found} height=${60} empty=${(/** @type {any} */ answer) => !answer.waiting.length && { text: "Nothing waits: a job that is submitted now starts at once, if it fits." }}>
       ${(/** @type {any} */ answer) => html`<${Table} columns=${WAITING} rows=${answer.waiting} rowKey=${nameOf} label="waiting jobs" test="waiting" />`}
     <//>
     <${Card} title="Running" note=${data ? noteOf(data) : ""} resource=${found} height=${60} empty=${(/** @type {any} */ answer) => !answer.running.length && { text: "Nothing runs.", command: "drumline run --nodes 2 --procs 2 -- python train.py" }}>

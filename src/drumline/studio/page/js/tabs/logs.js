@@ -6,7 +6,7 @@ import { Lines } from "../logs/lines.js";
 import { Place } from "../logs/place.js";
 import { Tools } from "../logs/tools.js";
 import { Viewer } from "../logs/viewer.js";
-import { moment, rankList } from "../format.js";
+import { duration, moment, rankList } from "../format.js";
 import { Card, Problem } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { FINAL } from "../parts/badge.js";
@@ -166,7 +166,7 @@ function Note({ place, folded }) {
     const found = lines.found.filter((one) => !one.context).length.toLocaleString("en-US");
     return html`<span data-test="log-note">${found}${lines.complete ? "" : "+"} of ${count} lines match</span>`;
   }
-  const order = lines.exact ? "" : " · in about the order of time";
+  const order = lines.exact || !lines.within ? "" : ` · in order of time within ${duration(lines.within)}`;
   return html`<span data-test="log-note">${count} lines${folded ? " · equal lines folded" : ""}${order}</span>`;
 }
 

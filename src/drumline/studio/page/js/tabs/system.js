@@ -75,7 +75,7 @@ function draw(answer, measure, by, ranks) {
   const own = chosen.some((row) => row.values.some((value) => value !== null)) ? chosen : answer.rows;
   const rows = own.filter((row) => row.rank === null || !wanted.size || wanted.has(row.rank));
   const unit = measure.unit.startsWith("%") ? "%" : measure.unit;
-  const range = /** @type {[number, number] | null} */ (measure.unit === "%" && measure.most ? [0, Math.max(measure.most, 1)] : null);
+  const range = /** @type {[number, number] | "zero"} */ (measure.unit === "%" && measure.most ? [0, Math.max(measure.most, 1)] : "zero");
   const failed = answer.marks.findIndex((one) => one.kind === "failed");
   const marks = answer.marks.map((one, index) => ({ x: (moment(one.time) ?? 0) / 1000, text: one.text, first: index === failed }));
   return {

@@ -71,7 +71,7 @@ CREATE_PACKAGES = ("drumline.plan", "drumline.spec")
 NEVER = {
     "asyncio", "cProfile", "concurrent", "ctypes", "dataclasses", "distutils", "email", "http", "importlib.metadata",
     "inspect", "logging", "mlflow", "multiprocessing", "numpy", "pdb", "pkg_resources", "setuptools", "socket", "ssl",
-    "tkinter", "torch", "unittest", "xml",
+    "tkinter", "torch", "unittest", "xml", "anyio", "drumline.studio", "starlette", "uvicorn",
 }  # fmt: skip
 THIRD_PARTY = {"yaml", "pathspec", "jmespath", "tqdm"}
 

@@ -1,19 +1,34 @@
 """The studio's server: it comes, answers, and goes."""
 
+import contextlib
+import datetime
+import http.client
+import ipaddress
+import json
 import os
+import re
 import signal
+import ssl
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from cli_jobs import two_by_two, write_job
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from studio_server import API, run_studio
 from waiting import wait_until
 
+from drumline.contract import events as e
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import RunFolder, private_folder
 from drumline.control.settings import studios
 from drumline.studio import serve
+
+MOST_KB = 60_000
+"""Resident, with ten pages open."""
 
 
 @pytest.fixture
@@ -166,3 +181,64 @@ def test_without_its_packages_it_says_which_command_installs_them(monkeypatch):
     with pytest.raises(UsageError, match="the studio needs uvicorn") as caught:
         serve.serve(serve.Wish())
     assert "studio]" in caught.value.hint
+
+
+def test_it_stays_small_with_many_jobs_and_ten_pages():
+    make_jobs(2000)
+    with run_studio() as studio, contextlib.ExitStack() as pages:
+        wait_until(lambda: not studio.get("/jobs")["pending"], 60.0)
+        for _ in range(10):
+            connection = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
+            pages.enter_context(contextlib.closing(connection))
+            connection.request("GET", f"{API}/stream?jobs=job_1", headers=studio.own_headers)
+            assert connection.getresponse().status == 200
+        for query in ("", "?spark=1", "?q=job_1&sort=name", "?limit=1000"):
+            assert studio.get(f"/jobs{query}")["jobs"]
+        status = Path(f"/proc/{studio.process.pid}/status").read_text()
+        assert int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) < MOST_KB
+
+
+def make_jobs(count):
+    """Jobs that have ended, as their run folders show them; nothing has run."""
+    private_folder(f"{os.environ['DRUMLINE_HOME']}/jobs")
+    for number in range(count):
+        folder = RunFolder.for_job(f"job_{number}")
+        folder.create()
+        folder.write(folder.job, f"experiment_name: exp-{number % 7}\ncommand: 'true'\n")
+        folder.begin(e.JobSubmitted(1000.0 + number, "me"))
+        folder.append(
+            e.JobEnded(2000.0 + number, "Failed", 1, "rank 3 failed first: ValueError: loss is nan")
+        )
+
+
+def test_it_serves_https(tmp_path):
+    make_certificate(tmp_path)
+    files = ("--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem"))
+    with run_studio(*files) as studio:
+        assert json.loads(studio.record.read_text())["address"] == f"https://127.0.0.1:{studio.port}"
+        context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        connection = http.client.HTTPSConnection("127.0.0.1", studio.port, timeout=60, context=context)
+        with contextlib.closing(connection):
+            connection.request("GET", studios.make_login(studio.token))
+            cookie = connection.getresponse().headers["Set-Cookie"]
+        assert "; Secure" in cookie
+
+
+def make_certificate(folder):
+    """A key, and a certificate that it has signed itself, for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "studio")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    kind = serialization.PrivateFormat.PKCS8
+    text = key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(text)

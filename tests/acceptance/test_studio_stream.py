@@ -129,8 +129,11 @@ def test_a_page_that_comes_back_misses_nothing_and_hears_nothing_twice(studio, c
             assert events[0]["changes"] == {"description": "second"}
 
 
-def test_a_page_of_an_earlier_server_is_told_to_ask_anew(studio):
-    for cursor in ("deadbeef.3", "nonsense", "a.b|c:d"):
+def test_a_page_of_an_earlier_server_is_told_to_ask_anew(studio, cli, tmp_path):
+    write_job(tmp_path, "true", name="job")
+    cli("job", "create", "-f", "job.yml", "--stream")
+    assert studio.get("/jobs")["total"] == 1
+    for cursor in ("deadbeef.0", "deadbeef.3", "nonsense", "a.b|c:d"):
         with stream(studio, cursor=cursor) as page:
             assert page.next().kind == "reset"
 

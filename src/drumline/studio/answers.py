@@ -225,7 +225,8 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
                 request.state.body = await _read_body(request)
             with homes.workspace(choose_workspace(request, settings)):
                 # anyio runs threads with a copy of this context.
-                await run_in_threadpool(_check_job, request)
+                if "name" in request.path_params:
+                    await run_in_threadpool(check_is_ours, request.path_params["name"])
                 if inspect.iscoroutinefunction(handler):
                     found = await handler(request)
                 else:
@@ -238,12 +239,6 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
             return to_json(told, status)
 
     return respond
-
-
-def _check_job(request: Request) -> None:
-    name = request.path_params.get("name")
-    if name is not None:
-        check_is_ours(name)
 
 
 def choose_workspace(request: Request, settings: StudioSettings) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, Response
@@ -37,30 +39,29 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 
 class Pages:
-    """Read at each request: what is edited is seen at the next reload."""
+    """
+    Read at each request: what is edited is seen at the next reload. Small files, so that no thread is needed, and the
+    page comes while all threads work.
+    """
 
     def __init__(self, settings: StudioSettings, tokens: Tokens) -> None:
         self._settings = settings
         self._tokens = tokens
 
-    def show(self, request: Request) -> Response:
+    async def show(self, request: Request) -> Response:
         """Answer every path that is a page; which one, the page finds out from its address."""
         if request.url.path.startswith("/api"):
             raise NotFoundError(f"there is no {request.url.path[:200]}")
         return _render("index.html")
 
-    def send_file(self, request: Request) -> Response:
+    async def send_file(self, request: Request) -> Response:
         """Send one of our own files. The hash in its path makes browsers keep it until there is another."""
         path = str(request.path_params["path"])
         parts = path.split("/")
         kind = _KINDS.get(path.rpartition(".")[2])
         if kind is None or any(part[:1] in ("", ".") or "\\" in part or "\0" in part for part in parts):
             raise NotFoundError("there is no such file")
-        try:
-            with open(os.path.join(FOLDER, *parts), "rb") as file:
-                data = file.read()
-        except OSError as error:
-            raise NotFoundError("there is no such file") from error
+        data = _read_file(os.path.join(FOLDER, *parts))
         if parts[0] == "js":
             data = drop_types(data)
         is_current = request.path_params["hash"] == hash_files()
@@ -139,8 +140,21 @@ def _render(name: str, status: int = 200) -> Response:
     return HTMLResponse(text.replace(_MARK, f"/static/{hash_files()}"), status)
 
 
+def _read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise NotFoundError("there is no such file") from error
+
+
 def hash_files() -> str:
-    """Return what changes with every file of the page."""
+    """Return what changes with every file of the page, at most half a second later."""
+    return _hash_files(int(time.monotonic() * 2))
+
+
+@lru_cache(1)
+def _hash_files(_moment: int) -> str:
     found = []
     for place, folders, names in os.walk(FOLDER):
         folders.sort()

@@ -56,10 +56,8 @@ class JobFilters(NamedTuple):
 
 
 def _has_text(job: JobOverview, text: str) -> bool:
-    fields = (job.name, job.display_name, job.experiment, job.reason)
-    return any(text in field.lower() for field in fields) or any(
-        text in f"{key}={value}".lower() for key, value in job.tags.items()
-    )
+    tags = (f"{key}={value}" for key, value in job.tags.items())
+    return text in "\n".join((job.name, job.display_name, job.experiment, job.reason, *tags)).lower()
 
 
 def parse_statuses(given: Iterable[str], where: str) -> frozenset[str]:

@@ -76,6 +76,7 @@ class JobTable:
         """Held for a moment, by whoever reads or changes the entries."""
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         """The one that changed last is the last."""
+        self._running: set[str] = set()
         self._gone: deque[tuple[int, str]] = deque(maxlen=_MOST_GONE)
         self._version = 0
         self._waiting: deque[str] = deque()
@@ -174,9 +175,8 @@ class JobTable:
         """Yield jobs that run and may have changed, and of all others those whose turn it is, if they have."""
         now = time.monotonic()
         looks = _MOST_LOOKS
-        for name, entry in list(self._entries.items()):
-            if entry.job.is_final:
-                continue
+        for name in list(self._running):
+            entry = self._entries[name]
             if self._stamp_of(name) != entry.stamp:
                 yield name
             elif now - entry.looked > _UNCHANGED_S and looks > 0:
@@ -210,6 +210,7 @@ class JobTable:
 
     def _put(self, job: JobOverview, stamp: tuple[int, int]) -> None:
         with self._lock:
+            (self._running.discard if job.is_final else self._running.add)(job.name)
             entry = self._entries.get(job.name)
             if entry is None:
                 entry = self._entries[job.name] = _Entry(job, stamp, 0)
@@ -229,6 +230,7 @@ class JobTable:
 
     def _remove(self, name: str) -> None:
         with self._lock:
+            self._running.discard(name)
             if self._entries.pop(name, None) is not None:
                 self._version += 1
                 self._gone.append((self._version, name))

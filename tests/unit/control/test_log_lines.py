@@ -60,9 +60,11 @@ def test_a_log_that_grows_is_counted_on(tmp_path, small_blocks):
     assert texts(index, 0, 9) == [b"one", b"tw"]
     with path.open("ab") as file:
         file.write(b"o\nthree" * 30)
+    assert index.count_ended([3, 6]) == [0, 1]
     index.grow(LATER)
     assert texts(index, 0, 2) == [b"one", b"two"]
     assert index.count == 32
+    assert index.count_ended([3, 6, 8, 9, 500]) == [0, 1, 2, 2, 31]
     path.write_bytes(b"new\n")
     index.grow(LATER)
     assert texts(index, 0, 9) == [b"new"]

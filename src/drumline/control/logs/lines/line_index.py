@@ -28,6 +28,9 @@ BLOCK = 1 << 16
 MOST_BLOCKS = 1 << 14
 """Of one log; blocks of a larger one are twice as long, and so on."""
 
+MOST_COUNTED = 1 << 16
+"""Offsets that are remembered, of one log."""
+
 LONGEST = 8000
 """Bytes of a line that are kept: 2,000 characters, however they are encoded."""
 
@@ -83,6 +86,9 @@ class LineIndex:
         self._ended = 0
         self._is_open = False
         self._tail = b""
+        self._counted: dict[int, int] = {}
+        """How many lines end before the offsets that were asked for: the same ones are asked for again."""
+
         self.size = 0
         """Bytes that were counted."""
 
@@ -139,18 +145,24 @@ class LineIndex:
 
     def count_ended(self, offsets: Sequence[int]) -> list[int]:
         """Return how many lines end before each of these offsets, which are in ascending order."""
-        found = []
         with self.lock, self._open() as descriptor:
-            block, data = -1, b""
-            for offset in offsets:
-                if offset >= self.size or descriptor is None:
-                    found.append(self._ended)
-                    continue
-                number, rest = divmod(offset, self._block)
-                if number != block and rest:
-                    block, data = number, os.pread(descriptor, self._block, number * self._block)
-                found.append(self._ends[number] + (data.count(b"\n", 0, rest) if rest else 0))
-        return found
+            if descriptor is None:
+                return [self._ended for _ in offsets]
+            new = [offset for offset in offsets if offset < self.size and offset not in self._counted]
+            if len(self._counted) + len(new) > MOST_COUNTED:
+                self._counted.clear()
+                new = [offset for offset in offsets if offset < self.size]
+            self._counted.update(self._count_new(descriptor, new))
+            return [self._counted.get(offset, self._ended) for offset in offsets]
+
+    def _count_new(self, descriptor: int, offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield each offset with how many lines end before it."""
+        block, data = -1, b""
+        for offset in offsets:
+            number, rest = divmod(offset, self._block)
+            if number != block and rest:
+                block, data = number, os.pread(descriptor, self._block, number * self._block)
+            yield offset, self._ends[number] + (data.count(b"\n", 0, rest) if rest else 0)
 
     def read(self, first: int, count: int) -> list[LogLine]:
         """Return lines from that one on, fewer at the end of the log."""

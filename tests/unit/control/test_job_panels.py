@@ -8,14 +8,16 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract import samples
-from drumline.contract.errors import NotFoundError, UsageError
+from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.assets import asset_list, assets
+from drumline.control.logs.lines.page import read_lines
 from drumline.control.machine import node_list, queue_view
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.charts.sample_lines import list_uses
 from drumline.control.observing.ranks import stack_groups
+from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.observing.ranks.variables import describe_variables
 from drumline.spec.registered.assets import Data
 
@@ -325,3 +327,13 @@ def test_what_is_read_quickly_is_what_was_written():
     assert [tuple(quick) for quick in list_uses(samples.to_line(one))] == [
         (use.rank, use.cpu_s, use.memory, use.has_ended) for use in ranks
     ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"nodes": [1]}'])
+def test_a_damaged_plan_is_one_sentence(job, text):
+    with open(job.folder.plan, "w") as file:
+        file.write(text)
+    for ask in (read_lines, describe_ranks, read_system, describe_variables):
+        with pytest.raises(DrumlineError, match="the plan of job calm_drum cannot be read"):
+            ask(job.name)
+    assert look_at(job.name, "code")["kind"] == "none"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import NotFoundError
+from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import (
     WORKSPACE,
     RunFolder,
@@ -17,6 +17,9 @@ from drumline.contract.folder import (
     workspace,
     workspace_names,
 )
+
+if TYPE_CHECKING:
+    from drumline.contract.plan import Plan
 
 
 def folder_of(name: str) -> RunFolder:
@@ -95,6 +98,17 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # Such as a link to itself.
         return False
+
+
+def read_plan(folder: RunFolder) -> Plan:
+    """Read the plan of a job. Raises DrumlineError if its file is damaged, or of a newer version."""
+    from drumline.contract.plan import Plan
+
+    try:
+        return Plan.read(folder.plan)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        hint = "its logs and outputs are still in " + folder.path
+        raise DrumlineError(f"the plan of job {folder.name} cannot be read: {error}", hint) from error
 
 
 def read_spec(folder: RunFolder) -> dict[str, Any]:

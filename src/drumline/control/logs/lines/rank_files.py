@@ -9,9 +9,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.logs.history import LogChoice
 from drumline.control.logs.lines.merged import MergedLog, RankFile
@@ -69,7 +68,7 @@ def find_logs(name: str, chosen: ChosenLogs) -> JobLogs:
         raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
     if not os.path.exists(folder.plan):
         return JobLogs(folder, number, [])
-    plan = Plan.read(folder.plan)
+    plan = read_plan(folder)
     try:
         choice = choose_ranks(plan, LogChoice(), chosen.ranks, chosen.nodes)
     except UsageError as error:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import samples
 from drumline.contract.errors import UsageError
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.lines.growth import group_looks, read_looks
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.observing.charts.marks import list_marks
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import RankTask
+    from drumline.contract.plan import Plan, RankTask
     from drumline.contract.samples import RankUse, Sample
     from drumline.control.observing.charts.sample_lines import QuickUse
     from drumline.control.observing.ranks.rank_states import Attempt
@@ -119,7 +118,7 @@ def read_system(
         known = [_describe_measure(one, []) for one in MEASURES.values() if not one.key.startswith("gpu")]
         empty: dict[str, Any] = {"begin": None, "end": None, "bin_s": None, "rows": [], "marks": []}
         return {"measures": known, "measure": measure, "attempt": shown.number, **empty}
-    plan = Plan.read(folder.plan)
+    plan = read_plan(folder)
     key = (folder.path, measure, points, shown.number)
     paths = [samples.path_of(folder.path, node.node) for node in plan.nodes]
     stamp = stamp_files([folder.events, *paths]) if shown.is_over else ""

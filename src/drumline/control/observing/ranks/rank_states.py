@@ -9,10 +9,9 @@ from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control import terminal
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.logs.rank_log import is_log, list_earlier, open_log
 from drumline.control.times import utc
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, RankOutcome
+    from drumline.contract.plan import Plan
 
 WAITING, STARTING, RUNNING, COMPLETED = "waiting", "starting", "running", "completed"
 FAILED_FIRST, FAILED, CUT_OFF, STOPPED, LOST = "failed_first", "failed", "cut_off", "stopped", "lost"
@@ -99,7 +99,7 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
         what = f"job {name} is a {outcome.kind}: it has jobs, and those have ranks"
         sentence = what if outcome.kind != "command" else f"job {name} has no plan yet"
         return {"sentence": sentence, "attempt": shown.number, "nodes": [], "ranks": []}
-    plan = Plan.read(folder.plan)
+    plan = read_plan(folder)
     states = find_states(plan, shown)
     used = _find_use(folder, shown)
     ranks = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.plan import Plan
 from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 
 if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
 
 
 class _Facts(dict[str, str]):
@@ -30,7 +30,7 @@ def describe_variables(name: str) -> dict[str, Any]:
     folder = folder_of(name)
     if not os.path.exists(folder.plan):
         return {"sentence": f"job {name} has no ranks of its own", "ranks": [], "common": {}, "differing": []}
-    plan = Plan.read(folder.plan)
+    plan = read_plan(folder)
     facts = _find_facts(read_outcome(folder))
     by_rank = {task.rank: plan.environment(node, task, facts) for node in plan.nodes for task in node.ranks}
     names = sorted({name for variables in by_rank.values() for name in variables} | set(plan.secrets))

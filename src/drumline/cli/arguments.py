@@ -138,7 +138,7 @@ def parse_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.
 
 
 def _refuse_words(words: list[str], argv: list[str], verb: Parser) -> NoReturn:
-    """Raises UsageError for words that the verb does not have."""
+    """Raise UsageError for words that the verb does not have."""
     message = "unrecognized arguments: " + " ".join(words)
     if verb.get_default("program") is None or words[0].startswith("-"):
         verb.error(message)

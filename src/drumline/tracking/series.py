@@ -114,7 +114,9 @@ class Series:
 
     @property
     def has_repeats(self) -> bool:
-        """Whether some step has several values, where steps count at all: without any, all values have one step."""
+        """
+        Return whether some step has several values, where steps count at all: without any, all values have one step.
+        """
         new = self._steps[max(0, self._ordered_count - 1) :]
         if self._ordered_count >= 0 and all(map(operator.lt, new, islice(new, 1, None))):
             self._ordered_count = len(self)

@@ -74,7 +74,7 @@ def download(
 
 
 def _copy_all(copies: Mapping[str, str], target: str, what: str, bar: ProgressBar | None) -> None:
-    """``copies``: from where, by the path below ``target``. Raises shutil.Error, OSError."""
+    """Copy all. ``copies``: from where, by the path below ``target``. Raises shutil.Error, OSError."""
     told = None
     if bar is not None and bar.is_drawn:
         total = sum(map(_measure, copies.values()))
@@ -223,7 +223,7 @@ def copy(source: str, target: str, told: Callable[[int], None] | None = None) ->
 
 
 def _copy_file(source: str, target: str, told: Callable[[int], None]) -> str:
-    """As ``shutil.copy2``, in pieces where there are several."""
+    """Copy a file as ``shutil.copy2`` does, in pieces where there are several."""
     size = os.stat(source).st_size
     is_same = os.path.exists(target) and os.path.samefile(source, target)
     if size < _WORTH_DRAWING_BYTES or is_same:

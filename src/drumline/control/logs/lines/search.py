@@ -106,7 +106,7 @@ def find_lines(
     backwards: bool = False,
     limit_s: float = LIMIT_S,
 ) -> FoundLines:
-    """Raises UsageError for a query that cannot be."""
+    """Find lines that match a query. Raises UsageError for a query that cannot be."""
     limit = max(1, min(limit, MOST_MATCHES))
     if begin < 0:
         begin = max(0, merged.total + begin)
@@ -266,7 +266,7 @@ def _read_line(descriptor: int, deadline: float) -> bytes:
 
 
 def _wait(descriptor: int, what: int, deadline: float) -> None:
-    """Raises TimeoutError."""
+    """Wait until a descriptor is ready. Raises TimeoutError."""
     poll = select.poll()
     poll.register(descriptor, what)
     if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):

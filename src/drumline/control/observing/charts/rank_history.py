@@ -181,7 +181,7 @@ def _row(task: RankTask, node: int, values: Values) -> dict[str, Any]:
 
 
 def _describe_measure(measure: Measure, newest: Sequence[Sample]) -> dict[str, Any]:
-    """``most``: what it cannot be above, where that is known."""
+    """Describe a measure. ``most``: what it cannot be above, where that is known."""
     most: float | None = None
     if measure.key == "gpu":
         most = 100.0

@@ -30,6 +30,8 @@ def describe_event(seq: int, event: e.Event) -> dict[str, Any]:
 
 def text_of(event: e.Event) -> str:
     """
+    Return the text of an event.
+
     >>> text_of(e.RankExited(0.0, 3, 1, 1, None))
     'rank 3 ended with exit code 1'
     """

@@ -60,7 +60,7 @@ class Page(NamedTuple):
 def find_page(
     table: JobTable, filters: JobFilters, sort: str = "-created", offset: int = 0, limit: int = 100
 ) -> Page:
-    """Raises UsageError for an order that there is not."""
+    """Return a page of the list of jobs. Raises UsageError for an order that there is not."""
     key = sort.removeprefix("-")
     if key not in _SORT_KEYS:
         raise UsageError(f"sort: jobs have no order {key!r}", f"one of {', '.join(_SORT_KEYS)}, or -created")

@@ -47,7 +47,7 @@ _VERBS = """
 Accept Add Admit Adopt Align Allow Answer Append Apply Archive Ask Attach Become Begin Block Break Bring Build
 Call Cancel Change Check Choose Claim Clear Close Collect Colour Combine Compare Compose Connect Convert Copy
 Count Create Cut Decide Decode Delete Describe Detach Digest Discard Do Draw Drop Encode End Enter Escape
-Examine Execute Expand Expect Explain Fail Fetch Fill Find Follow Forget Fork Format Forward Get Give Go Group
+Examine Exchange Execute Expand Expect Explain Fail Fetch Fill Find Follow Forget Fork Format Forward Get Give Go Group
 Hand Handle Have Hear Hide Hold Import Install Join Keep Kill Lay Leave Let Limit Link List Listen Load Locate
 Log Look Lose Make Measure Merge Mount Move Name Note Obey Open Override Parse Pass Plan Postpone Print Put
 Quote Raise Read Reap Receive Record Recover Redraw Refuse Register Remember Remove Rename Render Renew Replace

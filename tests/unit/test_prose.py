@@ -8,7 +8,7 @@ import pytest
 
 OF_ALL = 0.03
 OF_A_PAGE = 0.06
-OF_DOCSTRINGS = 0.01
+OF_DOCSTRINGS = 0.03
 COUNTS = prose.counts()
 OPENINGS = prose.openings()
 

@@ -3,7 +3,7 @@
 import json
 
 from cli_jobs import write_job
-from studio_server import run_studio
+from studio_server import API, run_studio
 
 from drumline import MLClient
 
@@ -35,3 +35,17 @@ def test_a_job_points_at_a_studio_while_one_runs(cli, tmp_path, drumline_home):
     listed = json.loads(cli("job", "list", "-o", "json").out)
     assert [job["services"]["Studio"]["endpoint"] for job in listed] == [folder]
     assert cli("job", "show", "-n", "job", "--web", "-o", "none").err.strip() == folder
+
+
+def test_a_studio_of_a_workspace_shows_jobs_of_others_too(cli, tmp_path):
+    cli("workspace", "create", "-n", "vision")
+    write_job(tmp_path, "true", name="plain")
+    cli("job", "create", "-f", "job.yml", "--stream")
+    write_job(tmp_path, "true", name="seen")
+    cli("job", "create", "-f", "job.yml", "-w", "vision", "--stream")
+    with run_studio("-w", "vision") as studio:
+        page = f"http://127.0.0.1:{studio.port}/jobs"
+        assert endpoint(cli, "-n", "seen", "-w", "vision") == f"{page}/seen"
+        assert endpoint(cli, "-n", "plain") == f"{page}/plain?workspace=-"
+        assert studio.get("/jobs/plain?workspace=-")["row"]["name"] == "plain"
+        assert studio.ask(f"{API}/jobs/plain").status == 404

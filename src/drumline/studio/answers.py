@@ -22,6 +22,7 @@ from drumline.contract.errors import (
     UsageError,
 )
 from drumline.control.jobs import lookup
+from drumline.control.settings.studios import NO_WORKSPACE
 from drumline.studio.security import MOST_BODY_BYTES, SANDBOX
 from drumline.studio.settings import API
 
@@ -247,6 +248,7 @@ def choose_workspace(request: Request, settings: StudioSettings) -> str:
     name = request.query_params.get("workspace") if request.url.path.startswith(API) else None
     if name is None:
         return settings.workspace
+    name = "" if name == NO_WORKSPACE else name
     homes.check_workspace(name)
     if name and name not in homes.workspace_names():
         raise NotFoundError(f"there is no workspace {name!r}", "drumline workspace list")

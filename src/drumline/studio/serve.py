@@ -88,7 +88,7 @@ def _run(listener: socket.socket, settings: StudioSettings, tokens: Tokens, addr
     )
     # uvicorn raises a signal again, for these, once it has ended in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record = studios.note(address, tokens.bearer, settings.port)
+    record = studios.note(address, tokens.bearer, settings.port, settings.workspace)
     try:
         _announce(address, record, settings)
         browser.open_page(studios.Studio(address, tokens.bearer, 0.0), opens_browser=wish.opens_browser)

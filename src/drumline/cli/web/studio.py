@@ -47,9 +47,11 @@ def main(argv: list[str]) -> int:
         if running is not None:
             print(running.address, flush=True)
             print("it runs already; --port N starts another", file=sys.stderr)
+            from drumline.contract.folder import current_workspace
             from drumline.control.access import browser
 
-            browser.open_page(running, opens_browser=wish.opens_browser)
+            page = running.path_of("", current_workspace())
+            browser.open_page(running, page, opens_browser=wish.opens_browser)
             return 0
         serve.serve(wish)
     return 0

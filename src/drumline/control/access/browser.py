@@ -43,7 +43,7 @@ def show_job(name: str, workspace: str) -> bool:
     running = studios.find_running()
     if running is None:
         return False
-    page = studios.path_of(name, workspace)
+    page = running.path_of(name, workspace)
     print(running.address + page, file=sys.stderr)
     open_page(running, page, out=sys.stderr)
     return True

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from drumline.contract.outcome import Outcome
+    from drumline.control.settings.studios import Studio
 
 _FORMAT = 1
 """Raised when facts or descriptions change their form, so that none of before is taken."""
@@ -133,7 +134,7 @@ class KnownJobs:
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
         texts = self._index.read_descriptions(known) if known else {}
-        pages, workspace = _find_pages(), current_workspace()
+        studio, workspace = _find_studio(), current_workspace()
         for name in wanted:
             described = self._read_description(name, texts.get(name, ""))
             if described is None:
@@ -144,11 +145,10 @@ class KnownJobs:
                 except NotFoundError:
                     continue
                 self._keep_description(folder, outcome, described)
-            if pages:
+            if studio:
                 # What is kept does not name a studio, which may be another one next time.
-                from drumline.control.settings.studios import path_of
-
-                described["services"]["Studio"]["endpoint"] = pages + path_of(name, workspace)
+                page = studio.address + studio.path_of(name, workspace)
+                described["services"]["Studio"]["endpoint"] = page
             yield described
 
     def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
@@ -198,14 +198,13 @@ class KnownJobs:
         self._new = {}
 
 
-def _find_pages() -> str:
-    """Return the address of a studio that runs; empty for none."""
+def _find_studio() -> Studio | None:
+    """Return a studio that runs."""
     if not may_have_studio():
-        return ""
+        return None
     from drumline.control.settings import studios
 
-    running = studios.find_running()
-    return running.address if running else ""
+    return studios.find_running()
 
 
 def _is_settled(outcome: Outcome) -> bool:

@@ -20,6 +20,9 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NO_WORKSPACE = "-"
+"""In an address: the jobs that are in no workspace, of a studio that shows one where none is named."""
+
 ONCE_S = 60
 """How long a login is good."""
 
@@ -32,6 +35,12 @@ class Studio(NamedTuple):
     address: str
     token: str
     started: float
+    workspace: str = ""
+    """Shown where an address names none."""
+
+    def path_of(self, job: str, workspace: str) -> str:
+        """Return the path of a job's page, or without a job that of the list."""
+        return path_of(job, "" if workspace == self.workspace else workspace or NO_WORKSPACE)
 
 
 def folder() -> str:
@@ -39,14 +48,13 @@ def folder() -> str:
     return os.path.join(base_home(), "studio")
 
 
-def note(address: str, token: str, port: int) -> str:
+def note(address: str, token: str, port: int, workspace: str = "") -> str:
     """Write the record of this process and return its path. Raises OSError."""
     path = os.path.join(folder(), f"{port}.json")
     private_folder(folder())
     who = identity.identify_process(os.getpid())
-    write_whole(
-        path, json.dumps({"address": address, "token": token, "started": time.time(), "who": who}) + "\n"
-    )
+    known = {"address": address, "token": token, "started": time.time(), "workspace": workspace, "who": who}
+    write_whole(path, json.dumps(known) + "\n")
     return path
 
 
@@ -86,7 +94,8 @@ def _list_running() -> Iterator[Studio]:
         # One on another machine that shares the home has an address that means nothing here.
         if identity.is_ours_to_judge(who) and identity.is_alive(who):
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                yield Studio(str(record["address"]), str(record["token"]), float(record["started"]))
+                started = float(record["started"])
+                yield Studio(record["address"], record["token"], started, record["workspace"])
 
 
 def _read(path: str) -> dict[str, Any] | None:
@@ -107,20 +116,22 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def path_of(job: str, workspace: str = "") -> str:
     """
-    Return the path of a job's page.
+    Return the path of a job's page, or without a job that of the list.
 
     >>> path_of("calm_drum"), path_of("calm_drum", "vision")
     ('/jobs/calm_drum', '/jobs/calm_drum?workspace=vision')
     """
     from urllib.parse import quote
 
-    return f"/jobs/{quote(job, safe='')}" + (f"?workspace={quote(workspace, safe='')}" if workspace else "")
+    return (f"/jobs/{quote(job, safe='')}" if job else "/jobs") + (
+        f"?workspace={quote(workspace, safe='')}" if workspace else ""
+    )
 
 
 def find_page(job: str) -> str:
     """Return the address of the job's page in a studio that runs; empty where none does."""
     running = find_running()
-    return running.address + path_of(job, current_workspace()) if running else ""
+    return running.address + running.path_of(job, current_workspace()) if running else ""
 
 
 def make_login(token: str, to: str = "/") -> str:

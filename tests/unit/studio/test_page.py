@@ -1,5 +1,6 @@
 """The page of the studio as files: what must not be in it, how much it weighs, and that its parts are there."""
 
+import asyncio
 import gzip
 import json
 import re
@@ -75,7 +76,7 @@ def test_our_own_scripts_and_styles_stay_light():
 
 def test_browsers_are_sent_scripts_without_their_types():
     request = Request({"type": "http", "path_params": {"hash": "", "path": "js/lib.js"}})
-    sent = Pages(None, None).send_file(request).body
+    sent = asyncio.run(Pages(None, None).send_file(request)).body
     assert sent == drop_types((PAGE / "js" / "lib.js").read_bytes())
     assert b"/**" not in sent
 

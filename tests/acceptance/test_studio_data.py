@@ -73,6 +73,9 @@ def test_a_job_that_failed_is_told_in_all_its_parts(ran):
         environment = studio.ask(f"{API}/jobs/job/environment")
         assert b"hunter2" not in environment.data
         assert environment.json["common"]["WORLD_SIZE"] == "4"
+        plan = studio.ask(f"{API}/jobs/job/plan")
+        assert b"hunter2" not in plan.data
+        assert plan.json["plan"]["user_env"]["MY_API_KEY"] == "(hidden)"
 
         assert [one["name"] for one in studio.get("/jobs/job/code")["entries"]] == ["train.py"]
         assert "no more data" in studio.get("/jobs/job/code?path=train.py")["text"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
+from drumline.control.hiding import hide_in
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list import one_job, watch
 from drumline.studio.answers import query
@@ -35,7 +36,7 @@ def show_plan(request: Request) -> dict[str, Any]:
     plan = folder.read_json(folder.plan)
     if plan is None:
         raise NotFoundError(f"job {folder.name} has no plan of its own", f"drumline job show {folder.name}")
-    return {"plan": plan}
+    return {"plan": hide_in(plan)}
 
 
 ROUTES = [

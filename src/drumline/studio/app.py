@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
 from drumline.studio.answers import wrap
@@ -52,8 +52,8 @@ def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
     return Guard(app, settings, tokens, refuse)
 
 
-def list_routes(settings: StudioSettings, tokens: Tokens) -> list[BaseRoute]:
-    routes: list[BaseRoute] = [
+def list_routes(settings: StudioSettings, tokens: Tokens) -> list[Route]:
+    routes = [
         Route(API + route.path, wrap(route.endpoint, settings), methods=route.methods, name=route.name)
         for noun in NOUNS
         for route in load_noun(noun)

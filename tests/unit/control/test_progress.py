@@ -39,7 +39,7 @@ def terminal(monkeypatch):
         return got.decode()
 
     with os.fdopen(theirs, "w") as out:
-        out.shown = shown
+        out.shown = shown  # type: ignore[attr-defined]
         yield out
     os.close(ours)
 

@@ -93,11 +93,11 @@ def summarize(jobs: Iterable[JobOverview]) -> str:
     running = sum(counts.values()) - ended - waiting
     if not counts:
         return "no jobs yet"
-    parts = []
-    if running:
-        parts.append(f"{running:,} run" if running > 1 else "1 runs")
-    if waiting:
-        parts.append(f"{waiting:,} wait" if waiting > 1 else "1 waits")
+    parts: list[str] = []
+    for count, verb in ((running, "run"), (waiting, "wait")):
+        if count:
+            noun = "" if parts else "job " if count == 1 else "jobs "
+            parts.append(f"{count:,} {noun}{verb}{'s' if count == 1 else ''}")
     if not parts:
         parts.append("nothing runs")
     failed = f" ({counts[status.FAILED]:,} failed)" if counts[status.FAILED] else ""

@@ -2,15 +2,10 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from studio_jobs import Jobs
 from studio_server import StudioServer, run_studio
 

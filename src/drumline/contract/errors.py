@@ -74,6 +74,10 @@ def _find_line(traceback: TracebackType | None) -> list[str]:
     return [f"{where}: {linecache.getline(*place).strip()}"]
 
 
+DAMAGED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What code raises that reads a damaged file of a job, where nothing has checked the file before."""
+
+
 class UsageError(DrumlineError):
     exit_code = 2
     error_category = "UserError"

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 
 def utc(seconds: float | None, precision: str = "milliseconds") -> str | None:
-    """Return seconds since 1970 as RFC 3339 in UTC. ``precision``: a ``timespec`` of ``datetime.isoformat``."""
+    """
+    Return seconds since 1970 as RFC 3339 in UTC; None for what is no time, as in a damaged file. ``precision``: a
+    ``timespec`` of ``datetime.isoformat``.
+    """
     if seconds is None:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+    except (OverflowError, ValueError, TypeError, OSError):
+        return None
 
 
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -15,6 +15,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import (
+    DAMAGED,
     DrumlineError,
     EngineError,
     NotFoundError,
@@ -194,6 +195,17 @@ def describe_error(error: Exception) -> tuple[int, dict[str, Any]]:
     return 500, {"error": {"message": f"internal error: {type(error).__name__}", "hint": "see the terminal"}}
 
 
+def _describe_damage(error: Exception, request: Request) -> tuple[int, dict[str, Any]] | None:
+    """Return the answer for a damaged file of a job that was asked for; None for another error."""
+    if not isinstance(error, DAMAGED):
+        return None
+    asked = [request.path_params.get("name"), *(request.query_params.get(one) for one in ("jobs", "a", "b"))]
+    names = ", ".join(one for one in asked if one)[:_MOST_TEXT]
+    if not names:
+        return None
+    return 409, {"error": {"message": f"a file of job {names} is damaged", "hint": "see the terminal"}}
+
+
 def _list_problems(error: DrumlineError) -> dict[str, Any]:
     """Return every mistake of a job file, with the first one as the sentence."""
     problems = error.problems if isinstance(error, SpecError) else ()
@@ -234,8 +246,8 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
                     found = await run_in_threadpool(handler, request)
                 return found if isinstance(found, Response) else await run_in_threadpool(to_json, found)
         except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
-            status, told = describe_error(error)
-            if status == 500:
+            status, told = _describe_damage(error, request) or describe_error(error)
+            if status == 500 or isinstance(error, DAMAGED):
                 print(f"error: {request.method} {request.url.path}: {error!r}", file=sys.stderr)
             return to_json(told, status)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -16,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from drumline.contract import folder as homes
-from drumline.contract.errors import DrumlineError, EngineError
+from drumline.contract.errors import DAMAGED, DrumlineError, EngineError
 from drumline.control.observing.job_list.feed import EVENT, RESET, Feed, Message
 from drumline.studio.answers import encode
 
@@ -34,6 +35,7 @@ _SEND_LIMIT_S = 5.0
 
 _MOST_VIEWERS = 50
 _MOST_WAITING = 1000
+_MOST_REPORTED = 100
 _EPOCH = secrets.token_hex(4)
 """Which server counted the versions of a cursor."""
 
@@ -102,6 +104,7 @@ class Live:
         self._feeds: dict[str, Feed] = {}
         self._lock = asyncio.Lock()
         """Held from a look until all viewers have what it found, and while a viewer joins, which so misses nothing."""
+        self._reported: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, workspace: str, jobs: Sequence[str], cursor: str) -> EventStream:
@@ -137,9 +140,18 @@ class Live:
     def _look(self, places: dict[str, set[str]]) -> dict[str, list[Message]]:
         found = {}
         for workspace, jobs in places.items():
-            with homes.workspace(workspace):
-                found[workspace] = self._find_feed(workspace).look(jobs)
+            try:
+                with homes.workspace(workspace):
+                    found[workspace] = self._find_feed(workspace).look(jobs)
+            except Exception as error:  # noqa: BLE001 - the next look may succeed, and other workspaces do
+                self._report(f"news of {workspace or 'the jobs'}: {error!r}")
         return found
+
+    def _report(self, problem: str) -> None:
+        """Print a problem once."""
+        if problem not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(problem)
+            print(f"error: {problem}", file=sys.stderr)
 
     def _find_feed(self, workspace: str) -> Feed:
         if workspace not in self._feeds:
@@ -159,7 +171,7 @@ class Live:
             elif text:
                 viewer.put(Message(RESET, {}, mark=feed.version))
             for job in viewer.jobs:
-                with contextlib.suppress(DrumlineError, OSError):
+                with contextlib.suppress(DrumlineError, OSError, *DAMAGED):
                     after = known.seqs.get(job) if known is not None and is_ours else None
                     missed, seq = feed.watch(job, after)
                     viewer.cursor.seqs[job] = after if missed and after is not None else seq

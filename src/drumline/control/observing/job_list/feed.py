@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DAMAGED, DrumlineError
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list.rows import describe_row
@@ -62,7 +62,7 @@ class Feed:
         for name in self._watches.keys() - names:
             del self._watches[name]
         for name in names:
-            with contextlib.suppress(DrumlineError, OSError):
+            with contextlib.suppress(DrumlineError, OSError, *DAMAGED):
                 found += _list_news(name, self._find_watch(name))
         return found
 

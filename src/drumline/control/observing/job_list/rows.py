@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import DrumlineError, UsageError
+from drumline.contract.errors import DAMAGED, DrumlineError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.control.observing.job_list.filters import JobFilters
@@ -184,7 +184,7 @@ class RowFigures:
         self._read[job.name] = now
         try:
             return known.overview(job.name, with_metric=True)
-        except (DrumlineError, OSError):
+        except (DrumlineError, OSError, *DAMAGED):
             return job
 
     def _find_spark(self, job: JobOverview, deadline: float) -> list[float | None] | None:
@@ -203,6 +203,9 @@ class RowFigures:
 def _read_spark(name: str, metric: str) -> list[float | None]:
     from drumline.control.observing.metrics import read_metrics
 
-    found = read_metrics(RunFolder.for_job(name), [glob.escape(metric)], _FIGURES_S).series
+    try:
+        found = read_metrics(RunFolder.for_job(name), [glob.escape(metric)], _FIGURES_S).series
+    except (DrumlineError, OSError, *DAMAGED):
+        return []
     one = next((one for one in found if len(one) > 1), None)
     return one.columns(min(_SPARK_POINTS, len(one))) if one else []

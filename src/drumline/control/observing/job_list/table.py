@@ -14,16 +14,15 @@ import time
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract import status
+from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError
 from drumline.contract.folder import home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import listing
-from drumline.control.observing.overview import KnownJobs
+from drumline.control.observing.overview import JobOverview, KnownJobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from drumline.control.observing.overview import JobOverview
 
 _FRESH_S = 0.2
 """For so long what was found is taken for the present."""
@@ -205,6 +204,9 @@ class JobTable:
                 self._remove(name)
             except (DrumlineError, OSError):
                 continue  # As on a file server that does not answer: next time.
+            except DAMAGED:
+                # A job can write to its own folder, and must not hide the others by that.
+                self._put(_make_unreadable(name), stamp)
         known.keep()
         return []
 
@@ -237,6 +239,25 @@ class JobTable:
 
     def _stamp_of(self, name: str) -> tuple[int, int]:
         return _stamp(f"{self._jobs}/{name}/events.jsonl")
+
+
+def _make_unreadable(name: str) -> JobOverview:
+    """Return the facts of a job whose files are damaged."""
+    return JobOverview(
+        name=name,
+        kind="command",
+        status=status.NOT_RESPONDING,
+        reason="its files are damaged and cannot be read",
+        created=None,
+        started=None,
+        ended=None,
+        experiment="Default",
+        compute="local",
+        parent="",
+        tags={},
+        size="-",
+        archived=False,
+    )
 
 
 def _without_metric(job: JobOverview) -> JobOverview:

@@ -46,7 +46,7 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional
 
 from drumline.contract import events as e
 from drumline.contract import identity
@@ -171,6 +171,7 @@ def _users_home() -> str:
 
 
 _MOST_BYTES = 64 << 20
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RunFolder:
@@ -296,7 +297,7 @@ class RunFolder:
         Append one whole line in one write, so that several processes of a machine may do so; on a network file system
         two machines that do so at once can overwrite each other. Raises OSError, as for a full disk.
         """
-        descriptor = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.events, _APPEND, 0o600)
         line = e.to_line(event)
         try:
             written = os.write(descriptor, line)
@@ -310,7 +311,7 @@ class RunFolder:
     def read_events(self) -> Iterator[e.Event]:
         """Return the events in the order of the file; lines that are cut short are left out."""
         try:
-            with open(self.events, "rb") as file:
+            with open_plain(self.events) as file:
                 for line in file:
                     event = e.from_line(line)
                     if event is not None:
@@ -336,11 +337,17 @@ class RunFolder:
 
 def _read_plain(path: str, most: int) -> bytes:
     """Read a plain file and nothing else: a job can put a pipe into its folder. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a plain file", path)
+    with open_plain(path) as file:
         return file.read(most)
+
+
+def open_plain(path: str) -> BinaryIO:
+    """Open a plain file of a run folder to read it. Raises OSError for a pipe, a link or a device, at once."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return open(descriptor, "rb")
 
 
 def private_folder(path: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when an older agent could misread a plan."""
 
+_MOST_BYTES = 256 << 20
 _LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port)\}")
 _MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
 
@@ -397,8 +398,10 @@ class Plan(NamedTuple):
     @classmethod
     def read(cls, path: str) -> Plan:
         """Read the plan in a file. Raises OSError, and ValueError as ``from_json``."""
-        with open(path) as file:
-            return cls.from_json(file.read())
+        from drumline.contract.folder import open_plain
+
+        with open_plain(path) as file:
+            return cls.from_json(file.read(_MOST_BYTES).decode())
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

@@ -42,9 +42,12 @@ def serve(wish: Wish) -> None:
     """Serve until SIGINT or SIGTERM. Raises UsageError, DrumlineError."""
     _check_packages()
     _check_home()
+    from drumline.control.settings import tracking
     from drumline.studio.settings import StudioSettings, is_loopback
     from drumline.studio.tokens import Tokens
 
+    # A page asks for curves all the time, and a job may have written any address into its plan.
+    tracking.rules.asks_others = False
     context = _load_certificate(wish)
     listener = _listen(wish)
     try:

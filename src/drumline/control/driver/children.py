@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError, NotFoundError
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, open_plain
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
 from drumline.control.driver import recovery
@@ -263,7 +263,7 @@ class ChildJobs:
 def read_graph(folder: RunFolder) -> dict[str, Any]:
     """Read ``graph.json``. Raises DrumlineError for a damaged file."""
     try:
-        with open(folder.graph, encoding="utf-8") as file:
+        with open_plain(folder.graph) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise DrumlineError(f"{folder.graph} cannot be read: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,13 @@ def _row(name: str) -> Row | None:
     from drumline.store.index import Row
 
     folder = RunFolder.for_job(name)
-    outcome = fold(folder.read_events())
+    try:
+        outcome = fold(folder.read_events())
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP):
+            raise
+        # A pipe or a link that the job has put there.
+        return None
     if outcome.created is None:
         return None
     spec = read_spec(folder)

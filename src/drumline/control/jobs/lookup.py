@@ -14,6 +14,7 @@ from drumline.contract.folder import (
     current_workspace,
     home,
     home_of,
+    open_plain,
     workspace,
     workspace_names,
 )
@@ -116,7 +117,7 @@ def read_spec(folder: RunFolder) -> dict[str, Any]:
     import yaml
 
     try:
-        with open(folder.job, "rb") as file:
+        with open_plain(folder.job) as file:
             data = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (OSError, yaml.YAMLError):
         return {}

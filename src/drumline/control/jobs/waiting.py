@@ -99,7 +99,9 @@ class _AwaitedJob:
 
     def __init__(self, folder: RunFolder, *, may_hold: bool) -> None:
         self._folder = folder
-        self._events = os.open(folder.events, os.O_RDONLY | os.O_CLOEXEC) if may_hold else None
+        self._events = (
+            os.open(folder.events, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if may_hold else None
+        )
         self._seen: tuple[int, int] | None = None
         self._next_look = 0.0
         self.pidfd: int | None = None

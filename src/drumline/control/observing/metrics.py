@@ -279,13 +279,18 @@ def _ask_server(where: runs.RunLocation, plan: Plan, ask: Callable[[Server], Non
     """
     from threading import Thread
 
+    from drumline.contract.uris import hide_secrets
+    from drumline.control.settings.tracking import rules
     from drumline.tracking.server import Server
 
+    if not rules.may_ask(where.server):
+        return f"metrics are at {hide_secrets(where.server)}, which is not asked from here; see there"
+    variables = rules.choose_variables(where.server, plan.user_env)
     said: list[str] = []
 
     def work() -> None:
         try:
-            ask(Server(where.server, {**os.environ, **plan.user_env}, timeout_s=limit_s))
+            ask(Server(where.server, variables, timeout_s=limit_s))
         except DrumlineError as error:
             said.append(error.message + (f"; {error.hint}" if error.hint else ""))
         except Exception as error:  # noqa: BLE001 - the top of a thread; whatever a server has answered

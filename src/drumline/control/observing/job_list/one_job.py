@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.folder import open_plain
 from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
@@ -47,8 +48,8 @@ def describe_job(name: str) -> dict[str, Any]:
 
 def read_spec_text(name: str) -> str:
     """Return the job file as it was submitted. Raises NotFoundError, OSError."""
-    with open(folder_of(name).job, encoding="utf-8", errors="replace") as file:
-        return file.read(_MOST_SPEC)
+    with open_plain(folder_of(name).job) as file:
+        return file.read(_MOST_SPEC).decode("utf-8", "replace")
 
 
 def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.folder import open_plain
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of
@@ -78,7 +79,7 @@ class JobWatch:
 def read_events(folder: RunFolder, after: int = 0) -> tuple[list[dict[str, Any]], int]:
     """Return the events behind a place in the file, and the place behind the last of them."""
     try:
-        with open(folder.events, "rb") as file:
+        with open_plain(folder.events) as file:
             file.seek(after)
             data = file.read(_MOST_BYTES)
     except OSError:

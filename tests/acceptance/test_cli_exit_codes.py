@@ -220,7 +220,11 @@ def test_a_bad_command_line_returns_2_says_why_and_creates_nothing(cli, argument
 
 @pytest.mark.parametrize(
     ("arguments", "meant"),
-    [(["jbo"], "drumline job"), (["job", "sohw"], "drumline job show"), (["job", "show", "--nam", "x"], "--name")],
+    [
+        (["jbo"], "drumline job"),
+        (["job", "sohw"], "drumline job show"),
+        (["job", "show", "--nam", "x"], "--name"),
+    ],
 )
 def test_a_word_that_is_nearly_right_is_answered_with_the_right_one(cli, arguments, meant):
     assert f"did you mean {meant!r}?" in cli(*arguments).err

@@ -126,6 +126,13 @@ def test_a_job_of_the_current_folder_runs_again_with_the_code_of_then(cli, tmp_p
         name, json.loads(cli("job", "show", "@last").out)["name"]
     )
     assert log_of(again(name, code="now")) == f"now a b {2 << 20} {folder}\n"
+    done = cli("job", "rerun", "first", "--code", "now", "--name", "current", "--stream")
+    assert (done.rc, "as it was then" in done.err) == (0, False), done.err
+    current = RunFolder.for_job("current")
+    record = wait_until(lambda: current.read_json(current.stored_code))
+    assert record["snapshot"], "so that it can be compared, and run again"
+    done = cli("job", "rerun", "current", "--stream", cwd=tmp_path)
+    assert f"note: it runs the code as it was then; --code now takes that of {folder}\n" in done.err
     changed = again("first", [{"command": "python train.py c | tr c d"}])
     assert log_of(changed).startswith("then d ")
     folder.rename(tmp_path / "moved")

@@ -238,7 +238,8 @@ def find_job(word: str, doing: str = "", *, is_final: bool = False, changes: boo
     if is_final and name != word and word not in naming.SHORT and "/" not in word and not sys.stdin.isatty():
         from drumline.contract.errors import NotFoundError
 
-        raise NotFoundError(f"there is no job {word!r}", f"did you mean {name!r}?")
+        hint = f"did you mean {name!r}? Without a terminal, give the whole name"
+        raise NotFoundError(f"there is no job {word!r}", hint)
     if is_final or changes:
         reused = naming.explain_reused(word)
         if reused:

@@ -31,6 +31,9 @@ trial:
 """
 
 
+NO_INPUTS = "it has no inputs: to change an argument, set the command (--set command='...')"
+
+
 def warnings_of(text, change):
     return load_job(io.StringIO(text), params_override=[change])._warnings
 
@@ -41,7 +44,7 @@ def warnings_of(text, change):
         (COMMAND, "inputs.lrr", "did you mean 'lr'?"),
         (COMMAND, "inputs.epochs", "inputs of the job: lr, seed"),
         (COMMAND, "inputs.see", "did you mean 'seed'?"),
-        ("command: 'true'", "inputs.lr", "inputs of the job: none"),
+        ("command: 'true'", "inputs.lr", NO_INPUTS),
         (PIPELINE, "inputs.rat", "did you mean 'rate'?"),
         (PIPELINE, "jobs.train.inputs.lrr", "did you mean 'lr'?"),
         (SWEEP, "inputs.epoch", "did you mean 'epochs'?"),

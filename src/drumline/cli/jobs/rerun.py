@@ -51,6 +51,12 @@ def _rerun(arguments: Namespace) -> int:
         print(f"note: {clean(note)}", file=sys.stderr)
     start = Standby() if again.job.type == "command" and is_local(again.job) else None
     submitted = submit(again.job, again.run, start=start)
+    if again.run.in_place and not (again.job.drumline or {}).get(
+        "secrets"
+    ):  # Whose files may lie in the folder.
+        from drumline.control.jobs import stored_code
+
+        stored_code.store_code(submitted.folder, again.run.in_place)
     output.print_warnings(submitted.warnings)
     explicit = arguments.output or arguments.query
     code = 0

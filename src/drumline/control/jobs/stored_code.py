@@ -126,7 +126,7 @@ def explain_absence(folder: RunFolder) -> str:
         why = (
             "it was removed"
             if record or not has_run_elsewhere(folder)
-            else "the command was killed before it was"
+            else "it was not stored when the job began"
         )
     commit = str((record.get("git") or {}).get("commit") or "")
     return f"{why}; git was at {commit[:7]}" if commit else why

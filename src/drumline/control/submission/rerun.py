@@ -142,6 +142,9 @@ def _prepare_program(
     job = _load(spec, folder, changes, wish.new_name)
     if digest:
         job._snapshots = {"code": _bring_here(digest, folder.root)}
+        source = ran_in or str(spec.get("code") or "")
+        if wish.code is None and os.path.isdir(source):
+            notes.append(f"it runs the code as it was then; --code now takes that of {source}")
     return Rerun(job, run, tuple(notes))
 
 

@@ -37,7 +37,8 @@ def _explain(root: Mapping, path: str) -> str:
     if (isinstance(value, Scalar) and value.value is None) or _is_mentioned(holder, name):
         return ""
     others = [str(other) for other, where, _ in inputs if where.source is not None]
-    hint = did_you_mean(name, others) or "inputs of the job: " + (", ".join(others) or "none")
+    without = "it has no inputs: to change an argument, set the command (--set command='...')"
+    hint = did_you_mean(name, others) or ("inputs of the job: " + ", ".join(others) if others else without)
     return f"{found[1]}inputs.{name} is set, but the job neither declares nor uses this input; {hint}"
 
 

@@ -2,6 +2,7 @@
 Our exceptions: something drumline, or the request to drumline, got wrong.
 
 * DrumlineError
+  x DamagedError         a file of a job was changed; a ValueError too  exit 1
   x UsageError           the command line or a call is not usable       exit 2
   x SpecError            the job as written is not valid                exit 2
   x PlanError            valid, but not on these nodes, or not yet      exit 2
@@ -76,6 +77,10 @@ def _find_line(traceback: TracebackType | None) -> list[str]:
 
 DAMAGED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What code raises that reads a damaged file of a job, where nothing has checked the file before."""
+
+
+class DamagedError(DrumlineError, ValueError):
+    """A file of a job is not as Drumline has written it."""
 
 
 class UsageError(DrumlineError):

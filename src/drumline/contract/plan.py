@@ -405,8 +405,17 @@ class Plan(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Return the plan of this text. Raises ValueError for a plan of a newer format."""
-        data: dict[str, Any] = json.loads(text)
+        """Return the plan of this text. Raises ValueError for a newer format, DamagedError for what is no plan."""
+        try:
+            return cls._from_data(json.loads(text))
+        except (TypeError, LookupError, AttributeError, RecursionError) as error:
+            from drumline.contract.errors import DamagedError
+
+            raise DamagedError(f"the plan is damaged: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _from_data(cls, data: dict[str, Any]) -> Plan:
+        """Raises ValueError; TypeError and the like for what is no plan."""
         if data.get("format", 0) > FORMAT:
             raise ValueError(f"this plan has format {data['format']}, and {FORMAT} is the newest known here")
         data["nodes"] = tuple(_node_from(node) for node in data["nodes"])
@@ -422,7 +431,16 @@ class Plan(NamedTuple):
         data["registers"] = tuple(Registration(**one) for one in data.get("registers", ()))
         for name in ("argv", "unset", "folders", "warnings", "restart_on", "secrets", "notify"):
             data[name] = tuple(data.get(name, ()))
+        for name in ("job", "engine", "cwd"):
+            _check_kind(data[name], str)
+        for name in ("env", "user_env", "ports", "compute", "container", "resolved"):
+            _check_kind(data.get(name, {}), dict)
         return cls(**data)
+
+
+def _check_kind(value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} in the place of {kind.__name__}")
 
 
 def _bind_all(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:

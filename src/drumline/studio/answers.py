@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from urllib.parse import quote
@@ -36,6 +35,11 @@ if TYPE_CHECKING:
 
 _MOST_TEXT = 1000
 _MOST_WORDS = 1000
+MOST_OFFSET = 1 << 62
+"""Of a place in a file."""
+
+_DEEPEST = 64
+"""Levels of an object in a body."""
 
 
 class Reader(NamedTuple):
@@ -109,6 +113,7 @@ class Reader(NamedTuple):
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             raise UsageError(f"{name} must be an object")
+        _check_depth(name, value)
         return value
 
     def jobs(self, name: str, most: int = 200) -> list[str]:
@@ -119,6 +124,19 @@ class Reader(NamedTuple):
         for one in names:
             check_is_ours(one)
         return names
+
+
+def _check_depth(name: str, value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise UsageError(f"{name} has more than {_DEEPEST} levels")
 
 
 def query(request: Request) -> Reader:
@@ -132,8 +150,7 @@ def body(request: Request) -> Reader:
 
 def check_is_ours(name: str) -> None:
     """Raise NotFoundError unless the job is there and this user's own: the server shows nobody else's run folders."""
-    folder = lookup.folder_of(name)
-    if os.stat(folder.path).st_uid != os.geteuid():
+    if not lookup.is_own(lookup.folder_of(name)):
         raise NotFoundError(f"there is no job {name!r} of yours", "drumline job list")
 
 
@@ -197,7 +214,7 @@ def describe_error(error: Exception) -> tuple[int, dict[str, Any]]:
 
 def _describe_damage(error: Exception, request: Request) -> tuple[int, dict[str, Any]] | None:
     """Return the answer for a damaged file of a job that was asked for; None for another error."""
-    if not isinstance(error, DAMAGED):
+    if not isinstance(error, DAMAGED) or isinstance(error, DrumlineError):
         return None
     asked = [request.path_params.get("name"), *(request.query_params.get(one) for one in ("jobs", "a", "b"))]
     names = ", ".join(one for one in asked if one)[:_MOST_TEXT]
@@ -247,7 +264,7 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
                 return found if isinstance(found, Response) else await run_in_threadpool(to_json, found)
         except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
             status, told = _describe_damage(error, request) or describe_error(error)
-            if status == 500 or isinstance(error, DAMAGED):
+            if status == 500 or (isinstance(error, DAMAGED) and not isinstance(error, DrumlineError)):
                 print(f"error: {request.method} {request.url.path}: {error!r}", file=sys.stderr)
             return to_json(told, status)
 

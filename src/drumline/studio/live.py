@@ -19,10 +19,10 @@ from starlette.responses import Response
 from drumline.contract import folder as homes
 from drumline.contract.errors import DAMAGED, DrumlineError, EngineError
 from drumline.control.observing.job_list.feed import EVENT, RESET, Feed, Message
-from drumline.studio.answers import encode
+from drumline.studio.answers import MOST_OFFSET, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -35,6 +35,7 @@ _SEND_LIMIT_S = 5.0
 
 _MOST_VIEWERS = 50
 _MOST_WAITING = 1000
+_MOST_WAITING_BYTES = 1 << 20
 _MOST_REPORTED = 100
 _EPOCH = secrets.token_hex(4)
 """Which server counted the versions of a cursor."""
@@ -60,7 +61,20 @@ def parse_cursor(text: str) -> Cursor | None:
         found = Cursor(int(version), {unquote(name): int(seq) for name, _, seq in parts})
     except ValueError:
         return None
+    if not all(0 <= number < MOST_OFFSET for number in (found.version, *found.seqs.values())):
+        return None
     return found if epoch == _EPOCH else None
+
+
+class Packed(NamedTuple):
+    """A message with its data as they are sent, which all viewers share."""
+
+    message: Message
+    data: bytes
+
+
+def pack(messages: Iterable[Message]) -> list[Packed]:
+    return [Packed(message, encode(message.data)) for message in messages]
 
 
 class Viewer:
@@ -70,20 +84,24 @@ class Viewer:
         self.workspace = workspace
         self.jobs = frozenset(jobs)
         self.cursor = Cursor(0, {})
-        self.queue: asyncio.Queue[Message] = asyncio.Queue(_MOST_WAITING)
+        self.queue: asyncio.Queue[Packed] = asyncio.Queue(_MOST_WAITING)
+        self.waiting_bytes = 0
         self.is_behind = False
 
-    def put(self, message: Message) -> None:
+    def put(self, packed: Packed) -> None:
         """Add a message for this viewer; one that takes none any more is to be dropped."""
-        if message.job and message.job not in self.jobs:
+        if packed.message.job and packed.message.job not in self.jobs:
             return
-        try:
-            self.queue.put_nowait(message)
-        except asyncio.QueueFull:
+        self.waiting_bytes += len(packed.data)
+        if self.queue.full() or self.waiting_bytes > _MOST_WAITING_BYTES:
             self.is_behind = True
+        else:
+            self.queue.put_nowait(packed)
 
-    def to_bytes(self, message: Message) -> bytes:
+    def to_bytes(self, packed: Packed) -> bytes:
         """Return a message as it is sent, with the cursor behind it."""
+        message = packed.message
+        self.waiting_bytes -= len(packed.data)
         if message.kind == EVENT:
             self.cursor = self.cursor._replace(seqs={**self.cursor.seqs, message.job: message.mark})
         elif not message.job:
@@ -91,7 +109,7 @@ class Viewer:
         return b"event: %s\nid: %s\ndata: %s\n\n" % (
             message.kind.encode(),
             str(self.cursor).encode(),
-            encode(message.data),
+            packed.data,
         )
 
 
@@ -130,19 +148,19 @@ class Live:
                     places.setdefault(viewer.workspace, set()).update(viewer.jobs)
                 found = await run_in_threadpool(self._look, places)
                 for viewer in self._viewers:
-                    for message in found.get(viewer.workspace, ()):
-                        viewer.put(message)
+                    for packed in found.get(viewer.workspace, ()):
+                        viewer.put(packed)
             await asyncio.sleep(_PAUSE_S)
         self._feeds.clear()
 
     # in threads, with the lock
 
-    def _look(self, places: dict[str, set[str]]) -> dict[str, list[Message]]:
+    def _look(self, places: dict[str, set[str]]) -> dict[str, list[Packed]]:
         found = {}
         for workspace, jobs in places.items():
             try:
                 with homes.workspace(workspace):
-                    found[workspace] = self._find_feed(workspace).look(jobs)
+                    found[workspace] = pack(self._find_feed(workspace).look(jobs))
             except Exception as error:  # noqa: BLE001 - the next look may succeed, and other workspaces do
                 self._report(f"news of {workspace or 'the jobs'}: {error!r}")
         return found
@@ -166,17 +184,22 @@ class Live:
             is_ours = known is not None and known.version <= feed.version
             viewer.cursor = Cursor(feed.version, {})
             if known is not None and is_ours:
-                for message in feed.list_rows(known.version):
-                    viewer.put(message)
+                for packed in pack(feed.list_rows(known.version)):
+                    viewer.put(packed)
             elif text:
-                viewer.put(Message(RESET, {}, mark=feed.version))
+                viewer.put(*pack([Message(RESET, {}, mark=feed.version)]))
             for job in viewer.jobs:
                 with contextlib.suppress(DrumlineError, OSError, *DAMAGED):
                     after = known.seqs.get(job) if known is not None and is_ours else None
-                    missed, seq = feed.watch(job, after)
+                    found, seq = feed.watch(job, after)
+                    missed = pack(found)
+                    if viewer.waiting_bytes + sum(len(one.data) for one in missed) > _MOST_WAITING_BYTES // 2:
+                        # The viewer asks again for all of the job, where it would never come to an end of this.
+                        missed = pack([Message(RESET, {}, mark=feed.version)])
+                        after = None
                     viewer.cursor.seqs[job] = after if missed and after is not None else seq
-                    for message in missed:
-                        viewer.put(message)
+                    for packed in missed:
+                        viewer.put(packed)
 
 
 class EventStream(Response):

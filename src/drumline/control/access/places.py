@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 
 from drumline.contract.errors import NotFoundError
-from drumline.contract.plan import Plan
 from drumline.control.jobs import lookup
 
 PLACES = ("run", "outputs", "logs", "code")
 
 
 def find_place(name: str, place: str) -> str:
-    """Return the absolute path of one of ``PLACES``. Raises NotFoundError for a folder that is not there."""
+    """Return the absolute path of one of ``PLACES``. Raises NotFoundError for one that is not there, DrumlineError."""
     folder = lookup.folder_of(name)
     if place == "run":
         return folder.path
     has_ranks = os.path.exists(folder.plan)
     # Of `drumline run`, which takes no copy of the code, outputs are where it was called.
-    cwd = Plan.read(folder.plan).cwd if has_ranks else folder.code
+    cwd = lookup.read_plan(folder).cwd if has_ranks else folder.code
     paths = {
         "outputs": _choose_outputs(folder.outputs, cwd) if has_ranks else folder.named_outputs,
         "logs": folder.user_logs,

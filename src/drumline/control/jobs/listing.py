@@ -53,10 +53,15 @@ def _row(name: str) -> Row | None:
     return Row(
         name,
         outcome.created,
-        str(spec.get("experiment_name") or "Default"),
-        str(spec.get("parent_job_name") or ""),
+        _to_text(spec.get("experiment_name") or "Default"),
+        _to_text(spec.get("parent_job_name") or ""),
         outcome.archived,
     )
+
+
+def _to_text(value: Any) -> str:
+    """Return text that the index can keep, which half of a surrogate pair is not."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def archive(name: str) -> bool:

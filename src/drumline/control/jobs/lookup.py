@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError, NotFoundError
 from drumline.contract.folder import (
     WORKSPACE,
     RunFolder,
@@ -21,6 +21,11 @@ from drumline.contract.folder import (
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Plan
+
+
+_MOST_SPEC = 16 << 20
+_DEEPEST = 100
+"""Levels of a job file."""
 
 
 def folder_of(name: str) -> RunFolder:
@@ -107,7 +112,7 @@ def read_plan(folder: RunFolder) -> Plan:
 
     try:
         return Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         hint = "its logs and outputs are still in " + folder.path
         raise DrumlineError(f"the plan of job {folder.name} cannot be read: {error}", hint) from error
 
@@ -118,7 +123,38 @@ def read_spec(folder: RunFolder) -> dict[str, Any]:
 
     try:
         with open_plain(folder.job) as file:
-            data = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (OSError, yaml.YAMLError):
+            data = load_yaml(file.read(_MOST_SPEC))
+    except (OSError, yaml.YAMLError, *DAMAGED):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def load_yaml(data: bytes) -> Any:
+    """
+    Load YAML that a job can have written. Raises yaml.YAMLError, ValueError and the other errors of DAMAGED.
+
+    libyaml calls itself for each level, so that a million of them end the whole process: the levels come first.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    may_be_deep = data.count(b"[") + data.count(b"{") + data.count(b"- ") + data.count(b"? ") > _DEEPEST
+    if may_be_deep:
+        depth = 0
+        for event in yaml.parse(data, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise DamagedError(f"more than {_DEEPEST} levels")
+    return yaml.load(data, Loader=loader)  # noqa: S506
+
+
+def is_own(folder: RunFolder) -> bool:
+    """
+    Return whether a run folder is there and this user's own: in the folder of jobs can be a link to another user's.
+
+    Raises OSError, as for a file server that does not answer.
+    """
+    try:
+        return os.stat(folder.path).st_uid == os.geteuid()
+    except (FileNotFoundError, NotADirectoryError):
+        return False

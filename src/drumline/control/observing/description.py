@@ -9,7 +9,7 @@ from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
+from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover
 from drumline.control.times import utc
@@ -166,6 +166,8 @@ def _outcome_of_step(step: StepOutcome) -> Outcome | None:
     if step.status or not step.job:
         return None
     folder = RunFolder.for_job(step.job)
+    if not is_own(folder):
+        return None
     outcome = fold(folder.read_events())
     if is_elsewhere(outcome.engine):
         outcome = read_outcome(folder)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.control.jobs.lookup import is_own
 from drumline.plan.search.policies import Course, best
 
 if TYPE_CHECKING:
@@ -28,11 +29,10 @@ def values_of(job: str, metric: str) -> list[float]:
     """Return all values of the metric that the job has logged so far, in order."""
     from drumline.control.observing.metrics import read_metrics
 
-    return [
-        point.value
-        for series in read_metrics(RunFolder.for_job(job), (metric,), _SERVER_S).series
-        for point in series
-    ]
+    folder = RunFolder.for_job(job)
+    if not is_own(folder):
+        return []
+    return [point.value for series in read_metrics(folder, (metric,), _SERVER_S).series for point in series]
 
 
 class TrialProgress:
@@ -119,7 +119,9 @@ def _row(step: StepOutcome, goal: str, metric: str, rank: int | None) -> dict[st
     state, reason, value = step.status, step.reason, step.detail.get("metric")
     own = None
     if not state:
-        own = fold(RunFolder.for_job(step.job).read_events())
+        folder = RunFolder.for_job(step.job)
+        # A job can write to its own events, and name another user's there.
+        own = fold(folder.read_events() if is_own(folder) else ())
         state, reason = own.status, own.why
         value = best(values_of(step.job, metric), goal)
     return {

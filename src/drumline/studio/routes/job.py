@@ -10,7 +10,7 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.hiding import hide_in
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list import one_job, watch
-from drumline.studio.answers import query
+from drumline.studio.answers import MOST_OFFSET, query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -22,7 +22,7 @@ def show_job(request: Request) -> dict[str, Any]:
 
 def list_events(request: Request) -> dict[str, Any]:
     found, end = watch.read_events(
-        folder_of(request.path_params["name"]), query(request).number("after", 0, 0)
+        folder_of(request.path_params["name"]), query(request).number("after", 0, 0, MOST_OFFSET)
     )
     return {"events": found, "next": end}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -11,6 +12,8 @@ from drumline.control.times import utc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MOST_TEXT = 4096
+
 
 def describe_event(seq: int, event: e.Event) -> dict[str, Any]:
     """Describe an event for programs, with its fields. ``seq`` grows from event to event."""
@@ -19,13 +22,22 @@ def describe_event(seq: int, event: e.Event) -> dict[str, Any]:
         "seq": seq,
         "time": utc(event.time),
         "kind": type(event).__name__,
-        "text": text_of(event),
+        "text": _cut(text_of(event)),
         **{
-            name: value
+            name: _cut(value)
             for name, value in fields.items()
             if name not in ("kind", "who", "verdict", "evidence")
         },
     }
+
+
+def _cut(value: Any) -> Any:
+    """Return a value of which there is not too much for many viewers at once; a list or an object is left out whole."""
+    if isinstance(value, str) and len(value) > _MOST_TEXT:
+        return value[: _MOST_TEXT - 3] + "..."
+    if isinstance(value, (list, dict)) and len(json.dumps(value)) > _MOST_TEXT:
+        return type(value)()
+    return value
 
 
 def text_of(event: e.Event) -> str:

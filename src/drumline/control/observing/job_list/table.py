@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError
-from drumline.contract.folder import home
+from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import listing
+from drumline.control.jobs.lookup import is_own
 from drumline.control.observing.overview import JobOverview, KnownJobs
 
 if TYPE_CHECKING:
@@ -199,7 +200,10 @@ class JobTable:
                 return names[index:]
             stamp = self._stamp_of(name)
             try:
-                self._put(known.overview(name), stamp)
+                if is_own(RunFolder.for_job(name)):
+                    self._put(known.overview(name), stamp)
+                else:
+                    self._remove(name)
             except NotFoundError:
                 self._remove(name)
             except (DrumlineError, OSError):

@@ -36,3 +36,25 @@ def test_a_pipe_and_an_address_in_a_run_folder_hold_nobody_up(drumline_home, mon
             raise AssertionError("the studio has called the address")
         except BlockingIOError:
             pass
+
+
+def test_files_outside_of_a_run_folder_are_not_shown(drumline_home, tmp_path):
+    others = tmp_path / "others"
+    others.mkdir()
+    job, linked = MadeJob(), MadeJob("linked")
+    for made in (job, linked):
+        made.start()
+    log = job.log(0, "fine\n")
+    (others / log.name).write_text("canary")
+    (others / "secret.txt").write_text("canary")
+    for name in ("outputs", "user_logs"):
+        (drumline_home / "jobs" / "linked" / name).rmdir()
+        (drumline_home / "jobs" / "linked" / name).symlink_to(others)
+    (drumline_home / "jobs" / "linked" / "job.yml").symlink_to(others / "secret.txt")
+    with run_studio() as studio:
+        assert studio.ask(f"{API}/jobs/{job.name}/logs/raw?rank=0").data == b"fine\n"
+        for path in (
+            *("/spec", "/logs", "/logs/raw?rank=0", "/ranks", "/files?area=logs", "/files?path=secret.txt"),
+            *("/files/content?area=outputs&path=secret.txt", "/files/content?area=logs&path=secret.txt"),
+        ):
+            assert b"canary" not in studio.ask(f"{API}/jobs/linked{path}").data, path

@@ -448,6 +448,15 @@ def _bind_all(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[st
     return {name: value for name, value in bound.items() if value or variables[name] not in _MAY_BE_EMPTY}
 
 
+def _check_log(log: object) -> None:
+    """Raise ValueError unless it is a file in a folder of the run folder: a job can write a plan too."""
+    parts = log.split("/") if isinstance(log, str) else []
+    if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"the log {log!r} is not in the run folder")
+
+
 def _node_from(data: dict[str, Any]) -> NodeTask:
+    for task in data["ranks"]:
+        _check_log(task["log"])
     ranks = tuple(RankTask(**{**task, "argv": tuple(task.get("argv", ()))}) for task in data["ranks"])
     return NodeTask(**{**data, "cores": tuple(data["cores"]), "ranks": ranks})

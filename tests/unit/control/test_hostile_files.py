@@ -9,14 +9,19 @@ from threading import Thread
 import pytest
 from made_jobs import MadeJob
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.plan import Plan
+from drumline.control.access.job_files import look_at, open_file
 from drumline.control.driver.children import read_graph
 from drumline.control.jobs import lookup
+from drumline.control.logs.follow import last_lines
+from drumline.control.logs.lines.page import read_lines
+from drumline.control.logs.rank_log import open_job_log
 from drumline.control.observing import metrics
 from drumline.control.observing.job_list.one_job import read_spec_text
 from drumline.control.observing.job_list.table import JobTable
 from drumline.control.observing.job_list.watch import JobWatch, read_events
+from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.settings import tracking
 
 
@@ -143,3 +148,77 @@ def test_other_jobs_are_listed_beside_one_with_a_pipe(job):
     table.refresh(now=True)
     assert other.name in [one.name for one in table.overviews()]
     shutil.rmtree(job.folder.path)
+
+
+# files of others
+
+
+@pytest.fixture
+def others(tmp_path):
+    """A folder that a viewer of jobs must not see."""
+    folder = tmp_path / "others"
+    folder.mkdir()
+    for name in ("secret.txt", "std_log_process_0.txt"):
+        (folder / name).write_text("canary\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "log", ["/etc/passwd", "../../x", "user_logs/../../x", "a/b/c", "x", "user_logs/", 7]
+)
+def test_a_plan_whose_logs_are_elsewhere_is_refused(job, log):
+    plan = json.loads(job.plan.to_json())
+    plan["nodes"][0]["ranks"][0]["log"] = log
+    job.folder.write(job.folder.plan, json.dumps(plan))
+    with pytest.raises(DrumlineError, match="is not in the run folder"):
+        lookup.read_plan(job.folder)
+
+
+@pytest.mark.parametrize("attempt", ["", "attempt-0"])
+def test_logs_in_a_folder_that_is_a_link_are_not_shown(job, others, attempt):
+    task = job.plan.ranks[0]
+    path = job.log(0, "fine\n", is_earlier=bool(attempt))
+    os.close(open_job_log(str(path)))
+    (others / path.name).write_text("canary\n")
+    path.unlink()
+    if attempt:
+        path.parent.rmdir()
+        path.parent.symlink_to(others)
+    else:
+        shutil.rmtree(job.folder.user_logs)
+        os.symlink(others, job.folder.user_logs)
+    assert path.read_text() == "canary\n"
+    with pytest.raises(OSError, match="a link"):
+        open_job_log(str(path))
+    assert last_lines(job.folder, job.plan, task.rank, 3) == []
+    assert read_lines(job.name)["lines"] == []
+    assert describe_ranks(job.name)["ranks"][0]["last_line"] == ""
+
+
+@pytest.mark.parametrize(
+    ("area", "name"),
+    [("outputs", "outputs"), ("outputs", "named-outputs"), ("logs", "user_logs"), ("inputs", "inputs")],
+)
+def test_an_area_that_is_a_link_is_not_shown(job, others, area, name):
+    place = os.path.join(job.folder.path, name)
+    shutil.rmtree(place, ignore_errors=True)
+    os.symlink(others, place)
+    assert "secret" not in json.dumps(look_at(job.name, area))
+    for path in ("secret.txt", f"{name}/secret.txt"):
+        with pytest.raises(NotFoundError), open_file(job.name, area, path):
+            pass
+
+
+def test_outputs_beside_the_code_are_shown_and_a_link_there_is_not(job, others):
+    code = os.path.join(job.folder.path, "code")
+    os.makedirs(os.path.join(code, "outputs"))
+    with open(os.path.join(code, "outputs", "mine.txt"), "w") as file:
+        file.write("mine")
+    job.folder.write(job.folder.plan, job.plan._replace(cwd=code).to_json())
+    assert look_at(job.name, "outputs", "mine.txt")["text"] == "mine"
+    shutil.rmtree(code)
+    os.makedirs(others / "outputs")
+    (others / "outputs" / "secret.txt").write_text("canary")
+    os.symlink(others, code)
+    with pytest.raises(NotFoundError):
+        look_at(job.name, "outputs", "secret.txt")

@@ -56,7 +56,7 @@ def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
     if len(roots) > 1 and not parts:
         entries = [{"name": one, "kind": "folder", "size": None} for one in roots]
         return {**described, "kind": "folder", "entries": entries}
-    with _open_beneath(*_choose_root(roots, parts)) as descriptor:
+    with _open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):
             entries, is_cut = _list(descriptor)
@@ -70,10 +70,11 @@ def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
 def open_file(name: str, area: str, path: str) -> Iterator[int]:
     """Give a descriptor of a plain file of an area, at its beginning. Raises as ``look_at``."""
     parts = _split(path)
-    roots = _find_roots(folder_of(name), area)
+    folder = folder_of(name)
+    roots = _find_roots(folder, area)
     if not roots or not parts:
         raise NotFoundError(f"job {name} has no file {path!r}")
-    with _open_beneath(*_choose_root(roots, parts)) as descriptor:
+    with _open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotFoundError(f"{path!r} of job {name} is no file")
         yield descriptor
@@ -97,16 +98,22 @@ def _find_roots(folder: RunFolder, area: str) -> dict[str, str]:
         if area == "outputs" and os.path.exists(folder.plan):
             # Of `drumline run`, which takes no copy of the code, they are where it was called.
             found["outputs"] = _find_outputs(folder)
-    there = {one: path for one, path in found.items() if path and os.path.isdir(path)}
+    there = {one: path for one, path in found.items() if path and _is_folder(path)}
     used = {one: path for one, path in there.items() if _has_entries(path)}
     return used or dict(list(there.items())[:1])
 
 
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
 def _find_outputs(folder: RunFolder) -> str:
     try:
-        return places.find_place(folder.name, "outputs")
+        found = places.find_place(folder.name, "outputs")
     except NotFoundError:
         return folder.outputs
+    # The working folder may have a link to them.
+    return found if _is_folder(found) else folder.outputs
 
 
 def _find_code(folder: RunFolder) -> str:
@@ -129,12 +136,18 @@ def _explain_nothing(folder: RunFolder, area: str) -> str:
     return pruned or f"the job has no {area}"
 
 
-def _choose_root(roots: dict[str, str], parts: list[str]) -> tuple[str, list[str]]:
+def _choose_root(folder: RunFolder, roots: dict[str, str], parts: list[str]) -> tuple[str, list[str]]:
+    """Return a folder that no job can replace by a link, and the path beneath it."""
     if len(roots) == 1:
-        return next(iter(roots.values())), parts
-    if parts[0] not in roots:
+        root, rest = next(iter(roots.values())), parts
+    elif parts[0] not in roots:
         raise NotFoundError(f"there is no {parts[0]!r}", f"there is {', '.join(roots)}")
-    return roots[parts[0]], parts[1:]
+    else:
+        root, rest = roots[parts[0]], parts[1:]
+    inside = root.removeprefix(folder.path + "/")
+    if inside != root:
+        return folder.path, [*inside.split("/"), *rest]
+    return os.path.dirname(root), [os.path.basename(root), *rest]
 
 
 def _has_entries(path: str) -> bool:
@@ -148,7 +161,6 @@ def _has_entries(path: str) -> bool:
 @contextmanager
 def _open_beneath(root: str, parts: list[str]) -> Iterator[int]:
     """Give a descriptor of what is there. Raises NotFoundError, also for links and for what is no file or folder."""
-    # The root itself is where Drumline has put it, perhaps by a link to another disk.
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -277,6 +278,25 @@ def is_log(path: str) -> bool:
 def open_log(path: str) -> int:
     """Open a log without blocking. Raises OSError."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def open_job_log(path: str) -> int:
+    """
+    Open a log for whoever may not see other files: no folder that a job can replace may be a link. Raises OSError.
+    """
+    descriptor = open_log(path)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", path)
+        # What was opened, not what is there by now: that folder, perhaps of an attempt, is below the job's own.
+        count = 4 if os.path.dirname(path).rpartition("/")[2].startswith("attempt-") else 3
+        really = os.readlink(f"/proc/self/fd/{descriptor}").removesuffix(" (deleted)")
+        if really.split("/")[-count:] != path.split("/")[-count:]:
+            raise OSError(errno.ELOOP, "in a folder that is a link", path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _entries(folder: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from starlette.routing import Route
 
@@ -11,12 +11,16 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.logs.lines import divergence, page, search
 from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
 from drumline.control.logs.lines.search import Wanted
-from drumline.control.logs.rank_log import is_log
+from drumline.control.logs.rank_log import open_job_log
 from drumline.studio.answers import attachment, query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.requests import Request
     from starlette.responses import Response
+
+_CHUNK = 1 << 18
 
 
 def _choose(request: Request) -> ChosenLogs:
@@ -61,9 +65,23 @@ def download_log(request: Request) -> Response:
     name, rank = request.path_params["name"], asked.number("rank", 0, 0)
     logs = find_logs(name, ChosenLogs(attempt=asked.number("attempt", None, 0)))
     file = logs.files[logs.find(rank)]
-    if not is_log(file.path):
-        raise NotFoundError(f"rank {file.label} of job {name} has written nothing", "see its node's log")
-    return attachment(file.path, f"{name}-rank-{file.label}-{os.path.basename(file.path)}", "text/plain")
+    try:
+        log = open(open_job_log(file.path), "rb")  # noqa: SIM115 - closed with the answer
+    except OSError:
+        raise NotFoundError(
+            f"rank {file.label} of job {name} has written nothing", "see its node's log"
+        ) from None
+    filename = f"{name}-rank-{file.label}-{os.path.basename(file.path)}"
+    return attachment(_read_now(log), filename, "text/plain")
+
+
+def _read_now(file: BinaryIO) -> Iterator[bytes]:
+    """Yield what is there by now of a log that may grow."""
+    with file:
+        left = os.fstat(file.fileno()).st_size
+        while left > 0 and (data := file.read(min(left, _CHUNK))):
+            left -= len(data)
+            yield data
 
 
 ROUTES = [

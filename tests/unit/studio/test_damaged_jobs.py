@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_jobs import MadeJob
@@ -40,7 +41,7 @@ def test_a_job_that_cannot_be_read_does_not_hide_the_others(drumline_home, monke
 
 
 def test_a_look_that_fails_is_not_the_last_one(capsys):
-    loop = None
+    loop: Any = None
 
     class Table:
         version = 0

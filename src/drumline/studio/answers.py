@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import sys
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from drumline.contract import folder as homes
@@ -25,6 +25,7 @@ from drumline.control.jobs import lookup
 from drumline.control.settings.studios import NO_WORKSPACE
 from drumline.studio.security import MOST_BODY_BYTES, SANDBOX
 from drumline.studio.settings import API
+from drumline.studio.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -248,6 +249,7 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
     Make an endpoint of a handler, which is called with the request's workspace chosen, in a thread unless it is a
     coroutine, and returns an answer or what becomes JSON.
     """
+    call = in_turns(handler)
 
     async def respond(request: Request) -> Response:
         try:
@@ -257,15 +259,14 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
                 # anyio runs threads with a copy of this context.
                 if "name" in request.path_params:
                     await run_in_threadpool(check_is_ours, request.path_params["name"])
-                if inspect.iscoroutinefunction(handler):
-                    found = await handler(request)
-                else:
-                    found = await run_in_threadpool(handler, request)
+                found = await call(request)
                 return found if isinstance(found, Response) else await run_in_threadpool(to_json, found)
+        except ClientDisconnect:
+            return Response(status_code=400)  # Nobody is there to read it.
         except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
             status, told = _describe_damage(error, request) or describe_error(error)
             if status == 500 or (isinstance(error, DAMAGED) and not isinstance(error, DrumlineError)):
-                print(f"error: {request.method} {request.url.path}: {error!r}", file=sys.stderr)
+                print(f"error: {request.method} {request.url.path!r}: {error!r}", file=sys.stderr)
             return to_json(told, status)
 
     return respond

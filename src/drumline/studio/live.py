@@ -119,6 +119,8 @@ class Live:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._viewers: set[Viewer] = set()
+        self._joining = 0
+        """Those that wait to be viewers: they count already."""
         self._feeds: dict[str, Feed] = {}
         self._lock = asyncio.Lock()
         """Held from a look until all viewers have what it found, and while a viewer joins, which so misses nothing."""
@@ -127,12 +129,16 @@ class Live:
 
     async def open(self, workspace: str, jobs: Sequence[str], cursor: str) -> EventStream:
         """Return the stream of a new viewer, which goes on where the cursor is. Raises EngineError for too many."""
-        if len(self._viewers) >= _MOST_VIEWERS:
+        if len(self._viewers) + self._joining >= _MOST_VIEWERS:
             raise EngineError(f"{_MOST_VIEWERS} pages are open already", "close some")
         viewer = Viewer(workspace, jobs)
-        async with self._lock:
-            await run_in_threadpool(self._catch_up, viewer, cursor)
-            self._viewers.add(viewer)
+        self._joining += 1
+        try:
+            async with self._lock:
+                await run_in_threadpool(self._catch_up, viewer, cursor)
+                self._viewers.add(viewer)
+        finally:
+            self._joining -= 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         return EventStream(self, viewer)

@@ -76,7 +76,7 @@ class Pages:
         once = request.query_params.get("once")
         if once is None or request.method != "GET":
             return _render("login.html")
-        if self._tokens.is_locked or not self._tokens.redeem(once):
+        if not _is_opened_by_somebody(request) or not self._tokens.redeem(once):
             return _render("login.html", 401)
         # A redirect would come from the page that had the link, and SameSite=Strict would keep the cookie back.
         to = _escape(choose_target(request.query_params.get("to", "/")))
@@ -84,11 +84,12 @@ class Pages:
         return self._with_cookie(HTMLResponse(page))
 
     def _take_token(self, token: str) -> Response:
-        if self._tokens.is_locked:
+        was_locked = self._tokens.is_locked
+        if self._tokens.is_bearer(token.strip()):
+            return self._with_cookie(to_json({}))
+        if was_locked:
             return to_json({"error": {"message": "too many tries have failed", "hint": "wait a minute"}}, 429)
-        if not self._tokens.is_bearer(token.strip()):
-            return to_json({"error": {"message": "that is not this studio's token", "hint": ""}}, 401)
-        return self._with_cookie(to_json({}))
+        return to_json({"error": {"message": "that is not this studio's token", "hint": ""}}, 401)
 
     def _with_cookie(self, answer: Response) -> Response:
         answer.set_cookie(
@@ -100,6 +101,14 @@ class Pages:
             samesite="strict",
         )
         return answer
+
+
+def _is_opened_by_somebody(request: Request) -> bool:
+    """Whether a login is opened as a page, and not loaded by a page of another site, as an image or in a frame."""
+    headers = request.headers
+    # A program, and an old browser, say neither.
+    is_own = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+    return is_own or headers.get("sec-fetch-dest") == "document"
 
 
 def choose_target(to: str) -> str:

@@ -127,11 +127,11 @@ class Guard:
             if any(map(self._tokens.is_session, cookies)):
                 return None
         was_locked = self._tokens.is_locked
-        if len(given) == 1 and given[0][:7].lower() == "bearer ":
-            is_right = self._tokens.is_bearer(given[0][7:].strip())
-            if is_right and not was_locked:
-                return None
-        if was_locked:
+        # The right one passes when others have been wrong: else whoever sends wrong ones locks everybody out.
+        is_bearer = len(given) == 1 and given[0][:7].lower() == "bearer "
+        if is_bearer and self._tokens.is_bearer(given[0][7:].strip()):
+            return None
+        if was_locked and given:
             return Refusal(429, "too many tries have failed", "try again in a minute")
         return Refusal(
             401, "a token is needed", "run drumline studio again; it opens a page that is logged in"

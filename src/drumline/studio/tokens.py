@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 
@@ -11,6 +12,7 @@ from drumline.control.settings import studios
 
 _MOST_FAILURES = 10
 _FAILURE_S = 60.0
+_LOGIN = re.compile(r"[0-9]{1,11}\.[A-Za-z0-9_-]{22}\.[0-9a-f]{64}")
 
 
 class Tokens:
@@ -33,14 +35,16 @@ class Tokens:
         self._used = {nonce: until for nonce, until in self._used.items() if until >= time.time()}
         known = studios.check_once(self.bearer, once)
         if known is None or known[0] in self._used:
-            self._note_failure(once)
+            # What has not even the form of a login guesses nothing.
+            if _LOGIN.fullmatch(once):
+                self._note_failure(once)
             return False
         self._used[known[0]] = known[1]
         return True
 
     @property
     def is_locked(self) -> bool:
-        """Whether so many tries have failed in the last minute that no further one counts."""
+        """Whether so many tries have failed in the last minute that no wrong one is looked at."""
         since = time.monotonic() - _FAILURE_S
         self._failures = {known: when for known, when in self._failures.items() if when >= since}
         return len(self._failures) >= _MOST_FAILURES

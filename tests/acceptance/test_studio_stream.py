@@ -184,9 +184,10 @@ def test_a_page_that_reads_nothing_is_dropped_and_the_others_go_on(studio, cli, 
         )
         stuck.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode())
         assert b"200 OK" in stuck.recv(100)
-        for number in range(40):
-            folder.append(e.JobEdited(1.0, {"description": "x" * 100_000, "number": number}))
-            page.until(lambda one, n=number: one.kind == "event" and one.data["changes"]["number"] == n)
+        for begin in range(0, 1000, 50):
+            for number in range(begin, begin + 50):
+                folder.append(e.JobEdited(1.0, {"description": "x" * 5000, "number": number}))
+            page.until(lambda one, n=begin + 49: one.kind == "event" and one.data["changes"]["number"] == n)
         # What is still on its way arrives, and then the end.
         stuck.settimeout(20.0 * PATIENCE)
         wait_until(lambda: ends(stuck), 20.0)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_TEXT = 4096
+_MOST_KEYS = 100
 
 
 def describe_event(seq: int, event: e.Event) -> dict[str, Any]:
@@ -32,11 +33,13 @@ def describe_event(seq: int, event: e.Event) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    """Return a value of which there is not too much for many viewers at once; a list or an object is left out whole."""
+    """Return a value that is not too much for many viewers at once; a list that is longer is left out whole."""
+    if isinstance(value, dict):
+        value = {name: _cut(one) for name, one in value.items()} if len(value) <= _MOST_KEYS else {}
     if isinstance(value, str) and len(value) > _MOST_TEXT:
         return value[: _MOST_TEXT - 3] + "..."
-    if isinstance(value, (list, dict)) and len(json.dumps(value)) > _MOST_TEXT:
-        return type(value)()
+    if isinstance(value, list) and len(json.dumps(value)) > _MOST_TEXT:
+        return []
     return value
 
 

@@ -132,7 +132,10 @@ def test_what_waits_for_a_viewer_is_limited_in_bytes():
     assert not again.is_behind
 
 
-def test_a_long_reason_is_cut_and_a_large_object_left_out():
+def test_a_long_reason_is_cut_wherever_it_is_and_a_large_list_left_out():
     told = describe_event(1, e.JobWaiting(1.0, "x" * 100_000))
     assert len(told["text"]) == len(told["reason"]) == 4096
-    assert describe_event(1, e.JobEdited(1.0, {"tags": {"a": "x" * 100_000}}))["changes"] == {}
+    changes = describe_event(1, e.JobEdited(1.0, {"tags": {"a": "x" * 100_000}, "list": ["x"] * 10_000}))[
+        "changes"
+    ]
+    assert (len(changes["tags"]["a"]), changes["list"]) == (4096, [])

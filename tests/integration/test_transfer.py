@@ -253,7 +253,9 @@ def test_a_transfer_that_was_ended_goes_on_where_it_was(server, run, drumline_ho
     server.gate.set()
     server.sent, server.free = 0, 1 << 60
     said = transfer(run, "fetch")
-    assert server.sent <= len(server.content) - 6 * CHUNK_BYTES + 1
+    # Parts are asked for side by side: the last, which is smaller, may be one of the six that were kept.
+    kept = 5 * CHUNK_BYTES + len(server.content) % CHUNK_BYTES
+    assert server.sent <= len(server.content) - kept + 1
     assert said[0]["size_bytes"] == len(server.content)
     assert (run / "inputs" / "data").read_bytes() == server.content
     assert list(partial.iterdir()) == list((drumline_home / "cache" / "locks").iterdir()) == []

@@ -144,7 +144,8 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         name = str(planned.get("name"))
         step = outcome.steps.get(name)
         own = _outcome_of_step(step) if step else None
-        state = (own.status if own else step.status or status.RUNNING) if step else status.NOT_STARTED
+        # A driver says that it starts a step before there is a job of it, and may be killed in between.
+        state = (own.status if own else step.status or status.NOT_STARTED) if step else status.NOT_STARTED
         listed.append(
             {
                 "step": name,

@@ -49,6 +49,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "conda.yml": CONDA,
     },
     "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
+    "howto/doctor": {},
     "howto/upkeep": {},
 }
 """The pages that are run, each with the files that its reader is expected to have."""

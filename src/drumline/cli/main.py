@@ -36,6 +36,7 @@ COMMANDS = {
     "mlflow": "show what jobs have logged in MLflow's web pages",
     "cache": "manage the cache of downloaded data: show, list, prune, clear, limit",
     "df": "show what takes up the disk, and how much of it can go",
+    "doctor": "check this machine, or the nodes of a compute",
     "prune": "remove old jobs, and what nothing needs any more",
     "warm": "manage warm interpreters: list, stop",
     "workspace": "manage workspaces: list, show, create, update, delete",
@@ -48,7 +49,7 @@ _ROOMS = {
     **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
     "ps": "views.",
     **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),
-    **dict.fromkeys(("cache", "df", "prune", "warm"), "upkeep."),
+    **dict.fromkeys(("cache", "df", "doctor", "prune", "warm"), "upkeep."),
     **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),
     **dict.fromkeys(("configure", "completion", "schema", "init"), "guide."),
 }

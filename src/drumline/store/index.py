@@ -109,6 +109,27 @@ class Index:
         self._marks = os.path.join(home, "archive-marks") if self._ours else ""
         """Which jobs were archived or restored, for the indexes of other machines. One small file a job."""
 
+    def find_damage(self) -> str:
+        """Return what is wrong with the file; empty when nothing is, or there is none. Changes nothing."""
+        if not os.path.exists(self._path):
+            return ""
+        from urllib.parse import quote
+
+        address = f"file:{quote(self._path)}?mode=ro"
+        try:
+            with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
+                found = database.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            return str(error)
+        return "" if found == ("ok",) else str(found[0])
+
+    def repair(self) -> None:
+        """Delete a damaged index; ``heal`` adds the jobs again. Raises DrumlineError."""
+        try:
+            self._drop_damaged()
+        except sqlite3.Error as error:
+            raise DrumlineError(f"the index {self._path} cannot be used: {error}") from error
+
     def set_archived(self, name: str, archived: bool) -> None:
         if self._marks:
             private_folder(self._marks)

@@ -1,0 +1,69 @@
+"""``drumline doctor``: what of a machine, or of the nodes of a compute, keeps jobs from running well."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
+from drumline.cli.colour import paint
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+    from drumline.cli.colour import Colour
+
+
+_COLOURS: dict[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="drumline doctor",
+        description="Check this machine, or the nodes of a compute, for what keeps jobs from running well. "
+        "The exit code is 1 if there is an error, 0 otherwise.",
+    )
+    parser.add_argument(
+        "--fix", action="store_true", help="repair what is Drumline's own: index, sockets, leftovers"
+    )
+    add_output(parser)
+    add_azure(parser)
+    arguments = parser.parse_args(argv)
+    with enter_workspace(arguments.workspace_name):
+        return _doctor(arguments)
+
+
+def _doctor(arguments: Namespace) -> int:
+    from drumline.control.machine import doctor
+
+    found = doctor.examine_machine()
+    if arguments.fix:
+        for name, done in doctor.fix(found).items():
+            print(f"{name}: {done}", file=sys.stderr)
+            found = doctor.examine_machine()
+    _show(doctor.describe(found), arguments)
+    return int(any(one.status == "error" for one in found))
+
+
+def _show(checks: Sequence[dict[str, Any]], arguments: Namespace) -> None:
+    if output.is_for_people(arguments.output, arguments.query):
+        sys.stdout.write("".join(line + "\n" for line in format_checks(checks)))
+        return
+    output.show({"checks": list(checks)}, arguments.output, arguments.query)
+
+
+def format_checks(checks: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table, with a remedy below its finding, and a line of counts."""
+    from drumline.control.terminal import clean
+
+    width = max(len(one["id"]) for one in checks)
+    for one in checks:
+        where = f"{one['node']}: " if one["node"] is not None else ""
+        status = paint(one["status"].ljust(7), _COLOURS[one["status"]])
+        yield f"{status}  {one['id'].ljust(width)}  {clean(where + one['finding'])}".rstrip()
+        if one["remedy"]:
+            yield " " * (11 + width) + clean(one["remedy"])
+    counts = {status: sum(one["status"] == status for one in checks) for status in ("error", "warning")}
+    yield "; ".join(f"{count} {status}{'' if count == 1 else 's'}" for status, count in counts.items())

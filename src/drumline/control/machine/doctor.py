@@ -1,0 +1,70 @@
+"""The checks of this machine, and the repair of what is Drumline's own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.folder import base_home, home
+from drumline.control.machine import own_checks
+from drumline.node.checks import gathering
+from drumline.supervisor.preflight.findings import Finding, NodeReport
+from drumline.supervisor.preflight.registry import CHECKS, list_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+from drumline.supervisor.preflight import registry
+
+_DEADLINE_S = 15.0
+"""For all facts together: a look-up of a name takes ten seconds where no server answers."""
+
+OWN_CHECKS: dict[str, tuple[str, Callable[[], Finding]]] = {
+    "home": ("the folder of jobs", own_checks.check_home),
+    "index": ("the index of jobs", own_checks.check_index),
+    "sockets": ("sockets of ended processes", own_checks.check_sockets),
+}
+"""By id: title, and what checks it. They follow those of the registry that are for one machine."""
+
+FIXES: dict[str, Callable[[], str]] = {
+    "index": own_checks.fix_index,
+    "sockets": own_checks.fix_sockets,
+    "leftovers": own_checks.fix_leftovers,
+}
+"""By id of the check, what mends it and says what it did."""
+
+
+def examine_machine() -> list[Finding]:
+    """Check this machine. Blocks, for as long as the slowest fact takes, 15 s at most."""
+    checks = [check for check in CHECKS if not check.needs_nodes]
+    facts = gathering.gather(list_groups(checks), choose_settings(), _DEADLINE_S)
+    report = NodeReport(0, "", facts)
+    found = [one._replace(node=None) for one in registry.judge_all([report], checks=checks)]
+    return [*found, *(check() for _, check in OWN_CHECKS.values())]
+
+
+def choose_settings() -> dict[str, Any]:
+    """Return what the facts of this machine are gathered of."""
+    folders = {"folder of jobs": own_checks.find_existing(home()), "temporary folder": tempfile.gettempdir()}
+    return {"paths": folders, "path": os.environ.get("PATH", ""), "home": base_home()}
+
+
+def fix(findings: Iterable[Finding]) -> dict[str, str]:
+    """Mend what is Drumline's own of these findings; return what was done by id. Raises DrumlineError."""
+    wanted = dict.fromkeys(one.check for one in findings if one.status != "ok" and one.check in FIXES)
+    return {name: FIXES[name]() for name in wanted}
+
+
+def describe(findings: Iterable[Finding], hosts: dict[int, str] | None = None) -> list[dict[str, Any]]:
+    """Return findings as JSON shows them. ``hosts``: names of nodes."""
+    return [
+        {
+            "id": one.check,
+            "status": one.status,
+            "node": (hosts or {}).get(one.node) or one.node if one.node is not None else None,
+            "finding": one.finding,
+            "remedy": one.remedy,
+        }
+        for one in findings
+    ]

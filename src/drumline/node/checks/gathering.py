@@ -1,0 +1,143 @@
+"""
+Facts of this machine, gathered side by side. Each gatherer is a process with a deadline, so that a hanging file system
+or name server costs its own facts alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import NamedTuple
+from drumline.linux import kernel
+from drumline.node.checks import hardware, leavings, limits, network, paths, software
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Gatherer = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+LATE = "late"
+"""The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
+
+FAILED = "failed"
+"""The fact of a group whose gatherer failed; its value says why."""
+
+GATHERERS: dict[str, Gatherer] = {
+    "python": software.gather_python,
+    "code": software.gather_code,
+    "library": software.gather_library,
+    "names": network.gather_names,
+    "network": network.gather_network,
+    "proxies": network.gather_proxies,
+    "cpu": hardware.gather_cpu,
+    "memory": hardware.gather_memory,
+    "gpus": hardware.gather_gpus,
+    "infiniband": hardware.gather_infiniband,
+    "limits": limits.gather_limits,
+    "features": limits.gather_features,
+    "user": limits.gather_user,
+    "disk": paths.gather_disk,
+    "shared": paths.gather_shared,
+    "leftovers": leavings.gather_leftovers,
+}
+"""
+By group of facts. Settings that they look at: ``address``, the node's own; ``addresses``, of the nodes; ``host_names``;
+``paths``, folders to write to by their name; ``shared``, paths that all nodes must have; ``code``, the folder of the
+program; ``path``, the search path of the ranks; ``python``, the program that they start; ``home``, whose jobs may have
+left something.
+"""
+
+
+class _Running(NamedTuple):
+    name: str
+    pid: int
+    descriptor: int
+
+
+def gather(
+    names: Iterable[str],
+    settings: Mapping[str, Any],
+    deadline_s: float,
+    gatherers: Mapping[str, Gatherer] = GATHERERS,
+) -> dict[str, dict[str, Any]]:
+    """Return the facts by group. Blocks until the deadline at most, and leaves no process but one the kernel holds."""
+    deadline = time.monotonic() + deadline_s
+    poller = select.poll()
+    running: dict[int, _Running] = {}
+    for name in names:
+        one = _start(name, gatherers[name], settings)
+        running[one.descriptor] = one
+        poller.register(one.descriptor, select.POLLIN)
+    texts: dict[str, bytes] = {one.name: b"" for one in running.values()}
+    facts: dict[str, dict[str, Any]] = {}
+    while running and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poller.poll(left * 1000):
+            one = running[descriptor]
+            data = os.read(descriptor, 1 << 16)
+            texts[one.name] += data
+            if not data:
+                poller.unregister(descriptor)
+                facts[one.name] = _decode(texts[one.name])
+                _end(running.pop(descriptor))
+    for one in running.values():
+        facts[one.name] = {LATE: deadline_s}
+        _end(one)
+    return facts
+
+
+def _start(name: str, gather_group: Gatherer, settings: Mapping[str, Any]) -> _Running:
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _be_gatherer(gather_group, settings, writing, parent)
+    os.close(writing)
+    return _Running(name, pid, reading)
+
+
+def _be_gatherer(gather_group: Gatherer, settings: Mapping[str, Any], writing: int, parent: int) -> None:
+    """Gather one group in the forked child; never returns."""
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        kernel.die_with_parent(signal.SIGKILL, parent)
+        kernel.close_inherited_descriptors(kept=writing)
+        try:
+            facts = gather_group(settings)
+        except Exception as error:  # noqa: BLE001 - a fact that cannot be had is told, and ends nothing
+            facts = {FAILED: f"{type(error).__name__}: {error}"}
+        with open(writing, "wb", closefd=False) as file:
+            file.write(json.dumps(facts).encode())
+    finally:
+        os._exit(0)
+
+
+def _decode(text: bytes) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        return {FAILED: "its process was killed"}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _end(one: _Running) -> None:
+    """End what is left of a gatherer and of the programs that it ran. One that the kernel holds is not waited for."""
+    os.close(one.descriptor)
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(one.pid, signal.SIGKILL)
+        except OSError:
+            continue
+    patience = time.monotonic() + 0.2
+    try:
+        while not os.waitpid(one.pid, os.WNOHANG)[0] and time.monotonic() < patience:
+            time.sleep(0.001)
+    except ChildProcessError:
+        return  # An agent reaps all that ends below it.

@@ -1,0 +1,112 @@
+"""Facts of the names, addresses and ports of this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.linux import interfaces, ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_NAMES = 8
+"""Of names that are looked up, each in its turn."""
+
+_DEFAULT_PORT = 29500
+"""Of PyTorch, for programs that choose none."""
+
+
+def gather_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Look up the own host name, and the names and addresses of the other nodes; each with the seconds it took."""
+    own = socket.gethostname()
+    names = [own, *(name for name in settings.get("host_names", ()) if name != own)]
+    looked_up = [_look_up(name) for name in names[:_MOST_NAMES]]
+    reverse = [_look_up_address(address) for address in list(settings.get("addresses", ()))[:_MOST_NAMES]]
+    return {"host": own, "looked_up": looked_up, "reverse": reverse}
+
+
+def _look_up(name: str) -> dict[str, Any]:
+    began = time.monotonic()
+    found: dict[str, Any] = {"name": name, "ipv4": [], "ipv6": [], "error": ""}
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
+            found["ipv4" if family == socket.AF_INET else "ipv6"].append(address[0])
+    except OSError as error:
+        found["error"] = error.strerror or str(error)
+    found["seconds"] = round(time.monotonic() - began, 3)
+    return found
+
+
+def _look_up_address(address: str) -> dict[str, Any]:
+    began = time.monotonic()
+    try:
+        name = socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
+    except OSError:
+        # Nothing needs a name for an address; only a search that takes long delays a start.
+        name = ""
+    return {"address": address, "name": name, "seconds": round(time.monotonic() - began, 3)}
+
+
+def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the interfaces with their MTU, the kernel's range of ports, and whether a port can be had."""
+    found = interfaces.list_interfaces()
+    for one in found:
+        one["mtu"] = _read_number(f"/sys/class/net/{one['name']}/mtu")
+    return {
+        "address": settings.get("address", ""),
+        "interfaces": found,
+        "local_ports": [int(word) for word in _read("/proc/sys/net/ipv4/ip_local_port_range").split()],
+        "ipv6_only": _read("/proc/sys/net/ipv6/bindv6only") == "1",
+        "port_error": _try_port(settings.get("address") or "127.0.0.1"),
+        "default_port": _find_holder(_DEFAULT_PORT),
+    }
+
+
+def _try_port(address: str) -> str:
+    try:
+        ports.lease_port(address)[1].close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _find_holder(port: int) -> str:
+    return ports.find_port_holder(f"port {port}: EADDRINUSE")
+
+
+def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the proxy that catches connections to this machine, by the name of its variable."""
+    spared = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").replace(" ", "").split(",")
+    caught = [
+        name
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+        if os.environ.get(name)
+    ]
+    missing = [
+        name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+        if os.environ.get(name) and not os.path.exists(os.environ[name])
+    ]  # fmt: skip
+    # Not their values: an address of a proxy may hold a password.
+    return {
+        "proxies": caught,
+        "spares_loopback": "*" in spared or {"localhost", "127.0.0.1"} <= set(spared),
+        "missing_certificates": missing,
+    }
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _read_number(path: str) -> int:
+    try:
+        return int(_read(path))
+    except ValueError:
+        return 0

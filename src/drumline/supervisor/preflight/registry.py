@@ -1,0 +1,103 @@
+"""The one registry of checks: which facts each needs, and how it judges those of all nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.supervisor.preflight import devices, machines, networks, programs
+from drumline.supervisor.preflight.findings import NodeDemand, ok, warning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from drumline.supervisor.preflight.findings import Finding, NodeReport
+
+    Judge = Callable[[Sequence[NodeReport], Sequence[NodeDemand]], Iterable[Finding]]
+
+
+class Check(NamedTuple):
+    """
+    A check. ``title``: what it looks at. ``groups``: of the facts that it needs (``node/checks/gathering.py``).
+    ``needs_nodes``: it compares nodes, and says nothing of one alone.
+    """
+
+    id: str
+    title: str
+    groups: tuple[str, ...]
+    judge: Judge
+    needs_nodes: bool = False
+
+
+CHECKS = (
+    Check("python", "the Python of the ranks", ("python",), programs.judge_python),
+    Check("packages", "versions of PyTorch, NCCL and others", ("python",), programs.judge_packages),
+    Check("mpi", "the MPI on the search path", ("python",), programs.judge_mpi),
+    Check("host-name", "the address of the own host name", ("names", "network"), networks.judge_host_name),
+    Check("look-ups", "the time of name look-ups", ("names",), networks.judge_look_ups),
+    Check("interfaces", "the addresses of the nodes", ("network",), networks.judge_interfaces),
+    Check("ports", "ports for ranks", ("network",), networks.judge_ports),
+    Check("ipv6", "IPv6 in the way of IPv4", ("network", "names"), networks.judge_ipv6),
+    Check("proxies", "proxies and certificates", ("proxies",), networks.judge_proxies),
+    Check("shared-memory", "the size of /dev/shm", ("memory",), machines.judge_shared_memory),
+    Check("cores", "cores that can be used", ("cpu",), machines.judge_cores),
+    Check("memory", "memory that is available", ("memory",), machines.judge_memory),
+    Check(
+        "limits", "limits of files, processes, locked memory", ("limits", "infiniband"), machines.judge_limits
+    ),
+    Check("features", "features of the kernel", ("features",), programs.judge_features),
+    Check("disk", "space, inodes and speed of folders", ("disk",), machines.judge_disk),
+    Check("user", "user, home and umask", ("user",), programs.judge_user),
+    Check("gpus", "number and health of GPUs", ("gpus",), devices.judge_gpus),
+    Check("infiniband", "InfiniBand and RoCE ports", ("infiniband",), devices.judge_infiniband),
+    Check("library-speed", "the speed of reading PyTorch", ("library",), machines.judge_library),
+    Check("spawn", "the time of a Python to start", ("cpu",), machines.judge_spawn),
+    Check("leftovers", "what earlier jobs have left", ("leftovers",), machines.judge_leftovers),
+    Check("drivers", "versions of the NVIDIA driver", ("gpus",), programs.judge_drivers, needs_nodes=True),
+    Check("code", "the same code on all nodes", ("code",), programs.judge_code, needs_nodes=True),
+    Check("clocks", "clocks", (), networks.judge_clocks, needs_nodes=True),
+    Check(
+        "arithmetic", "the same results of all CPUs", ("cpu",), machines.judge_arithmetic, needs_nodes=True
+    ),
+    Check(
+        "shared-paths",
+        "folders that all nodes need",
+        ("shared",),
+        machines.judge_shared_paths,
+        needs_nodes=True,
+    ),
+    Check("connections", "connections from each to each", (), networks.judge_connections, needs_nodes=True),
+    Check("large-packets", "large packets between nodes", (), networks.judge_packets, needs_nodes=True),
+    Check("links", "the speed of links", (), networks.judge_links, needs_nodes=True),
+)
+"""In the order in which they are shown. ``clocks`` and those of links get their facts with the messages of agents."""
+
+
+def list_groups(checks: Iterable[Check] = CHECKS) -> list[str]:
+    """Return the groups of facts that these checks need, each once."""
+    return list(dict.fromkeys(group for check in checks for group in check.groups))
+
+
+def judge_all(
+    reports: Sequence[NodeReport], demands: Sequence[NodeDemand] = (), checks: Iterable[Check] = CHECKS
+) -> list[Finding]:
+    """
+    Judge the facts of all nodes. A check that says nothing is fine, which one finding without words says. A check of a
+    version with other facts, or of damaged ones, is left out: it must not end a job.
+    """
+
+    wanted = demands or [NodeDemand() for _ in reports]
+    found = []
+    for check in checks:
+        if check.needs_nodes and len(reports) < 2:
+            continue
+        try:
+            said = list(check.judge(reports, wanted))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
+            said = [
+                warning(
+                    None, f"its facts are not understood: {problem!r}", "install the same Drumline everywhere"
+                )
+            ]
+        found += [one._replace(check=check.id) for one in said or [ok("")]]
+    return found

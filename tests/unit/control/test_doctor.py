@@ -1,0 +1,112 @@
+"""``drumline doctor`` on this machine: what it prints, its exit code, and what ``--fix`` mends."""
+
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from drumline.cli.main import main
+from drumline.contract import identity
+from drumline.contract.folder import base_home, home
+from drumline.control.machine import doctor
+from drumline.node.checks import gathering
+from drumline.node.warm import pool_folder
+from drumline.store.index import Index
+from drumline.supervisor.preflight.findings import Finding
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """The facts that these tests are about; the others take time, and have tests of their own."""
+    whole = gathering.gather
+
+    def gather(names, settings, deadline_s):
+        return whole([name for name in names if name in ("leftovers", "disk")], settings, deadline_s)
+
+    monkeypatch.setattr(gathering, "gather", gather)
+
+
+def run(capsys, *words):
+    code = main(["doctor", "-o", "json", *words])
+    printed = capsys.readouterr()
+    return code, {one["id"]: one for one in json.loads(printed.out)["checks"]}, printed.err
+
+
+def test_every_check_of_one_machine_is_shown(capsys):
+    code, checks, _ = run(capsys)
+    assert {"python", "ports", "disk", "index", "sockets", "leftovers"} <= checks.keys()
+    assert "links" not in checks
+    assert code == int(any(one["status"] == "error" for one in checks.values()))
+    assert all(one.keys() == {"id", "status", "node", "finding", "remedy"} for one in checks.values())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_damaged_index_is_found_and_rebuilt(capsys):
+    index = Index(home())
+    index.names(archived=None, parent=None, limit=None)
+    assert run(capsys)[1]["index"]["status"] == "ok"
+    path = os.path.join(home(), "index.sqlite")
+    with open(path, "r+b") as file:
+        file.write(b"no database" * 10)
+    for ending in ("-wal", "-shm"):
+        if os.path.exists(path + ending):
+            os.unlink(path + ending)
+    _, checks, _ = run(capsys)
+    assert checks["index"]["status"] == "warning"
+    assert "drumline doctor --fix" in checks["index"]["remedy"]
+    _, checks, said = run(capsys, "--fix")
+    assert checks["index"]["status"] == "ok"
+    assert "index: rebuilt, with 0 jobs" in said
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+    database.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_socket_of_a_killed_process_is_removed_and_a_live_one_stays(capsys):
+    folders = [os.path.join(base_home(), "warm", identity.name_machine(), name) for name in ("dead", "live")]
+    listeners = []
+    for folder in folders:
+        os.makedirs(folder)
+        listener = socket.socket(socket.AF_UNIX)
+        with pool_folder.shorten_socket_path(folder) as address:
+            listener.bind(address)
+        listener.listen()
+        listeners.append(listener)
+    assert run(capsys)[1]["sockets"]["status"] == "ok"
+    listeners[0].close()
+    _, checks, _ = run(capsys)
+    assert (checks["sockets"]["status"], "dead" in checks["sockets"]["finding"]) == ("warning", True)
+    _, checks, said = run(capsys, "--fix")
+    assert checks["sockets"]["status"] == "ok"
+    assert "removed 1 stale socket" in said
+    assert [os.path.exists(os.path.join(folder, pool_folder.SOCKET)) for folder in folders] == [False, True]
+    listeners[1].close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_a_job_left_is_ended(capsys):
+    program = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600)"]
+    env = {**os.environ, "DRUMLINE_RUN_FOLDER": os.path.join(base_home(), "jobs", "calm_drum")}
+    with subprocess.Popen(program, env=env, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert "calm_drum" in run(capsys)[1]["leftovers"]["finding"]
+        assert "leftovers: ended 1 process," in run(capsys, "--fix")[2]
+        assert process.wait(60) == -9
+
+
+def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):
+    found = [
+        Finding("disk", "error", None, "the run folder /x\x1b[31m cannot be written to", "free space there"),
+        Finding("cores", "ok", None, "8 cores"),
+    ]
+    monkeypatch.setattr(doctor, "examine_machine", lambda: found)
+    assert main(["doctor", "-o", "table"]) == 1
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printed.splitlines()[1].strip() == "free space there"
+    assert printed.endswith("1 error; 0 warnings\n")

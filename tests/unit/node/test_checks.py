@@ -1,0 +1,228 @@
+"""The facts of a machine: each fault is made for one process alone, in a fake tree, by limits or variables."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import waiting
+
+from drumline.node.checks import gathering, hardware, leavings, limits, network, paths, software
+
+
+def gather_one(name, settings=None, deadline_s=60.0, prepare=None):
+    """The facts of one group, gathered in a process that ``prepare`` may spoil."""
+
+    def gatherer(given):
+        if prepare:
+            prepare()
+        return gathering.GATHERERS[name](given)
+
+    return gathering.gather([name], settings or {}, deadline_s, {name: gatherer})[name]
+
+
+def test_facts_of_this_machine_are_json_and_none_fails():
+    settings = {"paths": {"folder": os.getcwd()}, "shared": [os.getcwd()], "code": os.path.dirname(__file__)}
+    facts = gathering.gather(gathering.GATHERERS, settings, 120.0)
+    json.dumps(facts)
+    assert facts.keys() == gathering.GATHERERS.keys()
+    assert [
+        name for name, group in facts.items() if gathering.FAILED in group or gathering.LATE in group
+    ] == []
+
+
+def test_a_gatherer_that_hangs_costs_its_own_facts_alone(tmp_path):
+    noted = tmp_path / "pid"
+
+    def hang(_):
+        noted.write_text(str(os.getpid()))
+        child = subprocess.Popen(["sleep", "600"])
+        noted.with_name("child").write_text(str(child.pid))
+        time.sleep(600)
+
+    def crash(_):
+        os.abort()
+
+    def fail(_):
+        raise OSError("no such device")
+
+    kinds = {"hangs": hang, "crashes": crash, "fails": fail, "works": lambda _: {"it": 1}}
+    facts = gathering.gather(kinds, {}, 6.0, kinds)
+    assert list(facts["hangs"]) == [gathering.LATE]
+    assert facts["works"] == {"it": 1}
+    assert facts["crashes"] == {gathering.FAILED: "its process was killed"}
+    assert "no such device" in facts["fails"][gathering.FAILED]
+    for name in ("pid", "child"):
+        pid = int(noted.with_name(name).read_text())
+        waiting.wait_until(lambda pid=pid: is_gone(pid))
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def test_limits_are_those_of_the_process():
+    facts = gather_one("limits", prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)))
+    assert facts["nofile"] == 200
+
+
+def test_a_disk_that_cannot_be_written_to_says_why(tmp_path):
+    def lower():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    folder = {"paths": {"run folder": str(tmp_path)}}
+    assert gather_one("disk", folder)["folders"][0]["error"] == ""
+    assert gather_one("disk", folder)["folders"][0]["write_s"] >= 0
+    assert "File too large" in gather_one("disk", folder, prepare=lower)["folders"][0]["error"]
+    missing = {"paths": {"run folder": str(tmp_path / "missing")}}
+    assert "No such file" in gather_one("disk", missing)["folders"][0]["error"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_shared_path_that_is_missing_is_waited_for_and_told(tmp_path):
+    found = paths.gather_shared({"shared": [str(tmp_path), str(tmp_path / "missing")]})["paths"]
+    assert [one["error"] for one in found] == ["", "No such file or directory"]
+    assert found[0]["inode"] == os.stat(tmp_path).st_ino
+
+
+def test_quota_and_memory_limit_of_both_versions_of_control_groups(tmp_path):
+    for name, text in (
+        ("cpu.max", "150000 100000"),
+        ("memory.max", "1000000"),
+        ("cpu/cpu.cfs_quota_us", "-1"),
+        ("cpu/cpu.cfs_period_us", "100000"),
+        ("memory/memory.limit_in_bytes", "9223372036854771712"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with open("/proc/self/cgroup") as file:
+        is_two = any(line.startswith("0::") for line in file)
+    assert hardware.gather_cpu({}, str(tmp_path))["quota"] == (1.5 if is_two else None)
+    assert hardware.gather_memory({}, root=str(tmp_path))["limit"] == (1_000_000 if is_two else None)
+
+
+def test_shared_memory_is_measured_where_it_is(tmp_path):
+    facts = hardware.gather_memory({}, shared=str(tmp_path))
+    about = os.statvfs(tmp_path)
+    assert facts["shared_total"] == about.f_blocks * about.f_frsize
+    assert "No such file" in hardware.gather_memory({}, shared=str(tmp_path / "missing"))["shared_error"]
+
+
+def test_gpus_are_those_of_nvidia_smi(tmp_path):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '0, NVIDIA H100, 550.54, 81559, 70000, 2, Not Active, Active, No'\n")
+    program.chmod(0o755)
+    gpus = hardware.gather_gpus({"path": str(tmp_path)})["gpus"]
+    assert [(gpu["driver_version"], gpu["memory.used"]) for gpu in gpus] == [("550.54", "70000")]
+    assert hardware.gather_gpus({"path": "/nowhere"}) == {"program": "", "gpus": []}
+    program.write_text(
+        "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n"
+    )
+    assert "version mismatch" in hardware.gather_gpus({"path": str(tmp_path)})["error"]
+
+
+def test_infiniband_ports_are_read_from_the_tree(tmp_path):
+    port = tmp_path / "mlx5_0" / "ports" / "1"
+    (port / "gids").mkdir(parents=True)
+    for name, text in (("state", "1: DOWN"), ("rate", "40 Gb/sec (4X QDR)"), ("link_layer", "Ethernet")):
+        (port / name).write_text(text + "\n")
+    (port / "gids" / "0").write_text("0000:0000:0000:0000:0000:0000:0000:0000\n")
+    found = hardware.gather_infiniband({}, str(tmp_path))["ports"]
+    assert found == [
+        {
+            "device": "mlx5_0",
+            "port": "1",
+            "state": "DOWN",
+            "rate": "40 Gb/sec (4X QDR)",
+            "link": "Ethernet",
+            "gids": 0,
+        }
+    ]
+    assert hardware.gather_infiniband({}, str(tmp_path / "missing")) == {"ports": []}
+
+
+def test_a_name_that_nobody_knows_is_told_with_its_time():
+    facts = network.gather_names({"host_names": ["no-such-host.invalid"], "addresses": ["127.0.0.1"]})
+    own, unknown = facts["looked_up"]
+    assert own["name"] == socket.gethostname()
+    assert unknown["error"]
+    assert unknown["seconds"] >= 0
+
+
+def test_who_holds_the_default_port_is_named():
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind(("127.0.0.1", 29500))
+        except OSError:
+            pytest.skip("another process has port 29500")
+        held.listen()
+        assert f"process {os.getpid()}" in network.gather_network({})["default_port"]
+
+
+def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://user:secret@proxy:3128")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/cert.pem")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    facts = network.gather_proxies({})
+    assert (facts["spares_loopback"], facts["missing_certificates"]) == (False, ["SSL_CERT_FILE"])
+    assert "http_proxy" in facts["proxies"]
+    assert "secret" not in str(facts)
+    monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
+    assert network.gather_proxies({})["spares_loopback"]
+
+
+def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
+    metadata = tmp_path / "torch-9.9.9.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    facts = software.gather_python({"python": sys.executable, "path": os.environ["PATH"]})
+    assert facts["packages"]["torch"] == "9.9.9"
+    assert facts["version"] == ".".join(map(str, sys.version_info[:3]))
+    assert software.gather_python({"path": str(tmp_path)})["python"] == ""
+
+
+def test_code_is_compared_by_content(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder in (first, second):
+        (folder / "__pycache__").mkdir(parents=True)
+        (folder / "train.py").write_text("print(1)\n")
+    (first / "__pycache__" / "train.py").write_text("of one machine")
+    (second / "checkpoint.pt").write_text("of one machine")
+    digests = [software.gather_code({"code": str(folder)})["digest"] for folder in (first, second)]
+    assert digests[0] == digests[1]
+    (second / "train.py").write_text("print(2)\n")
+    assert software.gather_code({"code": str(second)})["digest"] != digests[0]
+
+
+def test_leftovers_are_processes_of_a_job_that_nobody_looks_after(tmp_path):
+    run_folder = str(tmp_path / "calm_drum")
+    program = [sys.executable, "-c", "print('up', flush=True); import sys; sys.stdin.read()"]
+    with subprocess.Popen(
+        program,
+        env={**os.environ, "DRUMLINE_RUN_FOLDER": run_folder},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        process.stdout.readline()
+        found = [one for one in leavings.list_orphans() if one["folder"] == run_folder]
+        assert [(one["pid"], one["job"]) for one in found] == [(process.pid, "calm_drum")]
+        process.stdin.close()
+    assert [one for one in leavings.list_orphans() if one["folder"] == run_folder] == []
+
+
+def test_features_are_found_out_without_a_trace():
+    facts = gather_one("features")
+    assert facts["pidfd"]
+    assert isinstance(facts["user_namespaces"], bool)
+    assert limits.gather_user({})["uid"] == os.getuid()

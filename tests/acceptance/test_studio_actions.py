@@ -89,7 +89,9 @@ def test_ended_jobs_are_archived_and_restored(studio, cli, tmp_path):
 def test_a_job_runs_again_with_changes(studio, cli, tmp_path):
     (tmp_path / "job.yml").write_text(json.dumps(JOB))
     cli("job", "create", "-f", "job.yml", "-n", "job", "--stream")
-    answer = studio.post("/jobs/job/rerun", {"set": {"inputs.lr": 0.125}, "new_name": "again"})
+    answer = studio.post(
+        "/jobs/job/rerun", {"set": {"inputs.lr": 0.125}, "new_name": "again", "compute": None}
+    )
     assert (answer.status, answer.json["name"]) == (201, "again")
     wait_for_status("again", "Completed")
     assert yaml.safe_load(studio.get("/jobs/again/spec")["yaml"])["inputs"]["lr"] == 0.125

@@ -49,7 +49,9 @@ class Reader(NamedTuple):
     values: Mapping[str, Any]
 
     def text(self, name: str, default: str = "", most: int = _MOST_TEXT) -> str:
-        value = self.values.get(name, default)
+        value = self.values.get(name)
+        if value is None:
+            return default
         if not isinstance(value, str) or len(value) > most:
             raise UsageError(f"{name} must be a text of at most {most:,} characters")
         return value

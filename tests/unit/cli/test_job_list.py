@@ -14,6 +14,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder, private_folder
 from drumline.control.jobs import listing
 from drumline.control.observing.overview import KnownJobs
+from drumline.store.index import Index
 
 HOSTILE = "鼓" * 40 + "\x1b[2J\x1b]0;x\x07"
 
@@ -104,6 +105,22 @@ def test_the_facts_of_ended_jobs_are_read_once(jobs, capsys, monkeypatch):
     listing.edit("bad", {"tags": {"team": "audio"}, "display_name": "other"})
     assert names(capsys, "--tag", "team=audio") == ["bad"]
     assert json.loads(run(capsys, "job", "list", "-r", "1").out)[0]["display_name"] == "other"
+
+
+def test_facts_that_an_older_version_kept_are_completed(jobs, drumline_home):
+    listing.edit("bad", {"display_name": "The bad one"})
+    known = KnownJobs()
+    known.load(["bad"])
+    assert known.overview("bad").display_name == "The bad one"
+    known.keep()
+    index = Index(str(drumline_home))
+    kept = index.read_kept(["bad"])["bad"]
+    facts = json.loads(kept.facts)
+    del facts["display_name"]
+    index.keep_facts({"bad": kept._replace(facts=json.dumps(facts))})
+    known = KnownJobs()
+    known.load(["bad"])
+    assert known.overview("bad").display_name == "The bad one"
 
 
 def test_a_home_that_was_moved_shows_its_new_paths(jobs, drumline_home, capsys, monkeypatch):

@@ -218,9 +218,12 @@ def _is_settled(outcome: Outcome) -> bool:
 
 def _from_text(text: str) -> JobOverview | None:
     try:
-        found = JobOverview(**json.loads(text))
+        known = json.loads(text)
+        found = JobOverview(**known)
     except (ValueError, TypeError):
         return None
+    if len(known) < len(JobOverview._fields):
+        return None  # Of a version that kept fewer facts.
     return found._replace(metric=(found.metric[0], found.metric[1]) if found.metric else None)
 
 

@@ -128,7 +128,8 @@ class JobViews(Operations):
     def diff(self, a: str, b: str) -> JobDifferences:
         """
         Return what differs between two jobs, by section: ``spec``, ``code``, ``environment``, ``variables``,
-        ``inputs``, ``machine``, ``plan``, ``metrics`` and ``times``, with the keys of ``drumline job diff -o json``.
+        ``inputs``, ``machine``, ``plan``, ``metrics``, ``times`` and ``phases`` of the start, with the keys of
+        ``drumline job diff -o json``.
 
         Values of variables that look like secrets are ``(hidden)``. Raises NotFoundError.
         """

@@ -237,6 +237,7 @@ def test_the_page_says_what_differs_and_what_is_the_same(make, capsys):
         "\n  API_TOKEN  - -> (hidden)\n",
         "\nplan\n  grace_s  - -> 5.0\n",
         "\n  run          10  10\n",
+        "\n  submitted           11  11\n",
         "\nthe same: environment, inputs, machine\n",
     ):
         assert part in page, part

@@ -18,6 +18,7 @@ SAME = {
     "machine": [],
     "plan": [],
     "metrics": [],
+    "phases": [],
 }
 
 

@@ -78,6 +78,11 @@ def _format(told: dict[str, Any], width: int) -> Iterator[str]:
         for one in told["times"]
     ]
     yield from _align([("seconds", "a", "b"), *times])
+    if told["phases"]:
+        phases = [
+            (one["phase"], _format_number(one["a"]), _format_number(one["b"])) for one in told["phases"]
+        ]
+        yield from _align([("seconds of the start", "a", "b"), *phases])
     if same:
         yield from ("", "the same: " + ", ".join(same))
 

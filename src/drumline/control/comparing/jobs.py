@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.record import NamedTuple
 from drumline.contract.uris import hide_secrets
 from drumline.control.comparing.code import compare_trees
+from drumline.control.comparing.phases import compare_phases
 from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
@@ -71,6 +72,7 @@ def compare_jobs(a: str, b: str) -> dict[str, Any]:
         "plan": _differ(_describe_plan(one), _describe_plan(other), "field"),
         "metrics": _compare_metrics(one, other),
         "times": _compare_times(one, other),
+        "phases": compare_phases(one.folder.name, other.folder.name),
     }
 
 

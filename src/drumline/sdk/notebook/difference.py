@@ -50,6 +50,8 @@ def render_differences(told: Mapping[str, Any]) -> Markup:
     if told["metrics"]:
         parts.append(_numbers("metric", told["metrics"], ("a", "b", "difference")))
     parts.append(_numbers("time", told["times"], ("a", "b")))
+    if told["phases"]:
+        parts.append(_numbers("phase", told["phases"], ("a", "b")))
     if same:
         parts.append(look.block(look.quiet(f"the same: {', '.join(same)}")))
     return look.box(*parts)

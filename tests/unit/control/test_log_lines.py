@@ -13,8 +13,9 @@ from drumline.control.logs.lines.divergence import find_divergence
 from drumline.control.logs.lines.growth import group_looks
 from drumline.control.logs.lines.line_index import LineIndex
 from drumline.control.logs.lines.page import read_lines
-from drumline.control.logs.lines.rank_files import ChosenLogs
+from drumline.control.logs.lines.rank_files import ALL, ChosenLogs
 from drumline.control.logs.lines.search import Wanted, search_logs
+from drumline.control.logs.lines.whole import read_whole
 
 LATER = 1e12
 """A deadline that never comes."""
@@ -144,6 +145,35 @@ def test_lines_of_all_ranks_are_in_the_order_of_their_times(job):
         part = read_lines(job.name, line=first, count=3)
         begin = first % 8 if first < 0 else first
         assert [text for _, _, text in shown(part)] == ORDER[begin : begin + 3]
+
+
+@pytest.mark.parametrize(("at", "first"), [(0.0, 0), (1010.5, 0), (1010.6, 3), (1014.0, 6), (1e12, 7)])
+def test_lines_are_asked_for_from_a_time_on(job, at, first):
+    told = read_lines(job.name, at=at, count=1)
+    assert (told["line"], told["lines"][0]["text"]) == (first, ORDER[first])
+
+
+def test_whole_logs_are_one_text_with_the_rank_before_each_line(job):
+    job.log(2, "no end of line")
+    whole = b"".join(read_whole(job.name, ALL)).decode().splitlines()
+    assert sorted(whole) == sorted(
+        [
+            *("[0|node-0] a0", "[0|node-0] b0", "[0|node-0] c0"),
+            *("[1|node-0] a1", "[1|node-0] b1", "[1|node-0] c1"),
+            *("[2|node-1] a2", "[2|node-1] no end of line", "[3|node-1] never looked at"),
+        ]
+    )
+    assert whole[:3] == ["[0|node-0] a0", "[0|node-0] b0", "[1|node-0] a1"]
+    some = b"".join(read_whole(job.name, ChosenLogs(ranks="1,3", nodes="1")))
+    assert some == b"[3|node-1] never looked at\n"
+    with pytest.raises(UsageError, match="no rank '9'"):
+        read_whole(job.name, ChosenLogs(ranks="9"))
+
+
+def test_the_whole_log_of_a_job_with_one_rank_is_as_it_is(drumline_home):
+    alone = MadeJob("alone", nodes=1, procs=1)
+    alone.log(0, "one\ntwo\n")
+    assert b"".join(read_whole("alone", ALL)) == b"one\ntwo\n"
 
 
 def test_one_rank_is_in_its_own_order(job):

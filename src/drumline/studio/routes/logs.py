@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.logs.lines import divergence, page, search
+from drumline.control.logs.lines import divergence, page, search, whole
 from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
 from drumline.control.logs.lines.search import Wanted
 from drumline.control.logs.rank_log import open_job_log
+from drumline.control.times import parse_moment
 from drumline.studio.answers import attachment, query
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ def _choose(request: Request) -> ChosenLogs:
 
 def read_logs(request: Request) -> dict[str, Any]:
     asked = query(request)
-    text = asked.text("q")
+    text, at = asked.text("q"), asked.text("at")
     return page.read_lines(
         request.path_params["name"],
         _choose(request),
         line=asked.number("line", 0),
+        at=parse_moment(at, "at") if at else None,
         count=asked.number("count", 400, 1, page.MOST_LINES),
         fold=asked.flag("fold"),
         wanted=Wanted(text, asked.flag("regex")) if text else None,
@@ -61,9 +63,11 @@ def find_divergence(request: Request) -> dict[str, Any]:
 
 
 def download_log(request: Request) -> Response:
-    asked = query(request)
-    name, rank = request.path_params["name"], asked.number("rank", 0, 0)
-    logs = find_logs(name, ChosenLogs(attempt=asked.number("attempt", None, 0)))
+    name, rank = request.path_params["name"], query(request).number("rank", None, 0)
+    chosen = _choose(request)
+    if rank is None:
+        return attachment(whole.read_whole(name, chosen), f"{name}.log", "text/plain")
+    logs = find_logs(name, ChosenLogs(attempt=chosen.attempt))
     file = logs.files[logs.find(rank)]
     try:
         log = open(open_job_log(file.path), "rb")  # noqa: SIM115 - closed with the answer

@@ -134,6 +134,11 @@ class MergedLog:
         ]
         return min(places, default=None)
 
+    def find_time(self, when: float) -> int:
+        """Return the number of the first line of that time, in seconds since 1970, or later; else of the last one."""
+        at = bisect.bisect_left(self._times, when)
+        return self._numbers[at] if at < len(self._numbers) else max(0, self.total - 1)
+
     def find_last(self) -> float:
         """Return the time of the last line, in seconds since 1970; 0 without any."""
         return self._times[-1] if self._times else 0.0

@@ -36,13 +36,15 @@ def read_lines(
     chosen: ChosenLogs = ALL,
     *,
     line: int = 0,
+    at: float | None = None,
     count: int = 400,
     fold: bool = False,
     wanted: Wanted | None = None,
     context: int = 0,
 ) -> dict[str, Any]:
     """
-    Return ``count`` lines from number ``line`` on; a negative one counts from the end.
+    Return ``count`` lines from number ``line`` on; a negative one counts from the end. ``at``: from the first line of
+    that time on, in seconds since 1970.
 
     ``fold``: equal lines of several ranks, of these ``count``, are one. ``wanted``: only lines that match, each with so
     many lines of its own rank before and after it as ``context`` says. ``next``: where to go on. ``exact``: whether the
@@ -53,6 +55,8 @@ def read_lines(
     merged = rank_files.merge(logs)
     count = max(1, min(count, MOST_LINES))
     first = max(0, merged.total + line) if line < 0 else line
+    if at is not None:
+        first = merged.find_time(at)
     following = first
     timed_out = False
     matching: set[int] | None = None

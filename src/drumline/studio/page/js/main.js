@@ -30,6 +30,9 @@ const NAVIGATION = [
   { key: "assets", title: "Assets", shortcut: "a" },
 ];
 
+/** What an address calls the jobs that are in none. */
+const NO_WORKSPACE = "-";
+
 const theme = signal(document.documentElement.dataset.theme ?? "");
 
 function App() {
@@ -84,11 +87,12 @@ function Connection() {
 
 function Workspaces() {
   const me = useResource("/me").value.data;
-  if (!me || me.workspaces.length < 2) return null;
-  const options = me.workspaces.map((/** @type {string} */ name) => ({ value: name, title: name }));
+  if (!me?.workspaces.length) return null;
+  const names = /** @type {string[]} */ (me.workspaces).map((name) => ({ value: name, title: name }));
+  const options = [{ value: NO_WORKSPACE, title: "no workspace" }, ...names];
   return html`<${Pick}
     label="Workspace"
-    value=${me.workspace}
+    value=${me.workspace || NO_WORKSPACE}
     options=${options}
     onChange=${(/** @type {string} */ name) => go(withQuery("/jobs", { workspace: name }))}
     test="workspace"

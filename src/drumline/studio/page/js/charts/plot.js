@@ -30,6 +30,8 @@ import { html, loadPlot, useEffect, useRef, useSignal } from "../lib.js";
  */
 
 const COLOURS = 8;
+const WHEEL = 0.002; // A notch of a wheel, 100 pixels, is a fifth.
+const CLOSEST = 1e-3; // Of the whole axis.
 
 /**
  * @param {object} props
@@ -46,12 +48,13 @@ export function Plot({ drawing, height = 198, sync, pointed, label, test }) {
   const latest = useRef(drawing);
   latest.current = drawing;
   const at = useSignal(/** @type {number | null} */ (null));
+  const zoomed = useSignal(false);
   const shape = shapeOf(drawing);
   useEffect(() => {
     let stopped = false;
     let undo = () => {};
     loadPlot().then((uPlot) => {
-      if (!stopped && box.current) undo = attach(uPlot, box.current, { latest, height, sync, pointed, at, chart });
+      if (!stopped && box.current) undo = attach(uPlot, box.current, { latest, height, sync, pointed, at, chart, zoomed });
     });
     return () => {
       stopped = true;
@@ -67,7 +70,7 @@ export function Plot({ drawing, height = 198, sync, pointed, label, test }) {
   }, [drawing]);
   return html`<figure class="plot" data-test=${test}>
     <div ref=${box} class="plot-box" role="img" aria-label=${label} style=${{ height: `${height}px` }}></div>
-    <${Legend} drawing=${drawing} at=${at} />
+    <${Legend} drawing=${drawing} at=${at} whole=${zoomed.value && (() => narrow(chart.current, 0, 1))} />
   </figure>`;
 }
 
@@ -92,15 +95,21 @@ function toData({ x, curves, log }) {
 /**
  * @param {any} uPlot
  * @param {HTMLElement} box
- * @param {{latest: {current: Drawing}, height: number, sync: string, pointed?: Signal<number | null>, at: Signal<number | null>, chart: any}} how
+ * @param {{latest: {current: Drawing}, height: number, sync: string, pointed?: Signal<number | null>, at: Signal<number | null>, chart: any, zoomed: Signal<boolean>}} how
  */
-function attach(uPlot, box, { latest, height, sync, pointed, at, chart }) {
+function attach(uPlot, box, { latest, height, sync, pointed, at, chart, zoomed }) {
   const make = () => {
     chart.current?.destroy();
     const drawing = latest.current;
     const options = { ...optionsOf(drawing, sync), width: box.clientWidth || 300, height };
-    options.hooks = { setCursor: [(/** @type {any} */ self) => point(self, at, pointed)], draw: [drawMarks] };
+    options.hooks = {
+      setCursor: [(/** @type {any} */ self) => point(self, at, pointed)],
+      setScale: [(/** @type {any} */ self) => (zoomed.value = isZoomed(self))],
+      draw: [drawMarks],
+    };
     const found = new uPlot(options, toData(drawing), box);
+    found.group = uPlot.sync(sync);
+    found.over.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turn(found, event), { passive: false });
     found.drumline = drawing;
     chart.current = found;
   };
@@ -119,6 +128,39 @@ function attach(uPlot, box, { latest, height, sync, pointed, at, chart }) {
     chart.current?.destroy();
     chart.current = null;
   };
+}
+
+/**
+ * Zoom where the pointer is. Without ctrl, which a pinch on a touchpad sends too, the page scrolls.
+ * @param {any} chart @param {WheelEvent} event
+ */
+function turn(chart, event) {
+  if (!event.ctrlKey && !event.metaKey) return;
+  event.preventDefault();
+  const { min, max } = chart.scales.x;
+  const [first, last] = endsOf(chart);
+  const by = Math.exp(WHEEL * event.deltaY);
+  if (!(last > first) || (max - min) * by < CLOSEST * (last - first)) return;
+  const here = chart.posToVal(event.clientX - chart.over.getBoundingClientRect().left, "x");
+  const part = (/** @type {number} */ x) => Math.max(0, Math.min(1, (x - first) / (last - first)));
+  narrow(chart, part(here - (here - min) * by), part(here + (max - here) * by));
+}
+
+/**
+ * Have all charts with the same pointer show a part of their axis, from 0 to 1.
+ * @param {any} chart @param {number} from @param {number} to
+ */
+function narrow(chart, from, to) {
+  for (const one of chart.group.plots) {
+    const [first, last] = endsOf(one);
+    one.setScale("x", { min: first + from * (last - first), max: to < 1 ? first + to * (last - first) : last });
+  }
+}
+
+/** @param {any} chart @returns {[number, number]} */
+function endsOf(chart) {
+  const x = chart.data[0];
+  return [x[0] ?? 0, x[x.length - 1] ?? 0];
 }
 
 /** @param {any} chart @param {Signal<number | null>} at @param {Signal<number | null> | undefined} pointed */
@@ -212,8 +254,8 @@ function drawMarks(chart) {
   ctx.restore();
 }
 
-/** @param {{drawing: Drawing, at: Signal<number | null>}} props */
-function Legend({ drawing, at }) {
+/** @param {{drawing: Drawing, at: Signal<number | null>, whole: false | (() => void)}} props */
+function Legend({ drawing, at, whole }) {
   const index = at.value;
   const yText = drawing.yText ?? number;
   const where = index === null || drawing.time ? "" : (drawing.xText ?? number)(drawing.x[index]);
@@ -222,6 +264,7 @@ function Legend({ drawing, at }) {
       (one) => html`<span key=${one.label}><i class=${one.colour < 0 ? "swatch" : `swatch s${one.colour % COLOURS}`}></i>${one.label} <b>${yText(/** @type {number} */ (valueAt(one.values, index)))}</b></span>`,
     )}
     ${where && html`<span class="quiet">at ${where}</span>`}
+    ${whole && html`<button type="button" class="link" onClick=${whole} data-test="chart-whole">show all</button>`}
   </figcaption>`;
 }
 

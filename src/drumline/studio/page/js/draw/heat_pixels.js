@@ -98,3 +98,26 @@ export function chooseMost(rows, most, unit = "") {
   const power = 10 ** Math.floor(Math.log10(greatest));
   return [1, 2, 4, 5, 10].map((one) => one * power).find((one) => one >= greatest) ?? greatest;
 }
+
+const APART = 0.35; // Of the median.
+const APART_PERCENT = 12;
+
+/**
+ * The one row whose mean is far from the median of all, and no other nearly as far; null where there is none.
+ * @param {(number | null)[][]} rows
+ * @param {string} [unit]
+ * @returns {{row: number, mean: number, median: number} | null}
+ */
+export function findOutlier(rows, unit = "") {
+  const means = rows.flatMap((values, row) => {
+    const known = /** @type {number[]} */ (values.filter((one) => one !== null));
+    return known.length > 1 ? [{ row, mean: known.reduce((sum, one) => sum + one, 0) / known.length }] : [];
+  });
+  if (means.length < 3) return null;
+  const ordered = means.map((one) => one.mean).sort((a, b) => a - b);
+  const median = (ordered[(ordered.length - 1) >> 1] + ordered[ordered.length >> 1]) / 2;
+  const [first, second] = [...means].sort((a, b) => Math.abs(b.mean - median) - Math.abs(a.mean - median));
+  const far = Math.abs(first.mean - median);
+  const least = Math.max(APART * Math.abs(median), unit.startsWith("%") ? APART_PERCENT : 0);
+  return far > least && far > 2 * Math.abs(second.mean - median) ? { ...first, median } : null;
+}

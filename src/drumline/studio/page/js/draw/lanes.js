@@ -11,6 +11,7 @@ import { html } from "../lib.js";
  * @param {number} end
  */
 export function barOf(from, to, begin, end) {
+  if (to < begin || from > end) return { display: "none" };
   const span = Math.max(1, end - begin);
   const left = clamp(((from - begin) / span) * 100);
   const right = clamp(((to - begin) / span) * 100);

@@ -8,12 +8,15 @@ import { Menu } from "../parts/menu.js";
 import { attempt, tell } from "../parts/toast.js";
 import { go, jobPath, withQuery } from "../router.js";
 
+const COMPARE = "Compare with last good";
+
 /** @param {{info: JobInfo}} props */
 export function Actions({ info }) {
   const { row } = info;
   const isOver = FINAL.has(row.status);
+  const hasFailed = row.status === "Failed"; // What changed since it last went well is the next question.
   const items = [
-    { title: "Compare with last good", run: () => compare(row), test: "compare-good" },
+    ...(hasFailed ? [] : [{ title: COMPARE, run: () => compare(row), test: "compare-good" }]),
     { title: "Compare with …", run: () => compareWith(row), test: "compare-with" },
     ...(isOver ? [] : [{ title: "Preempt …", run: () => preempt(row), off: row.type === "command" ? undefined : "only of a command", test: "preempt" }]),
     ...(isOver ? [] : [{ title: "Kill at once …", run: () => cancel(info, true), danger: true, test: "kill" }]),
@@ -22,6 +25,7 @@ export function Actions({ info }) {
   return html`<div class="buttons" data-test="actions">
     ${!isOver && html`<button type="button" class="button main" onClick=${() => cancel(info, false)} data-test="cancel">Cancel</button>`}
     <button type="button" class=${`button ${isOver ? "main" : ""}`} onClick=${() => rerun(row)} data-test="rerun">Rerun</button>
+    ${hasFailed && html`<button type="button" class="button" onClick=${() => compare(row)} data-test="compare-good">${COMPARE}</button>`}
     <a class="button" href=${withQuery("/submit", { from: row.name })} data-test="yaml">YAML</a>
     <${Menu} label="More" items=${items} test="more" />
   </div>`;
@@ -102,10 +106,11 @@ export function readChanges(text) {
 
 /** @param {Row} row */
 async function compare(row) {
-  const query = { experiment: row.experiment, status: "Completed", sort: "-created", limit: 2 };
+  const query = { experiment: row.experiment, type: row.type, status: "Completed", sort: "-created", limit: 100 };
   const answer = await attempt(() => get("/jobs", query));
   if (!answer) return;
-  const good = answer.jobs.find((/** @type {Row} */ one) => one.name !== row.name);
+  const others = /** @type {Row[]} */ (answer.jobs).filter((one) => one.name !== row.name);
+  const good = others.find((one) => (one.created ?? "") < (row.created ?? "")) ?? others[0];
   if (good) go(withQuery("/diff", { a: good.name, b: row.name }));
   else tell(`no other job of ${row.experiment} has completed`, { hint: "choose one: Compare with …" });
 }

@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { html, useSignal } from "../lib.js";
+import { Typed } from "../parts/typed.js";
 import { route, setQuery } from "../router.js";
 
 /** @typedef {import("./place.js").Place} Place */
@@ -40,7 +41,7 @@ export function Tools({ job, chosen, place, jump, tell, times }) {
   return html`<div class="log-tools">
     <${Field} label="ranks" value=${query.ranks} hint="0-3,7" set=${(/** @type {string} */ ranks) => setQuery({ ranks, line: null })} />
     <${Field} label="nodes" value=${query.nodes} hint="1" set=${(/** @type {string} */ nodes) => setQuery({ nodes, line: null })} />
-    <input class="input wide" type="search" placeholder="find in the log" aria-label="find in the log" value=${query.q ?? ""} onKeyDown=${press} data-test="log-find" />
+    <${Typed} class="input wide" type="search" placeholder="find in the log" aria-label="find in the log" value=${query.q} onKeyDown=${press} data-test="log-find" />
     <span class="log-group">
       <button type="button" class="button" title="the match before (shift enter)" aria-label="the match before" disabled=${!query.q || query.only === "1"} onClick=${() => find(true)}>↑</button>
       <button type="button" class="button" title="the next match (enter)" aria-label="the next match" disabled=${!query.q || query.only === "1"} onClick=${() => find(false)} data-test="log-next">↓</button>
@@ -86,7 +87,7 @@ function Follow({ place }) {
 function Field({ label, value, hint, set }) {
   return html`<label class="log-field"
     ><span class="quiet">${label}</span>
-    <input class="input narrow" value=${value ?? ""} placeholder=${hint} data-test=${`log-${label}`} onChange=${(/** @type {any} */ event) => set(event.target.value.trim())}
+    <${Typed} class="input narrow" value=${value} placeholder=${hint} data-test=${`log-${label}`} onChange=${(/** @type {any} */ event) => set(event.target.value.trim())}
   /></label>`;
 }
 

@@ -10,6 +10,7 @@ import { Badge } from "../parts/badge.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Sentence } from "../parts/sentence.js";
+import { Typed } from "../parts/typed.js";
 import { go, jobPath, withQuery } from "../router.js";
 
 /** Key of the answer, title, key of the name in a difference. @type {[string, string, string][]} */
@@ -32,7 +33,7 @@ export function Page({ query }) {
     ${a && b && html`<p class="page-sentence" data-test="diff-sentence">${found.data ? sentenceOf(found.data) : "\u00a0"}</p>`}
     ${a && b
       ? html`<${Card} title="The two jobs" note="A and B" resource=${found} height=${100}>${(/** @type {any} */ data) => html`<${Jobs} data=${data} />`}<//>
-          ${found.data && html`<${Sections} data=${found.data} /><${Curves} a=${a} b=${b} metrics=${found.data.metrics} />`}
+          ${found.data && html`<${Sections} data=${found.data} /><${Phases} rows=${found.data.phases} /><${Curves} a=${a} b=${b} metrics=${found.data.metrics} />`}
           <${Command} line=${`drumline job diff ${a} ${b}`} />`
       : html`<p class="empty" data-test="empty">Choose two jobs to see what differs between them.</p>`}
   </div>`;
@@ -48,8 +49,8 @@ function Choose({ a, b }) {
     go(withQuery("/diff", { a: String(values.get("a") ?? "").trim(), b: String(values.get("b") ?? "").trim() }));
   };
   return html`<form class="panel-tools" onSubmit=${submit} key=${`${a} ${b}`}>
-    <label class="log-field"><span class="quiet">A</span><input class="input" name="a" list="all-jobs" value=${a ?? ""} placeholder="the earlier job" required data-test="diff-a" /></label>
-    <label class="log-field"><span class="quiet">B</span><input class="input" name="b" list="all-jobs" value=${b ?? ""} placeholder="the later job" required data-test="diff-b" /></label>
+    <label class="log-field"><span class="quiet">A</span><${Typed} name="a" list="all-jobs" value=${a} placeholder="the earlier job" required data-test="diff-a" /></label>
+    <label class="log-field"><span class="quiet">B</span><${Typed} name="b" list="all-jobs" value=${b} placeholder="the later job" required data-test="diff-b" /></label>
     <datalist id="all-jobs">${jobs.map((/** @type {Row} */ one) => html`<option key=${one.name} value=${one.name}>${one.experiment} ${one.status}</option>`)}</datalist>
     <button class="button main" data-test="diff-go">Compare</button>
     ${a && b && html`<a class="button" href=${withQuery("/diff", { a: b, b: a })}>Swap</a>`}
@@ -119,6 +120,20 @@ function Section({ id, title, rows, name }) {
 function show(value) {
   if (value === null || value === undefined) return html`<span class="quiet">not set</span>`;
   return html`<code>${typeof value === "object" ? JSON.stringify(value) : String(value)}</code>`;
+}
+
+/** @param {{rows: {phase: string, a: number | null, b: number | null}[]}} props */
+function Phases({ rows }) {
+  if (!rows.length) return null;
+  const most = Math.max(...rows.flatMap((one) => [one.a ?? 0, one.b ?? 0])) || 1;
+  const cell = (/** @type {number | null} */ value, /** @type {string} */ which) =>
+    html`<td class="phase">${duration(value)}<i class=${`swatch ${which}`} style=${{ width: `${((value ?? 0) / most) * 100}%` }}></i></td>`;
+  return html`<${Card} title="Start, phase by phase" note="of the last attempt" test="diff-phases">
+    <div class="table-frame"><table class="table" aria-label="phases of the start">
+      <thead><tr><th scope="col">phase</th><th scope="col">A</th><th scope="col">B</th><th scope="col"></th></tr></thead>
+      <tbody>${rows.map((one) => html`<tr key=${one.phase} data-name=${one.phase}><td>${one.phase}</td>${cell(one.a, "s0")}${cell(one.b, "s2")}<td>${changeOf(one.a, one.b)}</td></tr>`)}</tbody>
+    </table></div>
+  <//>`;
 }
 
 const MOST_CURVES = 6;

@@ -77,7 +77,7 @@ function Item({ item, onDone }) {
  * @param {object} props
  * @param {string} props.label
  * @param {string} props.value
- * @param {{value: string, title: string, off?: string}[]} props.options off: why it cannot be chosen yet
+ * @param {{value: string, title: string}[]} props.options
  * @param {(value: string) => void} props.onChange
  * @param {boolean} [props.showLabel]
  * @param {string} [props.test]
@@ -89,9 +89,7 @@ export function Pick({ label, value, options, onChange, showLabel = false, test 
     <span class=${showLabel ? "quiet" : "hidden"}>${label}</span>
     <select value=${value} onChange=${change} data-test=${test}>
       ${options.map(
-        (one) => html`<option key=${one.value} value=${one.value} disabled=${Boolean(one.off)} title=${one.off}>
-          ${one.off ? `${one.title} (${one.off})` : one.title}
-        </option>`,
+        (one) => html`<option key=${one.value} value=${one.value}>${one.title}</option>`,
       )}
     </select>
   </label>`;

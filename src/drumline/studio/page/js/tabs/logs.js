@@ -32,6 +32,7 @@ export function Tab({ job }) {
   const times = useSignal(false);
   const line = query.line ? Number(query.line) - 1 : null;
   useEffect(() => () => lines.close(), [lines]);
+  useEffect(() => findTime(path, chosen, line === null ? query.at : undefined), [query.at, id]);
   useEffect(() => begin(lines, place, line, isOver(job)), [lines]);
   useEffect(() => (line === null ? undefined : place.show(line)), [line, lines]);
   useEffect(() => (line !== null && chosen.fold ? unfoldFor(lines, place, line) : undefined), [line, lines]);
@@ -112,6 +113,22 @@ function begin(lines, place, line, over) {
     if (lines.firstError !== null && place.follows) place.show(lines.firstError);
   });
   return stop;
+}
+
+/**
+ * Go to the first line of a time, as that of a cell of the heat map.
+ * @param {string} path
+ * @param {Chosen} chosen
+ * @param {string | undefined} at
+ */
+function findTime(path, { ranks, nodes, attempt }, at) {
+  if (!at) return undefined;
+  const stop = new AbortController();
+  get(path, { ranks, nodes, attempt, at, count: 1 }, stop.signal).then(
+    (answer) => !stop.signal.aborted && setQuery({ at: null, line: answer.total ? answer.line + 1 : null }),
+    () => undefined, // The panel itself says why there are no lines.
+  );
+  return () => stop.abort();
 }
 
 /**
@@ -231,8 +248,9 @@ function commandOf(name, chosen, q) {
 }
 
 /** @param {string} path @param {Chosen} chosen */
-function rawLinks(path, chosen) {
-  const rank = /^\d+$/.test(chosen.ranks ?? "") ? chosen.ranks : "0";
-  const link = address(`${path}/raw`, { rank, attempt: chosen.attempt });
-  return html`<a class="button" href=${link} download data-test="log-raw">Raw log of rank ${rank}</a>`;
+function rawLinks(path, { ranks, nodes, attempt }) {
+  const isOne = /^\d+$/.test(ranks ?? "");
+  const link = address(`${path}/raw`, isOne ? { rank: ranks, attempt } : { ranks, nodes, attempt });
+  const whose = isOne ? ` of rank ${ranks}` : ranks || nodes ? ` of ${describe({ ranks, nodes, fold: 0 })}` : ", all ranks merged";
+  return html`<a class="button" href=${link} download data-test="log-raw">Raw log${whose}</a>`;
 }

@@ -4,7 +4,7 @@ import { useResource } from "../api.js";
 import { clock, measure, moment } from "../format.js";
 import { html } from "../lib.js";
 import { HeatMap } from "../draw/heat_map.js";
-import { chooseMost } from "../draw/heat_pixels.js";
+import { chooseMost, findOutlier } from "../draw/heat_pixels.js";
 import { endOf, RankGrid, sizeOf, STATES } from "../draw/rank_grid.js";
 import { Card } from "../parts/card.js";
 import { Pick } from "../parts/menu.js";
@@ -19,13 +19,9 @@ const SHADES = [
   { value: "memory", title: "memory", unit: "B" },
   { value: "gpu", title: "GPU", unit: "%" },
   { value: "lateness", title: "lateness", unit: "ms" },
+  { value: "step", title: "step time", unit: "s" },
 ];
 
-/** Measures that the hook of a later version takes: their place is kept. */
-const COMING = [
-  { key: "lateness", title: "Lateness" },
-  { key: "step", title: "Step time" },
-];
 const COLUMNS = 300;
 const ROOM = 200;
 
@@ -42,10 +38,8 @@ export function Tab({ job }) {
   return html`<div class=${`ranks ${isWide ? "wide" : ""}`} data-test="ranks">
     <div class="stack">
       <${GridCard} job=${job} resource=${ranks.value} chosen=${chosen} shade=${query.shade} />
-      ${!isWide && html`<${StepCard} />`}
     </div>
     <${HeatCard} job=${job} path=${path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
-    ${isWide && html`<${StepCard} />`}
   </div>`;
 }
 
@@ -53,11 +47,10 @@ export function Tab({ job }) {
 function GridCard({ job, resource, chosen, shade }) {
   const ranks = resource.data?.ranks ?? [];
   const has = (/** @type {string} */ name) => ranks.some((one) => typeof (/** @type {any} */ (one)[name]) === "number");
-  const options = SHADES.filter((one) => one.value !== "gpu" || has("gpu")).map((one) => ({ ...one, off: has(one.value) ? undefined : "no data yet" }));
-  const current = options.find((one) => one.value === shade) ?? options.find((one) => !one.off) ?? SHADES[0];
+  const options = SHADES.filter((one) => has(one.value)); // Lateness and step time stand here once a hook takes them.
+  const current = options.find((one) => one.value === shade) ?? options[0] ?? SHADES[0];
   const rank = ranks.find((one) => one.rank === chosen);
-  const hasAny = options.some((one) => !one.off);
-  const tools = hasAny && html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
+  const tools = options.length > 0 && html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
   return html`<${Card} title="Ranks" note="colour: state" tools=${tools} resource=${resource} height=${ROOM} empty=${findEmpty} test="card-ranks">
     ${(/** @type {RankAnswer} */ data) => html`
       <${RankGrid} data=${data} shade=${current.value} unit=${current.unit} chosen=${chosen} onChoose=${(/** @type {number | null} */ one) => setQuery({ rank: one })} />
@@ -98,14 +91,6 @@ function RankFacts({ job, rank, node }) {
   </div>`;
 }
 
-/** Its place is kept: the hook that measures it is of a later version. */
-function StepCard() {
-  return html`<${Card} title="Where a step goes" note="median of the last steps" test="card-step">
-    <div class="where" aria-hidden="true"></div>
-    <p class="small quiet">No data yet: it fills as soon as steps are measured.</p>
-  <//>`;
-}
-
 /**
  * @param {{job: Job, path: string, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen?: string}} props
  */
@@ -114,17 +99,25 @@ function HeatCard({ job, path, attempt, failed, chosen }) {
   const resource = useResource(`${path}/system`, query, { live: job.live.system }).value;
   const data = /** @type {SystemAnswer | null} */ (resource.data);
   const measures = data?.measures ?? [];
-  const options = [
-    ...measures.map((one) => ({ value: one.key, title: one.title })),
-    ...COMING.filter((one) => !measures.some((known) => known.key === one.key)).map((one) => ({ value: one.key, title: one.title, off: "no data yet" })),
-  ];
+  const options = measures.map((one) => ({ value: one.key, title: one.title }));
   const tools = data && html`<${Pick} label="Measure" value=${data.measure} options=${options} onChange=${(/** @type {string} */ one) => setQuery({ measure: one })} test="measure" />`;
   const shown = measures.find((one) => one.key === data?.measure);
   const open = (/** @type {number | null} */ rank, /** @type {number} */ time) =>
     go(jobPath(job.name, "logs", { ranks: rank, at: new Date(time).toISOString(), attempt }));
   return html`<${Card} title=${`${shown?.title ?? "Use"} of each rank over time`} note=${data && html`<${HeatNote} data=${data} />`} tools=${tools} resource=${resource} height=${ROOM} empty=${findNoSamples} test="card-heat">
-    ${(/** @type {SystemAnswer} */ known) => html`<${HeatMap} data=${known} time=${job.time} failed=${failed} onOpen=${open} />`}
+    ${(/** @type {SystemAnswer} */ known) => html`<${HeatMap} data=${known} time=${job.time} failed=${failed} onOpen=${open} /><${Outlier} data=${known} job=${job.name} />`}
   <//>`;
+}
+
+/** One rank that differs from all others may be why they wait. @param {{data: SystemAnswer, job: string}} props */
+function Outlier({ data, job }) {
+  const known = data.measures.find((one) => one.key === data.measure);
+  const rows = data.rows.filter((one) => one.rank !== null);
+  const found = findOutlier(rows.map((one) => one.values), known?.unit);
+  if (!found) return null;
+  const [mean, median] = [found.mean, found.median].map((one) => measure(one, known?.unit ?? ""));
+  const text = `Rank ${rows[found.row].rank} stands out: ${known?.title ?? data.measure} ${mean} on average, the others about ${median}`;
+  return html`<p class="small" data-test="stands-out"><${Sentence} text=${text} job=${job} /></p>`;
 }
 
 /** @param {SystemAnswer} data */
@@ -135,6 +128,7 @@ function findNoSamples(data) {
 
 /** @param {{data: SystemAnswer}} props */
 function HeatNote({ data }) {
+  if (!data.bin_s) return null; // No rank has started.
   const known = data.measures.find((one) => one.key === data.measure);
   const most = chooseMost(data.rows.map((one) => one.values), known?.most, known?.unit);
   const span = data.bin_s < 1 ? `${Math.round(data.bin_s * 1000)} ms` : `${Number(data.bin_s.toPrecision(2))} s`;

@@ -7,6 +7,7 @@ import { html, useMemo } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Segments } from "../parts/menu.js";
+import { Typed } from "../parts/typed.js";
 import { route, setQuery } from "../router.js";
 
 export const key = "system";
@@ -27,7 +28,7 @@ export function Tab({ job }) {
   return html`<div class="stack" data-test="system">
     <div class="panel-tools">
       <${Segments} label="one curve for" value=${by} options=${[{ value: "node", title: "nodes" }, { value: "rank", title: "ranks" }]} onChange=${(/** @type {string} */ value) => setQuery({ by: value === "node" ? null : value })} test="system-by" />
-      ${by === "rank" && html`<label class="log-field"><span class="quiet">ranks</span><input class="input narrow" value=${query.ranks ?? ""} placeholder="0-3,7" onChange=${(/** @type {any} */ event) => setQuery({ ranks: event.target.value.trim() })} data-test="system-ranks" /></label>`}
+      ${by === "rank" && html`<label class="log-field"><span class="quiet">ranks</span><${Typed} class="input narrow" value=${query.ranks} placeholder="0-3,7" onChange=${(/** @type {any} */ event) => setQuery({ ranks: event.target.value.trim() })} data-test="system-ranks" /></label>`}
     </div>
     <div class="charts">
       ${measures.length

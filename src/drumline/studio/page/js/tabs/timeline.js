@@ -2,8 +2,9 @@
 
 import { address, useResource } from "../api.js";
 import { barOf, Ruler } from "../draw/lanes.js";
+import { useZoom } from "../draw/zoom.js";
 import { clock, duration, moment } from "../format.js";
-import { html } from "../lib.js";
+import { html, useEffect, useSignal } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Sentence } from "../parts/sentence.js";
@@ -17,14 +18,17 @@ export function Tab({ job }) {
   const path = `/jobs/${encodeURIComponent(job.name)}/timeline`;
   const attempt = job.attempt.value ?? undefined;
   const found = useResource(path, { attempt }, { live: job.live.events }).value;
-  const tools = html`<a class="button" href=${address(`${path}/trace`)} download data-test="trace" title="opens in ui.perfetto.dev">Perfetto trace</a>`;
+  const chosen = useSignal(/** @type {import("../draw/zoom.js").Span | null} */ (null));
+  useEffect(() => void (chosen.value = null), [attempt]);
+  const tools = html`${chosen.value && html`<button type="button" class="button" onClick=${() => (chosen.value = null)} data-test="timeline-whole">Show all</button>`}
+    <a class="button" href=${address(`${path}/trace`)} download data-test="trace" title="opens in ui.perfetto.dev">Perfetto trace</a>`;
   return html`<div class="stack" data-test="timeline">
     <${Attempts} job=${job} />
     <${Card} title="From submission to the first step" note=${found.data ? noteOf(found.data) : ""} tools=${tools} resource=${found} height=${110} test="timeline-phases">
-      ${(/** @type {any} */ data) => html`<${Phases} data=${data} job=${job} />`}
+      ${(/** @type {any} */ data) => html`<${Phases} data=${data} job=${job} chosen=${chosen} />`}
     <//>
-    <${Card} title="Nodes and ranks" note="one lane each, the same axis" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
-      ${(/** @type {any} */ data) => html`<${Lanes} data=${data} job=${job} />`}
+    <${Card} title="Nodes and ranks" note="one lane each, the same axis · drag along it for a part" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
+      ${(/** @type {any} */ data) => html`<${Lanes} data=${data} job=${job} chosen=${chosen} />`}
     <//>
     <${Command} line=${`drumline job show -n ${job.name} --timeline${attempt === undefined ? "" : ` --attempt ${attempt}`}`} />
   </div>`;
@@ -72,15 +76,24 @@ function spanOf(data) {
   return { begin: zero, end: Math.max(zero + 1, ...times) };
 }
 
-/** @param {{data: any, job: Job}} props */
-function Phases({ data, job }) {
-  const { begin, end } = spanOf(data);
+/** @typedef {{data: any, job: Job, chosen: Signal<import("../draw/zoom.js").Span | null>}} Shown */
+
+/** The part that a drag would choose. @param {{drag: import("../draw/zoom.js").Span | null, begin: number, end: number}} props */
+function Drag({ drag, begin, end }) {
+  return drag && html`<i class="lane-drag" style=${barOf(drag.begin, drag.end, begin, end)}></i>`;
+}
+
+/** @param {Shown} props */
+function Phases({ data, job, chosen }) {
+  const whole = spanOf(data);
+  const { shown, drag, on } = useZoom(chosen, whole);
+  const { begin, end } = shown;
   const zero = data.zero * 1000;
   return html`${data.cause && html`<p class="lane-cause quiet">After: <${Sentence} text=${data.cause} job=${job.name} /></p>`}
-    <div class="lanes">
+    <div class="lanes" ...${on}>
       ${data.phases.map((/** @type {any} */ one, /** @type {number} */ index) => {
         const from = zero + (one.from_s ?? 0) * 1000;
-        const to = one.to_s === null ? end : zero + one.to_s * 1000;
+        const to = one.to_s === null ? whole.end : zero + one.to_s * 1000;
         const since = one.since_s === null ? from : zero + one.since_s * 1000;
         const note = [one.note, one.missing ? `${one.missing} not yet` : ""].filter(Boolean).join(", ");
         const isLongest = data.longest?.phase === one.phase;
@@ -89,6 +102,7 @@ function Phases({ data, job }) {
           <div class="lane-track">
             ${since < from && html`<i class="lane-wait" style=${barOf(since, from, begin, end)}></i>`}
             <i class=${`lane-bar ${isLongest ? "longest" : ""} ${note.includes("cut off") ? "cut" : ""}`} style=${barOf(from, to, begin, end)} title=${`${clock(from / 1000, 3)} to ${one.to_s === null ? "now" : clock(to / 1000, 3)}`}></i>
+            <${Drag} drag=${drag} begin=${begin} end=${end} />
           </div>
           <span class="lane-time">${one.took_s === null ? "..." : duration(one.took_s)}</span>
           <span class="lane-note quiet">${note}</span>
@@ -105,30 +119,31 @@ function nameOf({ node, label }, job) {
   return html`<a class="lane-name" href=${jobPath(job.name, "logs", rank ? { ranks: rank } : { nodes: node })}>${label}</a>`;
 }
 
-/** @param {{data: any, job: Job}} props */
-function Lanes({ data, job }) {
-  const { begin, end } = spanOf(data);
+/** @param {Shown} props */
+function Lanes({ data, job, chosen }) {
+  const whole = spanOf(data);
+  const { shown, drag, timeAt, on } = useZoom(chosen, whole);
+  const { begin, end } = shown;
   const names = [...new Set(data.lanes.flatMap((/** @type {any} */ lane) => lane.phases.map((/** @type {any} */ one) => one.name)))];
   const colour = (/** @type {string} */ name) => names.indexOf(name) % 8;
   /** @param {PointerEvent} event */
   const point = (event) => {
-    const track = /** @type {HTMLElement} */ (event.target).closest(".lane-track");
-    if (!track) return;
-    const rect = track.getBoundingClientRect();
-    job.time.value = begin + ((event.clientX - rect.left) / rect.width) * (end - begin);
+    on.onPointerMove(event);
+    job.time.value = timeAt(event);
   };
   const pointed = job.time.value;
-  return html`<div class="lanes many" onPointerMove=${point} onPointerLeave=${() => (job.time.value = null)}>
+  return html`<div class="lanes many" ...${on} onPointerMove=${point} onPointerLeave=${() => (job.time.value = null)}>
       ${data.lanes.map(
         (/** @type {any} */ lane) => html`<div key=${lane.label} class="lane">
           ${nameOf(lane, job)}
           <div class="lane-track">
             ${lane.phases.map((/** @type {any} */ one, /** @type {number} */ index) => {
-              const from = moment(one.began) ?? begin;
-              const to = moment(one.ended) ?? end;
+              const from = moment(one.began) ?? whole.begin;
+              const to = moment(one.ended) ?? whole.end;
               return html`<i key=${index} class=${`lane-bar c${colour(one.name)}`} style=${barOf(from, to, begin, end)} title=${[one.name, duration((to - from) / 1000), one.text].filter(Boolean).join(" · ")}>${one.name}</i>`;
             })}
             ${pointed !== null && pointed >= begin && pointed <= end && html`<i class="lane-now" style=${barOf(pointed, pointed, begin, end)}></i>`}
+            <${Drag} drag=${drag} begin=${begin} end=${end} />
           </div>
           <span></span><span class="lane-note"></span>
         </div>`,

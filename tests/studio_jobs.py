@@ -1,5 +1,6 @@
 """Jobs of every kind for the pages of the studio to show, run for real."""
 
+import json
 import os
 import subprocess
 import sys
@@ -73,6 +74,28 @@ if os.environ["RANK"] == "1":
 wait_for_word(sys.argv[1])
 """
 
+HUNG = """
+import os
+import time
+
+def wait_for_others():
+    time.sleep(100_000)
+
+def load_batch(path):
+    time.sleep(100_000)
+
+def step(number):
+    print(f"step {number}", flush=True)
+    if number == 3:
+        if os.environ["RANK"] == "2":
+            load_batch("shard-7.tar")
+        wait_for_others()
+
+for number in range(10):
+    step(number)
+"""
+HANG_AFTER_S = 3
+
 RESTARTED = """
 import os
 
@@ -82,15 +105,21 @@ assert os.environ["DRUMLINE_ATTEMPT"] != "0" or os.environ["RANK"] != "1", "only
 
 
 class Jobs:
-    """A home with jobs that have ended, and one, ``waiting``, that runs until ``end``."""
+    """
+    A home with jobs. After ``make`` many have ended, and one, ``waiting``, runs until ``end``; after ``hang`` one
+    hangs until then.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "home"
-        self.env = {**os.environ, "DRUMLINE_HOME": str(self.home), "DRUMLINE_CONTAINER": "none"}
+        others = ("DRUMLINE_", "MLFLOW_", "AZUREML_", "SLURM_")
+        own = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+        self.env = {**own, "DRUMLINE_HOME": str(self.home), "DRUMLINE_CONTAINER": "none"}
         self._word = folder / "word"
 
-    def run(self, *words: str, code: int = 0) -> str:
+    def run(self, *words: str, code: int | None = 0) -> str:
+        """Run a command, which has that exit code; None: any."""
         argv = [sys.executable, "-m", "drumline", *words]
         done = subprocess.run(
             argv,
@@ -103,7 +132,7 @@ class Jobs:
             timeout=200,
             check=False,
         )
-        assert done.returncode == code, done.stderr
+        assert code is None or done.returncode == code, done.stderr
         return done.stdout
 
     def create(self, name: str, command: str, program: str, code: int = 0, **fields: object) -> None:
@@ -133,6 +162,10 @@ class Jobs:
         self._make_driven()
         self.create("waiting", f"python train.py '{self._word}'", WAIT, -1, **SIZE, **TORCH)
 
+    def hang(self) -> None:
+        fields = {"drumline": {"hang_after": HANG_AFTER_S, "grace": 1}}
+        self.create("hung", "python train.py", HUNG, -1, **SIZE, **TORCH, **fields)
+
     def _make_driven(self) -> None:
         step = {"type": "command", "command": "echo made > ${{outputs.data}}/x", "outputs": {"data": {}}}
         after = {"type": "command", "command": "cat ${{inputs.data}}/x"}
@@ -157,9 +190,16 @@ class Jobs:
         self._word.with_name("word.said").touch()
 
     def end(self) -> None:
-        """Let ``waiting`` complete."""
+        """Let ``waiting`` complete, and end all others that are left."""
         self.say_the_word()
         self._word.touch()
         if (self.home / "jobs" / "waiting").exists():
             self.run("job", "wait", "waiting")
+        ended = ("Completed", "Failed", "Canceled")
+        listed = json.loads(self.run("job", "list", "-o", "json"))
+        left = [job["name"] for job in listed if job["status"] not in ended]
+        for name in left:
+            self.run("job", "cancel", "-n", name, code=None)
+        if left:
+            self.run("job", "wait", *left, code=None)
         self.run("warm", "stop")

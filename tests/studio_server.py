@@ -69,15 +69,17 @@ class StudioServer(NamedTuple):
 
 
 @contextlib.contextmanager
-def run_studio(*arguments: str) -> Iterator[StudioServer]:
-    """A studio of the test's home on a port of its own, until the end of the ``with``."""
+def run_studio(*arguments: str, home: Path | None = None) -> Iterator[StudioServer]:
+    """A studio of the test's home, or another one, on a port of its own, until the end of the ``with``."""
+    place = home or Path(os.environ["DRUMLINE_HOME"])
+    env = {**os.environ, "DRUMLINE_HOME": str(place)}
     argv = [sys.executable, "-m", "drumline", "studio", "--no-browser", "--port", "0", *arguments]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=env) as process:
         assert process.stdout is not None
         try:
             # It listens by then.
             port = int(process.stdout.readline().rpartition(b":")[2])
-            record = Path(os.environ["DRUMLINE_HOME"], "studio", f"{port}.json")
+            record = place / "studio" / f"{port}.json"
             token = json.loads(record.read_text())["token"]
             yield StudioServer(process, port, token, record)
         finally:

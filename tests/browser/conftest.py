@@ -2,13 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from studio_jobs import Jobs
 from studio_server import StudioServer, run_studio
 
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LISTEN = """
 window.taken = [];
@@ -50,11 +52,6 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def jobs(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Jobs]:
     made = Jobs(tmp_path_factory.mktemp("studio"))
-    for name in [
-        name for name in made.env if name.startswith(("DRUMLINE_", "MLFLOW_", "AZUREML_", "SLURM_"))
-    ]:
-        del made.env[name]
-    made.env |= {"DRUMLINE_HOME": str(made.home), "DRUMLINE_CONTAINER": "none"}
     try:
         made.make()
         yield made
@@ -63,28 +60,52 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Job
 
 
 @pytest.fixture(scope="session")
+def hung(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Jobs]:
+    """One job that hangs, in a home and so in a queue of its own."""
+    made = Jobs(tmp_path_factory.mktemp("hung"))
+    try:
+        made.hang()
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture(scope="session")
 def studio(jobs: Jobs) -> Iterator[StudioServer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DRUMLINE_HOME", str(jobs.home))
-        running = run_studio()
-        server = running.__enter__()
-    yield server
-    running.__exit__(None, None, None)
+    with run_studio(home=jobs.home) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hung_studio(hung: Jobs) -> Iterator[StudioServer]:
+    with run_studio(home=hung.home) as server:
+        yield server
 
 
 class Visitor:
     """Somebody who is logged in, and what went wrong before their eyes."""
 
     def __init__(self, studio: StudioServer, context: Any) -> None:
-        self._studio = studio
+        self.context = context
         self.address = f"http://127.0.0.1:{studio.port}"
         self.page = context.new_page()
         self.page.set_default_timeout(30_000)
         self.troubles: list[str] = []
+        self._expected: tuple[str, ...] = ()
+        self.log_in(studio)
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("console", self._hear)
         self.page.on("request", self._see)
         self.page.add_init_script(LISTEN)
+
+    def log_in(self, studio: StudioServer) -> None:
+        name, _, value = studio.cookie()["Cookie"].partition("=")
+        known = {"name": name, "value": value, "url": self.address}
+        self.context.add_cookies([{**known, "httpOnly": True, "sameSite": "Strict"}])
+
+    def expect(self, *words: str) -> None:
+        """Have ``check`` accept troubles with one of these words: those that the test causes."""
+        self._expected = words
 
     def _hear(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -105,30 +126,57 @@ class Visitor:
     def check(self) -> None:
         """Nothing was refused, thrown or fetched from elsewhere."""
         assert self.page.evaluate("window.taken") == []
-        assert self.troubles == []
+        assert [one for one in self.troubles if not any(word in one for word in self._expected)] == []
         assert self.page.title() != "taken"
 
 
+class Visits:
+    """Makes visitors of one studio: ``visit(width=400, color_scheme="dark")``."""
+
+    def __init__(self, studio: StudioServer, browser: Any) -> None:
+        self._studio = studio
+        self._browser = browser
+        self._visitors: list[Visitor] = []
+
+    def __call__(
+        self, width: int = 1280, height: int = 900, studio: StudioServer | None = None, **options: Any
+    ) -> Visitor:
+        """``studio``: another one than usual."""
+        context = self._browser.new_context(viewport={"width": width, "height": height}, **options)
+        self._visitors.append(Visitor(studio or self._studio, context))
+        return self._visitors[-1]
+
+    def end(self) -> None:
+        """Check each visitor, and close its windows."""
+        try:
+            for visitor in self._visitors:
+                visitor.check()
+        finally:
+            for visitor in self._visitors:
+                visitor.context.close()
+
+
 @pytest.fixture
-def visit(studio: StudioServer, browser: Any) -> Iterator[Any]:
-    """Makes visitors: ``visit(width=400, color_scheme="dark")``; each is checked at the end."""
-    contexts, visitors = [], []
+def visit(studio: StudioServer, browser: Any) -> Iterator[Visits]:
+    visits = Visits(studio, browser)
+    yield visits
+    visits.end()
 
-    def come(width: int = 1280, height: int = 900, **options: Any) -> Visitor:
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        name, _, value = studio.cookie()["Cookie"].partition("=")
-        address = f"http://127.0.0.1:{studio.port}"
-        context.add_cookies(
-            [{"name": name, "value": value, "url": address, "httpOnly": True, "sameSite": "Strict"}]
-        )
-        visitors.append(Visitor(studio, context))
-        return visitors[-1]
 
-    yield come
-    try:
-        for visitor in visitors:
-            visitor.check()
-    finally:
-        for context in contexts:
-            context.close()
+@pytest.fixture
+def visit_hung(hung_studio: StudioServer, browser: Any) -> Iterator[Visits]:
+    visits = Visits(hung_studio, browser)
+    yield visits
+    visits.end()
+
+
+@pytest.fixture
+def picture() -> Callable[[Visitor, str], None]:
+    """``picture(visitor, name)``: write a picture for the docs, where ``TEST_PICTURES`` asks for it."""
+
+    def take(visitor: Visitor, name: str) -> None:
+        if os.environ.get("TEST_PICTURES"):
+            PICTURES.mkdir(exist_ok=True)
+            visitor.page.screenshot(path=PICTURES / f"{name}.png")
+
+    return take

@@ -1,31 +1,9 @@
 """Every page of the studio on real jobs, as a person sees them."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
-
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-
-
-def see(locator, text):
-    """Wait until the element shows that text, or a pattern."""
-    from playwright.sync_api import expect
-
-    expect(locator).to_contain_text(text, timeout=30_000)
-
-
-@pytest.fixture
-def picture():
-    """``picture(visitor, name)``: write a picture for the docs, where ``TEST_PICTURES`` asks for it."""
-
-    def take(visitor, name):
-        if os.environ.get("TEST_PICTURES"):
-            PICTURES.mkdir(exist_ok=True)
-            visitor.page.screenshot(path=PICTURES / f"{name}.png")
-
-    return take
+from seeing import arrive, see
 
 
 def test_the_list_shows_each_job_with_its_sentence(visit):
@@ -109,13 +87,12 @@ def test_each_tab_of_each_job(visit, name, tab):
     assert guest.find("error").count() == 0, guest.find("error").first.inner_text()
 
 
-def test_a_running_job_is_asked_for_its_stacks(visit, picture):
+def test_a_running_job_is_asked_for_its_stacks(visit):
     guest = visit()
     guest.open("/jobs/waiting/stacks")
     guest.find("take-stacks").click()
     see(guest.find("stacks"), "load_batch")
     see(guest.find("stack-group").first, "wait_for_word")
-    picture(guest, "studio-stacks")
 
 
 def test_a_line_that_a_rank_writes_appears(visit, jobs):
@@ -151,8 +128,13 @@ def test_a_pipeline_and_a_sweep(visit, picture):
 
 def test_what_differs_between_two_jobs(visit, picture):
     guest = visit()
-    guest.open("/diff?a=good&b=bad")
+    guest.open("/jobs/bad")
+    guest.find("compare-good").click()
+    arrive(guest.page, re.compile(r"/diff\?a=good&b=bad$"))
     see(guest.find("diff"), "--lr 0.1")
+    see(guest.find("diff-phases"), "agents joined")
+    guest.page.locator(".u-over").first.wait_for()
+    guest.page.mouse.wheel(0, -10_000)
     picture(guest, "studio-diff")
 
 

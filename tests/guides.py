@@ -62,6 +62,7 @@ BEFORE = {
 """What its reader has run before."""
 
 NOT_RUN = {
+    "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",
     "tutorials/slurm": "a Slurm cluster: tests/integration/slurm",

@@ -140,7 +140,7 @@ def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):
     """Any process of the machine can connect to the supervisor's port; only its agents know the secret."""
     from drumline.supervisor.attempt.connections import AgentConnections
 
-    agents = AgentConnections("127.0.0.1", "right", 1)
+    agents = AgentConnections(socket.create_server(("127.0.0.1", 0)), "right", 1)
     try:
         with socket.create_connection(("127.0.0.1", agents.port)) as stranger:
             peer = next(iter(iter(agents.accept, None)))

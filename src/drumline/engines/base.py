@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import socket
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Literal
 
     from drumline.contract.events import EndKind
@@ -65,6 +67,8 @@ class AgentProcesses(NamedTuple):
 
     own: dict[int, int]
     starter: int | None = None
+    quiet: Mapping[int, int] = MappingProxyType({})
+    """By node, of agents that are children of this process, but whose loss the connection alone may tell."""
 
 
 class Network(NamedTuple):
@@ -102,17 +106,17 @@ class Allocation(Protocol):
 class AgentStarter(Protocol):
     """Starts one agent on each node, and knows how each has ended."""
 
-    listen_address: str
-    """Where the supervisor listens for its agents."""
-
     join_timeout_s: float
     """From the start of the agents until all have joined and node 0 was reached."""
 
     warm_pool: str | None
     """Where agents find the pool of warm interpreters; empty: each has its own; None: this job gains nothing by one."""
 
+    def listen(self) -> socket.socket:
+        """Return the socket at which the supervisor hears the agents of one attempt. Raises EngineError, OSError."""
+
     def start(self, port: int, secret: str) -> AgentProcesses:
-        """Start an agent on each node, which connects to ``listen_address``:``port``. Raises EngineError.
+        """Start an agent on each node, which connects to that port. Raises EngineError.
 
         Called once for each attempt, when the agents of the one before have ended.
         """
@@ -172,13 +176,45 @@ class Preemption(Protocol):
         """Return whether the sender of the last signal has sent SIGTERM to the ranks as well."""
 
 
+class PlayedNetwork(Protocol):
+    """
+    The network of nodes that this machine plays, and their limits, for drills. Each function raises EngineError for
+    what this machine cannot do, and is called in the supervisor's main thread.
+    """
+
+    off: set[int]
+    """Nodes whose power was cut."""
+
+    def cut_power(self, node: int) -> None:
+        """Cut the node's cable, then kill all that runs on it; it stays off for the attempt. Nobody is told."""
+
+    def partition(self, groups: Sequence[Collection[int]]) -> None:
+        """
+        Part the network: nodes reach those of their own group alone. The nodes in no group form one more, and that
+        has the supervisor; where every node is in a group, none reaches the supervisor.
+        """
+
+    def heal(self) -> None:
+        """Undo ``partition``."""
+
+    def set_link(self, node: int, rate: str = "", latency: str = "", loss: str = "") -> None:
+        """Give a node's link these values, as a compute's YAML has them; all empty: those of the compute again."""
+
+    def set_cpus(self, node: int, count: float | None = None) -> None:
+        """Limit the node to the time of so many processors; None: what the compute says again."""
+
+    def set_memory(self, node: int, size_bytes: int | None = None) -> None:
+        """Limit the node's memory; None: what the compute says again."""
+
+
 class Nodes(NamedTuple):
-    """The nodes of one job, for its supervisor."""
+    """The nodes of one job, for its supervisor. ``network``: of isolated nodes; None: of all others."""
 
     allocation: Allocation
     agents: AgentStarter
     facts: NodeFacts
     preemption: Preemption
+    network: PlayedNetwork | None = None
 
     def release(self) -> None:
         """Remove what was made on the nodes, and give them back. May be called twice."""

@@ -136,6 +136,15 @@ def kill_group(path: str) -> int:
     return count
 
 
+def remove_old_group(path: str) -> bool:
+    """Remove a node's group of version 1, if nobody is in it; return whether the path is of one. Never raises."""
+    if not is_node_name(path) or not os.path.exists(os.path.join(path, "cgroup.procs")):
+        return False
+    with contextlib.suppress(OSError):
+        _remove_group(path)
+    return True
+
+
 def _remove_group(path: str) -> None:
     """Remove it with the groups that a rank made in it. Raises OSError."""
     for parent, folders, _ in os.walk(path, topdown=False):

@@ -1,4 +1,4 @@
-"""The network interfaces of this machine that have an IPv4 address, and its InfiniBand."""
+"""The network interfaces of this machine that have an IPv4 address, its InfiniBand, and addresses for new ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import struct
 from typing import Any
 
 _SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8912, 0x8913, 0x8927
-_UP, _LOOPBACK = 0x1, 0x8
+_SIOCADDRT, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x890B, 0x8914, 0x8916, 0x891C
+_UP, _GATEWAY, _LOOPBACK = 0x1, 0x2, 0x8
 _INFINIBAND = 32
 """Source: netdevice(7), with its struct ifreq, and if_arp.h for the number."""
 
@@ -108,3 +109,38 @@ def _read_number(path: str) -> int:
         return int(_read_text(path))
     except ValueError:
         return 0
+
+
+def set_up(name: str) -> None:
+    """Switch an interface of this process's network on. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        flags = struct.unpack("H", fcntl.ioctl(asked, _SIOCGIFFLAGS, _pack_name(name, bytes(24)))[16:18])[0]
+        fcntl.ioctl(asked, _SIOCSIFFLAGS, _pack_name(name, struct.pack("H22x", flags | _UP)))
+
+
+def set_address(name: str, address: str, mask: str) -> None:
+    """Give an interface its IPv4 address. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for what, value in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, mask)):
+            fcntl.ioctl(asked, what, _pack_name(name, _pack_address(value) + bytes(8)))
+
+
+def set_gateway(address: str) -> None:
+    """Send what is for no known network to that address. Raises OSError."""
+    anywhere = _pack_address("0.0.0.0")  # noqa: S104 - the route to all others, nothing listens
+    # struct rtentry. Source: route.h of the kernel.
+    entry = struct.pack(
+        "L16s16s16sHhLPhPLLH",
+        *(0, anywhere, _pack_address(address), anywhere),
+        *(_UP | _GATEWAY, 0, 0, 0, 0, 0, 0, 0, 0),
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        fcntl.ioctl(asked, _SIOCADDRT, entry)
+
+
+def _pack_name(name: str, rest: bytes) -> bytes:
+    return struct.pack("16s", name.encode()[:15]) + rest
+
+
+def _pack_address(address: str) -> bytes:
+    return struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import MARKER
 from drumline.contract.record import NamedTuple
-from drumline.linux import descendants, kernel
+from drumline.linux import descendants, kernel, namespaces
 from drumline.node import hook_folder
 from drumline.node.containers import command_line, host_facts, rank_containers
 
@@ -53,13 +53,17 @@ exec "$@"
 
 
 class BesideCommand(NamedTuple):
-    """A command with all that it starts with. ``token``: in its environment, by which what it has started is found."""
+    """
+    A command with all that it starts with. ``token``: in its environment, by which what it has started is found.
+    ``spaces``: descriptors and kinds of the namespaces of the rank's node that are not this process's.
+    """
 
     argv: list[str]
     env: dict[str, str]
     cwd: str
     cores: set[int]
     token: str
+    spaces: tuple[tuple[int, int], ...] = ()
 
 
 def make_command(run_folder: str, label: str, pid: int, words: Sequence[str]) -> BesideCommand:
@@ -75,6 +79,7 @@ def make_command(run_folder: str, label: str, pid: int, words: Sequence[str]) ->
         cwd = os.readlink(f"/proc/{pid}/cwd")
         cores = os.sched_getaffinity(pid)
         arguments = _read(f"/proc/{pid}/cmdline").split(b"\0")
+        spaces = namespaces.open_others(pid)
     except OSError as error:
         raise NotFoundError(f"rank {label} has ended") from error
     if os.path.realpath(variables.get(MARKER, "/")) != os.path.realpath(run_folder):
@@ -85,7 +90,7 @@ def make_command(run_folder: str, label: str, pid: int, words: Sequence[str]) ->
         argv, env = _enter_container(told, label, pid, variables, words, token)
         return BesideCommand(argv, env, "/", cores, token)
     argv = list(words) or [variables.get("SHELL") or "/bin/sh"]
-    return BesideCommand(argv, make_variables(variables, os.environ, token), cwd, cores, token)
+    return BesideCommand(argv, make_variables(variables, os.environ, token), cwd, cores, token, spaces)
 
 
 def make_variables(rank: Mapping[str, str], own: Mapping[str, str], token: str) -> dict[str, str]:
@@ -196,6 +201,8 @@ def _start(command: BesideCommand) -> int:
             signal.signal(number, signal.SIG_DFL)
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, command.cores)
+        for space, kind in command.spaces:
+            namespaces.enter(space, kind)
         os.chdir(command.cwd)
         os.execvpe(command.argv[0], command.argv, command.env)  # noqa: S606 - the user's own program
     except (OSError, ValueError) as error:

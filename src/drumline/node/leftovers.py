@@ -35,7 +35,7 @@ def clear_leftovers(folder: RunFolder) -> int:
     for path in paths:
         if cgroups.is_group(path):
             count += cgroups.kill_group(path)
-        else:
+        elif not cgroups.remove_old_group(path):
             scratch.remove_scratch(path)
     return count
 

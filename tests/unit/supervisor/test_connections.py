@@ -15,7 +15,7 @@ def hello(**changed):
 
 @pytest.fixture
 def agents():
-    made = AgentConnections("127.0.0.1", "secret", 1)
+    made = AgentConnections(socket.create_server(("127.0.0.1", 0)), "secret", 1)
     yield made
     made.close()
 

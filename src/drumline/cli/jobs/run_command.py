@@ -170,6 +170,16 @@ def _make_parser() -> Parser:
         help="run the program on node 0 alone: it is a launcher; its ssh and pdsh reach the other nodes",
     )
     parser.add_argument("--compute", metavar="NAME", help="an attached compute; default: this machine")
+    parser.add_argument(
+        "--isolate",
+        action="store_true",
+        help="give each node its own network, host name and shared memory, as on a cluster",
+    )
+    parser.add_argument(
+        "--link",
+        metavar="RATE[,LATENCY[,LOSS]]",
+        help="with --isolate: the line between nodes, such as 1gbit or 1gbit,5ms,1%%",
+    )
     add_python(parser)
     add_workspace(parser)
     parser.add_argument("--workers", type=int, help="tensorflow: the number of workers; default one per node")
@@ -258,8 +268,23 @@ def _build_job(arguments: Namespace, program: list[str]) -> Command:
         instance_count=arguments.nodes,
         environment_variables={**_read_env_files(arguments.env_file), **parse_variables(arguments.env)},
         timeout=arguments.timeout,
+        properties=_describe_isolation(arguments),
         drumline={name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None},
     )
+
+
+def _describe_isolation(arguments: Namespace) -> dict[str, str]:
+    """Return the property that asks for isolated nodes, if the options do. Raises UsageError, SpecError."""
+    if not arguments.isolate:
+        if arguments.link is not None:
+            raise UsageError(
+                "--link needs --isolate", "nodes that share this machine have no line between them"
+            )
+        return {}
+    from drumline.control.machine import isolated
+    from drumline.control.submission.run_folder import ISOLATION
+
+    return {ISOLATION: isolated.describe_nodes(arguments.link or "")}
 
 
 def _find_compute(name: str | None) -> str | None:

@@ -177,11 +177,12 @@ def _outcome_of_step(step: StepOutcome) -> Outcome | None:
 
 def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
     """Describe the nodes of a job, their network, and the engine's view of it."""
-    if not is_elsewhere(outcome.engine):
-        return {}
     network = outcome.network
+    if not is_elsewhere(outcome.engine) and network is None:
+        return {}
+    described = engine(outcome.engine).describe_job(folder, brief=brief)
     return {
-        outcome.engine: engine(outcome.engine).describe_job(folder, brief=brief),
+        **({outcome.engine: described} if is_elsewhere(outcome.engine) else {}),
         "nodes": [
             {
                 "node": node,

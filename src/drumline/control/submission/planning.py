@@ -13,6 +13,7 @@ from drumline.contract.folder import RunFolder, base_home, current_workspace, ho
 from drumline.contract.record import NamedTuple
 from drumline.control.settings import tracking
 from drumline.control.submission.fields import check_fields, fill_component, locate_problems
+from drumline.control.submission.run_folder import ISOLATION
 from drumline.engines.table import engine
 from drumline.plan import planner, values
 from drumline.plan.request import WARM, WARM_WORDS, check_name, settings_of
@@ -176,6 +177,10 @@ def is_local(job: Command) -> bool:
 
 def compute_of(job: Command) -> dict[str, Any]:
     """Return the settings of the job's compute; empty for this machine without a name. Raises PlanError."""
+    if ISOLATION in job.properties:
+        from drumline.control.machine import isolated
+
+        return isolated.add_isolation(job.compute, str(job.properties[ISOLATION]))
     if job.compute in LOCAL_COMPUTES:
         return {}
     from drumline.control.machine import computes
@@ -213,7 +218,7 @@ def _site(
         search_path=search_path,
         mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
         compute=compute,
-        shares_machine=chosen.shares_machine,
+        shares_machine=chosen.shares_machine and not compute.get("isolation"),
         mlflow_uri=tracking.choose_tracking_uri(folder.root),
         in_place=run.in_place,
         argv=run.argv,

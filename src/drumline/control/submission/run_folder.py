@@ -21,6 +21,9 @@ _HALF_MADE_S = 60.0
 WORKING_FOLDER = "drumline.working_folder"
 """The property of a job that runs in the user's own folder."""
 
+ISOLATION = "drumline.isolation"
+"""The property of a job of ``drumline run --isolate``: the settings of its nodes, as JSON."""
+
 
 _REMOVAL_LOCK = "removal.lock"
 REMOVAL_LIMIT_S = 60.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 class LocalAgents:
     """Forks the agents of one job, each with an address and a scratch folder of its own."""
 
-    listen_address = "127.0.0.1"
+    server_address = "127.0.0.1"
+    """Of the supervisor, as its agents see it."""
+
     join_timeout_s = 60.0
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
@@ -48,27 +51,29 @@ class LocalAgents:
         self._cgroups: dict[int, str] = {}
         self.warm_pool: str | None = None
 
+    def listen(self) -> socket.socket:
+        return socket.create_server((self.server_address, 0), backlog=1024)
+
     def start(self, port: int, secret: str) -> AgentProcesses:
         # Agents of an attempt before this one that did not leave in time have been ended by now.
         for pidfd in self._pidfds.values():
             os.close(pidfd)
         self._pids.clear()
         self._pidfds.clear()
-        self.clear()
+        self._remove_folders()
         for task in self._plan.nodes:
             self._scratch[task.node] = _scratch_path(task.node)
-            self._cgroups[task.node] = cgroups.choose_group_path(os.path.basename(self._scratch[task.node]))
-        if self._plan.launcher is not None:
-            self._memory = [
-                path for path in map(scratch.choose_shared_memory_folder, self._scratch.values()) if path
-            ]
+            self._cgroups[task.node] = self._choose_group(
+                task.node, os.path.basename(self._scratch[task.node])
+            )
+        self._memory = self._choose_memory() if self._plan.launcher is not None else []
         if self._plan.wants_launcher_sockets:
             # For the agents, which are forks of this process, and would each load it.
             from drumline.node.agent import launching  # noqa: F401
         self._ensure_warm_pool()
         folders = [*self._scratch.values(), *self._memory]
         # Written down before they are made: a supervisor that is killed in between leaves nothing unknown.
-        known = [*folders, *filter(None, self._cgroups.values())]
+        known = [*folders, *filter(None, self._cgroups.values()), *self._list_more_groups()]
         self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in known))
         for path in folders:
             _make_scratch(path)
@@ -83,6 +88,18 @@ class LocalAgents:
             self._pidfds[task.node] = os.pidfd_open(pid)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return AgentProcesses(dict(self._pidfds))
+
+    def _choose_group(self, node: int, name: str) -> str:
+        """Return the path of a node's control group, in which all that it runs is ended; empty for none."""
+        return cgroups.choose_group_path(name)
+
+    def _list_more_groups(self) -> list[str]:
+        """List further control groups of the nodes."""
+        return []
+
+    def _choose_memory(self) -> list[str]:
+        """Return a folder of each node in this machine's shared memory."""
+        return [path for path in map(scratch.choose_shared_memory_folder, self._scratch.values()) if path]
 
     def _make_inotify(self) -> None:
         """Make new ones for each attempt: a killed agent has left watches in its own."""
@@ -125,12 +142,12 @@ class LocalAgents:
             output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            self._enter_node(node)
             # The supervisor's own descriptors, its listening socket above all.
             inotify = self._inotify.get(node)
             kernel.close_inherited_descriptors(kept=inotify.descriptor if inotify else 2)
             kernel.set_process_name(f"drumline-node-{node}")
-            own = (_address_of(node), self._scratch[node], self._cgroups[node])
-            agent.serve((self.listen_address, port), secret, node, *own, starter=agent.Starter(inotify))
+            self._serve((self.server_address, port), secret, node, agent.Starter(inotify))
             code = 0
         except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
             import traceback
@@ -141,6 +158,14 @@ class LocalAgents:
             with contextlib.suppress(BaseException):
                 sys.stderr.flush()
             os._exit(code)
+
+    def _enter_node(self, node: int) -> None:
+        """Have the agent's process, which this is, begin its life on its node."""
+
+    def _serve(self, server: tuple[str, int], secret: str, node: int, starter: agent.Starter) -> None:
+        """Be the agent of a node, in its process."""
+        own = (_address_of(node), self._scratch[node], self._cgroups[node])
+        agent.serve(server, secret, node, *own, starter=starter)
 
     def reap(self, node: int) -> str:
         os.close(self._pidfds.pop(node))
@@ -172,6 +197,9 @@ class LocalAgents:
         return "closed its connection"
 
     def clear(self) -> None:
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
         # Folders go last: processes that are left in a control group may write to them.
         for path in self._cgroups.values():
             cgroups.kill_group(path)

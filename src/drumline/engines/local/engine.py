@@ -30,6 +30,12 @@ class LocalEngine:
     ) -> list[NodeShape]:
         gpu_numbers = tuple(range(len(machine.gpus())))
         gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
+        if compute.get("isolation") or compute.get("nodes"):
+            from drumline.engines.local.isolation import submission
+
+            submission.check_count(node_count, compute)
+            if compute.get("cpus"):
+                return submission.shape_nodes(compute, [len(gpus) for gpus in gpu_split])
         core_split = machine.split(machine.cores(), node_count)
         return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
 
@@ -37,7 +43,11 @@ class LocalEngine:
         return machine.mpi_on(search_path)
 
     def warnings(self, plan: Plan) -> list[str]:
-        return []
+        if not plan.compute.get("isolation"):
+            return []
+        from drumline.engines.local.isolation import submission
+
+        return submission.check_plan(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
         return ""
@@ -75,6 +85,10 @@ class LocalEngine:
         from drumline.engines.local.allocation import LocalAllocation, LocalPreemption
 
         allocation = LocalAllocation(plan, folder)
+        if plan.compute.get("isolation"):
+            from drumline.engines.local.isolation.agents import make_nodes
+
+            return make_nodes(plan, folder, allocation)
         return Nodes(allocation, LocalAgents(plan, folder), LocalFacts(plan, allocation), LocalPreemption())
 
     def run_beside(
@@ -97,7 +111,11 @@ class LocalEngine:
         return True
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
-        return []
+        if not compute.get("isolation"):
+            return []
+        from drumline.engines.local.isolation import submission
+
+        return submission.check_compute(compute)
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         return {"cores": len(machine.cores()), "gpus": len(machine.gpus())}
@@ -105,6 +123,10 @@ class LocalEngine:
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         facts = {"memory_mb": memory >> 20, "reason": "", "jobs": None}
+        if compute.get("isolation"):
+            from drumline.engines.local.isolation import submission
+
+            return submission.list_nodes(compute, {"state": "up", **self.describe({}), **facts})
         return [{"node": os.uname().nodename, "state": "up", **self.describe(compute), **facts}]
 
 

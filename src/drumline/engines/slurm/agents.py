@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 class SlurmAgents:
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
 
-    listen_address = "0.0.0.0"  # noqa: S104 - by which address the others come is not known; a secret lets them in
     join_timeout_s = 300.0
     warm_pool: str | None = ""
 
@@ -45,6 +45,10 @@ class SlurmAgents:
         self._parent = str(plan.compute.get("scratch") or "")
         self._left_behind: set[str] = set()
         """Hosts whose agents were lost."""
+
+    def listen(self) -> socket.socket:
+        # By which address the others come is not known; a secret lets them in.
+        return socket.create_server(("0.0.0.0", 0), backlog=1024)  # noqa: S104
 
     def start(self, port: int, secret: str) -> AgentProcesses:
         self._end_srun()

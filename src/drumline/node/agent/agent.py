@@ -51,9 +51,11 @@ class Starter(NamedTuple):
     The process that removes the agent's control group when the agent has ended, and holds ``inotify`` open until then,
     if there is
     one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
+    ``process``: a descriptor that is readable when that process has ended, for an agent whose connection may not tell.
     """
 
     inotify: Optional[Inotify]
+    process: int = -1
 
 
 class Agent:
@@ -107,6 +109,8 @@ class Agent:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._notice.listen(self._poller)
         self._session.register(self._poller)
+        if self._starter and self._starter.process >= 0:
+            self._poller.register(self._starter.process, select.EPOLLIN)
         try:
             self._session.tell(self._hello._replace(secret=secret, containment=containment))
             while self._serve():
@@ -147,6 +151,8 @@ class Agent:
         for message in self._session.receive(ready):
             if not self._obey(message) or self._may_leave:
                 return False
+        if self._starter and self._starter.process in ready:
+            raise ConnectionError("its process has ended")
         self._observer.sample(self._ranks.by_pid)
         return True
 

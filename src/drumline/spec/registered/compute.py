@@ -55,26 +55,41 @@ class LocalCompute(Compute):
     """
     This machine, under a name that job files have already: ``compute: azureml:cpu-cluster``. ``size`` is what Azure's
     scripts have called it, kept for those that print it.
+
+    With ``isolation="namespace"`` it plays ``nodes`` machines, each with what the other fields say.
+    docs/howto/isolated-nodes.md says what each field does.
     """
 
     type = "local"
-    _fields = (*Compute._fields, "size")
+    _whole = ("nodes",)
+    _settings = ("nodes", "isolation", "cpus", "memory", "shm_size", "tmp_size", "link")
+    _fields = (*Compute._fields, "size", *_settings)
     tier: str | None = None
     min_instances: int | None = None
     max_instances: int | None = None
     idle_time_before_scale_down: int | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a node has this many
         self,
         *,
         name: str,
         description: str | None = None,
         tags: dict[str, str] | None = None,
         size: str | None = None,
+        nodes: int | None = None,
+        isolation: str | None = None,
+        cpus: float | None = None,
+        memory: str | None = None,
+        shm_size: str | None = None,
+        tmp_size: str | None = None,
+        link: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(name=name, description=description, tags=tags, **kwargs)
         self.size = size
+        for field in self._settings:
+            setattr(self, field, given[field])
 
 
 class SlurmCompute(Compute):

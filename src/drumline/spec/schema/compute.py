@@ -7,8 +7,19 @@ import re
 from drumline.contract.sbatch import OURS, USERS
 from drumline.spec import fields
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, OneOf, Text, quote_node, to_kinds
-from drumline.spec.reading.tree import Scalar
+from drumline.spec.kinds.values import (
+    Flag,
+    Integer,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    OneOf,
+    Text,
+    quote_node,
+    to_kinds,
+)
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -244,9 +255,67 @@ SLURM = Record(
 )
 
 
-LOCAL = Record(
+class Amount(Number):
+    """A number above 0."""
+
+    word = "a number above 0"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if value is not None and value <= 0:
+            self.refuse(node, path, report)
+            return None
+        return value
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["number", "string"]}
+
+
+class NodesOfOneMachine(Record):
+    """A local compute. What each node has can be said of isolated nodes alone."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        values = super().take(node, path, report)
+        if isinstance(node, Mapping) and "isolation" not in node:
+            for key, key_node, _ in node:
+                if key in ISOLATED:
+                    report.add(f"{key} needs isolated nodes", key_node, str(key), "add isolation: namespace")
+        return values
+
+
+_NUMBER = r"(?=[^1-9]*[1-9])[0-9]{1,12}(\.[0-9]{1,6})?"
+_SIZE = Line(rf"{_NUMBER} ?[kKmMgGtT]i?[bB]?", "a size with its unit k, m, g or t", "write 2 GB as 2g")
+_LINK = Record(
+    "link",
+    {
+        "rate": Line(rf"{_NUMBER} ?[kKmMgG]?[bB][iI][tT]", "a rate with its unit, such as 1gbit or 100mbit"),
+        "latency": Line(rf"{_NUMBER} ?([uU]|[mM])?[sS]", "a time with its unit, such as 5ms or 200us"),
+        "loss": Line(rf"{_NUMBER} ?%", "a part of all packets, such as 1%"),
+    },
+)
+_NODE: dict[str, Kind] = {
+    "cpus": Amount(),
+    "memory": _SIZE,
+    "shm_size": _SIZE,
+    "tmp_size": _SIZE,
+    "link": _LINK,
+}
+ISOLATED = tuple(_NODE)
+"""What isolated nodes alone have."""
+
+_MOST_NODES = 250
+"""Of the network of isolated nodes."""
+
+LOCAL = NodesOfOneMachine(
     "a local compute",
-    {"type": OneOf("local"), **_EVERY, "size": _ANY_TEXT},
+    {
+        "type": OneOf("local"),
+        **_EVERY,
+        "size": _ANY_TEXT,
+        "nodes": Count(1, _MOST_NODES),
+        "isolation": OneOf("namespace"),
+        **_NODE,
+    },
     required=("name", "type"),
     ignored=_READ_ONLY,
 )

@@ -16,10 +16,10 @@ SEND_TIMEOUT_S = 5.0
 
 
 class AgentConnections:
-    """Connections by descriptor; an agent is one whose hello was right."""
+    """Connections by descriptor; an agent is one whose hello was right. ``server``: where they come, closed at last."""
 
-    def __init__(self, address: str, secret: str, node_count: int) -> None:
-        self.server = socket.create_server((address, 0), backlog=1024)
+    def __init__(self, server: socket.socket, secret: str, node_count: int) -> None:
+        self.server = server
         self.server.setblocking(False)
         self.port: int = self.server.getsockname()[1]
         self.secret = secret

@@ -46,11 +46,15 @@ class Inbox:
         self._starter: int | None = None
         """As of ``AgentProcesses``, until it has ended."""
 
+        self._quiet: dict[int, int] = {}
+        """As ``_own``: agents whose loss the connection tells."""
+
     def start_agents(self) -> None:
         """Start the agents. Raises EngineError."""
         processes = self._agents.start(self._connections.port, self._connections.secret)
         self._own = {descriptor: node for node, descriptor in processes.own.items()}
         self._starter = processes.starter
+        self._quiet = {descriptor: node for node, descriptor in processes.quiet.items()}
         for descriptor in self._list_processes():
             self._poller.register(descriptor, select.POLLIN)
         self._poller.register(self._connections.server, select.POLLIN)
@@ -112,6 +116,7 @@ class Inbox:
     def wait_for_ends(self) -> None:
         """Wait until the agents, told to leave, have ended; whoever cleans up after the attempt ends the others."""
         deadline = time.monotonic() + _LEAVE_TIMEOUT_S
+        self._own |= self._quiet
         poller = select.poll()
         for descriptor in self._list_processes():
             poller.register(descriptor, select.POLLIN)

@@ -63,7 +63,7 @@ class Loop:
         self._nodes = nodes
         self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
         self._end: h.Finish | None = None
-        self._agents = AgentConnections(nodes.agents.listen_address, os.urandom(32).hex(), len(plan.nodes))
+        self._agents = AgentConnections(nodes.agents.listen(), os.urandom(32).hex(), len(plan.nodes))
         labels = {task.rank: task.label for task in plan.ranks}
         self._poll = ProgressPoll(folder, self._agents, labels, plan.hang_after_s, self._record, self._handle)
         self._clocks = Clocks()

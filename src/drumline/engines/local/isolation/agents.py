@@ -1,0 +1,155 @@
+"""Agents on isolated nodes: each begins as a fork of the supervisor, and is heard through its node's network alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import DrumlineError
+from drumline.engines.base import AgentProcesses, Network, Nodes
+from drumline.engines.local.agents import LocalAgents, LocalFacts
+from drumline.engines.local.allocation import LocalPreemption
+from drumline.engines.local.isolation import batches, node_view
+from drumline.engines.local.isolation.network import NodeNetwork
+from drumline.engines.local.isolation.settings import SUPERVISOR, address_of, read_isolation
+from drumline.linux import cgroups, limits
+from drumline.node import scratch
+from drumline.node.agent import agent
+
+if TYPE_CHECKING:
+    import socket
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import Plan
+    from drumline.engines.local.allocation import LocalAllocation
+
+_END_TIMEOUT_S = 0.5
+"""Between the end of an agent's connection and that of its process."""
+
+_SILENCE_S = 40
+"""After which ``contract.channel`` takes a peer for gone."""
+
+
+def make_nodes(plan: Plan, folder: RunFolder, allocation: LocalAllocation) -> Nodes:
+    """Return the isolated nodes of a job, for its supervisor."""
+    isolation = read_isolation(plan.compute)
+    assert isolation is not None, "asked for isolated nodes alone"
+    network = NodeNetwork(isolation, len(plan.nodes))
+    agents = IsolatedAgents(plan, folder, network)
+    return Nodes(allocation, agents, IsolatedFacts(plan, allocation), LocalPreemption(), network)
+
+
+class IsolatedAgents(LocalAgents):
+    """Forks the agents of one job, each in the network of its node, with its own view of the machine."""
+
+    server_address = SUPERVISOR
+
+    def __init__(self, plan: Plan, folder: RunFolder, network: NodeNetwork) -> None:
+        super().__init__(plan, folder)
+        self._network = network
+        self._supervisor = os.getpid()
+        self._lent: dict[int, int] = {}
+        """Descriptors of the agents' processes for whoever waits for them: ``reap`` closes its own."""
+
+    def listen(self) -> socket.socket:
+        return self._network.build()
+
+    def start(self, port: int, secret: str) -> AgentProcesses:
+        own = super().start(port, secret).own
+        self._close_lent()
+        self._lent = {node: os.dup(pidfd) for node, pidfd in own.items()}
+        return AgentProcesses({}, quiet=dict(self._lent))
+
+    def _close_lent(self) -> None:
+        for pidfd in self._lent.values():
+            os.close(pidfd)
+        self._lent.clear()
+
+    def _ensure_warm_pool(self) -> None:
+        """Start none: its interpreters would be in the machine's namespaces."""
+
+    def _choose_group(self, node: int, name: str) -> str:
+        groups = limits.choose_limit_groups(name)
+        self._network.groups[node] = groups
+        return groups.cpu if groups.version != 1 and groups.cpu else super()._choose_group(node, name)
+
+    def _list_more_groups(self) -> list[str]:
+        return [
+            path for groups in self._network.groups.values() if groups.version == 1 for path in groups.paths
+        ]
+
+    def _choose_memory(self) -> list[str]:
+        """Return none: a node's shared memory is not this machine's."""
+        return []
+
+    def _enter_node(self, node: int) -> None:
+        try:
+            self._scratch[node] = node_view.enter_node(self._network, node, self._scratch[node])
+            if self._plan.launcher is not None:
+                os.mkdir(scratch.choose_shared_memory_folder(self._scratch[node]), 0o700)
+        except (DrumlineError, OSError) as error:
+            os.write(2, f"the node could not be made: {error}\n".encode())
+            os._exit(1)
+
+    def _serve(self, server: tuple[str, int], secret: str, node: int, starter: agent.Starter) -> None:
+        own = (address_of(node), self._scratch[node], self._cgroups[node])
+        starter = starter._replace(process=os.pidfd_open(self._supervisor))
+        try:
+            agent.serve(server, secret, node, *own, starter=starter, hello={"host": os.uname().nodename})
+        finally:
+            limits.leave_limit_groups(self._network.groups[node])
+
+    def reap(self, node: int) -> str:
+        # The connection may have told of the end, or the process itself.
+        return super().reap(node) if node in self._pidfds else "ended"
+
+    def find_failed(self) -> dict[int, str]:
+        ended = [node for node, pidfd in self._pidfds.items() if _is_over(pidfd, 0.0)]
+        return {node: self._explain_end(node) for node in ended}
+
+    def _explain_end(self, node: int) -> str:
+        how = self.reap(node)
+        return f"{how}; {self._read_last_line(node)}" if how.startswith("crashed") else how
+
+    def _read_last_line(self, node: int) -> str:
+        with contextlib.suppress(OSError):
+            path = os.path.join(self._folder.system_logs, f"node-{node}.log")
+            with open(path, errors="replace") as file:
+                return file.read()[-2000:].strip().rpartition("\n")[2]
+        return "it left no word"
+
+    def explain_loss(self, node: int) -> str:
+        pidfd = self._pidfds.get(node)
+        if node in self._network.off or pidfd is None or not _is_over(pidfd, _END_TIMEOUT_S):
+            return f"has not answered for {_SILENCE_S} s: its node is off, or cut off from here"
+        return self._explain_end(node)
+
+    def _remove_folders(self) -> None:
+        super()._remove_folders()
+        for path in self._list_more_groups():
+            cgroups.remove_old_group(path)
+
+    def clear(self) -> None:
+        super().clear()
+        self._close_lent()
+        self._network.close()
+
+
+class IsolatedFacts(LocalFacts):
+    """Every node has one card, of the same name."""
+
+    interface = batches.CARD
+
+    def choose_network(self) -> Network | None:
+        count = len(self._plan.nodes)
+        addresses = tuple(address_of(node) for node in range(count))
+        return Network((batches.CARD,) * count, addresses, "the cable of each isolated node", ({},) * count)
+
+
+def _is_over(pidfd: int, patience_s: float) -> bool:
+    """Return whether the process has ended, or does so soon."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(patience_s * 1000))

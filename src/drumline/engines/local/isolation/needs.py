@@ -1,0 +1,61 @@
+"""The needs of isolated nodes on this machine: what is missing, in one sentence, and how an administrator grants it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract.errors import EngineError
+from drumline.engines.local.isolation import batches, inside
+from drumline.linux import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drumline.engines.local.isolation.settings import Isolation, Link
+
+
+def check_here(isolation: Isolation) -> None:
+    """Try whether this machine can play such nodes. Raises EngineError with the first thing that it cannot do."""
+    check_limits(isolation)
+    inside.call_in_child(lambda: _try(isolation.link))
+
+
+def _try(link: Link) -> Sequence[int]:
+    inside.begin_namespaces()
+    inside.run_batch("ip", ["link add probe0 type veth peer name probe1", "link add probe type bridge"])
+    if link.rate_bits or link.needs_delays:
+        check_delays(link, "probe0")
+    return ()
+
+
+def check_delays(link: Link, device: str) -> None:
+    """Shape a device of this network as a link. Raises EngineError where the kernel cannot."""
+    lines = [line.replace(f"dev {batches.CARD} ", f"dev {device} ") for line in batches.shape_card(link)]
+    try:
+        inside.run_batch("tc", lines)
+    except EngineError as error:
+        if not link.needs_delays:
+            raise EngineError(
+                f"the kernel cannot limit the rate of a link (sch_tbf): {error.message}"
+            ) from error
+        raise EngineError(
+            "the kernel cannot delay or lose packets: it lacks netem (sch_netem)",
+            "leave link.latency and link.loss out, or load the module: modprobe sch_netem",
+        ) from error
+
+
+def check_limits(isolation: Isolation) -> None:
+    """Raise EngineError for a limit of processors or memory that cannot be set here."""
+    groups = limits.choose_limit_groups("drumline-00000000-n0")
+    hint = (
+        "run it as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes drumline ..."
+    )
+    if isolation.memory_bytes is not None and not groups.memory:
+        raise EngineError(
+            "memory of a node cannot be limited: no control group for memory is yours here", hint
+        )
+    if isolation.cpus is not None and not groups.cpu and isolation.cpus != int(isolation.cpus):
+        raise EngineError(
+            "a part of a processor cannot be limited: no control group for processor time is yours here",
+            f"a whole number of cpus; or {hint}",
+        )

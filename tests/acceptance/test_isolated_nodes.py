@@ -2,12 +2,21 @@
 
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
-from cli_jobs import logs_of, one_rank, write_script
+from cli_jobs import WAIT_FOR_SIGNAL, background, logs_of, one_rank, status_of, write_script
 from isolated_nodes import list_groups, list_networks, skip_without, write_compute
 from waiting import wait_until
 
+import drumline
+
+NOBODY = 65534
 SEE = """
 import json, os, socket, time
 rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -97,3 +106,191 @@ def test_pytorch_reduces_over_the_nodes_with_no_variable_set_by_hand(cli, lab, t
     done = cli("job", "create", "-f", "job.yml", "--stream")
     assert done.rc == 0, done.err
     assert [log.split() for log in logs_of(drumline_home / "jobs" / "job")] == [["sum", "10"]] * 4
+
+
+MEASURE = """
+import os, socket, struct, time
+if os.environ["RANK"] == "0":
+    server, best = socket.create_server((socket.gethostname(), 7000)), 0.0
+    for _ in range(8):
+        peer, _ = server.accept()
+        with peer:
+            # Both nodes have the clock of this machine.
+            (began,) = struct.unpack("d", peer.recv(8, socket.MSG_WAITALL))
+            got, part = 0, bytearray(1 << 16)
+            while size := peer.recv_into(part):
+                got += size
+            best = max(best, got * 8 / (time.monotonic() - began) / 1e6)
+    print(best)
+else:
+    for _ in range(8):
+        while True:
+            try:
+                peer = socket.create_connection(("node-0", 7000))
+                break
+            except OSError:
+                time.sleep(0.05)
+        with peer:
+            peer.sendall(struct.pack("d", time.monotonic()) + bytes(4_000_000))
+"""
+
+
+def test_a_link_of_100_mbit_carries_90_to_100(cli, tmp_path):
+    skip_without(link={"rate": "100mbit"})
+    (tmp_path / "measure.py").write_text(MEASURE)
+    done = cli(
+        "run", "--nodes", "2", "--isolate", "--link", "100mbit", "--ranks", "0", "--", "python", "measure.py"
+    )
+    assert done.rc == 0, done.err
+    # The best of several: on a busy machine the sender may wait for its turn.
+    assert 90 <= float(done.out.split()[-1]) <= 100
+
+
+def test_a_link_that_the_kernel_cannot_play_is_refused(cli, tmp_path):
+    skip_without()
+    done = cli("run", "--nodes", "2", "--isolate", "--link", ",5ms", "--", "true")
+    if done.rc == 0:
+        pytest.skip("this kernel has netem")
+    assert (done.rc, done.out) == (2, "")
+    assert "the kernel cannot delay or lose packets: it lacks netem" in done.err
+    assert "hint: leave link.latency and link.loss out" in done.err
+
+
+def test_without_isolated_nodes_there_is_no_link(cli):
+    done = cli("run", "--nodes", "2", "--link", "1gbit", "--", "true")
+    assert (done.rc, done.err.splitlines()[0]) == (2, "error: --link needs --isolate")
+
+
+def test_processor_time_and_memory_are_limited(cli, lab, tmp_path, drumline_home):
+    lab(cpus=0.5, memory="200m")
+    text = """
+        import time
+        wall, own = time.monotonic(), time.process_time()
+        while time.monotonic() < wall + 1.5:
+            pass
+        print((time.process_time() - own) / (time.monotonic() - wall), flush=True)
+        b"x" * (400 << 20)
+        """
+    write_script(tmp_path, text, **one_rank(compute="azureml:lab", resources={"instance_count": 1}))
+    before = list_groups()
+    done = cli("job", "create", "-f", "job.yml", "--stream")
+    assert done.rc == 1, done.err
+    assert "for memory had run out" in done.out
+    (log,) = logs_of(drumline_home / "jobs" / "job")
+    assert float(log.split()[0]) < 0.65
+    assert list_groups() <= before
+
+
+def test_a_command_beside_a_rank_is_on_its_node_and_nothing_outlives_a_killed_supervisor(
+    cli, lab, tmp_path, drumline_home
+):
+    lab(tmp_size="16m")
+    groups, folders = list_groups(), list_scratch_folders()
+    write_script(tmp_path, WAIT_FOR_SIGNAL, **four_by_one())
+    with background("job", "create", "-f", "job.yml", "--stream", cwd=tmp_path) as job:
+        job.wait_for_output("ready", 4)
+        beside = cli(
+            "job", "exec", "job", "--rank", "2", "--", "sh", "-c", "hostname; ls $TMPDIR/..; cat /etc/hosts"
+        )
+        assert beside.rc == 0, beside.err
+        assert beside.out.splitlines()[0] == "lab-2"
+        assert "10.77.0.4 lab-3" in beside.out
+        assert "train.py:1" in cli("job", "stacks", "job").out
+        events = (drumline_home / "jobs" / "job" / "events.jsonl").read_text()
+        agents = [json.loads(line)["pid"] for line in events.splitlines() if '"AgentJoined"' in line]
+        networks = {os.stat(f"/proc/{pid}/ns/net").st_ino for pid in agents}
+        assert len(networks) == 4
+        supervisor = json.loads((drumline_home / "jobs" / "job" / "supervisor.json").read_text())["pid"]
+        os.kill(supervisor, signal.SIGKILL)
+        assert job.end() != 0
+    wait_until(lambda: not networks & list_networks(), 20.0, "the networks of the nodes to be gone")
+    assert status_of("job") == "Failed"
+    assert list_groups() <= groups
+    assert list_scratch_folders() <= folders
+
+
+def test_a_killed_agent_is_named_and_its_node_is_cleared(cli, lab, tmp_path, drumline_home):
+    lab()
+    groups, folders = list_groups(), list_scratch_folders()
+    write_script(tmp_path, WAIT_FOR_SIGNAL, **four_by_one(drumline={"grace": 1}))
+    with background("job", "create", "-f", "job.yml", "--stream", cwd=tmp_path) as job:
+        job.wait_for_output("ready", 4)
+        events = (drumline_home / "jobs" / "job" / "events.jsonl").read_text()
+        joined = [json.loads(line) for line in events.splitlines() if '"AgentJoined"' in line]
+        os.kill(next(one["pid"] for one in joined if one["node"] == 1), signal.SIGKILL)
+        assert job.end() != 0
+        assert "the agent of node 1 (lab-1) was killed by SIGKILL" in job.out
+    assert list_groups() <= groups
+    assert list_scratch_folders() <= folders
+
+
+def list_scratch_folders():
+    parent = os.environ.get("TMPDIR") or "/tmp"
+    return {name for name in os.listdir(parent) if name.startswith("drumline-") and "-n" in name}
+
+
+def test_an_ordinary_user_has_isolated_nodes_too(cli, tmp_path):
+    skip_without(link={"rate": "100mbit"})
+    if os.geteuid() != 0:
+        pytest.skip("all of these tests ran as an ordinary user")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        python = find_python_of_everybody()
+        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
+            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+        program = ["sh", "-c", "hostname; id -u; grep CapEff /proc/self/status"]
+        words = ["run", "--nodes", "2", "--isolate", "--link", "100mbit", "--no-prefix", "--", *program]
+        done = run_as_nobody([python, "-m", "drumline", *words], folder)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.split()) == sorted(
+            [*("node-0", "node-1"), *[str(NOBODY)] * 2, *["CapEff:", "0" * 16] * 2]
+        )
+
+
+def find_python_of_everybody():
+    for python in (
+        sys.executable,
+        *(shutil.which(f"python3.{minor}", path="/usr/bin") for minor in range(11, 15)),
+    ):
+        if (
+            python
+            and run_as_nobody(
+                [python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], "/"
+            ).returncode
+            == 0
+        ):
+            return python
+    return ""
+
+
+def run_as_nobody(words, folder):
+    """In a folder of their own, with the sources of this checkout."""
+
+    def become_nobody():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+    paths = [
+        str(Path(drumline.__file__).parents[1]),
+        *(path for path in sys.path if path.endswith("site-packages")),
+    ]
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": folder,
+        "DRUMLINE_HOME": f"{folder}/home",
+        "PYTHONPATH": ":".join(paths),
+    }
+    try:
+        return subprocess.run(
+            words,
+            cwd=folder,
+            env=env,
+            preexec_fn=become_nobody,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    except OSError:
+        return subprocess.CompletedProcess(words, 126, "", "")

@@ -288,9 +288,11 @@ _SIZE = Line(rf"{_NUMBER} ?[kKmMgGtT]i?[bB]?", "a size with its unit k, m, g or 
 _LINK = Record(
     "link",
     {
-        "rate": Line(rf"{_NUMBER} ?[kKmMgG]?[bB][iI][tT]", "a rate with its unit, such as 1gbit or 100mbit"),
-        "latency": Line(rf"{_NUMBER} ?([uU]|[mM])?[sS]", "a time with its unit, such as 5ms or 200us"),
-        "loss": Line(rf"{_NUMBER} ?%", "a part of all packets, such as 1%"),
+        "rate": Line(
+            rf"{_NUMBER} ?[kKmMgG]?[bB][iI][tT]", "a rate with its unit", "such as 1gbit or 100mbit"
+        ),
+        "latency": Line(rf"{_NUMBER} ?([uU]|[mM])?[sS]", "a time with its unit", "such as 5ms or 200us"),
+        "loss": Line(rf"{_NUMBER} ?%", "a part of all packets", "such as 1%"),
     },
 )
 _NODE: dict[str, Kind] = {

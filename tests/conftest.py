@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -81,11 +81,19 @@ def no_leftovers(drumline_home: Path) -> Iterator[None]:
     Fail a test after which a process of its jobs is alive for more than 5 s, and end that
     process.
     """
+    # Not of this test, and reading of them all would take longer than most tests.
+    before = frozenset(os.listdir("/proc"))
     yield
     marker = b"DRUMLINE_HOME=" + os.fsencode(drumline_home) + b"\0"
+    left: dict[int, str] = {}
+
+    def is_clean() -> bool:
+        left.clear()
+        left.update(processes_with(marker, before))
+        return not left
+
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not processes_with(marker), _LEFTOVER_GRACE_S / PATIENCE)
-    left = processes_with(marker)
+        wait_until(is_clean, _LEFTOVER_GRACE_S / PATIENCE)
     for pid in left:
         kill(pid)
     if left:
@@ -103,12 +111,16 @@ def no_warm_interpreters(no_leftovers: None, drumline_home: Path) -> Iterator[No
         warm.stop(base=str(drumline_home))
 
 
-def processes_with(marker: bytes) -> dict[int, str]:
+def processes_with(marker: bytes, others: Collection[str] = ()) -> dict[int, str]:
     """
-    The command lines, by pid, of the living processes that have the marker in their environment.
+    The command lines, by pid, of the living processes that have the marker in their environment; those of
+    ``others`` are not looked at.
     """
     found: dict[int, str] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or name in others:
+            continue
+        folder = Path("/proc", name)
         try:
             if marker in (folder / "environ").read_bytes() + b"\0":
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -97,29 +97,29 @@ def test_a_job_that_comes_and_ends_is_in_the_next_list(cli, tmp_path):
         assert studio.get("/jobs?archived=all")["jobs"][0]["archived"]
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "says"),
-    [
-        ("/jobs?status=Filed", 400, "did you mean 'Failed'?"),
-        ("/jobs?sort=height", 400, "no order 'height'"),
-        ("/jobs?limit=5000", 400, "limit must be 0 to 1000"),
-        ("/jobs?limit=x", 400, "limit must be a whole number"),
-        ("/jobs?since=tomorrow", 400, "is not a time"),
-        ("/jobs?workspace=none", 404, "there is no workspace 'none'"),
-        ("/jobs?workspace=../x", 400, "cannot be a workspace's name"),
-        ("/jobs/missing", 404, "there is no job 'missing'"),
-        ("/jobs/..", 404, ""),
-        ("/jobs/%2e%2e%2fstudio", 404, ""),
-        ("/nothing", 404, "there is no /api/v1/nothing"),
-    ],
+WRONG_QUESTIONS = (
+    ("/jobs?status=Filed", 400, "did you mean 'Failed'?"),
+    ("/jobs?sort=height", 400, "no order 'height'"),
+    ("/jobs?limit=5000", 400, "limit must be 0 to 1000"),
+    ("/jobs?limit=x", 400, "limit must be a whole number"),
+    ("/jobs?since=tomorrow", 400, "is not a time"),
+    ("/jobs?workspace=none", 404, "there is no workspace 'none'"),
+    ("/jobs?workspace=../x", 400, "cannot be a workspace's name"),
+    ("/jobs/missing", 404, "there is no job 'missing'"),
+    ("/jobs/..", 404, ""),
+    ("/jobs/%2e%2e%2fstudio", 404, ""),
+    ("/nothing", 404, "there is no /api/v1/nothing"),
 )
-def test_a_wrong_question_gets_one_sentence(path, status, says):
+
+
+def test_a_wrong_question_gets_one_sentence():
     with run_studio() as studio:
-        answer = studio.ask(API + path)
-        assert answer.status == status, answer.data
-        error = answer.json["error"]
-        assert says in f"{error['message']} {error['hint']}"
-        assert "Traceback" not in error["message"]
+        for path, status, says in WRONG_QUESTIONS:
+            answer = studio.ask(API + path)
+            assert answer.status == status, f"{path}: {answer.data!r}"
+            error = answer.json["error"]
+            assert says in f"{error['message']} {error['hint']}", path
+            assert "Traceback" not in error["message"], path
 
 
 def test_a_workspace_has_its_own_list(cli, tmp_path):
@@ -136,16 +136,15 @@ def test_a_workspace_has_its_own_list(cli, tmp_path):
         assert [job["name"] for job in studio.get("/jobs")["jobs"]] == ["job"]
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_may_end_in_any_way(end):
-    with run_studio() as studio:
-        assert studio.get("/me")["can_write"]
-        studio.process.send_signal(end)
-        wait_until(lambda: studio.process.poll() is not None, 20.0)
-        assert studios.find_running() is None
-        assert studio.record.exists() == (end == signal.SIGKILL)
-    with run_studio() as studio:
-        assert studio.get("/me")
+def test_it_may_end_in_any_way():
+    """And the next one starts after each of them."""
+    for end in (signal.SIGINT, signal.SIGKILL, signal.SIGTERM):
+        with run_studio() as studio:
+            assert studio.get("/me")["can_write"]
+            studio.process.send_signal(end)
+            wait_until(lambda process=studio.process: process.poll() is not None, 20.0)
+            assert studios.find_running() is None
+            assert studio.record.exists() == (end == signal.SIGKILL)
 
 
 def test_a_second_one_leads_to_the_first(cli):

@@ -39,8 +39,9 @@ def _find_browser() -> str:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     path = _find_browser()
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         # Chromium has no sandbox of its own where it is run as root, as in a container.
         words = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -122,6 +123,10 @@ class Visitor:
     def find(self, test: str) -> Any:
         """The elements with that ``data-test``."""
         return self.page.locator(f'[data-test="{test}"]')
+
+    def wait_until_quiet(self) -> None:
+        """Wait until no answer is on its way. A condition in JavaScript would be refused as it is asked again."""
+        self.page.wait_for_selector('[aria-busy="true"]', state="detached")
 
     def check(self) -> None:
         """Nothing was refused, thrown or fetched from elsewhere."""

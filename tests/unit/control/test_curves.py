@@ -13,6 +13,7 @@ from drumline.control.observing.charts import series
 from drumline.control.observing.charts.bins import put_in_bins
 from drumline.control.observing.charts.series import list_metrics, read_series
 from drumline.tracking import metrics as files
+from drumline.tracking.metric_file import MetricFile
 
 
 def binned(places, values, most):
@@ -101,6 +102,16 @@ def test_readers_with_many_values_are_forgotten(job, monkeypatch):
     log(job, "loss", ((1001_000, 1.0, step) for step in range(20)))
     read_series([job.name])
     assert not series._readers
+
+
+def test_names_are_listed_without_reading_any_value(job, monkeypatch):
+    log(job, "loss", [(1001_000, 1.0, 0)])
+    log(job, "acc", [(1001_000, 0.5, 0)])
+    with monkeypatch.context() as unread:
+        unread.setattr(MetricFile, "read_more", pytest.fail)
+        told = list_metrics(job.name, names_only=True)
+    assert told["metrics"] == [{"name": name, "source": "mlflow", "run": ""} for name in ("acc", "loss")]
+    assert [one["points"] for one in list_metrics(job.name)["metrics"]] == [1, 1]
 
 
 def test_lines_that_mlflow_did_not_write_are_read_one_by_one(job):

@@ -5,6 +5,7 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
+from drumline.control.observing.ranks import rank_states
 from drumline.control.observing.ranks.rank_states import describe_ranks
 
 VERDICT = {"rank": 2, "node": 1, "cut_off": [0], "stopped": [1], "failed_too": [3]}
@@ -49,6 +50,19 @@ def test_the_rank_that_began_and_those_that_it_took_with_it(job):
     assert (told["ranks"][2]["exit_code"], told["ranks"][1]["signal"]) == (1, 15)
     assert told["ranks"][2]["last_line"] == "ValueError: no"
     assert told["ranks"][2]["ended"] == "1970-01-01T00:16:50.000Z"
+
+
+def test_an_attempt_that_is_over_is_read_once_unless_its_events_change(job, monkeypatch):
+    job.start()
+    describe_ranks(job.name)
+    job.add(e.JobEnded(1020.0, "Completed", 0, "fine"))
+    told = describe_ranks(job.name)
+    assert told["sentence"] == "fine"
+    with monkeypatch.context() as unread:
+        unread.setattr(rank_states, "read_plan", pytest.fail)
+        assert describe_ranks(job.name) == told
+    job.add(exited(0, 3))
+    assert describe_ranks(job.name)["ranks"][0]["exit_code"] == 3
 
 
 def test_each_attempt_has_its_own_states(job):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from drumline.tracking import children as children_module
 from drumline.tracking import metrics
 from drumline.tracking.children import ChildRuns
 from drumline.tracking.metric_file import MetricFile
@@ -60,6 +61,28 @@ def test_a_million_values_are_read_in_little_memory_and_time(tmp_path):
     metric.read_more(math.inf)
     assert metric.series.figures()[:2] == (1_000_001, Point(10_000, 1, 2.5))
     assert metrics.read_latest(str(tmp_path), "loss") == Point(10_000, 1, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "points"),
+    [
+        ("1 0.5 2\n2 1e-05 3\n3 4 4\n", [Point(2, 1, 0.5), Point(3, 2, 1e-05), Point(4, 3, 4.0)]),
+        ("1 -inf 2\n2 1.5 3\n", [Point(2, 1, -math.inf), Point(3, 2, 1.5)]),
+        ("01 0.5 2\n2 .5 3\n", [Point(2, 1, 0.5), Point(3, 2, 0.5)]),
+        ("1.5 0.5 2\n2 0.25 3\n", [Point(3, 2, 0.25)]),
+        ("1 true 2\n2 0.25 3\n", [Point(3, 2, 0.25)]),
+        ("1  2\n2 0.25 3\n", [Point(3, 2, 0.25)]),
+        (f"{1 << 70} 0.5 2\n2 0.25 3\n", [Point(3, 2, 0.25)]),
+        ("1 2\n", [Point(0, 1, 2.0)]),
+        ("", []),
+    ],
+)
+def test_a_line_is_read_the_same_in_whatever_company(tmp_path, lines, points):
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "loss").write_text(lines)
+    metric = MetricFile(str(tmp_path), "loss", Series("loss", "mlflow"))
+    metric.read_more(math.inf)
+    assert list(metric.series) == points
 
 
 def test_a_look_that_has_no_time_goes_on_at_the_next(tmp_path):
@@ -133,3 +156,28 @@ def test_runs_from_before_the_job_are_not_opened(tmp_path):
     children = ChildRuns(str(tmp_path / "mlruns" / "1" / "job"), time.time())
     children.look()
     assert children.found == {}
+
+
+def test_runs_that_come_later_are_found_and_no_run_is_opened_twice(tmp_path, monkeypatch):
+    store = tmp_path / "mlruns" / "1"
+    for number in range(5):
+        (store / f"old{number}").mkdir(parents=True)
+        os.utime(store / f"old{number}", (1000, 1000 + number))
+    asked = []
+    read = children_module._read_tag
+    monkeypatch.setattr(
+        children_module, "_read_tag", lambda path, name: asked.append(path) or read(path, name)
+    )
+    since = 1002 + children_module._CLOCK_SLACK_S
+    for _ in range(3):
+        ChildRuns(str(store / "job"), since).look()
+    assert sorted(map(os.path.basename, asked)) == ["old2", "old3", "old4"]
+    tags = store / "new" / "tags"
+    tags.mkdir(parents=True)
+    first, again = (ChildRuns(str(store / "job"), since) for _ in range(2))
+    first.look()
+    assert first.found == {}
+    (tags / "mlflow.parentRunId").write_text("job")
+    for children in (first, again):
+        children.look()
+        assert children.found == {str(store / "new"): "new"}

@@ -62,10 +62,14 @@ def read_metrics(
 class MetricsReader:
     """A job that may run: each look reads what is new."""
 
-    def __init__(self, folder: RunFolder, patterns: Iterable[str] = (), label: str = "") -> None:
+    def __init__(
+        self, folder: RunFolder, patterns: Iterable[str] = (), label: str = "", *, names_only: bool = False
+    ) -> None:
+        """``names_only``: read no values but those without which the names are not known."""
         self._folder = folder
         self._patterns = tuple(patterns)
         self._label = label
+        self._names_only = names_only
         self._plan: Plan | None = None
         self._files: dict[tuple[str, str], MetricFile] = {}
         self._children: Any = None
@@ -96,14 +100,16 @@ class MetricsReader:
         for step in steps[-_MOST_STEPS:]:
             if "/" in step.job or step.job in (".", ".."):
                 continue
-            reader = self._steps.setdefault(
-                step.job, MetricsReader(RunFolder.for_job(step.job), self._patterns, step.step or step.job)
-            )
+            reader = self._steps.setdefault(step.job, self._make_reader(step.job, step.step or step.job))
             inside = reader.look(max(0.1, deadline - time.monotonic()))
             self._left_out += inside.left_out
             self._notes += [note for note in inside.notes if note not in self._notes]
             found += inside.series
         return found
+
+    def _make_reader(self, job: str, label: str) -> MetricsReader:
+        folder = RunFolder.for_job(job)
+        return MetricsReader(folder, self._patterns, label, names_only=self._names_only)
 
     def _of_ranks(self, deadline: float, limit_s: float | None) -> list[Series]:
         plan = self._plan = self._plan or _plan_of(self._folder)
@@ -149,7 +155,8 @@ class MetricsReader:
                 if file is None:
                     series = Series(metric, MLFLOW, name or self._label)
                     file = self._files[folder, metric] = MetricFile(folder, metric, series)
-                file.read_more(deadline)
+                if not self._names_only:
+                    file.read_more(deadline)
                 found.append(file.series)
         return found
 
@@ -168,7 +175,8 @@ class MetricsReader:
             for run_id, name in {where.run_id: "", **server.children(where.run_id)}.items():
                 for metric in self._choose(server.latest(run_id)):
                     series = Series(metric, MLFLOW, name or self._label)
-                    series.extend(server.history(run_id, metric))
+                    if not self._names_only:
+                        series.extend(server.history(run_id, metric))
                     found.append(series)
 
         why = _ask_server(where, plan, ask, limit_s)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def list_metrics(request: Request) -> dict[str, Any]:
-    return series.list_metrics(request.path_params["name"])
+    return series.list_metrics(request.path_params["name"], names_only=query(request).flag("brief"))
 
 
 def read_series(request: Request) -> dict[str, Any]:

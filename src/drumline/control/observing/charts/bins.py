@@ -44,7 +44,7 @@ def put_in_bins(places: Sequence[float], values: array[float], most: int) -> Bin
     begin = 0
     for end in _cut(places, most):
         if end > begin:
-            _add(found, places[end - 1], values[begin:end])
+            _add(found, places[end - 1], values[begin:end].tolist())
         begin = end
     return found
 
@@ -76,13 +76,13 @@ def _cut_equal(places: Sequence[float]) -> list[int]:
     return [*ends, len(places)]
 
 
-def _add(found: Binned, place: float, values: array[float]) -> None:
+def _add(found: Binned, place: float, values: list[float]) -> None:
     total = math.fsum(values) if len(values) < 64 else sum(values)
     last = values[-1]
     if not math.isfinite(total):
-        values = array("d", filter(math.isfinite, values))
+        values = list(filter(math.isfinite, values))
         total = sum(values)
-    found.x.append(place)
+    found.x.append(float(place))
     found.least.append(min(values) if values else None)
     found.most.append(max(values) if values else None)
     found.mean.append(total / len(values) if values else None)

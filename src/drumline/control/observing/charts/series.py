@@ -42,9 +42,20 @@ _AGAIN = 5
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
 
-def list_metrics(name: str) -> dict[str, Any]:
-    """Return what the job has logged: each metric of each run with the number of its values and its range of steps."""
+def list_metrics(name: str, *, names_only: bool = False) -> dict[str, Any]:
+    """
+    Return what the job has logged: each metric of each run with the number of its values and its range of steps.
+
+    ``names_only``: their names, sources and runs alone, for which no value need be read.
+    """
+    if names_only:
+        return _answer(folder_of(name), (), "names", _list_names, names_only=True)
     return _answer(folder_of(name), (), "list", _list)
+
+
+def _list_names(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
+    metrics = [{"name": one.name, "source": one.source, "run": one.run} for one in found.series]
+    return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
 
 
 def _list(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
@@ -111,16 +122,8 @@ def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
 
 
 def _draw(job: str, group: list[Series], points: int, axis: str, began: float) -> dict[str, Any]:
-    places, values = array("d"), array("d")
-    for one in group:
-        steps, times, own = one.arrays()
-        values.extend(own)
-        if axis == "step":
-            places.extend(map(float, steps))
-        else:
-            zero = began if axis == "relative" else 0.0
-            places.extend(when / 1000 - zero for when in times)
-    binned = put_in_bins(places, values, points)
+    zero = began if axis == "relative" else 0.0
+    binned = put_in_bins(*_join([_place(one, axis, zero) for one in group]), points)
     return {
         "job": job,
         "metric": group[0].name,
@@ -138,10 +141,27 @@ def _draw(job: str, group: list[Series], points: int, axis: str, began: float) -
     }
 
 
+def _place(one: Series, axis: str, zero: float) -> tuple[Sequence[float], array[float]]:
+    """Return the places of a metric's values on an axis, and the values."""
+    steps, times, values = one.arrays()
+    return (steps if axis == "step" else array("d", (when / 1000 - zero for when in times))), values
+
+
+def _join(placed: list[tuple[Sequence[float], array[float]]]) -> tuple[Sequence[float], array[float]]:
+    """Return the values of several runs as those of one; a single one, which may have millions, is not copied."""
+    if len(placed) == 1:
+        return placed[0]
+    places, values = array("d"), array("d")
+    for own_places, own_values in placed:
+        places.extend(map(float, own_places))
+        values.extend(own_values)
+    return places, values
+
+
 # what is kept
 
-_readers: OrderedDict[tuple[str, tuple[str, ...]], MetricsReader] = OrderedDict()
-_counts: dict[tuple[str, tuple[str, ...]], int] = {}
+_readers: OrderedDict[tuple[str, tuple[str, ...], bool], MetricsReader] = OrderedDict()
+_counts: dict[tuple[str, tuple[str, ...], bool], int] = {}
 _reading = threading.Lock()
 """One at a time: a million values are in memory while they are read."""
 
@@ -151,6 +171,8 @@ def _answer(
     patterns: tuple[str, ...],
     wanted: object,
     make: Callable[[str, FoundMetrics, float], dict[str, Any]],
+    *,
+    names_only: bool = False,
 ) -> dict[str, Any]:
     """Return what ``make`` makes of the job's metrics, or what it made of the same before."""
     with _reading:
@@ -161,8 +183,8 @@ def _answer(
         kept: dict[str, Any] | None = _answers.get(key, stamp)
         if kept is not None:
             return kept
-        place = (folder.path, patterns)
-        reader = _readers.pop(place, None) or MetricsReader(folder, patterns)
+        place = (folder.path, patterns, names_only)
+        reader = _readers.pop(place, None) or MetricsReader(folder, patterns, names_only=names_only)
         found = reader.look(_LIMIT_S)
         made = make(folder.name, found, outcome.started or 0.0)
         _readers[place] = reader

@@ -14,6 +14,7 @@ from drumline.control import terminal
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.logs.rank_log import is_log, list_earlier, open_job_log
+from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _ORDER = (FAILED_FIRST, FAILED, LOST, CUT_OFF, STOPPED, RUNNING, STARTING, WAITI
 _STATE_WORDS = {FAILED_FIRST: "failed first", CUT_OFF: "cut off"}
 _TAIL_BYTES = 4096
 _LONGEST_LINE = 300
+_MOST_ANSWER_BYTES = 2 << 20
 _BEFORE_RANKS = (status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING)
 
 
@@ -93,11 +95,22 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent. Of a job that has ended they are means and peaks.
     """
     folder = folder_of(name)
+    stamp = stamp_files([folder.events, folder.plan])
+    kept: dict[str, Any] | None = _answers.get((folder.path, attempt), stamp)
+    if kept is not None:
+        return kept
     shown = read_attempt(folder, attempt)
+    made = _describe(folder, shown)
+    if shown.is_over:
+        _answers.put((folder.path, attempt), stamp, made, None)
+    return made
+
+
+def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
     outcome = shown.outcome
     if outcome.kind != "command" or not os.path.exists(folder.plan):
-        what = f"job {name} is a {outcome.kind}: it has jobs, and those have ranks"
-        sentence = what if outcome.kind != "command" else f"job {name} has no plan yet"
+        what = f"job {folder.name} is a {outcome.kind}: it has jobs, and those have ranks"
+        sentence = what if outcome.kind != "command" else f"job {folder.name} has no plan yet"
         return {"sentence": sentence, "attempt": shown.number, "nodes": [], "ranks": []}
     plan = read_plan(folder)
     states = find_states(plan, shown)
@@ -142,6 +155,10 @@ def _describe_process(rank: RankOutcome | None) -> dict[str, Any]:
         "ended": utc(rank.ended) if rank else None,
         "pid": rank.pid if rank else None,
     }
+
+
+_answers = KeptAnswers(_MOST_ANSWER_BYTES)
+"""Of attempts that are over: 512 ranks are 512 logs to look into."""
 
 
 # states

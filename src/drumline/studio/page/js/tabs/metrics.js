@@ -20,7 +20,7 @@ mlflow.log_metric("loss", loss, step=step)`;
 export function Tab({ job }) {
   const query = route.value.query;
   const path = `/jobs/${encodeURIComponent(job.name)}/metrics`;
-  const listed = useResource(path, {}, { live: [job.live.events, job.live.system], every: 5000 }).value;
+  const listed = useResource(path, { brief: 1 }, { live: [job.live.events, job.live.system], every: 5000 }).value;
   const more = useSignal(FIRST);
   const others = (query.with ?? "").split(",").filter(Boolean);
   const view = viewOf(query);

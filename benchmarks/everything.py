@@ -30,6 +30,9 @@ PERFORMANCE = "docs/explanation/performance.md"
 BENCHMARKS = "docs/development/benchmarks.md"
 """What developers do."""
 
+STUDIO = "docs/development/studio.md"
+"""What developers of the page do."""
+
 
 class Bench(NamedTuple):
     """``mark``: where its tables are in ``page``. ``levels``: how much deeper its headings are there."""
@@ -55,6 +58,7 @@ BENCHES = {
     "cli": Bench("cli/run.py", ("--rounds", "15"), page=BENCHMARKS),
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
     "logs": Bench("logs/run.py"),
+    "studio": Bench("studio/run.py", page=STUDIO),
     "cascades": _into_reliability("verdict/run.py"),
     "endings": _into_reliability("verdict/run_endings.py"),
     "hangs": _into_reliability("verdict/hangs.py"),

@@ -47,7 +47,7 @@ def test_every_benchmark_has_its_script_and_its_place(name):
     assert marked.replaced(page, name, "x") != page
 
 
-@pytest.mark.parametrize("path", [everything.PERFORMANCE, everything.BENCHMARKS])
+@pytest.mark.parametrize("path", [everything.PERFORMANCE, everything.BENCHMARKS, everything.STUDIO])
 def test_every_table_of_a_page_is_in_such_a_place(path):
     page = (ROOT / path).read_text()
     names = [name for name, bench in everything.BENCHES.items() if bench.page == path]

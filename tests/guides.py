@@ -48,6 +48,9 @@ GIVEN: dict[str, dict[str, str]] = {
         "count.py": COUNT,
         "conda.yml": CONDA,
     },
+    "howto/rehearsal": {
+        name: (ROOT / "examples" / "rehearsal" / name).read_text() for name in ("job.yml", "src/train.py")
+    },
     "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
     "howto/doctor": {},
     "howto/upkeep": {},
@@ -55,6 +58,7 @@ GIVEN: dict[str, dict[str, str]] = {
 """The pages that are run, each with the files that its reader is expected to have."""
 
 BEFORE = {
+    "howto/rehearsal": ["drumline run --name calm_drum --procs 2 --detach -- sleep 1000"],
     "howto/running": [
         f"drumline job create -f job.yml --name {name} --stream" for name in ("calm_drum", "first", "second")
     ],

@@ -21,6 +21,7 @@ from drumline.spec.schema import (
     io,
     parallel,
     pipeline,
+    rehearsal,
     sweep,
     workspace,
 )
@@ -184,8 +185,11 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
 }
 """By heading: which records its rows are about, and what stands before their keys there."""
 
-ELSEWHERE = [compute.SLURM, compute.LOCAL]
-"""Not Azure's; docs/howto/computes.md has their fields."""
+ELSEWHERE = {
+    "computes": [compute.SLURM, compute.LOCAL],
+    "rehearsal": [rehearsal.DRILLS, rehearsal.DRILL],
+}
+"""Not Azure's; these pages of docs/howto have their fields."""
 
 
 def modules() -> Iterator[Any]:

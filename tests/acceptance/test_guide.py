@@ -69,6 +69,7 @@ def shell(text, folder, code=0):
 @pytest.mark.parametrize("page", guides.GIVEN)
 def test_every_block_of_the_page_runs(tmp_path, drumline_home, page):
     for name, text in guides.GIVEN[page].items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     for command in guides.BEFORE.get(page, ()):
         shell(f"$ {command}\n", tmp_path)

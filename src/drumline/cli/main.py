@@ -25,6 +25,8 @@ COMMANDS = {
     "run": "run a program on several nodes, without a job file",
     "sweep": "search hyperparameters of a program, without a job file",
     "plan": "show what a job file would run, rank by rank",
+    "drill": "make a failure on purpose in a job that runs, to see whether it survives",
+    "rehearse": "run a job undisturbed and once for each drill, and show what it survives",
     "ps": "list what runs and waits now",
     "data": "manage the files and folders that jobs read: create, show, list, update, archive, restore",
     "environment": "manage environments: create, show, list, update, build, archive, restore",
@@ -48,6 +50,8 @@ COMMANDS = {
 _ROOMS = {
     **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
     "ps": "views.",
+    "drill": "drills.",
+    "rehearse": "drills.",
     **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),
     **dict.fromkeys(("cache", "df", "doctor", "prune", "warm"), "upkeep."),
     **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),

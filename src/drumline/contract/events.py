@@ -287,6 +287,34 @@ class JobWentOn(NamedTuple):
     time: float
 
 
+class DrillBegan(NamedTuple):
+    """
+    A drill began: a failure that somebody makes on purpose. ``drill`` names it among those of the job, ``by`` says who
+    asked for it. ``node`` and ``rank`` None: it is not about one. ``attempt``: in which it began.
+    """
+
+    time: float
+    drill: str
+    kind: str
+    by: str
+    node: Optional[int] = None
+    rank: Optional[int] = None
+    attempt: int = 0
+    settings: Optional[dict[str, Any]] = None
+
+
+class DrillEnded(NamedTuple):
+    """A drill that lasts was ended, for that reason; or one was refused, and did not begin."""
+
+    time: float
+    drill: str
+    kind: str
+    reason: str
+    node: Optional[int] = None
+    rank: Optional[int] = None
+    refused: bool = False
+
+
 class StepStarted(NamedTuple):
     """
     A step of a pipeline, or a trial of a sweep, begins: ``job`` is about to be submitted for it. ``detail``: ``reused``
@@ -381,8 +409,9 @@ Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
     ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
-    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, StepStarted,
-    StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned, JobArchived, JobRestored,
+    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, DrillBegan,
+    DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned,
+    JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

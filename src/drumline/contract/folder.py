@@ -17,6 +17,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     agents.json      where its supervisor is to be reached, and the secret, for agents that others start
     secrets.pad      random bytes, which make the job's secrets out of what its engine has: ``contract/secrets.py``
     cancel           there when somebody asked for its end
+    drills/          requests to make a failure on purpose, each until it begins: ``contract/drills.py``
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
     tracking.json    the run that an MLflow server has given it
     uploads.json     what of its outputs was written elsewhere
@@ -188,6 +189,7 @@ class RunFolder:
         self.agents = os.path.join(path, "agents.json")
         self.cancel = os.path.join(path, "cancel")
         self.preempt = os.path.join(path, "preempt")
+        self.drills = os.path.join(path, "drills")
         self.secrets = os.path.join(path, "secrets.pad")
         self.stacks_request = os.path.join(path, "stacks-request")
         self.stacks = os.path.join(path, "stacks.json")

@@ -209,6 +209,26 @@ class AnswerCaller(NamedTuple):
     not_ours: bool = False
 
 
+class BeginDrill(NamedTuple):
+    """
+    Make a failure on purpose: a kind of ``contract/drills.py`` that agents can make. ``spared``: folders whose disks
+    are not to be filled. Answer: ``DrillTaken``, but by an agent that is to be killed.
+    """
+
+    drill: str
+    kind: str
+    ranks: list[int]
+    spared: list[str]
+
+
+class EndDrill(NamedTuple):
+    """End a drill that lasts."""
+
+    drill: str
+    kind: str
+    ranks: list[int]
+
+
 class TerminateRanks(NamedTuple):
     """Send SIGTERM to the ranks; ``may_be_told``: whoever takes the nodes may have sent it to them already."""
 
@@ -432,6 +452,13 @@ class AgentLeaving(NamedTuple):
     reason: str
 
 
+class DrillTaken(NamedTuple):
+    """A drill has begun, or could not: ``error`` says why."""
+
+    drill: str
+    error: str
+
+
 class NodeEmptied(NamedTuple):
     """The node was emptied. ``survivors``: what even SIGKILL did not end."""
 
@@ -440,13 +467,13 @@ class NodeEmptied(NamedTuple):
 
 ToAgent = Union[
     PrepareNode, ConnectToFirst, LaunchRanks, ReadClock, PollProgress, InspectRanks, RunCommand, EndCommand,
-    AnswerCaller, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
+    AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
 ]  # fmt: skip
 
 FromAgent = Union[
     Hello, NodePrepared, ConnectedToFirst, RankStarting, RankEnded, OutputSeen, GroupSeen, ClockRead, ProgressPolled,
     RanksInspected, WarmRequested, WarmForked, WarmRefused, CommandRequested, CallerGone, CommandEnded, LauncherExited,
-    RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, NodeEmptied,
+    RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip
 
 # The classes by the name that a line has.

@@ -56,6 +56,23 @@ class StepOutcome:
         return None if self.started is None or self.ended is None else max(0.0, self.ended - self.started)
 
 
+class DrillOutcome:
+    """A drill of a job. Times are as in Outcome; ``reason``: why it ended, or was refused."""
+
+    def __init__(self, drill: str, kind: str, node: int | None = None, rank: int | None = None) -> None:
+        self.drill = drill
+        self.kind = kind
+        self.node = node
+        self.rank = rank
+        self.by = ""
+        self.attempt: int | None = None
+        """In which it began; None: it did not."""
+        self.settings: dict[str, Any] = {}
+        self.began: float | None = None
+        self.ended: float | None = None
+        self.reason = ""
+
+
 class Outcome:
     """Times are seconds since 1970, None while that has not happened."""
 
@@ -85,6 +102,7 @@ class Outcome:
         """Which parts of its run folder were removed, and when."""
         self.attempts: list[e.AttemptEnded] = []
         """Those that failed or were preempted, and were followed by another."""
+        self.drills: dict[str, DrillOutcome] = {}
         self.ranks: dict[int, RankOutcome] = {}
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}
@@ -168,6 +186,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         _apply_around(outcome, event)
         _apply_to_attempt(outcome, event)
         _apply_to_step(outcome, event)
+        _apply_drill(outcome, event)
         _apply_users(outcome, event)
 
 
@@ -210,6 +229,18 @@ def _apply_to_step(outcome: Outcome, event: e.Event) -> None:
     step.started = step.started if step.job else None
     step.ended, step.status, step.reason = event.time, event.status, event.reason
     step.detail.update(event.detail or {})
+
+
+def _apply_drill(outcome: Outcome, event: e.Event) -> None:
+    if not isinstance(event, (e.DrillBegan, e.DrillEnded)):
+        return
+    made = DrillOutcome(event.drill, event.kind, event.node, event.rank)
+    drill = outcome.drills.setdefault(event.drill, made)
+    if isinstance(event, e.DrillBegan):
+        drill.began, drill.by, drill.attempt = event.time, event.by, event.attempt
+        drill.settings = dict(event.settings or {})
+    else:
+        drill.ended, drill.reason = event.time, event.reason
 
 
 def _apply_users(outcome: Outcome, event: e.Event) -> None:

@@ -40,6 +40,13 @@ def clear_leftovers(folder: RunFolder) -> int:
     return count
 
 
+def list_leftovers(folder: RunFolder) -> list[str]:
+    """List what is left of a run that has ended: processes, and folders of its nodes. Ends and removes nothing."""
+    marker = f"{MARKER}={folder.path}".encode("utf-8", "surrogateescape") + b"\0"
+    left = [f"process {pid}" for pid in _list_marked(marker)]
+    return [*left, *(path for path in _read_scratch_paths(folder) if os.path.exists(path))]
+
+
 def end_orphans(path: str) -> None:
     """
     End what the ranks of a dead agent had started, which this process has adopted: it has the node's scratch folder in

@@ -115,11 +115,22 @@ def _format_verdict(page: Mapping[str, Any], width: int) -> list[str]:
             _INDENT * (2 if row else 1) + paint(part, "red")
             for row, part in enumerate(wrap(f"hangs: {to_line(page['hang'])}", width - 2 * len(_INDENT)))
         ]
+    lines += _format_drills(page.get("drills") or (), width)
     earlier = page.get("earlier_attempts") or ()
     for one in earlier[-_MOST_ATTEMPTS:]:
         text = f"attempt {one['attempt']}: {to_line(one['reason'])}"
         lines.append(_INDENT + paint(cut(text, width - len(_INDENT)), "grey"))
+        lines += _format_drills(one.get("drills") or (), width)
     return lines
+
+
+def _format_drills(sentences: Iterable[str], width: int) -> list[str]:
+    """Format the failures that were made on purpose, below what happened meanwhile."""
+    return [
+        _INDENT * (2 if row else 1) + part
+        for sentence in sentences
+        for row, part in enumerate(wrap(to_line(sentence), width - 2 * len(_INDENT)))
+    ]
 
 
 def _format_facts(page: Mapping[str, Any], width: int) -> Iterable[str]:

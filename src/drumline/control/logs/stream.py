@@ -185,10 +185,11 @@ class Notices:
     def tell_attempts(self, outcome: Outcome) -> None:
         """Print the attempts that failed since."""
         for attempt in outcome.attempts[self._attempts :]:
+            why = "; ".join([attempt.reason, *_list_drills(outcome, attempt.attempt)])
             if attempt.was_preempted:
-                self._say(f"goes on later; attempt {attempt.attempt} was ended: {attempt.reason}")
+                self._say(f"goes on later; attempt {attempt.attempt} was ended: {why}")
             else:
-                self._say(f"is started again; attempt {attempt.attempt} failed: {attempt.reason}")
+                self._say(f"is started again; attempt {attempt.attempt} failed: {why}")
         self._attempts = len(outcome.attempts)
 
     def _say(self, what: str) -> None:
@@ -242,6 +243,7 @@ def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = No
     if outcome.started and outcome.ended:
         took = f" after {outcome.ended - outcome.started:.1f} s"
     text = f"job {folder.name} {outcome.status.lower()}{took}: {terminal.clean(outcome.reason)}\n"
+    text += "".join(f"  {terminal.clean(sentence)}\n" for sentence in _list_drills(outcome))
     pruned = explain_pruned(outcome, ("user_logs",))
     if pruned:
         return f"{text}its logs were {pruned}\n"
@@ -254,6 +256,15 @@ def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = No
         text += f"last lines of rank {label}:\n"
         text += "".join(f"  {_short(terminal.clean(terminal.decode(line)))}\n" for line in lines)
     return text + f"next: drumline job show {as_arguments(folder.name)}\n"
+
+
+def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
+    """List the failures that were made on purpose in an attempt; None: in the latest."""
+    if not outcome.drills:
+        return []
+    from drumline.control.drills import words
+
+    return words.list_sentences(outcome, attempt)
 
 
 def _short(line: str) -> str:

@@ -69,6 +69,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
             }
             for one in outcome.attempts
         ],
+        **_describe_drills(outcome),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
         **_describe_references(folder, outcome, brief=brief),
@@ -115,6 +116,15 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         described["resources_used"] = usage.summarize_usage(folder, outcome)
         described |= _metrics(folder, outcome)
     return described
+
+
+def _describe_drills(outcome: Outcome) -> dict[str, Any]:
+    """Describe the failures that were made on purpose; nothing of a job without any."""
+    if not outcome.drills:
+        return {}
+    from drumline.control.drills import words
+
+    return {"drills": words.describe_all(outcome)}
 
 
 def find_page(folder: RunFolder) -> str:

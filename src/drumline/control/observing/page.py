@@ -61,6 +61,7 @@ def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         "status": outcome.status,
         "sentences": split_reason(outcome.reason),
         "hang": outcome.hang,
+        "drills": _list_drills(outcome),
         "compute": compute_of(spec, outcome),
         "created": outcome.created,
         "started": outcome.started,
@@ -105,7 +106,13 @@ def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, An
         "attempt": len(outcome.attempts),
         "attempts_most": most + 1 if isinstance(most, int) and most else None,
         "earlier_attempts": [
-            {"attempt": one.attempt, "reason": one.reason, "kind": one.kind} for one in outcome.attempts
+            {
+                "attempt": one.attempt,
+                "reason": one.reason,
+                "kind": one.kind,
+                "drills": _list_drills(outcome, one.attempt),
+            }
+            for one in outcome.attempts
         ],
         "rank_states": _group_ranks(outcome, labels),
         "failed_rank": _describe_failed(folder, outcome, labels),
@@ -114,6 +121,15 @@ def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, An
         "usage": _describe_usage(folder, outcome),
         "files": _describe_files(folder, plan, spec),
     }
+
+
+def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
+    """List the sentences about failures that were made on purpose in an attempt; None: in the latest."""
+    if not outcome.drills:
+        return []
+    from drumline.control.drills import words
+
+    return words.list_sentences(outcome, attempt)
 
 
 def _list_inputs(given: Any) -> list[dict[str, str]]:

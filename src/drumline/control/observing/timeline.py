@@ -11,6 +11,7 @@ from drumline.control.jobs.outcome import examine
 from drumline.control.observing.timeline_phases import fold, longest, phases
 
 if TYPE_CHECKING:
+    from drumline.contract.outcome import Outcome
     from drumline.control.observing.timeline_phases import Phase, Start
 
 
@@ -34,7 +35,26 @@ def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
     if not 0 <= number < len(starts):
         there = "attempt 0 alone" if len(starts) == 1 else f"attempts 0 to {len(starts) - 1}"
         raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
-    return {"job": name, **describe_attempt(starts[number], len(starts), starts[0].zero)}
+    told = describe_attempt(starts[number], len(starts), starts[0].zero)
+    return {"job": name, **told, "drills": _list_drills(examined.outcome, number, starts[number].zero)}
+
+
+def _list_drills(outcome: Outcome, attempt: int, zero: float) -> list[dict[str, Any]]:
+    """List the failures that were made on purpose in an attempt, and in the one before, which may have ended it."""
+    if not outcome.drills:
+        return []
+    from drumline.control.drills import words
+
+    return [
+        {
+            "drill": words.describe_drill(one),
+            "attempt": one.attempt,
+            "from_s": round(one.began - zero, 6),
+            "to_s": None if one.ended is None else round(one.ended - zero, 6),
+        }
+        for one in outcome.drills.values()
+        if one.began is not None and one.attempt in (attempt, attempt - 1)
+    ]
 
 
 def describe_attempt(start: Start, count: int, submitted: float) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def render(told: dict[str, Any], width: int = WIDTH) -> str:
             lines += _phase(one, end_s, width)
     if len(parts) > _MOST_PARTS:
         lines.append(f"  and {len(parts) - _MOST_PARTS} more that took less")
-    lines += ["", *_warm(told), *_slow_ranks(told), *_summary(told)]
+    lines += [*_drills(told), "", *_warm(told), *_slow_ranks(told), *_summary(told)]
     return clean("\n".join(lines).rstrip() + "\n")
 
 
@@ -85,6 +85,14 @@ def _phase(one: dict[str, Any], end_s: float, width: int) -> list[str]:
     if one["missing"]:
         notes.append(f"{_count(one['missing'], 'rank')} not yet, or not seen")
     return [*lines, *(f"    {note}" for note in notes)]
+
+
+def _drills(told: dict[str, Any]) -> list[str]:
+    """Return a line on each failure that was made on purpose, with when it began."""
+    return [
+        f"{'drill':<{_NAME}}{_seconds(one['from_s']):>{_FIGURE}}{'':>{_FIGURE}}  {_line(one['drill'])}"
+        for one in told.get("drills") or ()
+    ]
 
 
 def _shorten(text: str) -> str:

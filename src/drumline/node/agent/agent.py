@@ -219,6 +219,8 @@ class Agent:
         elif isinstance(message, (m.RunCommand, m.EndCommand, m.AnswerCaller)):
             if self._launching:
                 self._launching.obey(message)
+        elif isinstance(message, (m.BeginDrill, m.EndDrill)):
+            self._drill(message)
         elif isinstance(message, m.TerminateRanks):
             if self._launching:
                 self._launching.refuse_ranks()
@@ -262,6 +264,16 @@ class Agent:
         self._warm.begin(message, [])
         if self._launching:
             self._launching.begin()
+
+    def _drill(self, message: m.BeginDrill | m.EndDrill) -> None:
+        # Few jobs are drilled.
+        from drumline.node.agent import drilling
+
+        if isinstance(message, m.EndDrill):
+            drilling.end(message, self._environment, self._ranks.by_pid)
+        else:
+            error = drilling.begin(message, self._environment, self._ranks.by_pid)
+            self._session.tell(m.DrillTaken(message.drill, error))
 
     def _own_children(self) -> list[int]:
         """List the processes that ranks have left to this one, such as daemons."""

@@ -18,7 +18,7 @@ from drumline.supervisor.attempt.progress_poll import ProgressPoll
 from drumline.supervisor.attempt.rank_reports import RankReports
 from drumline.supervisor.attempt.remote_commands import LauncherReports, RemoteCommands
 from drumline.supervisor.attempt.start import RankStart
-from drumline.supervisor.attempt.stop_requests import StopRequests
+from drumline.supervisor.attempt.stop_requests import DrillRequests, StopRequests
 from drumline.supervisor.attempt.timers import Timers
 from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.deciding import happenings as h
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
+    from drumline.supervisor.drills.drills import Drills
     from drumline.supervisor.end_requests import EndRequests
 
 _REQUEST_POLL_S = 1.0
@@ -70,16 +71,25 @@ class Loop:
         self._timers = Timers()
         self._start = RankStart(folder, plan, nodes, self._agents, attempt, secrets)
         self._reports = RankReports(plan, self._clocks, self._record, self._handle)
-        self._launcher = LauncherReports(plan, folder, self._handle)
-        self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle)
+        launcher = LauncherReports(plan, folder, self._handle)
+        self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle, launcher)
         self._losses = AgentLosses(plan, nodes.agents, self._agents, self._record, self._handle)
         lose = self._losses.lose
         self._requests = StopRequests(
             folder, attempt, requests, nodes.preemption, self._record, self._handle, lose
         )
+        self._drills = DrillRequests(folder, lambda: self._make_drills(plan, attempt))
         self._inbox = Inbox(
             self._agents, nodes.agents, requests.wake, self._take_in, lose, self._losses.lose_missing
         )
+
+    def _make_drills(self, plan: Plan, attempt: int) -> Drills:
+        # Few jobs have any.
+        from drumline.supervisor.drills.drills import Drills
+        from drumline.supervisor.drills.performing import DrillPerformer
+
+        performer = DrillPerformer(self._folder, plan, self._agents.send, self._requests.preempt)
+        return Drills(self._folder, plan, attempt, lambda: self._start.running, performer, self._record)
 
     @property
     def ranks_started(self) -> float | None:
@@ -102,6 +112,7 @@ class Loop:
         on_network = is_network(self._folder.path)
         while self._end is None:
             self._turn(on_network=on_network)
+        self._drills.finish()
         for node in self._agents.connected_nodes():
             self._agents.send(node, m.LeaveJob())
         self._inbox.wait_for_ends()
@@ -111,6 +122,7 @@ class Loop:
         """Wait once, and take in everything that has happened. ``on_network``: where the run folder is."""
         ready = self._wait()
         self._requests.poll()
+        self._drills.poll()
         if self._timers.is_set("join"):
             self._losses.lose_failed()
         if on_network:
@@ -133,7 +145,7 @@ class Loop:
     def _wait(self) -> list[int]:
         """Wait until a descriptor is ready, or something is due; leave out time in which this process was suspended."""
         now = time.monotonic()
-        due = [*self._timers.list_times(), *self._poll.list_times()]
+        due = [*self._timers.list_times(), *self._poll.list_times(), *self._drills.list_times()]
         patience_s = max(0.0, min([_REQUEST_POLL_S, *(one - now for one in due)]))
         before = time.monotonic()
         ready = self._inbox.wait(patience_s)
@@ -150,7 +162,7 @@ class Loop:
 
     # Messages of agents.
 
-    def _take_in(self, node: int, message: m.FromAgent) -> None:  # noqa: C901, PLR0912 - a case a message
+    def _take_in(self, node: int, message: m.FromAgent) -> None:  # noqa: C901, PLR0912, PLR0915 - a case a message
         match message:
             case m.Hello():
                 self._admit(node, message)
@@ -187,13 +199,15 @@ class Loop:
             case m.CommandEnded():
                 self._commands.end(node, message)
             case m.LauncherExited():
-                self._launcher.note_exit(node, message)
+                self._commands.launcher.note_exit(node, message)
             case m.RankAbandoned():
-                self._launcher.note_abandoned(node, message)
+                self._commands.launcher.note_abandoned(node, message)
             case m.RankMisplaced():
-                self._launcher.note_misplaced(node, message)
+                self._commands.launcher.note_misplaced(node, message)
             case m.NoticeReceived():
                 self._requests.take_notice(node, message.by)
+            case m.DrillTaken():
+                self._drills.take_answer(message)
             case m.AgentLeaving():
                 self._losses.lose(node, "left: " + message.reason)
             case m.NodeEmptied():
@@ -226,6 +240,7 @@ class Loop:
             case h.StartRanks():
                 self._start.launch()
             case h.AllRunning():
+                self._start.running = time.monotonic()
                 self._record(e.JobRunning(wall_time()))
                 self._poll.begin()
             case h.Terminate():
@@ -258,12 +273,14 @@ class Loop:
 
     def _terminate(self, instruction: h.Terminate) -> None:
         self._poll.end()
+        self._start.running = None
         told = self._nodes.preemption.has_signaled_ranks()
         self._send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
     def _empty(self, instruction: h.Empty) -> None:
         self._poll.end()
+        self._start.running = None
         self._record(e.JobFinalizing(wall_time()))
         for node in instruction.nodes:
             if not self._agents.send(node, m.EmptyNode(instruction.grace_s)):

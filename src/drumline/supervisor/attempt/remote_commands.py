@@ -31,6 +31,7 @@ class _RemoteCommand(NamedTuple):
 class RemoteCommands:
     """
     Commands that run on one node for a program of another. ``find_node``: the node of a host name, seen from a node.
+    ``launcher``: takes in what is said of the program that starts the ranks.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class RemoteCommands:
         connections: AgentConnections,
         find_node: Callable[[str, int], int | None],
         handle: Callable[[h.Happening], None],
+        launcher: LauncherReports,
     ) -> None:
+        self.launcher = launcher
         self._launcher = plan.launcher
         self._connections = connections
         self._find_node = find_node

@@ -46,6 +46,9 @@ class RankStart:
         self.launched: float | None = None
         """When the ranks were started, in monotonic seconds."""
 
+        self.running: float | None = None
+        """When all of them ran, until they are told to end."""
+
     def add_node(self, node: int, hello: m.Hello) -> None:
         self._facts[f"node_{node}"] = hello.address
         self._nodes.facts.add(node, hello)

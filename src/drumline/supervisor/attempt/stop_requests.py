@@ -1,7 +1,11 @@
-"""Requests to stop an attempt: cancel and preempt by people, and signals by which an engine takes nodes away."""
+"""
+Requests to stop an attempt: cancel and preempt by people, and signals by which an engine takes nodes away. And requests
+to practise: drills.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -9,10 +13,12 @@ from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from drumline.contract import messages as m
     from drumline.contract.folder import RunFolder
     from drumline.engines.base import Preemption
+    from drumline.supervisor.drills.drills import Drills
     from drumline.supervisor.end_requests import EndRequests
 
 
@@ -56,7 +62,7 @@ class StopRequests:
         if meaning.kind == "cancel":
             self._cancel(h.Canceled(meaning.by, at_once=False, grace_s=meaning.grace_s))
         else:
-            self._preempt(meaning.by, None if meaning.kind == "preemption" else node, meaning.grace_s)
+            self.preempt(meaning.by, None if meaning.kind == "preemption" else node, meaning.grace_s)
         for lost in meaning.lost:
             self._lose(lost, "was lost")
 
@@ -73,11 +79,42 @@ class StopRequests:
             return
         self._preempt_seen = request
         node = request.get("node")
-        self._preempt(str(request.get("by")), node if isinstance(node, int) else None)
+        self.preempt(str(request.get("by")), node if isinstance(node, int) else None)
 
-    def _preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
+    def preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
+        """Take a node away, or all of them (None). ``by`` completes "preempted by ...". Once for each of these."""
         happening = h.PreemptionAnnounced(by, node, grace_s)
         if happening not in self._preemptions:
             self._preemptions.append(happening)
             self._record(e.Preempted(wall_time(), by, node))
             self._handle(happening)
+
+
+class DrillRequests:
+    """The drills of an attempt, from the first request on: a job without any does not load what ``make`` takes."""
+
+    def __init__(self, folder: RunFolder, make: Callable[[], Drills]) -> None:
+        self._folder = folder
+        self._make = make
+        self._drills: Drills | None = None
+
+    def poll(self) -> None:
+        """Take in requests; begin and end drills that are due."""
+        if self._drills is None and os.path.isdir(self._folder.drills):
+            self._drills = self._make()
+        if self._drills is not None:
+            self._drills.poll()
+
+    def list_times(self) -> Iterable[float]:
+        """List the times at which there is something to do, in monotonic seconds."""
+        return () if self._drills is None else self._drills.list_times()
+
+    def take_answer(self, message: m.DrillTaken) -> None:
+        """Take in an agent's word on a drill."""
+        if self._drills is not None:
+            self._drills.take_answer(message)
+
+    def finish(self) -> None:
+        """End the drills of an attempt that is over."""
+        if self._drills is not None:
+            self._drills.finish()

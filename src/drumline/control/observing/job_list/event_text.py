@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.drills import name_drill
 from drumline.control.figures import short_duration, short_size
 from drumline.control.times import utc
 
@@ -83,6 +84,11 @@ def _preemption(event: e.Preempted) -> str:
     return f"{what} being taken away by {event.by}"
 
 
+def _end_of_drill(event: e.DrillEnded) -> str:
+    how = "was refused" if event.refused else "ended"
+    return _and(f"{name_drill(event.kind, event.node, event.rank)} {how}", event.reason)
+
+
 def _and(what: str, reason: str) -> str:
     return f"{what}: {reason}" if reason else what
 
@@ -114,6 +120,8 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.AttemptEnded: lambda event: _and(f"attempt {event.attempt} ended", event.reason),
     e.JobHung: lambda event: _and("no rank goes on", event.reason),
     e.JobWentOn: lambda event: "the ranks go on",
+    e.DrillBegan: lambda event: f"{name_drill(event.kind, event.node, event.rank)} began, for {event.by}",
+    e.DrillEnded: _end_of_drill,
     e.StepStarted: lambda event: f"{event.step} is job {event.job}",
     e.StepEnded: lambda event: _and(f"{event.step} is {event.status}", event.reason),
     e.JobFinalizing: lambda event: "all ranks have ended",

@@ -1,0 +1,120 @@
+"""``drumline rehearse``: a job once undisturbed, and once for each drill."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from drumline.control.rehearsal.facts import DrillRow
+    from drumline.control.rehearsal.rehearse import RehearsalReport
+
+_HEADINGS = ("DRILL", "ON", "JOB", "RESULT", "LOST", "STEPS AGAIN", "SAME METRIC", "LEFT BEHIND")
+_UNKNOWN = "-"
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="drumline rehearse",
+        description="Run a job undisturbed and once for each drill, and show which failures it survives. "
+        "Exit code 0: it survived all that it was expected to.",
+    )
+    add_file(parser)
+    parser.add_argument(
+        "--drills",
+        default="default",
+        metavar="FILE",
+        help="a file of drills; default: one of each usual kind",
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="shorten the job by its input for steps, such as max_steps"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="chooses nodes, ranks and times that the file leaves open; default 0"
+    )
+    add_output(parser)
+    add_azure(parser)
+    arguments = parser.parse_args(argv)
+    with enter_workspace(arguments.workspace_name):
+        return _rehearse(arguments)
+
+
+def _rehearse(arguments: Namespace) -> int:
+    from drumline.contract.errors import UsageError
+    from drumline.control.rehearsal import rehearse
+
+    if arguments.file in ("-", "/dev/stdin"):
+        raise UsageError(
+            "a rehearsal reads the job file once for each run; standard input has it once", "-f FILE"
+        )
+    if arguments.steps is not None and arguments.steps < 1:
+        raise UsageError("--steps must be 1 or more")
+
+    def load() -> Any:
+        return load_job_file(arguments.file, arguments.set)
+
+    rehearsal = rehearse.plan_rehearsal(load(), arguments.drills, arguments.steps, arguments.seed)
+    report = rehearse.run_rehearsal(load, rehearsal, _tell)
+    if output.is_for_people(arguments.output, arguments.query):
+        sys.stdout.write("".join(line + "\n" for line in format_report(report)))
+    else:
+        output.show(to_values(report), arguments.output, arguments.query)
+    return 0 if report.is_ok else 1
+
+
+def _tell(text: str) -> None:
+    print(clean(text), file=sys.stderr, flush=True)
+
+
+def to_values(report: RehearsalReport) -> dict[str, Any]:
+    """Return a report as JSON can hold it."""
+    return {
+        "ok": report.is_ok,
+        "undisturbed": report.calm._asdict(),
+        "drills": [row._asdict() for row in report.rows],
+        "left_out": list(report.left_out),
+    }
+
+
+def format_report(report: RehearsalReport) -> list[str]:
+    """Format a report as a table, with the sentences below it."""
+    calm = report.calm
+    metric = f", {calm.metric} {calm.final:.6g}" if calm.final is not None else ""
+    lines = [f"undisturbed: job {calm.job} {calm.status.lower()} after {calm.seconds:.1f} s{metric}"]
+    if not report.rows:
+        lines += [f"  {one}" for one in calm.sentences]
+    else:
+        lines += ["", *_format_table([_HEADINGS, *map(_make_cells, report.rows)])]
+        for row in report.rows:
+            lines += [f"{row.drill}: {sentence}" for sentence in (*row.sentences, *row.left_behind)]
+    lines += [f"left out: {one}" for one in report.left_out]
+    return [clean(line) for line in lines]
+
+
+def _make_cells(row: DrillRow) -> tuple[str, ...]:
+    same = _UNKNOWN if row.same_metric is None else "yes" if row.same_metric else "no"
+    return (
+        row.drill,
+        row.what.partition(" on ")[2],
+        row.job,
+        row.result + ("" if row.result == "survived" or not row.is_ok else ", as expected"),
+        _UNKNOWN if row.lost_s is None else f"{row.lost_s:.1f} s",
+        _UNKNOWN if row.repeated is None else str(row.repeated),
+        same,
+        str(len(row.left_behind)) if row.left_behind else "nothing",
+    )
+
+
+def _format_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(clean(row[column])) for row in rows) for column in range(len(_HEADINGS))]
+    return [
+        "  ".join(clean(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ] + [""]

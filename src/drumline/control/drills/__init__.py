@@ -1,0 +1,1 @@
+"""Drills: asking a job's supervisor to make a failure on purpose, and the words for it."""

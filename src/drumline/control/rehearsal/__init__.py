@@ -1,0 +1,1 @@
+"""Rehearsals: a job once undisturbed, and once for each drill."""

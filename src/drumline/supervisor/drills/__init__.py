@@ -1,0 +1,1 @@
+"""Drills of a job: failures that somebody makes on purpose, performed by its supervisor."""

@@ -1,0 +1,33 @@
+"""The step that a job has reached, by the metrics that it logs to its run in MLflow's file store."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from drumline.tracking import metrics, mlflow_files
+
+if TYPE_CHECKING:
+    from drumline.contract.plan import Plan
+
+_MOST_METRICS = 50
+
+
+class StepWatch:
+    def __init__(self, plan: Plan) -> None:
+        self._run = os.path.dirname(mlflow_files.metrics_of(plan))
+
+    @property
+    def is_possible(self) -> bool:
+        """Return whether the job's metrics are in files that can be read."""
+        return bool(self._run)
+
+    def has_reached(self, step: int) -> bool:
+        """Return whether some metric has a value of that step or a later one."""
+        if not self._run:
+            return False
+        names = metrics.list_some_names(self._run)[0][:_MOST_METRICS]
+        return any(
+            point is not None and point.step >= step
+            for point in (metrics.read_latest(self._run, name) for name in names)
+        )

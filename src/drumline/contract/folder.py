@@ -172,6 +172,7 @@ def _users_home() -> str:
 
 
 _MOST_BYTES = 64 << 20
+_LONGEST_EVENT = 16 << 20
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -311,10 +312,13 @@ class RunFolder:
             os.close(descriptor)
 
     def read_events(self) -> Iterator[e.Event]:
-        """Return the events in the order of the file; lines that are cut short are left out."""
+        """
+        Return the events in the order of the file; lines that are cut short are left out. A line that is far
+        too long for one is the end: a job can make its file as large as it likes, at no cost.
+        """
         try:
             with open_plain(self.events) as file:
-                for line in file:
+                while (line := file.readline(_LONGEST_EVENT)) and len(line) < _LONGEST_EVENT:
                     event = e.from_line(line)
                     if event is not None:
                         yield event
@@ -324,23 +328,25 @@ class RunFolder:
     def read_json(self, path: str) -> dict[str, Any] | None:
         """Return the object in a file; None when there is no such file, or not a whole one."""
         try:
-            data = json.loads(_read_plain(path, _MOST_BYTES))
-        except (OSError, ValueError, RecursionError):
+            data = json.loads(read_plain(path, _MOST_BYTES))
+        except (ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
 
     def read_word(self, path: str, most: int = 100) -> str:
         """Return the beginning of a small file; empty when there is none."""
-        try:
-            return _read_plain(path, most).decode("ascii", "replace")
-        except OSError:
-            return ""
+        return read_plain(path, most).decode("ascii", "replace")
 
 
-def _read_plain(path: str, most: int) -> bytes:
-    """Read a plain file and nothing else: a job can put a pipe into its folder. Raises OSError."""
-    with open_plain(path) as file:
-        return file.read(most)
+def read_plain(path: str, most: int, *, from_end: bool = False) -> bytes:
+    """Return the beginning of a plain file, or its end; empty of anything else: a job can put a pipe there."""
+    try:
+        with open_plain(path) as file:
+            if from_end:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most)
+    except OSError:
+        return b""
 
 
 def open_plain(path: str) -> BinaryIO:

@@ -13,9 +13,9 @@ import threading
 import time
 from collections import OrderedDict
 
+from drumline.contract.folder import open_plain
 from drumline.contract.mlflow import PARENT_TAG
 from drumline.contract.record import NamedTuple
-from drumline.tracking.metrics import open_plain_file
 
 _MOST_ENTRIES = 20_000
 _MOST = 100
@@ -141,7 +141,7 @@ def _list_folders(path: str, most: int) -> list[os.DirEntry[str]]:
 def _read_tag(run_dir: str, name: str) -> str:
     """Return a tag of a run; empty if it has none. Reads plain files alone."""
     try:
-        with open_plain_file(os.path.join(run_dir, "tags", name)) as file:
+        with open_plain(os.path.join(run_dir, "tags", name)) as file:
             return file.read(_LONGEST_TAG).decode("utf-8", "replace").strip()
     except OSError:
         return ""

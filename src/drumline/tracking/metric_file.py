@@ -6,7 +6,8 @@ import time
 from array import array
 from typing import TYPE_CHECKING, BinaryIO
 
-from drumline.tracking.metrics import MOST_BYTES, metric_path, open_plain_file
+from drumline.contract.folder import open_plain
+from drumline.tracking.metrics import MOST_BYTES, metric_path
 
 if TYPE_CHECKING:
     from drumline.tracking.series import Series
@@ -27,7 +28,7 @@ class MetricFile:
         """Read to its end, or until that time on the monotonic clock. Never raises for a file that cannot be read."""
         self.series.is_cut = False
         try:
-            with open_plain_file(self._path) as file:
+            with open_plain(self._path) as file:
                 while self._take(file):
                     if time.monotonic() > deadline or self._offset >= MOST_BYTES:
                         self.series.is_cut = True

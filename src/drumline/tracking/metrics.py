@@ -10,12 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import time
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
-from drumline.contract.folder import private_folder
+from drumline.contract.folder import open_plain, private_folder
 from drumline.contract.record import NamedTuple
 from drumline.tracking import mlflow_files
 
@@ -135,7 +134,7 @@ def list_some_names(run_dir: str) -> tuple[list[str], bool]:
 def read_latest(run_dir: str, name: str) -> Point | None:
     """Return the value of the highest step at the end of its file, the last of several. Raises UsageError."""
     try:
-        with open_plain_file(metric_path(run_dir, name)) as file:
+        with open_plain(metric_path(run_dir, name)) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _TAIL))
             data = file.read(_TAIL)
@@ -167,15 +166,6 @@ def _parse_point(line: str) -> Point | None:
 
 def _read(path: str, offset: int) -> bytes:
     """Read a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
-    with open_plain_file(path) as file:
+    with open_plain(path) as file:
         file.seek(offset)
         return file.read(max(0, MOST_BYTES - offset))
-
-
-def open_plain_file(path: str) -> BinaryIO:
-    """Open a plain file and nothing else. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", path)
-    return open(descriptor, "rb")

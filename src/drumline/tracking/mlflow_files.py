@@ -11,12 +11,11 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.folder import open_plain, private_folder, write_whole
 from drumline.contract.mlflow import FILES, JOB_TAG, run_id_of
 
 if TYPE_CHECKING:
@@ -110,12 +109,10 @@ def end(plan: Plan, job_status: str) -> None:
 
 def _read(path: str) -> str:
     """Read a plain file and nothing else: a job can put a pipe there, or endless data. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, encoding="utf-8", errors="replace") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST_BYTES:
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
             raise OSError(errno.EINVAL, "not the file of a run", path)
-        return file.read(_MOST_BYTES)
+        return file.read(_MOST_BYTES).decode("utf-8", "replace")
 
 
 def _parse(text: str) -> Any:

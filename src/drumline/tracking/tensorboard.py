@@ -14,8 +14,9 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract.folder import open_plain
 from drumline.contract.record import NamedTuple
-from drumline.tracking import metrics, tensorboard_records
+from drumline.tracking import tensorboard_records
 from drumline.tracking.tensorboard_records import masked_crc
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _ScalarRead:
         if self.is_over:
             return
         try:
-            with metrics.open_plain_file(path) as file:
+            with open_plain(path) as file:
                 self._read(_EventFile(file.fileno(), path), run)
         except OSError:
             return

@@ -15,10 +15,12 @@ from drumline.control.access.job_files import look_at, open_file
 from drumline.control.driver.children import read_graph
 from drumline.control.jobs import lookup
 from drumline.control.logs.follow import last_lines
+from drumline.control.logs.history import History, LogChoice
 from drumline.control.logs.lines.page import read_lines
-from drumline.control.logs.rank_log import open_job_log
+from drumline.control.logs.rank_log import RankLog, open_log
+from drumline.control.logs.view import explain_link
 from drumline.control.observing import metrics
-from drumline.control.observing.job_list.one_job import read_spec_text
+from drumline.control.observing.job_list.one_job import show_spec
 from drumline.control.observing.job_list.table import JobTable
 from drumline.control.observing.job_list.watch import JobWatch, read_events
 from drumline.control.observing.ranks.rank_states import describe_ranks
@@ -133,7 +135,7 @@ def test_a_pipe_or_a_link_for_a_file_of_ours_is_refused_at_once(job, replace):
     with pytest.raises(DrumlineError, match="plan of job calm_drum cannot be read"):
         lookup.read_plan(folder)
     with pytest.raises(OSError, match=r"not a plain file|Too many levels"):
-        read_spec_text(job.name)
+        show_spec(job.name)
     with pytest.raises(DrumlineError, match="cannot be read"):
         read_graph(folder)
     assert lookup.read_spec(folder) == {}
@@ -178,7 +180,7 @@ def test_a_plan_whose_logs_are_elsewhere_is_refused(job, log):
 def test_logs_in_a_folder_that_is_a_link_are_not_shown(job, others, attempt):
     task = job.plan.ranks[0]
     path = job.log(0, "fine\n", is_earlier=bool(attempt))
-    os.close(open_job_log(str(path)))
+    os.close(open_log(str(path)))
     (others / path.name).write_text("canary\n")
     path.unlink()
     if attempt:
@@ -189,9 +191,15 @@ def test_logs_in_a_folder_that_is_a_link_are_not_shown(job, others, attempt):
         os.symlink(others, job.folder.user_logs)
     assert path.read_text() == "canary\n"
     with pytest.raises(OSError, match="a link"):
-        open_job_log(str(path))
+        open_log(str(path))
     assert last_lines(job.folder, job.plan, task.rank, 3) == []
     assert read_lines(job.name)["lines"] == []
+    assert list(History(job.folder, job.plan, LogChoice(), 1).blocks()) == []
+    followed = RankLog(os.path.join(job.folder.path, task.log), "0", 0)
+    assert (followed.read(), list(followed.finish())) == (b"", [])
+    assert explain_link(job.folder) == (
+        "" if attempt else f"user_logs of job {job.name} is a link, which is not followed"
+    )
     assert describe_ranks(job.name)["ranks"][0]["last_line"] == ""
 
 
@@ -222,3 +230,70 @@ def test_outputs_beside_the_code_are_shown_and_a_link_there_is_not(job, others):
     os.symlink(others, code)
     with pytest.raises(NotFoundError):
         look_at(job.name, "outputs", "secret.txt")
+
+
+def run_beside(job, cwd):
+    """Have the plan say that the job runs in a folder of the user, as with ``drumline run``."""
+    job.folder.write(job.folder.plan, job.plan._replace(cwd=str(cwd)).to_json())
+
+
+def test_outputs_where_a_command_was_called_are_shown_and_through_a_link_they_are_not(job, tmp_path):
+    real, linked = tmp_path / "real", tmp_path / "linked"
+    (real / "outputs").mkdir(parents=True)
+    (real / "outputs" / "mine.txt").write_text("mine")
+    linked.symlink_to(real)
+    run_beside(job, real)
+    real.chmod(0o300)  # It can be passed, and not listed.
+    try:
+        assert look_at(job.name, "outputs", "mine.txt")["text"] == "mine"
+    finally:
+        real.chmod(0o700)
+    run_beside(job, linked)
+    with pytest.raises(NotFoundError, match="it is a link"):
+        look_at(job.name, "outputs", "mine.txt")
+
+
+def test_outputs_that_are_a_link_are_not_shown_and_the_reason_is_given(job, others, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    run_beside(job, here)
+    assert look_at(job.name, "outputs")["why"] == ""
+    (here / "outputs").symlink_to(others)
+    told = look_at(job.name, "outputs")
+    assert (told["kind"], told["entries"]) == ("none", [])
+    assert told["why"] == f"{here}/outputs is a link to '{others}', which is not followed here"
+    run_beside(job, job.folder.code)
+    os.mkdir(job.folder.code)
+    os.symlink("../outputs", os.path.join(job.folder.code, "outputs"))
+    assert look_at(job.name, "outputs")["why"] == "", "Drumline's own link to the outputs"
+    shutil.rmtree(job.folder.outputs)
+    os.symlink(others, job.folder.outputs)
+    assert (
+        look_at(job.name, "outputs")["why"] == f"outputs is a link to '{others}', which is not followed here"
+    )
+
+
+# files without an end
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "plan.json", "graph.json", "job.yml"])
+def test_a_file_without_an_end_is_not_read_to_its_end(job, name):
+    path = os.path.join(job.folder.path, name)
+    job.folder.write(job.folder.job, "command: true\n")
+    with open(path, "ab") as file:
+        # It takes no place on the disk.
+        file.truncate(1 << 40)
+    table = JobTable()
+    table.refresh(now=True)
+    assert [one.name for one in table.overviews()] == [job.name]
+    known = list(job.folder.read_events())
+    assert type(known[0]).__name__ == "JobSubmitted"
+    if name != "events.jsonl":
+        reads = {
+            "plan.json": lookup.read_plan,
+            "graph.json": read_graph,
+            "job.yml": lambda one: show_spec(one.name),
+        }
+        with pytest.raises(DrumlineError):
+            reads[name](job.folder)
+    os.truncate(path, 0)

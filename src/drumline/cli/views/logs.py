@@ -75,8 +75,9 @@ def _logs(arguments: Namespace) -> int:
     if not _follows(arguments, folder):
         view.print_logs(folder, shown)
         pruned = explain_pruned(recover(folder), ("user_logs",))
-        if shown.is_empty and (pruned or sys.stderr.isatty()):
-            print(f"the logs were {pruned}" if pruned else "no lines to show", file=sys.stderr)
+        why = f"the logs were {pruned}" if pruned else view.explain_link(folder)
+        if shown.is_empty and (why or sys.stderr.isatty()):
+            print(why or "no lines to show", file=sys.stderr)
         return 0
     try:
         outcome = view.follow_logs(folder, shown)

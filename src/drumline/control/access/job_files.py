@@ -37,6 +37,7 @@ _MOST_ENTRIES = 5000
 _MOST_TEXT_BYTES = 1 << 20
 _DEEPEST = 64
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
@@ -100,7 +101,9 @@ def _find_roots(folder: RunFolder, area: str) -> dict[str, str]:
             found["outputs"] = _find_outputs(folder)
     there = {one: path for one, path in found.items() if path and _is_folder(path)}
     used = {one: path for one, path in there.items() if _has_entries(path)}
-    return used or dict(list(there.items())[:1])
+    if used or _explain_link(folder, area):
+        return used
+    return dict(list(there.items())[:1])
 
 
 def _is_folder(path: str) -> bool:
@@ -126,11 +129,26 @@ def _find_code(folder: RunFolder) -> str:
     )
 
 
+def _explain_link(folder: RunFolder, area: str) -> str:
+    """Return which folder of an area is a link, which is not followed; empty if none is."""
+    found = [os.path.join(folder.path, one) for one in _FOLDERS.get(area, ())]
+    if area == "outputs":
+        found.append(places.find_outputs_beside(folder))
+    for path in found:
+        # That of a working folder in the run folder leads to the outputs there.
+        if os.path.islink(path) and os.path.realpath(path) != folder.outputs:
+            name = path.removeprefix(folder.path + "/")
+            return f"{name} is a link to {os.readlink(path)!r}, which is not followed here"
+    return ""
+
+
 def _explain_nothing(folder: RunFolder, area: str) -> str:
     if area == CODE:
         if not os.path.exists(folder.plan):
             return f"job {folder.name} has no code of its own; its steps have"
         return f"the code is not stored: {stored_code.explain_absence(folder)}"
+    if link := _explain_link(folder, area):
+        return link
     parts = [one.replace("-", "_") for one in _FOLDERS[area]]
     pruned = explain_pruned(read_outcome(folder), {*parts, *_FOLDERS[area]})
     return pruned or f"the job has no {area}"
@@ -147,7 +165,10 @@ def _choose_root(folder: RunFolder, roots: dict[str, str], parts: list[str]) -> 
     inside = root.removeprefix(folder.path + "/")
     if inside != root:
         return folder.path, [*inside.split("/"), *rest]
-    return os.path.dirname(root), [os.path.basename(root), *rest]
+    if CODE in roots:
+        return os.path.dirname(root), [os.path.basename(root), *rest]
+    # The plan names it, which a job can change: no part of its path may be a link.
+    return "/", [*filter(None, root.split("/")), *rest]
 
 
 def _has_entries(path: str) -> bool:
@@ -163,13 +184,15 @@ def _open_beneath(root: str, parts: list[str]) -> Iterator[int]:
     """Give a descriptor of what is there. Raises NotFoundError, also for links and for what is no file or folder."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in parts:
+        for place, part in enumerate(parts):
+            # On the way there, folders may be passed that nobody may list.
+            is_last = place == len(parts) - 1
             try:
-                inner = os.open(part, _OPEN, dir_fd=descriptor)
+                inner = os.open(part, _OPEN if is_last else _PASS, dir_fd=descriptor)
             except OSError as error:
                 why = (
                     "it is a link"
-                    if os.path.islink(os.path.join(root, *parts))
+                    if os.path.islink(os.path.join(root, *parts[: place + 1]))
                     else os.strerror(error.errno or 0)
                 )
                 raise NotFoundError(f"{'/'.join(parts)} cannot be shown: {why.lower()}") from error

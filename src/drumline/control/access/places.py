@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NotFoundError
 from drumline.control.jobs import lookup
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
 
 PLACES = ("run", "outputs", "logs", "code")
 
@@ -16,10 +20,9 @@ def find_place(name: str, place: str) -> str:
     if place == "run":
         return folder.path
     has_ranks = os.path.exists(folder.plan)
-    # Of `drumline run`, which takes no copy of the code, outputs are where it was called.
     cwd = lookup.read_plan(folder).cwd if has_ranks else folder.code
     paths = {
-        "outputs": _choose_outputs(folder.outputs, cwd) if has_ranks else folder.named_outputs,
+        "outputs": _choose_outputs(folder) if has_ranks else folder.named_outputs,
         "logs": folder.user_logs,
         "code": cwd,
     }
@@ -32,6 +35,15 @@ def find_place(name: str, place: str) -> str:
     return path
 
 
-def _choose_outputs(kept: str, cwd: str) -> str:
-    beside = os.path.join(cwd, "outputs")
+def _choose_outputs(folder: RunFolder) -> str:
+    kept, beside = folder.outputs, find_outputs_beside(folder)
     return beside if os.path.isdir(beside) and not (os.path.isdir(kept) and os.listdir(kept)) else kept
+
+
+def find_outputs_beside(folder: RunFolder) -> str:
+    """
+    Return where a job writes ``./outputs``, by its plan: with `drumline run`, which takes no copy of the code, in the
+    folder where that was called. Raises DrumlineError.
+    """
+    cwd = lookup.read_plan(folder).cwd if os.path.exists(folder.plan) else folder.code
+    return os.path.join(cwd, "outputs")

@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.uris import hide_secrets
 from drumline.control.comparing.code import compare_trees
@@ -41,6 +42,7 @@ _PLAN_FIELDS = (
     "distribution", "argv", "cwd", "grace_s", "timeout_s", "hang_after_s", "hang_action", "max_restarts",
     "restart_on", "cores_wanted", "warm", "remote_shell", "container", "asked",
 )  # fmt: skip
+_MOST_BYTES = 4 << 20
 _PACKAGE = re.compile(r"\s*-?\s*([A-Za-z0-9][\w.-]*)\s*(?:==|=|\s@\s)\s*(\S+)")
 
 
@@ -206,11 +208,7 @@ def _list_environment(side: _Side) -> dict[str, Any]:
 
 
 def _read_packages(path: str) -> dict[str, str]:
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="utf-8") as file:
-            lines = file.read(4 << 20).splitlines()
-    except (OSError, ValueError):
-        return {}
+    lines = read_plain(path, _MOST_BYTES).decode("utf-8", "replace").splitlines()
     matches = [_PACKAGE.match(line) for line in lines if not line.startswith("#")]
     return {found[1].lower(): found[2] for found in matches if found}
 

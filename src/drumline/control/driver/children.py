@@ -38,6 +38,7 @@ _NEW_JOB_S = 1.0
 
 _MOST_NAME = 255
 _TRIES = 10
+_MOST_BYTES = 64 << 20
 
 
 class End(NamedTuple):
@@ -264,7 +265,7 @@ def read_graph(folder: RunFolder) -> dict[str, Any]:
     """Read ``graph.json``. Raises DrumlineError for a damaged file."""
     try:
         with open_plain(folder.graph) as file:
-            data = json.load(file)
+            data = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise DrumlineError(f"{folder.graph} cannot be read: {error}") from error
     if not isinstance(data, dict):

@@ -15,7 +15,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.recovery import recover
 from drumline.control.jobs.waiting import wait_until_readable
 from drumline.control.logs.log_watcher import LogWatcher
-from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, is_log, open_job_log
+from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, is_log, open_log
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def last_lines(folder: RunFolder, plan: Plan, rank: int, count: int) -> list[byt
     if not is_log(path):
         return []
     try:
-        with open(open_job_log(path), "rb") as file:
+        with open(open_log(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - LINE_LIMIT))
             lines = file.read().splitlines()

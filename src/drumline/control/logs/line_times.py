@@ -10,12 +10,11 @@ time at which their file last changed.
 from __future__ import annotations
 
 import bisect
-import os
-import stat
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from drumline.contract import log_times
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Stretch(NamedTuple):
 
 def read_stretches(path: str, since: float = 0.0) -> Mapping[int, list[Stretch]]:
     """Return what the looks of an agent say of each rank's log, by rank; ``since``: only looks from then on."""
-    data = _read(path)
+    data = read_plain(path, _MOST_BYTES)
     found: defaultdict[int, list[Stretch]] = defaultdict(list)
     for line in data[_find_line(data, since) :].splitlines(keepends=True):
         look = log_times.from_line(line)
@@ -88,13 +87,3 @@ def _read_time(line: bytes) -> float:
         return float(line.split(None, 1)[0])
     except (ValueError, IndexError):
         return 0.0
-
-
-def _read(path: str) -> bytes:
-    """Return the content of a plain file; empty without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""

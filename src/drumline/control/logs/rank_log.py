@@ -276,15 +276,8 @@ def is_log(path: str) -> bool:
 
 
 def open_log(path: str) -> int:
-    """Open a log without blocking. Raises OSError."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def open_job_log(path: str) -> int:
-    """
-    Open a log for whoever may not see other files: no folder that a job can replace may be a link. Raises OSError.
-    """
-    descriptor = open_log(path)
+    """Open a log without blocking, if no folder that a job can replace is a link. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a plain file", path)

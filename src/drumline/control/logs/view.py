@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,13 @@ def _write_history(history: History, view: LogView, prefix: str, *, many: bool) 
     for block in history.blocks():
         view.write(prefix + view.choose_prefix(block, many=many), block.lines, block.time)
     view.flush()
+
+
+def explain_link(folder: RunFolder) -> str:
+    """Return why no line is shown although there may be some; empty if the logs are where the job was to write them."""
+    if os.path.islink(folder.user_logs):
+        return f"user_logs of job {folder.name} is a link, which is not followed"
+    return ""
 
 
 def _nodes_of(nodes: str, plan: Plan) -> frozenset[int] | None:

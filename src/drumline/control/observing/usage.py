@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import samples, status
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc
@@ -113,7 +112,7 @@ def read_pairs(folder: RunFolder, outcome: Outcome) -> dict[int, Pair]:
 
 def _pair(path: str, attempt: int) -> Pair | None:
     newest = None
-    for line in reversed(_end_of(path).split(b"\n")):
+    for line in reversed(read_plain(path, _MOST_BYTES, from_end=True).split(b"\n")):
         sample = samples.from_line(line) if line else None
         if sample is None:
             continue
@@ -127,20 +126,6 @@ def _pair(path: str, attempt: int) -> Pair | None:
         elif newest.elapsed_s - sample.elapsed_s >= _SHORTEST_S:
             return Pair(newest, sample)
     return Pair(newest, None) if newest else None
-
-
-def _end_of(path: str) -> bytes:
-    """Read the end of a plain file; empty without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        known = os.fstat(descriptor)
-        if not stat.S_ISREG(known.st_mode):
-            return b""
-        file.seek(max(0, known.st_size - _MOST_BYTES))
-        return file.read(_MOST_BYTES)
 
 
 def _tasks(folder: RunFolder) -> dict[int, Mapping[str, Any]]:

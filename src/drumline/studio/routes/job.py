@@ -28,7 +28,7 @@ def list_events(request: Request) -> dict[str, Any]:
 
 
 def show_spec(request: Request) -> dict[str, Any]:
-    return {"yaml": one_job.read_spec_text(request.path_params["name"])}
+    return one_job.show_spec(request.path_params["name"])
 
 
 def show_plan(request: Request) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.logs.lines import divergence, page, search, whole
 from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
 from drumline.control.logs.lines.search import Wanted
-from drumline.control.logs.rank_log import open_job_log
+from drumline.control.logs.rank_log import open_log
 from drumline.control.times import parse_moment
 from drumline.studio.answers import attachment, query
 
@@ -70,7 +70,7 @@ def download_log(request: Request) -> Response:
     logs = find_logs(name, ChosenLogs(attempt=chosen.attempt))
     file = logs.files[logs.find(rank)]
     try:
-        log = open(open_job_log(file.path), "rb")  # noqa: SIM115 - closed with the answer
+        log = open(open_log(file.path), "rb")  # noqa: SIM115 - closed with the answer
     except OSError:
         raise NotFoundError(
             f"rank {file.label} of job {name} has written nothing", "see its node's log"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -28,12 +27,7 @@ class Sizes(NamedTuple):
 
 def read_looks(path: str) -> bytes:
     """Return the whole lines of a node's file; empty without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        data = file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    data = read_plain(path, _MOST_BYTES)
     return data[: data.rfind(b"\n") + 1]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 from drumline.control import terminal
-from drumline.control.logs.rank_log import is_log, open_job_log
+from drumline.control.logs.rank_log import is_log, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -204,7 +204,7 @@ class LineIndex:
         descriptor = None
         if is_log(self.path):
             try:
-                descriptor = open_job_log(self.path)
+                descriptor = open_log(self.path)
             except OSError:
                 descriptor = None
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class QuickUse(NamedTuple):
 def choose_lines(path: str, attempt: int, bin_of: Callable[[float], int]) -> list[tuple[float, bytes]]:
     """Return the last line of an attempt in each bin, with its time."""
     chosen: dict[int, tuple[float, bytes]] = {}
-    for line in _read_file(path).split(b"\n"):
+    for line in read_plain(path, _MOST_BYTES).split(b"\n"):
         begin = _BEGIN.match(line)
         if begin and int(begin[2]) == attempt:
             when = float(begin[1])
@@ -51,13 +50,3 @@ def list_uses(line: bytes) -> list[QuickUse]:
         QuickUse(int(rank), float(cpu_s), int(memory), bool(ended))
         for rank, cpu_s, memory, ended in _RANK.findall(line)
     ]
-
-
-def _read_file(path: str) -> bytes:
-    """Return the content of a plain file; empty without one."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with open(descriptor, "rb") as file:
-        return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""

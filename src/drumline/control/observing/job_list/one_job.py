@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.errors import DAMAGED, DamagedError
 from drumline.contract.folder import open_plain
-from drumline.control.jobs.lookup import as_arguments, folder_of
+from drumline.control.hiding import hide_in
+from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
 from drumline.control.observing.job_list.rows import describe_row
@@ -46,10 +48,34 @@ def describe_job(name: str) -> dict[str, Any]:
     }
 
 
-def read_spec_text(name: str) -> str:
-    """Return the job file as it was submitted. Raises NotFoundError, OSError."""
-    with open_plain(folder_of(name).job) as file:
-        return file.read(_MOST_SPEC).decode("utf-8", "replace")
+def show_spec(name: str) -> dict[str, Any]:
+    """
+    Return the job file as ``yaml``, without the values of keys with the name of a secret, and whether it ``is_whole``.
+
+    Raises NotFoundError, OSError, DamagedError for a file that is no YAML.
+    """
+    import yaml
+
+    folder = folder_of(name)
+    with open_plain(folder.job) as file:
+        data = file.read(_MOST_SPEC)
+    try:
+        spec = load_yaml(data)
+        written, shown = _write_yaml(spec), _write_yaml(hide_in(spec))
+    except (yaml.YAMLError, *DAMAGED) as error:
+        # Its text may be a part of the file.
+        raise DamagedError(
+            f"the job file of {name} is damaged: {type(error).__name__}", f"see {folder.job}"
+        ) from error
+    is_whole = shown == written
+    return {"yaml": data.decode("utf-8", "replace") if is_whole else shown, "is_whole": is_whole}
+
+
+def _write_yaml(spec: Any) -> str:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(spec, Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
 def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control import terminal
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.logs.rank_log import is_log, list_earlier, open_job_log
+from drumline.control.logs.rank_log import is_log, list_earlier, open_log
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.times import utc
 
@@ -244,7 +244,7 @@ def _read_last_line(path: str, shown: Attempt) -> str:
     if not path or not is_log(path):
         return ""
     try:
-        with open(open_job_log(path), "rb") as file:
+        with open(open_log(path), "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL_BYTES))
             lines = file.read(_TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")

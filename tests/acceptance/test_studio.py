@@ -1,9 +1,7 @@
 """The studio's server: it comes, answers, and goes."""
 
 import contextlib
-import datetime
 import http.client
-import ipaddress
 import json
 import os
 import re
@@ -14,10 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from certificates import make_certificate
 from cli_jobs import two_by_two, write_job
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from studio_server import API, run_studio
 from waiting import wait_until
 
@@ -211,33 +207,15 @@ def make_jobs(count):
 
 
 def test_it_serves_https(tmp_path):
-    make_certificate(tmp_path)
-    files = ("--certfile", str(tmp_path / "cert.pem"), "--keyfile", str(tmp_path / "key.pem"))
-    with run_studio(*files) as studio:
+    certificate, key = make_certificate(tmp_path)
+    with run_studio("--certfile", certificate, "--keyfile", key) as studio:
         assert json.loads(studio.record.read_text())["address"] == f"https://127.0.0.1:{studio.port}"
-        context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        context = ssl.create_default_context(cafile=certificate)
         connection = http.client.HTTPSConnection("127.0.0.1", studio.port, timeout=60, context=context)
         with contextlib.closing(connection):
             connection.request("GET", studios.make_login(studio.token))
-            cookie = connection.getresponse().headers["Set-Cookie"]
+            answer = connection.getresponse()
+            cookie, _ = answer.headers["Set-Cookie"], answer.read()
+            connection.request("GET", f"{API}/me", headers={"Cookie": cookie.partition(";")[0]})
+            assert connection.getresponse().status == 200
         assert "; Secure" in cookie
-
-
-def make_certificate(folder):
-    """A key, and a certificate that it has signed itself, for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "studio")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    kind = serialization.PrivateFormat.PKCS8
-    text = key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(text)

@@ -1,5 +1,8 @@
 """What others who reach the studio without its token can do to those who have it: nothing."""
 
+import contextlib
+import socket
+
 import pytest
 from studio_server import API, run_studio
 
@@ -40,3 +43,10 @@ def check_the_right_ones_pass(studio):
     assert studio.cookie()
     assert studio.ask(studios.make_login(studio.token), headers={}).status == 200
     assert b"<form" in studio.ask("/", headers={}).data, "the way in is shown"
+
+
+def test_hundreds_of_silent_connections_keep_nobody_out(studio):
+    with contextlib.ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(socket.create_connection(("127.0.0.1", studio.port), 60.0))
+        check_the_right_ones_pass(studio)

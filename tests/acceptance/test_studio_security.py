@@ -1,5 +1,7 @@
 """Who gets into the studio: every route and method, without what it takes, and with what another page would send."""
 
+import contextlib
+import http.client
 import itertools
 import json
 import os
@@ -233,6 +235,23 @@ def test_the_studio_of_another_address_warns_and_still_needs_the_token():
         assert server.ask(f"{API}/me").status == 200
         assert server.ask(f"{API}/me", headers={**server.own_headers, "Host": "lab.example:9"}).status == 200
         assert server.ask(f"{API}/me", headers={**server.own_headers, "Host": "other.example"}).status == 403
+
+
+def test_the_studio_of_all_addresses_is_reached_at_each_of_them_with_the_token():
+    # All of 127.0.0.0/8 is this machine, but only 127.0.0.1 is a name of loopback.
+    with run_studio("--host", "0.0.0.0") as server:
+        assert ask_at("127.0.0.2", server, {}) == 401
+        assert ask_at("127.0.0.2", server, server.own_headers) == 200
+        assert ask_at("127.0.0.2", server, {**server.own_headers, "Host": "127.0.0.3"}) == 403
+    with run_studio() as server, pytest.raises(ConnectionRefusedError):
+        ask_at("127.0.0.2", server, server.own_headers)
+
+
+def ask_at(address, server, headers):
+    connection = http.client.HTTPConnection(address, server.port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("GET", f"{API}/me", headers=headers)
+        return connection.getresponse().status
 
 
 @pytest.mark.parametrize(

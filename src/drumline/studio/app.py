@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
-from drumline.studio.answers import wrap
+from drumline.studio.handlers import wrap
 from drumline.studio.live import Live
 from drumline.studio.pages import Pages, refuse
 from drumline.studio.security import Guard

@@ -19,10 +19,11 @@ from starlette.responses import Response
 from drumline.contract import folder as homes
 from drumline.contract.errors import DAMAGED, DrumlineError, EngineError
 from drumline.control.observing.job_list.feed import EVENT, RESET, Feed, Message
-from drumline.studio.answers import MOST_OFFSET, encode
+from drumline.studio.answers import encode
+from drumline.studio.queries import MOST_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -220,9 +221,9 @@ class EventStream(Response):
         self._viewer = viewer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         gone = asyncio.create_task(_wait_for_end(receive))
         try:
+            await _take(send({"type": "http.response.start", "status": 200, "headers": self.raw_headers}))
             hello = f"retry: 1000\nid: {self._viewer.cursor}\nevent: hello\ndata: {{}}\n\n".encode()
             await _send(send, hello)
             while not (gone.done() or self._viewer.is_behind):
@@ -250,10 +251,12 @@ class EventStream(Response):
 
 
 async def _send(send: Send, data: bytes) -> None:
-    """Raises TimeoutError for a viewer that takes no data."""
-    await asyncio.wait_for(
-        send({"type": "http.response.body", "body": data, "more_body": True}), _SEND_LIMIT_S
-    )
+    await _take(send({"type": "http.response.body", "body": data, "more_body": True}))
+
+
+async def _take(sending: Awaitable[None]) -> None:
+    """Raise TimeoutError for a viewer that takes no data."""
+    await asyncio.wait_for(sending, _SEND_LIMIT_S)
 
 
 async def _wait_for_end(receive: Receive) -> None:

@@ -31,6 +31,8 @@ SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 """The policy of a file that a job wrote."""
 
 MOST_BODY_BYTES = 10 << 20
+MOST_PUBLIC_BODY_BYTES = 4 << 10
+"""Of what anybody may send: a login."""
 
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
@@ -74,6 +76,8 @@ class Guard:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             refusal = self.check(scope)
+            if refusal is None and not is_public(scope["method"], scope["path"]):
+                scope.get("state", {}).get("welcome", _do_nothing)()
             answer = self._app if refusal is None else self._refuse(scope, refusal)
             await answer(scope, receive, _add_headers(send))
         else:
@@ -88,7 +92,7 @@ class Guard:
             or _check_method(method)
             or self._check_origin(method, path, headers)
             or self._check_caller(method, path, headers)
-            or _check_body(method, headers)
+            or _check_body(method, path, headers)
         )
 
     def _check_host(self, scope: Scope, headers: Headers) -> Refusal | None:
@@ -119,7 +123,7 @@ class Guard:
         return Refusal(403, "the request does not come from the studio's own page")
 
     def _check_caller(self, method: str, path: str, headers: Headers) -> Refusal | None:
-        if _is_public(method, path):
+        if is_public(method, path):
             return None
         given = headers.all("authorization")
         if not given:
@@ -166,7 +170,7 @@ def _is_api(path: str) -> bool:
     return path == "/api" or path.startswith("/api/")
 
 
-def _is_public(method: str, path: str) -> bool:
+def is_public(method: str, path: str) -> bool:
     """Our own files, which anybody can read in the package, and the way in, which checks its own tokens."""
     return (path.startswith("/static/") and method in _READING) or path == "/login"
 
@@ -184,17 +188,28 @@ def _check_method(method: str) -> Refusal | None:
     return None if method in _METHODS else Refusal(405, f"there is no {method[:20]} here")
 
 
-def _check_body(method: str, headers: Headers) -> Refusal | None:
+def _check_body(method: str, path: str, headers: Headers) -> Refusal | None:
     """Refuse a change that is not JSON: a form of another page can send none."""
     if method in _READING:
         return None
     kind = (headers.only("content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Refusal(415, "a change must be JSON", "Content-Type: application/json")
+    most = limit_body(method, path)
+    # int() takes neither every digit nor every length.
     length = headers.only("content-length") or "0"
-    if not length.isdigit() or int(length) > MOST_BODY_BYTES:
-        return Refusal(413, f"the body is larger than {MOST_BODY_BYTES >> 20} MiB")
+    if not (length.isascii() and length.isdigit() and len(length) < 20) or int(length) > most:
+        return Refusal(413, f"the body is larger than {most:,} bytes")
     return None
+
+
+def limit_body(method: str, path: str) -> int:
+    """Return how many bytes may be sent there: few where anybody may."""
+    return MOST_PUBLIC_BODY_BYTES if is_public(method, path) else MOST_BODY_BYTES
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _add_headers(send: Send) -> Send:

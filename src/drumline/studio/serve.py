@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumline.contract import extras
 from drumline.contract import folder as homes
@@ -16,15 +16,16 @@ from drumline.control.access import browser
 from drumline.control.settings import studios
 
 if TYPE_CHECKING:
+    import ssl
+
+    import uvicorn
+
     from drumline.studio.settings import StudioSettings
-    from drumline.studio.tokens import Tokens
 
 PORT = 7878
 _PORTS_TRIED = 20
 _HIGHEST_PORT = 65535
 _STUCK_MS = 30_000
-_GRACE_S = 1
-_MOST_CONNECTIONS = 300
 
 
 class Wish(NamedTuple):
@@ -43,6 +44,8 @@ def serve(wish: Wish) -> None:
     _check_packages()
     _check_home()
     from drumline.control.settings import tracking
+    from drumline.studio.app import make_app
+    from drumline.studio.connections import make_server
     from drumline.studio.settings import StudioSettings, is_loopback
     from drumline.studio.tokens import Tokens
 
@@ -59,47 +62,33 @@ def serve(wish: Wish) -> None:
             has_tls=context is not None,
             workspace=homes.current_workspace(),
         )
-        _run(listener, settings, Tokens(), _address_of(wish, host, settings), wish)
+        tokens = Tokens()
+        server = make_server(make_app(settings, tokens), context)
+        _run(server, listener, settings, tokens.bearer, wish)
     finally:
         listener.close()
 
 
-def _run(listener: socket.socket, settings: StudioSettings, tokens: Tokens, address: str, wish: Wish) -> None:
+def _run(
+    server: uvicorn.Server, listener: socket.socket, settings: StudioSettings, bearer: str, wish: Wish
+) -> None:
     import logging
-
-    import uvicorn
-
-    from drumline.studio.app import make_app
 
     # Its lines name addresses, and ours go where a command's go.
     logging.getLogger("uvicorn").addHandler(logging.NullHandler())
     logging.getLogger("uvicorn").propagate = False
-    config = uvicorn.Config(
-        make_app(settings, tokens),
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_GRACE_S,
-        ssl_certfile=wish.certificate or None,
-        ssl_keyfile=wish.key or None,
-    )
     # uvicorn raises a signal again, for these, once it has ended in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    record = studios.note(address, tokens.bearer, settings.port, settings.workspace)
+    address = _address_of(wish, listener.getsockname()[0], settings)
+    record = studios.note(address, bearer, settings.port, settings.workspace)
     try:
         _announce(address, record, settings)
-        browser.open_page(studios.Studio(address, tokens.bearer, 0.0), opens_browser=wish.opens_browser)
-        uvicorn.Server(config).run(sockets=[listener])
+        browser.open_page(studios.Studio(address, bearer, 0.0), opens_browser=wish.opens_browser)
+        server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass
     finally:
-        studios.forget(record, tokens.bearer)
+        studios.forget(record, bearer)
 
 
 def _announce(address: str, record: str, settings: StudioSettings) -> None:
@@ -136,8 +125,8 @@ def _check_home() -> None:
         raise UsageError(f"the home {base} is not yours", "run drumline studio as its owner")
 
 
-def _load_certificate(wish: Wish) -> Any:
-    """Return the TLS context, as a check of its files; None without TLS."""
+def _load_certificate(wish: Wish) -> ssl.SSLContext | None:
+    """Return the TLS context; None without TLS. Raises UsageError."""
     if not wish.certificate:
         if wish.key:
             raise UsageError("--keyfile needs --certfile")

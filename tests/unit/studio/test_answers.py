@@ -8,7 +8,7 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import Request
 from waiting import PATIENCE
 
-from drumline.studio.answers import wrap
+from drumline.studio.handlers import wrap
 from drumline.studio.settings import StudioSettings
 
 SETTINGS = StudioSettings(1)

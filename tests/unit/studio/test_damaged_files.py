@@ -19,7 +19,7 @@ from drumline.control.observing.job_list.table import JobTable
 pytest.importorskip("starlette")
 
 from drumline.studio import live
-from drumline.studio.answers import Reader
+from drumline.studio.queries import Reader
 
 
 @pytest.mark.parametrize(

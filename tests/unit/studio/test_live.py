@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from drumline.contract.errors import EngineError
 from drumline.studio.live import EventStream, Live
 from drumline.studio.tables import Tables
@@ -21,3 +23,23 @@ def test_no_more_viewers_come_in_together_than_one_after_another(drumline_home):
         assert isinstance(await live.open("", [], ""), EventStream)
 
     asyncio.run(open_many())
+
+
+def test_a_viewer_that_goes_before_the_first_word_is_no_viewer_any_more(drumline_home):
+    (drumline_home / "jobs").mkdir(parents=True)
+
+    async def go_early():
+        live = Live(Tables())
+        stream = await live.open("", [], "")
+
+        async def send(_message):
+            raise OSError("gone")
+
+        async def receive():
+            return {"type": "http.disconnect"}
+
+        with pytest.raises(OSError, match="gone"):
+            await stream({"type": "http"}, receive, send)
+        assert live._viewers == set()
+
+    asyncio.run(go_early())

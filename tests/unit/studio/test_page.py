@@ -12,8 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from drumline.studio import libraries
-from drumline.studio.pages import Pages
-from drumline.studio.slim import drop_types
+from drumline.studio.pages import Pages, drop_types
 
 STUDIO = Path(libraries.HERE)
 PAGE = STUDIO / "page"

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.contract.errors import DrumlineError, UsageError
+from drumline.control.hiding import check_is_whole
 from drumline.control.jobs import listing
 from drumline.control.jobs.cancel import cancel
-from drumline.studio.answers import body, check_is_ours, to_json
+from drumline.studio.answers import encode, to_json
+from drumline.studio.queries import body, check_is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +31,9 @@ def submit_job(request: Request) -> Response:
     text = given.text("yaml", most=_MOST_YAML)
     if not text.strip():
         raise UsageError("yaml: the job file is missing")
-    return _answer_submitted(request, submit_text(text, given.mapping("set"), given.text("folder")))
+    changes = given.mapping("set")
+    check_is_whole(text + encode(changes).decode())
+    return _answer_submitted(request, submit_text(text, changes, given.text("folder")))
 
 
 def rerun_job(request: Request) -> Response:
@@ -37,9 +41,11 @@ def rerun_job(request: Request) -> Response:
     from drumline.control.submission.submit import submit
 
     given = body(request)
+    changes = given.mapping("set")
+    check_is_whole(encode(changes).decode())
     again = prepare_rerun(
         request.path_params["name"],
-        [{path: value} for path, value in given.mapping("set").items()],
+        [{path: value} for path, value in changes.items()],
         compute=given.text("compute") or None,
         code=given.text("code") or None,
         new_name=given.text("new_name") or None,

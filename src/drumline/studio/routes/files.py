@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.control.access import job_files
-from drumline.studio.answers import attachment, query
+from drumline.studio.answers import attachment
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request

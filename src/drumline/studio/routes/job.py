@@ -10,14 +10,10 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.hiding import hide_in
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list import one_job, watch
-from drumline.studio.answers import MOST_OFFSET, query
+from drumline.studio.queries import MOST_OFFSET, of_job, query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-
-
-def show_job(request: Request) -> dict[str, Any]:
-    return one_job.describe_job(request.path_params["name"])
 
 
 def list_events(request: Request) -> dict[str, Any]:
@@ -25,10 +21,6 @@ def list_events(request: Request) -> dict[str, Any]:
         folder_of(request.path_params["name"]), query(request).number("after", 0, 0, MOST_OFFSET)
     )
     return {"events": found, "next": end}
-
-
-def show_spec(request: Request) -> dict[str, Any]:
-    return one_job.show_spec(request.path_params["name"])
 
 
 def show_plan(request: Request) -> dict[str, Any]:
@@ -40,8 +32,8 @@ def show_plan(request: Request) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/jobs/{name}", show_job),
+    Route("/jobs/{name}", of_job(one_job.describe_job)),
     Route("/jobs/{name}/events", list_events),
-    Route("/jobs/{name}/spec", show_spec),
+    Route("/jobs/{name}/spec", of_job(one_job.show_spec)),
     Route("/jobs/{name}/plan", show_plan),
 ]

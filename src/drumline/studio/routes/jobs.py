@@ -8,12 +8,12 @@ from starlette.routing import Route
 
 from drumline.control.observing.job_list import filters, rows
 from drumline.control.times import parse_moment
-from drumline.studio.answers import query
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from drumline.studio.answers import Reader
+    from drumline.studio.queries import Reader
 
 _ARCHIVED = {"": False, "0": False, "1": True, "all": None}
 _ALL = "*"

@@ -13,7 +13,8 @@ from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
 from drumline.control.logs.lines.search import Wanted
 from drumline.control.logs.rank_log import open_log
 from drumline.control.times import parse_moment
-from drumline.studio.answers import attachment, query
+from drumline.studio.answers import attachment
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

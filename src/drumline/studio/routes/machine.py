@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.control.machine import node_list, queue_view
-from drumline.studio.answers import query
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from starlette.routing import Route
 
 from drumline.control.observing.charts import graph
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-
-def show_graph(request: Request) -> dict[str, Any]:
-    return graph.describe_graph(request.path_params["name"])
-
-
-def show_trials(request: Request) -> dict[str, Any]:
-    return graph.describe_trials(request.path_params["name"])
-
+from drumline.studio.queries import of_job
 
 ROUTES = [
-    Route("/jobs/{name}/graph", show_graph),
-    Route("/jobs/{name}/trials", show_trials),
+    Route("/jobs/{name}/graph", of_job(graph.describe_graph)),
+    Route("/jobs/{name}/trials", of_job(graph.describe_trials)),
 ]

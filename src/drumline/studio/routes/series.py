@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from drumline.contract.errors import UsageError
 from drumline.control.observing.charts import series
-from drumline.studio.answers import query
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
 from drumline.contract import folder as homes
-from drumline.studio.answers import query
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request

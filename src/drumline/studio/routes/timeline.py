@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.control.observing.charts import lanes, rank_history
-from drumline.studio.answers import attachment, encode, query
+from drumline.studio.answers import attachment, encode
+from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -26,8 +26,9 @@ export function Page({ query }) {
   const set = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const error = useSignal(/** @type {any} */ (null));
   const isBusy = useSignal(false);
+  const hasHidden = useSignal(false);
   useEffect(() => {
-    if (query.from) loadSpec(query.from, yaml.current, error);
+    if (query.from) loadSpec(query.from, yaml.current, error, hasHidden);
   }, [query.from]);
 
   /** @param {Event} event */
@@ -55,6 +56,7 @@ export function Page({ query }) {
         Job file, as YAML
         <textarea ref=${yaml} class="yaml" spellcheck="false" required placeholder=${EXAMPLE} onDrop=${(/** @type {DragEvent} */ event) => takeFile(event)} data-test="submit-yaml"></textarea>
       </label>
+      ${hasHidden.value && html`<p class="small" data-test="submit-hidden">Values with the name of a secret are hidden: write them in the place of ${"(hidden)"}, or choose Rerun on the job, which takes the stored ones.</p>`}
       <p class="quiet small">Relative paths begin at the folder in which the studio was started. You can drop a file here.</p>
       <label class="field">
         Changes, one a line
@@ -69,11 +71,12 @@ export function Page({ query }) {
     <${Command} line="drumline job create --file job.yml" />`;
 }
 
-/** @param {string} name @param {HTMLTextAreaElement | null} field @param {Signal<any>} error */
-async function loadSpec(name, field, error) {
+/** @param {string} name @param {HTMLTextAreaElement | null} field @param {Signal<any>} error @param {Signal<boolean>} hasHidden */
+async function loadSpec(name, field, error, hasHidden) {
   try {
     const answer = await get(`/jobs/${encodeURIComponent(name)}/spec`);
     if (field) field.value = answer.yaml;
+    hasHidden.value = answer.is_whole === false;
   } catch (problem) {
     error.value = problem;
   }

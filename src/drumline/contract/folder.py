@@ -328,8 +328,8 @@ class RunFolder:
     def read_json(self, path: str) -> dict[str, Any] | None:
         """Return the object in a file; None when there is no such file, or not a whole one."""
         try:
-            data = json.loads(read_plain(path, _MOST_BYTES))
-        except (ValueError, RecursionError):
+            data = json.loads(load_plain(path))
+        except (OSError, ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
 
@@ -347,6 +347,17 @@ def read_plain(path: str, most: int, *, from_end: bool = False) -> bytes:
             return file.read(most)
     except OSError:
         return b""
+
+
+def load_plain(path: str, most: int = _MOST_BYTES) -> bytes:
+    """
+    Return all of a plain file. Raises OSError as ``open_plain``, and for more bytes than that, which cost a job nothing
+    but us the memory.
+    """
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return file.read(most)
 
 
 def open_plain(path: str) -> BinaryIO:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Raised when an older agent could misread a plan."""
 
-_MOST_BYTES = 256 << 20
 _LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port)\}")
 _MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
 
@@ -398,10 +397,9 @@ class Plan(NamedTuple):
     @classmethod
     def read(cls, path: str) -> Plan:
         """Read the plan in a file. Raises OSError, and ValueError as ``from_json``."""
-        from drumline.contract.folder import open_plain
+        from drumline.contract.folder import load_plain
 
-        with open_plain(path) as file:
-            return cls.from_json(file.read(_MOST_BYTES).decode())
+        return cls.from_json(load_plain(path).decode())
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

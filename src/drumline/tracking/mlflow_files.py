@@ -8,14 +8,13 @@ Source: https://mlflow.org/docs/latest/self-hosting/architecture/backend-store (
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.folder import open_plain, private_folder, write_whole
+from drumline.contract.folder import load_plain, private_folder, write_whole
 from drumline.contract.mlflow import FILES, JOB_TAG, run_id_of
 
 if TYPE_CHECKING:
@@ -109,10 +108,7 @@ def end(plan: Plan, job_status: str) -> None:
 
 def _read(path: str) -> str:
     """Read a plain file and nothing else: a job can put a pipe there, or endless data. Raises OSError."""
-    with open_plain(path) as file:
-        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
-            raise OSError(errno.EINVAL, "not the file of a run", path)
-        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    return load_plain(path, _MOST_BYTES).decode("utf-8", "replace")
 
 
 def _parse(text: str) -> Any:

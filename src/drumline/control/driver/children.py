@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError, NotFoundError
-from drumline.contract.folder import RunFolder, open_plain
+from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
 from drumline.control.driver import recovery
@@ -38,7 +38,6 @@ _NEW_JOB_S = 1.0
 
 _MOST_NAME = 255
 _TRIES = 10
-_MOST_BYTES = 64 << 20
 
 
 class End(NamedTuple):
@@ -264,8 +263,7 @@ class ChildJobs:
 def read_graph(folder: RunFolder) -> dict[str, Any]:
     """Read ``graph.json``. Raises DrumlineError for a damaged file."""
     try:
-        with open_plain(folder.graph) as file:
-            data = json.loads(file.read(_MOST_BYTES))
+        data = json.loads(load_plain(folder.graph))
     except (OSError, ValueError, RecursionError) as error:
         raise DrumlineError(f"{folder.graph} cannot be read: {error}") from error
     if not isinstance(data, dict):

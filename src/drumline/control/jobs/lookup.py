@@ -14,7 +14,7 @@ from drumline.contract.folder import (
     current_workspace,
     home,
     home_of,
-    open_plain,
+    load_plain,
     workspace,
     workspace_names,
 )
@@ -122,8 +122,7 @@ def read_spec(folder: RunFolder) -> dict[str, Any]:
     import yaml
 
     try:
-        with open_plain(folder.job) as file:
-            data = load_yaml(file.read(_MOST_SPEC))
+        data = load_yaml(load_plain(folder.job, _MOST_SPEC))
     except (OSError, yaml.YAMLError, *DAMAGED):
         return {}
     return data if isinstance(data, dict) else {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract.errors import DAMAGED, DamagedError
-from drumline.contract.folder import open_plain
+from drumline.contract.folder import load_plain
 from drumline.control.hiding import hide_in
 from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml
 from drumline.control.jobs.recovery import recover
@@ -57,8 +57,7 @@ def show_spec(name: str) -> dict[str, Any]:
     import yaml
 
     folder = folder_of(name)
-    with open_plain(folder.job) as file:
-        data = file.read(_MOST_SPEC)
+    data = load_plain(folder.job, _MOST_SPEC)
     try:
         spec = load_yaml(data)
         written, shown = _write_yaml(spec), _write_yaml(hide_in(spec))

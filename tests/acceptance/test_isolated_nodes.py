@@ -109,10 +109,11 @@ def test_pytorch_reduces_over_the_nodes_with_no_variable_set_by_hand(cli, lab, t
 
 
 MEASURE = """
-import os, socket, struct, time
+import contextlib, os, socket, struct, time
 if os.environ["RANK"] == "0":
     server, best = socket.create_server((socket.gethostname(), 7000)), 0.0
-    for _ in range(8):
+    # On a busy machine the sender may wait for its turn, or TCP for a lost packet: the best of as many as it takes.
+    for _ in range(60):
         peer, _ = server.accept()
         with peer:
             # Both nodes have the clock of this machine.
@@ -121,17 +122,23 @@ if os.environ["RANK"] == "0":
             while size := peer.recv_into(part):
                 got += size
             best = max(best, got * 8 / (time.monotonic() - began) / 1e6)
+        if best > 90:
+            break
     print(best)
 else:
-    for _ in range(8):
-        while True:
-            try:
-                peer = socket.create_connection(("node-0", 7000))
-                break
-            except OSError:
-                time.sleep(0.05)
-        with peer:
+    peer = None
+    while True:
+        try:
+            peer = socket.create_connection(("node-0", 7000))
+        except OSError:
+            if peer is not None:
+                break  # the other has seen enough
+            time.sleep(0.05)
+            continue
+        with contextlib.suppress(OSError), peer:
             peer.sendall(struct.pack("d", time.monotonic()) + bytes(4_000_000))
+            peer.shutdown(socket.SHUT_WR)
+            peer.recv(1)
 """
 
 
@@ -142,7 +149,6 @@ def test_a_link_of_100_mbit_carries_90_to_100(cli, tmp_path):
         "run", "--nodes", "2", "--isolate", "--link", "100mbit", "--ranks", "0", "--", "python", "measure.py"
     )
     assert done.rc == 0, done.err
-    # The best of several: on a busy machine the sender may wait for its turn.
     assert 90 <= float(done.out.split()[-1]) <= 100
 
 
@@ -222,6 +228,39 @@ def test_a_killed_agent_is_named_and_its_node_is_cleared(cli, lab, tmp_path, dru
         assert "the agent of node 1 (lab-1) was killed by SIGKILL" in job.out
     assert list_groups() <= groups
     assert list_scratch_folders() <= folders
+
+
+def test_ranks_of_mpirun_are_on_machines_of_their_own(cli, tmp_path):
+    skip_without()
+    pytest.importorskip("mpi4py")
+    if shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun here; scripts/test installs openmpi-bin as root")
+    (tmp_path / "program.py").write_text(
+        "import socket\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
+        "print(world.allreduce(world.rank), *sorted(set(world.allgather(socket.gethostname()))))\n"
+    )
+    options = ["--nodes", "2", "--procs", "2", "--distribution", "mpi", "--isolate", "--no-prefix"]
+    done = cli("run", *options, "--", "python", "program.py")
+    assert (done.rc, done.out.splitlines()) == (0, ["6 node-0 node-1"] * 4), done.err
+
+
+def test_torchrun_inside_of_a_job_finds_the_other_node_by_its_name(cli, tmp_path):
+    skip_without()
+    pytest.importorskip("torch")
+    (tmp_path / "reduce.py").write_text(REDUCE)
+    rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "node-0:29400", "--rdzv-id", "one"]
+    options = ["run", "--nodes", "2", "--isolate", "--no-prefix", "--"]
+    done = cli(*options, "torchrun", "--nnodes", "2", *rendezvous, "reduce.py")
+    assert done.rc == 0, done.err
+    assert done.out.count("sum 3") == 2
+
+
+def test_a_node_that_cannot_be_made_is_told_at_once(cli, lab, tmp_path):
+    lab(tmp_size="16m")
+    write_script(tmp_path, "", **four_by_one())
+    done = cli("job", "create", "-f", "job.yml", "--stream", env={"TMPDIR": "/proc"})
+    assert done.rc == 1
+    assert "no scratch folder /proc/drumline-" in done.out + done.err
 
 
 def list_scratch_folders():

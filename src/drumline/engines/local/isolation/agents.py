@@ -53,10 +53,14 @@ class IsolatedAgents(LocalAgents):
         self._lent: dict[int, int] = {}
         """Descriptors of the agents' processes for whoever waits for them: ``reap`` closes its own."""
 
+        self._ends: dict[int, str] = {}
+        """How agents have ended, of those that were asked about."""
+
     def listen(self) -> socket.socket:
         return self._network.build()
 
     def start(self, port: int, secret: str) -> AgentProcesses:
+        self._ends.clear()
         own = super().start(port, secret).own
         self._close_lent()
         self._lent = {node: os.dup(pidfd) for node, pidfd in own.items()}
@@ -106,12 +110,13 @@ class IsolatedAgents(LocalAgents):
         return super().reap(node) if node in self._pidfds else "ended"
 
     def find_failed(self) -> dict[int, str]:
-        ended = [node for node, pidfd in self._pidfds.items() if _is_over(pidfd, 0.0)]
-        return {node: self._explain_end(node) for node in ended}
+        for node in [node for node, pidfd in self._pidfds.items() if _is_over(pidfd, 0.0)]:
+            self._note_end(node)
+        return self._ends
 
-    def _explain_end(self, node: int) -> str:
+    def _note_end(self, node: int) -> None:
         how = self.reap(node)
-        return f"{how}; {self._read_last_line(node)}" if how.startswith("crashed") else how
+        self._ends[node] = f"{how}; {self._read_last_line(node)}" if how.startswith("crashed") else how
 
     def _read_last_line(self, node: int) -> str:
         with contextlib.suppress(OSError):
@@ -122,9 +127,11 @@ class IsolatedAgents(LocalAgents):
 
     def explain_loss(self, node: int) -> str:
         pidfd = self._pidfds.get(node)
-        if node in self._network.off or pidfd is None or not _is_over(pidfd, _END_TIMEOUT_S):
+        if pidfd is not None and _is_over(pidfd, _END_TIMEOUT_S):
+            self._note_end(node)
+        if node not in self._ends or node in self._network.off:
             return f"has not answered for {_SILENCE_S} s: its node is off, or cut off from here"
-        return self._explain_end(node)
+        return self._ends[node]
 
     def _remove_folders(self) -> None:
         super()._remove_folders()

@@ -126,7 +126,12 @@ class NodeNetwork:
         """Give a node's link these values, as a compute's YAML has them; all empty: those of the compute again."""
         wanted = self.isolation.link
         if rate or latency or loss:
-            wanted = read_link({"link": {"rate": rate, "latency": latency, "loss": loss}})
+            try:
+                wanted = read_link({"link": {"rate": rate, "latency": latency, "loss": loss}})
+            except ValueError as error:
+                raise EngineError(
+                    f"{error} is no rate, latency or loss", "such as 100mbit, 5ms, 1%"
+                ) from error
 
         def shape() -> Sequence[int]:
             inside.enter_network(self.user, self._switch)

@@ -18,7 +18,8 @@ def skip_without(**settings: Any) -> None:
     assert isolation is not None
     try:
         inside.find_program("tc")
-        needs.check_here(isolation)
+        needs.check_limits(isolation)
+        needs.try_here(isolation)
     except EngineError as error:
         pytest.skip(f"{error.message} ({error.hint})")
 
@@ -42,9 +43,6 @@ def list_networks() -> set[int]:
     return found
 
 
-def list_groups() -> set[str]:
-    """The control groups of nodes, of whichever version."""
-    found = set()
-    for parent, folders, _ in os.walk("/sys/fs/cgroup"):
-        found |= {os.path.join(parent, one) for one in folders if one.startswith("drumline-")}
-    return found
+def list_left(run_folder: Path) -> list[str]:
+    """The scratch folders and control groups of a job's nodes that are still there."""
+    return [path for path in (run_folder / "scratch").read_text().splitlines() if os.path.exists(path)]

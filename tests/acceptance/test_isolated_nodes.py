@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, background, logs_of, one_rank, status_of, write_script
-from isolated_nodes import list_groups, list_networks, skip_without, write_compute
+from isolated_nodes import list_left, list_networks, skip_without, write_compute
 from waiting import wait_until
 
 import drumline
@@ -74,7 +74,6 @@ def lab(cli, tmp_path):
 
 def test_each_node_is_a_machine_of_its_own(cli, lab, tmp_path, drumline_home):
     lab(shm_size="32m", tmp_size="16m")
-    before = list_groups()
     write_script(tmp_path, SEE, **four_by_one())
     done = cli("job", "create", "-f", "job.yml", "--stream")
     assert done.rc == 0, done.err
@@ -96,7 +95,7 @@ def test_each_node_is_a_machine_of_its_own(cli, lab, tmp_path, drumline_home):
         (f"lab-{node}", address) for node, address in enumerate(addresses)
     ]
     wait_until(lambda: not networks & list_networks(), 20.0, "the networks of the nodes to be gone")
-    assert list_groups() <= before
+    assert list_left(drumline_home / "jobs" / "job") == []
 
 
 def test_pytorch_reduces_over_the_nodes_with_no_variable_set_by_hand(cli, lab, tmp_path, drumline_home):
@@ -178,20 +177,18 @@ def test_processor_time_and_memory_are_limited(cli, lab, tmp_path, drumline_home
         b"x" * (400 << 20)
         """
     write_script(tmp_path, text, **one_rank(compute="azureml:lab", resources={"instance_count": 1}))
-    before = list_groups()
     done = cli("job", "create", "-f", "job.yml", "--stream")
     assert done.rc == 1, done.err
     assert "for memory had run out" in done.out
     (log,) = logs_of(drumline_home / "jobs" / "job")
     assert float(log.split()[0]) < 0.65
-    assert list_groups() <= before
+    assert list_left(drumline_home / "jobs" / "job") == []
 
 
 def test_a_command_beside_a_rank_is_on_its_node_and_nothing_outlives_a_killed_supervisor(
     cli, lab, tmp_path, drumline_home
 ):
     lab(tmp_size="16m")
-    groups, folders = list_groups(), list_scratch_folders()
     write_script(tmp_path, WAIT_FOR_SIGNAL, **four_by_one())
     with background("job", "create", "-f", "job.yml", "--stream", cwd=tmp_path) as job:
         job.wait_for_output("ready", 4)
@@ -211,13 +208,11 @@ def test_a_command_beside_a_rank_is_on_its_node_and_nothing_outlives_a_killed_su
         assert job.end() != 0
     wait_until(lambda: not networks & list_networks(), 20.0, "the networks of the nodes to be gone")
     assert status_of("job") == "Failed"
-    assert list_groups() <= groups
-    assert list_scratch_folders() <= folders
+    assert list_left(drumline_home / "jobs" / "job") == []
 
 
 def test_a_killed_agent_is_named_and_its_node_is_cleared(cli, lab, tmp_path, drumline_home):
     lab()
-    groups, folders = list_groups(), list_scratch_folders()
     write_script(tmp_path, WAIT_FOR_SIGNAL, **four_by_one(drumline={"grace": 1}))
     with background("job", "create", "-f", "job.yml", "--stream", cwd=tmp_path) as job:
         job.wait_for_output("ready", 4)
@@ -226,8 +221,7 @@ def test_a_killed_agent_is_named_and_its_node_is_cleared(cli, lab, tmp_path, dru
         os.kill(next(one["pid"] for one in joined if one["node"] == 1), signal.SIGKILL)
         assert job.end() != 0
         assert "the agent of node 1 (lab-1) was killed by SIGKILL" in job.out
-    assert list_groups() <= groups
-    assert list_scratch_folders() <= folders
+    assert list_left(drumline_home / "jobs" / "job") == []
 
 
 def test_ranks_of_mpirun_are_on_machines_of_their_own(cli, tmp_path):
@@ -261,11 +255,6 @@ def test_a_node_that_cannot_be_made_is_told_at_once(cli, lab, tmp_path):
     done = cli("job", "create", "-f", "job.yml", "--stream", env={"TMPDIR": "/proc"})
     assert done.rc == 1
     assert "no scratch folder /proc/drumline-" in done.out + done.err
-
-
-def list_scratch_folders():
-    parent = os.environ.get("TMPDIR") or "/tmp"
-    return {name for name in os.listdir(parent) if name.startswith("drumline-") and "-n" in name}
 
 
 def test_an_ordinary_user_has_isolated_nodes_too(cli, tmp_path):

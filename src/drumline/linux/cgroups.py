@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import time
 
 from drumline.linux import group_fork
@@ -137,11 +138,21 @@ def kill_group(path: str) -> int:
 
 
 def remove_old_group(path: str) -> bool:
-    """Remove a node's group of version 1, if nobody is in it; return whether the path is of one. Never raises."""
+    """
+    Kill all processes of a node's group of version 1, and remove it; return whether the path is of one. Never raises.
+    Blocks until it is empty, for some seconds at most.
+    """
     if not is_node_name(path) or not os.path.exists(os.path.join(path, "cgroup.procs")):
         return False
-    with contextlib.suppress(OSError):
-        _remove_group(path)
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while os.path.exists(path) and time.monotonic() < deadline:
+        for pid in _list_processes(path):
+            with contextlib.suppress(OSError):
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            _remove_group(path)
+        except OSError:  # what was killed is not gone yet
+            time.sleep(_KILL_INTERVAL_S)
     return True
 
 

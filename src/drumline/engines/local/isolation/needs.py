@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 def check_here(isolation: Isolation) -> None:
     """Try whether this machine can play such nodes. Raises EngineError with the first thing that it cannot do."""
     check_limits(isolation)
+    # A process with threads, such as a notebook's, is not ours to fork: its job's supervisor finds out.
+    if len(os.listdir("/proc/self/task")) == 1:
+        try_here(isolation)
+
+
+def try_here(isolation: Isolation) -> None:
+    """Make a network in a child of this process, and let it go. Raises EngineError."""
     inside.call_in_child(lambda: _try(isolation.link))
 
 

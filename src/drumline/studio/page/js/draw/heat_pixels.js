@@ -100,7 +100,7 @@ export function chooseMost(rows, most, unit = "") {
 }
 
 const APART = 0.35; // Of the median.
-const APART_PERCENT = 12;
+const APART_PERCENT = 5;
 
 /**
  * The one row whose mean is far from the median of all, and no other nearly as far; null where there is none.

@@ -97,7 +97,7 @@ function changeOf(a, b) {
 /** @param {{data: any}} props */
 function Sections({ data }) {
   const { files, left_out: more, notes } = data.code;
-  return html`<${Card} title="Code" note=${files.length ? plural(files.length + more, "file") : "the same"} test="diff-code" empty=${!files.length && !notes.length && { text: "The code is the same." }}>
+  return html`<${Card} title="Code" note=${files.length ? plural(files.length + more, "file") : "the same"} test="diff-code" class=${files.length || notes.length ? "" : "same"}>
       ${notes.map((/** @type {string} */ note) => html`<p key=${note} class="quiet">${note}</p>`)}
       ${files.map((/** @type {any} */ file) => html`<${FileDiff} key=${file.path} file=${file} open=${files.length <= 5} />`)}
       ${more > 0 && html`<p class="quiet">${plural(more, "file")} more</p>`}

@@ -54,10 +54,15 @@ function GridCard({ job, resource, chosen, shade }) {
   return html`<${Card} title="Ranks" note="colour: state" tools=${tools} resource=${resource} height=${ROOM} empty=${findEmpty} test="card-ranks">
     ${(/** @type {RankAnswer} */ data) => html`
       <${RankGrid} data=${data} shade=${current.value} unit=${current.unit} chosen=${chosen} onChoose=${(/** @type {number | null} */ one) => setQuery({ rank: one })} />
-      ${data.sentence && !data.ranks.some((one) => one.state === "failed_first") && html`<p class="small quiet"><${Sentence} text=${data.sentence} job=${job.name} /></p>`}
+      ${data.sentence && !isTold(data, job) && html`<p class="small quiet"><${Sentence} text=${data.sentence} job=${job.name} /></p>`}
       ${rank && html`<${RankFacts} job=${job} rank=${rank} node=${data.nodes.find((one) => one.index === rank.node)} />`}
     `}
   <//>`;
+}
+
+/** Whether the head of the page says the same. @param {RankAnswer} data @param {Job} job */
+function isTold(data, job) {
+  return data.sentence === job.info.value.data?.hang?.sentence || data.ranks.some((one) => one.state === "failed_first");
 }
 
 /** @param {RankAnswer} data */

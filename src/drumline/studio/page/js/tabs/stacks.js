@@ -47,7 +47,6 @@ export function Tab({ job }) {
     ? { text: "This job has ended: its ranks have no stacks any more.", command: `drumline job logs -n ${job.name}` }
     : { text: "One press asks every rank which line of Python it is in. Ranks are stopped for some milliseconds, no longer." };
   return html`<div class="stack" data-test="stacks">
-    ${info?.hang?.sentence && html`<p class="hang"><${Sentence} text=${info.hang.sentence} job=${job.name} /></p>`}
     <${Card} title="Stacks of all ranks" note=${note} tools=${button} height=${160} empty=${!found.value && !error.value && nothing}>
       ${error.value && html`<${Problem} error=${error.value} />`}
       ${found.value && html`<${Groups} data=${found.value.data} job=${job} />`}

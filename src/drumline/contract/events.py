@@ -146,6 +146,17 @@ class NetworkChosen(NamedTuple):
     reason: str
 
 
+class PreflightEnded(NamedTuple):
+    """
+    The nodes were checked before the ranks start, which took ``seconds``. ``detail``: ``findings``, each with id,
+    status, node, finding and remedy; ``links``, each with from, to, bytes_per_s.
+    """
+
+    time: float
+    seconds: float
+    detail: dict[str, Any]
+
+
 class RankStarted(NamedTuple):
     time: float
     rank: int
@@ -407,7 +418,7 @@ class JobRestored(NamedTuple):
 
 Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
-    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, RankStarted, WarmAsked, WarmStart,
+    ServiceStarted, JobStarting, AgentJoined, NetworkChosen, PreflightEnded, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
     RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, DrillBegan,
     DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned,

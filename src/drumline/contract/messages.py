@@ -99,6 +99,31 @@ class ConnectToFirst(NamedTuple):
     port: int
 
 
+class CheckNode(NamedTuple):
+    """
+    Gather facts of the node for the checks before the ranks start, and listen for the other nodes. ``groups`` and
+    ``settings``: as of ``node/checks/gathering.py``. Answer: ``NodeChecked`` with the part ``facts``.
+    """
+
+    address: str
+    groups: list[str]
+    settings: dict[str, Any]
+    deadline_s: float
+
+
+class CheckLinks(NamedTuple):
+    """
+    Connect to the nodes ``peers``, and measure the links to those of ``rounds``, one after the other (-1: none).
+    ``places``: address and port by node. Answer: ``NodeChecked`` with the part ``links``.
+    """
+
+    places: dict[str, list[Any]]
+    peers: list[int]
+    rounds: list[int]
+    connect_s: float
+    deadline_s: float
+
+
 class RankLaunch(NamedTuple):
     """A rank of ``LaunchRanks``."""
 
@@ -281,6 +306,9 @@ class Hello(NamedTuple):
     reached: Mapping[str, str] = {}
     """Addresses of the supervisor's machine, and by which one of this each was reached."""
 
+    machine: str = ""
+    """Equal for agents whose nodes are one machine with one network; empty: not known."""
+
 
 class NodePrepared(NamedTuple):
     ports: dict[str, int]
@@ -291,6 +319,13 @@ class ConnectedToFirst(NamedTuple):
     """The node tried to reach node 0. ``error``: why node 0 cannot be reached; empty when it can."""
 
     error: str
+
+
+class NodeChecked(NamedTuple):
+    """The facts that were asked for. ``part``: facts or links."""
+
+    part: str
+    facts: dict[str, Any]
 
 
 class RankStarting(NamedTuple):
@@ -466,14 +501,14 @@ class NodeEmptied(NamedTuple):
 
 
 ToAgent = Union[
-    PrepareNode, ConnectToFirst, LaunchRanks, ReadClock, PollProgress, InspectRanks, RunCommand, EndCommand,
-    AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
+    PrepareNode, ConnectToFirst, CheckNode, CheckLinks, LaunchRanks, ReadClock, PollProgress, InspectRanks, RunCommand,
+    EndCommand, AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
 ]  # fmt: skip
 
 FromAgent = Union[
-    Hello, NodePrepared, ConnectedToFirst, RankStarting, RankEnded, OutputSeen, GroupSeen, ClockRead, ProgressPolled,
-    RanksInspected, WarmRequested, WarmForked, WarmRefused, CommandRequested, CallerGone, CommandEnded, LauncherExited,
-    RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
+    Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, ClockRead,
+    ProgressPolled, RanksInspected, WarmRequested, WarmForked, WarmRefused, CommandRequested, CallerGone, CommandEnded,
+    LauncherExited, RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip
 
 # The classes by the name that a line has.

@@ -110,6 +110,8 @@ class Outcome:
         self.hosts: dict[int, str] = {}
         """Node to the name of its machine, where that is not always the same."""
         self.network: e.NetworkChosen | None = None
+        self.preflight: e.PreflightEnded | None = None
+        """The checks of the nodes of the latest attempt that had some."""
         self.registered: dict[str, e.OutputRegistered] = {}
         """By output, which assets they have become."""
         self.transfers: dict[str, e.TransferProgress | e.Transferred] = {}
@@ -200,6 +202,8 @@ def _apply_around(outcome: Outcome, event: e.Event) -> None:
     if isinstance(event, e.WarmAsked):
         # What each rank would begin with is done for all of them.
         outcome.started = _earliest(outcome.started, event.time)
+    if isinstance(event, e.PreflightEnded):
+        outcome.preflight = event
     if isinstance(event, (e.TransferProgress, e.Transferred)):
         outcome.transfers[event.name] = event
     elif isinstance(event, (e.EnvironmentBuilding, e.EnvironmentReady)):

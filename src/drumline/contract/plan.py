@@ -349,6 +349,9 @@ class Plan(NamedTuple):
     be, with an event where it cannot, ``off``.
     """
 
+    preflight: bool = True
+    """Whether several nodes that can differ are checked before the ranks start."""
+
     secrets: tuple[str, ...] = ()
     """Names of more variables of the ranks, whose values are stored nowhere: ``contract/secrets.py``."""
 

@@ -149,6 +149,9 @@ class NodeFacts(Protocol):
     clocks_differ: bool
     """Whether the nodes' clocks have to be compared with this machine's."""
 
+    are_separate: bool
+    """Whether the nodes can differ from each other, so that it pays to check them before the ranks start."""
+
     def add(self, node: int, hello: Hello) -> None:
         """Take in what an agent says of its node."""
 

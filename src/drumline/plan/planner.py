@@ -20,6 +20,7 @@ from drumline.plan.request import (
     secrets_of,
     settings_of,
     timeout_of,
+    wants_preflight,
     warm_of,
 )
 from drumline.spec import placeholders
@@ -145,6 +146,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         max_restarts=int(settings_of(job).get("max_restarts") or 0),
         restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
         warm=warm_of(job, user_env) or site.warm or "auto",
+        preflight=wants_preflight(job),
         copies=given.copies,
         fetches=given.fetches,
         uploads=given.uploads,

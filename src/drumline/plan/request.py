@@ -223,6 +223,11 @@ def warm_of(job: Command, variables: Mapping[str, str]) -> str:
     return ""
 
 
+def wants_preflight(job: Command) -> bool:
+    """Return whether the job's nodes are to be checked before its ranks start, where they can differ."""
+    return switch(str(settings_of(job).get("preflight", "auto"))) != "off"
+
+
 def warm(text: str, path: str) -> str:
     """Return the word for warm starts. Raises PlanError for none of the words."""
     word = switch(text)

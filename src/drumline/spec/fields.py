@@ -101,6 +101,7 @@ DRUMLINE: Fields = {
     "mpi": ("launcher", "environment"),
     "mount": ("auto", "always", "never"),
     "warm": SWITCH,
+    "preflight": SWITCH,
     "chief": FLAG,
     "evaluator": FLAG,
     "environment": ("current",),

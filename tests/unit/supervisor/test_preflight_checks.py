@@ -51,6 +51,7 @@ def healthy(node, count):
         "names": {"host": f"n{node}", "looked_up": [name], "reverse": []},
         "network": {
             "address": address,
+            "machine": f"boot-{node}",
             "interfaces": [{"name": "eth0", "address": address, "mtu": 1500}],
             "local_ports": [32768, 60999],
             "ipv6_only": False,
@@ -92,6 +93,7 @@ def healthy(node, count):
         "leftovers": {"processes": [], "folders": []},
         "clock": {"time": 1e9},
         "connections": {
+            "busy": 0.0,
             "connected": [{"node": other, "error": "", "seconds": 0.001} for other in others],
             "received": [
                 {
@@ -265,6 +267,18 @@ def test_one_slow_pair_is_no_slow_node_and_loopback_speed_is_no_link():
     assert links({(2, 0): 11_900_000}) == []
     fast = {(one, other): 3 * GB for one in range(3) for other in range(3)}
     assert links({**fast, (1, 0): GB, (1, 2): 4 * GB}) == []
+
+
+def test_links_of_a_busy_node_were_not_measured():
+    reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
+    for one in (0, 1):
+        link = next(link for link in reports[one].facts["connections"]["received"] if link["node"] == 2)
+        link["bytes_per_s"] = 11_900_000
+    assert [
+        one.node for one in registry.judge_all(reports) if one.check == "links" and one.status != "ok"
+    ] == [2]
+    reports[2].facts["connections"]["busy"] = 0.4
+    assert [one for one in registry.judge_all(reports) if one.check == "links" and one.status != "ok"] == []
 
 
 def test_of_two_nodes_one_slow_way_is_said_once():

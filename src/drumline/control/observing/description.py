@@ -91,6 +91,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         **({"pruned": {part: utc(time) for part, time in outcome.pruned.items()}} if outcome.pruned else {}),
         **_describe_preparation(outcome),
         "containment": outcome.containment or None,
+        **_describe_preflight(outcome),
         **_describe_engine(folder, outcome, brief=brief),
         "ranks": [
             {
@@ -183,6 +184,20 @@ def _outcome_of_step(step: StepOutcome) -> Outcome | None:
     if is_elsewhere(outcome.engine):
         outcome = read_outcome(folder)
     return outcome
+
+
+def _describe_preflight(outcome: Outcome) -> dict[str, Any]:
+    """Describe the checks of the nodes before the ranks started; nothing of a job that had none."""
+    event = outcome.preflight
+    if event is None:
+        return {}
+    return {
+        "preflight": {
+            "seconds": event.seconds,
+            "findings": event.detail.get("findings") or [],
+            "links": event.detail.get("links") or [],
+        }
+    }
 
 
 def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:

@@ -212,6 +212,7 @@ class LocalFacts:
 
     interface = "lo"
     clocks_differ = False
+    are_separate = False
 
     def __init__(self, plan: Plan, allocation: LocalAllocation) -> None:
         self._plan = plan

@@ -19,6 +19,7 @@ class SlurmFacts:
 
     interface = ""
     clocks_differ = True
+    are_separate = True
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from drumline.linux.inotify import Inotify
+    from drumline.node.agent.checking import Checking
     from drumline.node.agent.launching import Launching
 
 ORPHAN_GRACE_S = 1.0
@@ -83,9 +84,6 @@ class Agent:
         )
         self._cgroup = cgroup
         self._starter = starter
-        self._may_leave = False
-        """Whether the supervisor has said so."""
-
         self._session = Session(peer)
         tell = self._session.tell
         # Unlike poll, it tells in which order things happened, however late we look.
@@ -100,6 +98,7 @@ class Agent:
         self._notice = Notice(ended_by, self._children, tell)
         self._ending = Ending(self._environment, self._ranks, self._warm, self._notice)
         self._launching: Launching | None = None
+        self._checking: Checking | None = None
 
     def run(self, secret: str) -> None:
         """Serve until told to leave, or until the supervisor is gone. Nothing of the node is left afterwards."""
@@ -132,7 +131,7 @@ class Agent:
             self._observer.end_sampling()
             self._environment.remove_scratch()
             # Nobody may be left who would: a supervisor that was killed while this agent was still coming.
-            if containment == "cgroup" and not (self._starter and self._may_leave):
+            if containment == "cgroup" and not (self._starter and self._session.may_leave):
                 cgroups.leave_group(self._cgroup)
 
     def _serve(self) -> bool:
@@ -140,6 +139,8 @@ class Agent:
         self._observer.look(ready)
         if self._launching and not self._hear_launcher(self._launching, ready):
             return False
+        if self._checking:
+            self._checking.hear(ready)
         if self._notice.comes_before(ready) and not self._notice.take():
             return False
         if self._warm.has_answer(ready):
@@ -149,7 +150,7 @@ class Agent:
         if self._notice.descriptor in ready and not self._notice.take():
             return False
         for message in self._session.receive(ready):
-            if not self._obey(message) or self._may_leave:
+            if not self._obey(message) or self._session.may_leave:
                 return False
         if self._starter and self._starter.process in ready:
             raise ConnectionError("its process has ended")
@@ -208,6 +209,11 @@ class Agent:
             self._prepare(message)
         elif isinstance(message, m.ConnectToFirst):
             self._connect_to_first(message)
+        elif isinstance(message, m.CheckNode):
+            self._check(message)
+        elif isinstance(message, m.CheckLinks):
+            if self._checking:
+                self._checking.ask("links", message._asdict())
         elif isinstance(message, m.LaunchRanks):
             self._launch(message)
         elif isinstance(message, m.ReadClock):
@@ -230,7 +236,7 @@ class Agent:
         elif isinstance(message, m.EmptyNode):
             self._empty(message)
         elif isinstance(message, m.LeaveJob):
-            self._may_leave = True
+            self._session.may_leave = True
         else:
             _assert_never(message)
 
@@ -254,8 +260,17 @@ class Agent:
             error = str(failure)
         self._session.tell(m.ConnectedToFirst(error))
 
+    def _check(self, message: m.CheckNode) -> None:
+        # Few jobs have nodes that differ.
+        from drumline.node.agent.checking import Checking
+
+        self._checking = Checking(self._hello.node, message.address, self._poller, self._session.tell)
+        self._checking.ask("facts", message._asdict())
+
     def _launch(self, message: m.LaunchRanks) -> None:
         self._ports.close_probe()
+        if self._checking:
+            self._checking.end()
         self._environment.launch = message
         self._observer.begin_sampling()
         if not message.by_launcher:

@@ -13,6 +13,7 @@ from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.linux import cgroups, interfaces, kernel
 from drumline.node.agent import agent
+from drumline.node.checks import network
 from drumline.node.scratch import hold_scratch, make_scratch, remove_abandoned
 
 _REACH_S = 5.0
@@ -48,6 +49,7 @@ def join(run_folder: str, node: int, token: str) -> None:
         "interfaces": interfaces.list_interfaces(),
         "infiniband": interfaces.list_infiniband_ports(),
         "reached": reached,
+        "machine": network.name_machine(),
     }
     first = next(iter(reached))
     agent.serve(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class Session:
     def __init__(self, peer: socket.socket) -> None:
         self._peer = peer
+        self.may_leave = False
+        """Whether the supervisor has said so."""
+
         self._lines = channel.Lines()
 
     def register(self, poller: select.epoll) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Gatherer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
+_STARVED_SHARE = 0.1
+"""Of the deadline, spent in waiting for a core, above which a gatherer that is late tells nothing."""
+
 LATE = "late"
 """The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
 
@@ -85,7 +88,8 @@ def gather(
                 facts[one.name] = _decode(texts[one.name])
                 _end(running.pop(descriptor))
     for one in running.values():
-        facts[one.name] = {LATE: deadline_s}
+        starved = _is_starved(one.pid, deadline_s)
+        facts[one.name] = {FAILED: "no core was free for it"} if starved else {LATE: deadline_s}
         _end(one)
     return facts
 
@@ -125,6 +129,16 @@ def _decode(text: bytes) -> dict[str, Any]:
     except ValueError:
         return {FAILED: "its process was killed"}
     return facts if isinstance(facts, dict) else {}
+
+
+def _is_starved(pid: int, deadline_s: float) -> bool:
+    """Return whether the process waited for a core, and not for a disk or a server. Source: sched-stats.rst."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            waited_s = int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return False
+    return waited_s > _STARVED_SHARE * deadline_s
 
 
 def _end(one: _Running) -> None:

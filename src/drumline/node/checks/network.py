@@ -7,6 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import identity
 from drumline.linux import interfaces, ports
 
 if TYPE_CHECKING:
@@ -17,6 +18,14 @@ _MOST_NAMES = 8
 
 _DEFAULT_PORT = 29500
 """Of PyTorch, for programs that choose none."""
+
+
+def name_machine() -> str:
+    """Return a name that this machine and its network have alone, or this network namespace."""
+    try:
+        return f"{identity.read_boot_id()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return ""
 
 
 def gather_names(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,6 +66,7 @@ def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
         one["mtu"] = _read_number(f"/sys/class/net/{one['name']}/mtu")
     return {
         "address": settings.get("address", ""),
+        "machine": name_machine(),
         "interfaces": found,
         "local_ports": [int(word) for word in _read("/proc/sys/net/ipv4/ip_local_port_range").split()],
         "ipv6_only": _read("/proc/sys/net/ipv6/bindv6only") == "1",

@@ -62,7 +62,6 @@ class Loop:
     ) -> None:
         self._folder = folder
         self._nodes = nodes
-        self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
         self._end: h.Finish | None = None
         self._agents = AgentConnections(nodes.agents.listen(), os.urandom(32).hex(), len(plan.nodes))
         labels = {task.rank: task.label for task in plan.ranks}
@@ -70,6 +69,7 @@ class Loop:
         self._clocks = Clocks()
         self._timers = Timers()
         self._start = RankStart(folder, plan, nodes, self._agents, attempt, secrets)
+        self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
         self._reports = RankReports(plan, self._clocks, self._record, self._handle)
         launcher = LauncherReports(plan, folder, self._handle)
         self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle, launcher)
@@ -107,7 +107,7 @@ class Loop:
 
     def _run(self) -> h.Finish:
         self._inbox.start_agents()
-        for instruction in self._policy.begin():
+        for instruction in self._policy.begin(awaits_checks=self._start.may_check):
             self._do(instruction)
         on_network = is_network(self._folder.path)
         while self._end is None:
@@ -135,6 +135,9 @@ class Loop:
         for timer in self._timers.take_due():
             if timer == "join":
                 self._losses.lose_late()
+            if timer == "preflight":
+                self._start.conclude_checks()
+                continue
             self._handle(h.Elapsed(timer))
         self._poll.start_when_due()
         self._losses.lose_silent()
@@ -171,6 +174,8 @@ class Loop:
                 self._handle(h.Prepared(node))
             case m.ConnectedToFirst():
                 self._handle(h.Reached(node, message.error))
+            case m.NodeChecked():
+                self._start.add_checked(node, message)
             case m.RankStarting():
                 self._reports.note_start(node, message)
             case m.RankEnded():
@@ -270,6 +275,8 @@ class Loop:
             chosen = (list(network.interfaces), list(network.addresses), network.reason)
             self._record(e.NetworkChosen(wall_time(), *chosen))
         self._start.prepare_nodes()
+        if self._start.may_check:
+            self._timers.set("preflight", self._start.begin_checks(self._record, self._handle))
 
     def _terminate(self, instruction: h.Terminate) -> None:
         self._poll.end()

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 from drumline.contract import messages as m
 from drumline.contract import samples
 from drumline.contract.plan import bind
+from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from drumline.contract import events as e
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeTask, Plan
     from drumline.engines.base import Network, Nodes
     from drumline.supervisor.attempt.connections import AgentConnections
+    from drumline.supervisor.attempt.preflight_phase import PreflightPhase
 
 
 class RankStart:
@@ -43,6 +46,8 @@ class RankStart:
         self.hosts: dict[int, str] = {}
         """The host names of nodes whose agents have joined."""
 
+        self._checks: PreflightPhase | None = None
+        self._machines: set[str] = set()
         self.launched: float | None = None
         """When the ranks were started, in monotonic seconds."""
 
@@ -54,6 +59,7 @@ class RankStart:
         self._nodes.facts.add(node, hello)
         self._facts[f"gpus_{node}"] = self._nodes.facts.gpus(node)
         self.hosts[node] = hello.host
+        self._machines.add(hello.machine)
 
     def find_node(self, host: str, asking: int) -> int | None:
         """Return the node of that address; None when it is none of the job's. ``asking``: whose ``localhost`` it is."""
@@ -89,6 +95,35 @@ class RankStart:
     def connect_to_first(self) -> None:
         for task in self._plan.nodes[1:]:
             self._connections.send(task.node, m.ConnectToFirst(self._facts["node_0"], self._probe_port))
+
+    @property
+    def may_check(self) -> bool:
+        """Return whether the nodes are checked before the ranks start, where they turn out to be several machines."""
+        return self._plan.preflight and len(self._plan.nodes) > 1 and self._nodes.facts.are_separate
+
+    def begin_checks(self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]) -> float:
+        """Begin the checks of the nodes; return the seconds after which ``conclude_checks`` is due."""
+        if len(self._machines) == 1 and "" not in self._machines:
+            handle(h.Checked())
+            return 0.0
+        # Few jobs have nodes that can differ, and every launch would import it.
+        from drumline.supervisor.attempt import preflight_phase
+
+        addresses = {task.node: self._facts[f"node_{task.node}"] for task in self._plan.nodes}
+        self._checks = preflight_phase.PreflightPhase(
+            self._plan, self._folder, self._connections, record, handle, addresses, self.hosts
+        )
+        self._checks.begin()
+        return preflight_phase.LIMIT_S
+
+    def add_checked(self, node: int, message: m.NodeChecked) -> None:
+        if self._checks:
+            self._checks.take_in(node, message)
+
+    def conclude_checks(self) -> None:
+        """Judge what is known by now; nothing when that was done."""
+        if self._checks:
+            self._checks.conclude()
 
     def launch(self) -> None:
         """Start the ranks of all nodes. Raises OSError."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Timer = Literal[
         "join", "limit", "grace", "cause", "ask", "kill", "empty", "settled", "broken", "launcher", "start",
-        "launcher end",
+        "launcher end", "preflight",
     ]  # fmt: skip
 
 CANCELED_CODE = 130
@@ -24,6 +24,7 @@ PREEMPTED_CODE = 143
 TIMEOUT_CODE = 124
 NODE_LOST_CODE = 1
 HUNG_CODE = 1
+UNFIT_CODE = 1
 
 BROKEN_DELAY_S = 1.0
 """When a launcher gives up, a rank's own failure may be the reason and still on its way; that would tell more."""
@@ -51,6 +52,13 @@ class Prepared(NamedTuple):
 class Reached(NamedTuple):
     node: int
     error: str
+
+
+class Checked(NamedTuple):
+    """The nodes were checked. ``reason``: why no rank may start, of node ``node``; empty: ranks may start."""
+
+    reason: str = ""
+    node: int | None = None
 
 
 class Started(NamedTuple):
@@ -143,6 +151,7 @@ Happening = (
     | Joined
     | Prepared
     | Reached
+    | Checked
     | Started
     | Lost
     | Broken

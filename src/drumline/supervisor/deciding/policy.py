@@ -1,7 +1,7 @@
 """
 Events in, instructions out: how a job goes from its first agent to its end. No clock, no process, no file.
 
-    joining -> preparing -> reaching -> starting -> running -> [stopping] -> emptying -> over
+    joining -> preparing -> reaching -> [checking] -> starting -> running -> [stopping] -> emptying -> over
 
 A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGTERM, grace, SIGKILL), or straight to
 ``emptying`` when no rank is alive. ``emptying`` ends what ranks left behind; only then is the job over.
@@ -23,9 +23,11 @@ from drumline.supervisor.deciding.happenings import (
     NODE_LOST_CODE,
     PREEMPTED_CODE,
     TIMEOUT_CODE,
+    UNFIT_CODE,
     AllRunning,
     Broken,
     Canceled,
+    Checked,
     Elapsed,
     Emptied,
     Empty,
@@ -59,8 +61,10 @@ if TYPE_CHECKING:
     from drumline.supervisor.deciding.happenings import Happening, Instruction, Member, Timer
 
     Phase = Literal[
-        "joining", "preparing", "reaching", "starting", "running", "stopping", "emptying", "over"
+        "joining", "preparing", "reaching", "checking", "starting", "running", "stopping", "emptying", "over"
     ]  # fmt: skip
+_BEFORE_RANKS = ("joining", "preparing", "reaching", "checking")
+
 JOIN_TIMEOUT_S = 60.0
 """From the start of the agents until all have joined and node 0 was reached."""
 
@@ -109,6 +113,7 @@ class Policy:
         ends_when_hung: bool = False,
         join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> None:
+        self._awaits_checks = False
         self._join_timeout_s = join_timeout_s
         self._ends_when_hung = ends_when_hung
         self._hang = ""
@@ -133,7 +138,9 @@ class Policy:
 
         self._survivors: list[ProcessState] = []
 
-    def begin(self) -> list[Instruction]:
+    def begin(self, *, awaits_checks: bool = False) -> list[Instruction]:
+        """Begin the attempt. ``awaits_checks``: ranks start only when the nodes were checked (``Checked``)."""
+        self._awaits_checks = awaits_checks
         return [SetTimer("join", self._join_timeout_s)]
 
     def handle(self, event: Happening) -> list[Instruction]:
@@ -152,6 +159,8 @@ class Policy:
                 return self._on_prepared(event)
             case Reached():
                 return self._on_reached(event)
+            case Checked():
+                return self._on_checked(event)
             case Started():
                 return self._on_started(event)
             case Lost():
@@ -196,7 +205,18 @@ class Policy:
         if event.error:
             reason = f"node {event.node} cannot reach node 0: {event.error}"
             return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
-        return self._start() if self._all_answered("reaching", event.node, "starting") else []
+        if not self._all_answered("reaching", event.node, "checking"):
+            return []
+        return [] if self._awaits_checks else self._start()
+
+    def _on_checked(self, event: Checked) -> list[Instruction]:
+        """Take in the end of the checks, which go on while the nodes are prepared."""
+        self._awaits_checks = False
+        if self._phase not in _BEFORE_RANKS or self._end is not None:
+            return []
+        if event.reason:
+            return self._fail(Finish(status.FAILED, UNFIT_CODE, event.reason, node=event.node))
+        return self._start() if self._phase == "checking" else []
 
     def _all_answered(self, phase: Phase, node: int, following: Phase) -> bool:
         if self._phase != phase:
@@ -396,7 +416,7 @@ class Policy:
         return expire[timer]()
 
     def _expire_join(self) -> list[Instruction]:
-        if self._phase not in ("joining", "preparing", "reaching"):
+        if self._phase not in _BEFORE_RANKS or self._phase == "checking":
             return []
         missing = sorted(self._expected - self._answered)
         what = ", ".join(f"node {node}" for node in missing)
@@ -472,7 +492,7 @@ class Policy:
         Stop what is left by SIGTERM. A rank that is about to be started will be, and is then stopped with the others.
         """
         nodes = tuple(sorted(self._nodes))
-        if not self._ranks.list_left(self._nodes) or self._phase in ("joining", "preparing", "reaching"):
+        if not self._ranks.list_left(self._nodes) or self._phase in _BEFORE_RANKS:
             return self._empty(0.0)
         self._phase = "stopping"
         return [Terminate(reason, nodes, self._grace_s), SetTimer("grace", self._grace_s)]

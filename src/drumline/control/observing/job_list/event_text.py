@@ -89,6 +89,13 @@ def _end_of_drill(event: e.DrillEnded) -> str:
     return _and(f"{name_drill(event.kind, event.node, event.rank)} {how}", event.reason)
 
 
+def _checks(event: e.PreflightEnded) -> str:
+    found = event.detail.get("findings")
+    count = len(found) if isinstance(found, list) else 0
+    told = {0: "nothing found", 1: "1 finding"}.get(count, f"{count} findings")
+    return f"nodes checked in {short_duration(event.seconds)}: {told}"
+
+
 def _and(what: str, reason: str) -> str:
     return f"{what}: {reason}" if reason else what
 
@@ -105,6 +112,7 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.JobStarting: lambda event: "agents are being started",
     e.AgentJoined: lambda event: f"node {event.node} joined" + (f" ({event.host})" if event.host else ""),
     e.NetworkChosen: lambda event: _and("network chosen", event.reason),
+    e.PreflightEnded: _checks,
     e.RankStarted: lambda event: f"rank {event.rank} started on node {event.node}",
     e.WarmAsked: lambda event: f"node {event.node} waits for a warm interpreter",
     e.WarmStart: lambda event: f"node {event.node} starts from a warm interpreter",

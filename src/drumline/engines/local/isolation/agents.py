@@ -148,6 +148,7 @@ class IsolatedFacts(LocalFacts):
     """Every node has one card, of the same name."""
 
     interface = batches.CARD
+    are_separate = True
 
     def choose_network(self) -> Network | None:
         count = len(self._plan.nodes)

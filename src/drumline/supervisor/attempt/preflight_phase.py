@@ -1,0 +1,161 @@
+"""The checks of the nodes of one attempt, while ports are leased and node 0 is tried: facts first, then links."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import messages as m
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.preflight import registry
+from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
+from drumline.supervisor.preflight.networks import read_rates
+from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.plan import NodeTask, Plan
+    from drumline.supervisor.attempt.connections import AgentConnections
+    from drumline.supervisor.preflight.findings import Finding
+
+LIMIT_S = 2.0
+"""For all checks together; then what is known is judged."""
+
+_FACTS_S = 0.8
+_CONNECT_S = 0.4
+_LINKS_S = 0.6
+"""After which no pair begins to measure its link; a pair takes 150 ms."""
+
+_MOST_FINDINGS = 50
+_MOST_LINKS = 500
+
+
+class PreflightPhase:
+    """Asks agents for facts, and judges them. ``addresses``: by node, on the network of the ranks."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        connections: AgentConnections,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+        addresses: Mapping[int, str],
+        hosts: Mapping[int, str],
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._connections = connections
+        self._record = record
+        self._handle = handle
+        self._addresses = addresses
+        self._hosts = hosts
+        self._began = 0.0
+        self._reports: dict[int, NodeReport] = {}
+        self._measured: set[int] = set()
+        self._is_over = False
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+        groups = registry.list_groups()
+        for task in self._plan.nodes:
+            address = self._addresses[task.node]
+            message = m.CheckNode(address, groups, self._choose_settings(task.node), _FACTS_S)
+            self._connections.send(task.node, message)
+
+    def take_in(self, node: int, message: m.NodeChecked) -> None:
+        """Take in facts of a node; when all have come, go on."""
+        if self._is_over:
+            return
+        if message.part == "facts":
+            self._reports[node] = NodeReport(node, self._hosts.get(node, ""), message.facts, wall_time())
+            if len(self._reports) == len(self._plan.nodes):
+                self._check_links()
+        elif node in self._reports:
+            known = self._reports[node]
+            self._reports[node] = known._replace(facts={**known.facts, "connections": message.facts})
+            self._measured.add(node)
+            if len(self._measured) == len(self._plan.nodes):
+                self.conclude()
+
+    def conclude(self) -> None:
+        """Judge the facts that have come; nothing when that was done."""
+        if self._is_over:
+            return
+        self._is_over = True
+        reports = [self._reports[node] for node in sorted(self._reports)]
+        demands = [_describe_demand(self._plan.nodes[one.node]) for one in reports]
+        found = [one for one in registry.judge_all(reports, demands) if one.status != "ok"]
+        seconds = round(time.monotonic() - self._began, 3)
+        detail = {"findings": _to_json(found[:_MOST_FINDINGS], self._hosts), "links": _list_links(reports)}
+        self._record(e.PreflightEnded(wall_time(), seconds, detail))
+        errors = [one for one in found if one.status == "error"]
+        self._handle(h.Checked(describe_errors(errors), errors[0].node if errors else None))
+
+    def _choose_settings(self, node: int) -> dict[str, Any]:
+        plan = self._plan
+        words = plan.nodes[node].ranks[0].argv if plan.nodes[node].ranks else ()
+        others = [one for one in self._addresses if one != node]
+        return {
+            "address": self._addresses[node],
+            "addresses": [self._addresses[one] for one in others],
+            "host_names": [self._hosts[one] for one in others if self._hosts.get(one)],
+            "paths": {"run folder": self._folder.path, "temporary folder": ""},
+            "shared": list(dict.fromkeys((self._folder.path, plan.cwd, *plan.folders))),
+            "code": plan.cwd,
+            "python": next(iter(words or plan.argv), ""),
+            "path": plan.user_env.get("PATH") or plan.env.get("PATH"),
+        }
+
+    def _check_links(self) -> None:
+        count = len(self._plan.nodes)
+        places = {
+            str(node): [self._addresses[node], one.get("links")["port"]]
+            for node, one in self._reports.items()
+            if one.get("links")
+        }
+        peers, rounds = plan_peers(count), plan_rounds(count)
+        for node in self._reports:
+            asked = {str(other) for other in (*peers[node], *rounds[node])}
+            own = {other: place for other, place in places.items() if other in asked}
+            self._connections.send(node, m.CheckLinks(own, peers[node], rounds[node], _CONNECT_S, _LINKS_S))
+
+
+def describe_errors(errors: Sequence[Finding]) -> str:
+    """Return in one sentence why no rank may start, with the remedy; empty for no errors."""
+    if not errors:
+        return ""
+    first = errors[0]
+    where = "" if first.node is None else f"node {first.node}: "
+    more = f" (and {len(errors) - 1} more: drumline job show)" if len(errors) > 1 else ""
+    return f"not started: {where}{first.finding}; {first.remedy}{more}"
+
+
+def _describe_demand(task: NodeTask) -> NodeDemand:
+    return NodeDemand(ranks=len(task.ranks), cores=len(task.cores), gpus=task.gpu_count)
+
+
+def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": one.check,
+            "status": one.status,
+            "node": one.node,
+            "host": hosts.get(one.node, "") if one.node is not None else "",
+            "finding": one.finding,
+            "remedy": one.remedy,
+        }
+        for one in found
+    ]
+
+
+def _list_links(reports: Sequence[NodeReport]) -> list[dict[str, Any]]:
+    rates = read_rates(reports)
+    return [
+        {"from": source, "to": target, "bytes_per_s": rate}
+        for (source, target), rate in sorted(rates.items())[:_MOST_LINKS]
+    ]

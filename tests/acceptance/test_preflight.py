@@ -1,0 +1,81 @@
+"""The checks before a job: nodes of this machine that say that they are machines of their own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+from drumline.engines.local import agents
+from drumline.node.checks import gathering
+
+agents.LocalFacts.are_separate = True
+whole = gathering.GATHERERS["cpu"]
+
+
+def gather_cpu(settings):
+    # Agents are forks of this process, and so are their checkers.
+    facts = whole(settings)
+    return {**facts, "product": "0x1p+1" if settings["address"] == "127.0.0.2" and FAULT else "0x1p+0"}
+
+
+gathering.GATHERERS["cpu"] = gather_cpu
+from drumline.cli.main import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print(1)\n")
+
+    def run(name, *, fault=False, settings="{}"):
+        (tmp_path / "job.yml").write_text(
+            f"name: {name}\ncode: .\ncommand: {sys.executable} train.py\ndrumline: {settings}\n"
+            "resources: {instance_count: 2}\ndistribution: {type: pytorch}\n"
+        )
+        program = PROGRAM.replace("FAULT", str(fault))
+        words = [sys.executable, "-c", program]
+        done = subprocess.run(
+            [*words, "job", "create", "-f", "job.yml", "--stream"],
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        shown = subprocess.run(
+            [*words, "job", "show", name, "-o", "json"], capture_output=True, text=True, timeout=200
+        )
+        return done, json.loads(shown.stdout)
+
+    return run
+
+
+def test_nodes_are_checked_before_the_ranks_start(run):
+    done, job = run("checked")
+    assert (done.returncode, job["status"]) == (0, "Completed"), done.stderr
+    # The limit is for the checks; the supervisor itself may have to wait for a core.
+    assert 0 < job["preflight"]["seconds"] < 20
+    assert [one for one in job["preflight"]["findings"] if one["status"] == "error"] == []
+
+
+def test_an_error_stops_the_job_before_a_rank_starts(run):
+    done, job = run("unfit", fault=True)
+    if not job.get("preflight", {}).get("findings"):
+        pytest.skip("the machine was too busy to gather the facts in time")
+    assert (done.returncode, job["status"], job["failed_node"]) == (1, "Failed", 1)
+    assert job["reason"].startswith(
+        "not started: node 1: its CPU computes 0x1p+1 where node 0 compute 0x1p+0;"
+    )
+    assert job["ranks"] == []
+    errors = [one["id"] for one in job["preflight"]["findings"] if one["status"] == "error"]
+    assert errors == ["arithmetic"]
+
+
+def test_off_leaves_the_checks_out(run):
+    done, job = run("unchecked", fault=True, settings="{preflight: off}")
+    assert (done.returncode, job["status"]) == (0, "Completed"), done.stderr
+    assert "preflight" not in job

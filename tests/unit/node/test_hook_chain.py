@@ -129,16 +129,74 @@ LOADER = """
 @pytest.mark.parametrize(("signal", "name"), [("SIGKILL", "Killed"), ("SIGBUS", "Bus error")])
 def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
     pytest.importorskip("torch")
-    # Where the machine is busy, torch may see the end of the process before its signal, and cannot name that.
-    for _ in range(3):
-        done = rank(LOADER.format(signal=signal))
-        done.told = failures.add_killed_worker(done.told, done.out)
-        failure = settled(done)
-        if f"is killed by signal: {name}" in failure["message"]:
-            break
+    done = rank(LOADER.format(signal=signal))
+    done.told = failures.add_killed_worker(done.told, done.out)
+    failure = settled(done)
     assert f"is killed by signal: {name}" in failure["message"], (failure, done.out)
     assert failure["file"] == "train.py"
     assert len(failures.find_killed_workers(failure["message"])) == 1
+
+
+UNHEARD = """
+    import os, signal
+    from torch.utils.data import DataLoader, Dataset, dataloader
+
+    class Numbers(Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, index):
+            if index == 20:
+                {end}
+            return index
+
+    # PyTorch looks at its processes by itself every five seconds.
+    dataloader._MultiProcessingDataLoaderIter._try_get_data.__defaults__ = (0.1,)
+    batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=2, collate_fn=list))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        for batch in batches:
+            pass
+    except RuntimeError as error:
+        {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "then", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGBUS)", "raise", "is killed by signal: Bus error"),
+        ("os._exit(3)", "raise ValueError('no batch') from error", "exited unexpectedly with exit code 3"),
+    ],
+)
+def test_a_loaders_process_whose_signal_came_too_late_is_named(rank, end, then, said):
+    """As where its end is seen before Python calls PyTorch's handler, which then finds nothing."""
+    pytest.importorskip("torch")
+    done = rank(UNHEARD.format(end=end, then=then))
+    assert "exited unexpectedly" in done.out
+    assert said not in done.out
+    assert said in done.failure["chain"][-1]["message"], done.failure
+    failure = settled(done)
+    assert said in failure["message"]
+    assert failure["file"] == "train.py"
+
+
+def test_a_handler_that_raises_while_the_failure_is_noted_tells_more(rank):
+    """A handler of a signal may be called at the first line of any function."""
+    killed = "DataLoader worker (pid 12) is killed by signal: Killed. "
+    done = rank(
+        f"""
+        import sys
+
+        def handle(frame, event, _):
+            if event == "call" and frame.f_code.co_name == "_try_to_write":
+                raise RuntimeError("{killed}")
+
+        sys.setprofile(handle)
+        raise ConnectionResetError(104, "Connection reset by peer")
+        """
+    )
+    assert settled(done)["message"].strip() == killed.strip()
 
 
 @pytest.fixture

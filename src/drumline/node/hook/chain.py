@@ -21,8 +21,8 @@ _MAX_LINKS = 4
 _NO_FAILURES = ("StopIteration", "StopAsyncIteration", "Empty", "RemoteTraceback", "_RemoteTraceback")
 """Ends of iterators and queues, which are expected, and text that only looks like an exception."""
 
-_MAX_POLLS, _POLL_INTERVAL_S = 30, 0.01
-"""A killed process closes its sockets before its parent can see that it has ended."""
+_MAX_POLLS, _POLL_INTERVAL_S = 300, 0.01
+"""A killed process closes its sockets before its parent can see that it has ended; long before on a busy machine."""
 
 
 def follow(
@@ -50,7 +50,8 @@ def follow(
             and not _passes(one.__traceback__, handler)
         ):
             found.append(one)
-    worker = root if _is_of_loader(root) else _killed_worker(error, trace)
+    raised = [(error, trace), *((one, one.__traceback__) for one in found)]
+    worker = root if _is_of_loader(root) else _find_lost_worker(raised)
     if worker is not None:
         found.append(worker.with_traceback(None))
     kept = found if len(found) <= 2 * _MAX_LINKS else found[:_MAX_LINKS] + found[-_MAX_LINKS:]
@@ -80,26 +81,77 @@ def _passes(trace: TracebackType | None, code: Any) -> bool:
     return code is not None and any(frame.f_code is code for frame in _frames(trace))
 
 
-def _killed_worker(error: BaseException, trace: TracebackType | None) -> BaseException | None:
+def _find_lost_worker(raised: list[Any]) -> BaseException | None:
     """
-    Return PyTorch's error about a loader's process that was killed, where the program met its closed socket first.
+    Return how a process of PyTorch's loader ended, where none of these exceptions says it; None where none was lost.
+
+    ``raised``: exceptions, each with its traceback. The program may meet the closed socket of that process first. If
+    PyTorch has asked whether it runs before Python calls the handler of its SIGCHLD, the handler finds nothing.
     """
+    if any("DataLoader worker (pid " in str(one) for one, _ in raised):
+        return None
+    for one, trace in raised:
+        frames = list(_frames(trace))
+        loaders = [frame.f_locals.get("self") for frame in frames if _is_loader(frame.f_code.co_filename)]
+        if not loaders:
+            continue
+        if isinstance(one, RuntimeError) and "exited unexpectedly" in str(one):
+            return _describe_end(loaders)
+        if isinstance(one, (OSError, EOFError)) and any(
+            "/multiprocessing/" in frame.f_code.co_filename for frame in frames
+        ):
+            return _wait_for_end(loaders)
+    return None
+
+
+def _is_loader(file: str) -> bool:
+    return file.endswith("torch/utils/data/dataloader.py")
+
+
+def _wait_for_end(loaders: list[Any]) -> BaseException | None:
     ask = getattr(sys.modules.get("torch._C"), "_error_if_any_worker_fails", None)
-    if ask is None or not isinstance(error, (OSError, EOFError)):
-        return None
-    files = [frame.f_code.co_filename for frame in _frames(trace)]
-    if not any(file.endswith("torch/utils/data/dataloader.py") for file in files):
-        return None
-    if not any("/multiprocessing/" in file for file in files):
+    if ask is None:
         return None
     for _ in range(_MAX_POLLS):
         # PyTorch's handler of SIGCHLD may raise the same at any moment.
         try:
             ask()
+            ended = _describe_end(loaders)
+            if ended is not None:
+                return ended
             sleep(_POLL_INTERVAL_S)
         except RuntimeError as worker:
             return worker
     return None
+
+
+def _describe_end(loaders: list[Any]) -> BaseException | None:
+    """Return what PyTorch would have raised about the first process that failed, in the same words."""
+    ended = []
+    for loader in loaders:
+        for worker in getattr(loader, "_workers", ()):
+            try:
+                ended.append((worker.exitcode or 0, worker.pid))
+            except ValueError:  # It is closed.
+                pass
+    code, pid = min(ended, default=(0, 0))
+    if code < 0:
+        return RuntimeError(
+            "DataLoader worker (pid %d) is killed by signal: %s. " % (pid, _name_signal(-code))
+        )
+    code, pid = max(ended, default=(0, 0))
+    if code > 0:
+        return RuntimeError("DataLoader worker (pid %d) exited unexpectedly with exit code %d." % (pid, code))
+    return None
+
+
+def _name_signal(number: int) -> str:
+    try:
+        from _signal import strsignal  # Python 3.8 or newer
+
+        return strsignal(number) or str(number)
+    except (ImportError, ValueError):
+        return str(number)
 
 
 def _is_of_loader(error: BaseException | None) -> bool:

@@ -82,7 +82,12 @@ class _Notes:
             return
         self._noted = error
         # What a signal's handler raises meanwhile may tell more, as that of PyTorch's loader does.
-        raised = self._try_to_write(at, error, trace, None)
+        try:
+            raised = self._try_to_write(at, error, trace, None)
+        except (
+            Exception
+        ) as early:  # Python calls such a handler as the function begins, before its own "try".
+            raised = early
         if raised is not None and self._try_to_write(at, error, trace, raised) is not None:
             self._try_to_write(at, error, trace, None, with_chain=False)
 

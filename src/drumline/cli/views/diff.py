@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
+from drumline.control.comparing.sections import SECTIONS
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -15,16 +16,6 @@ if TYPE_CHECKING:
 
     from drumline.cli.colour import Colour
 
-_SECTIONS = {
-    "spec": "field",
-    "code": "",
-    "environment": "package",
-    "variables": "variable",
-    "inputs": "input",
-    "machine": "field",
-    "plan": "field",
-}
-"""What may be the same in both jobs, and the key that names what differs."""
 
 _COLOURS: Mapping[str, Colour] = {"+": "green", "-": "red", "@": "grey"}
 """Of the lines of a unified diff, by their first letters."""
@@ -57,7 +48,7 @@ def _show_differences(given: Namespace) -> int:
 def _format(told: dict[str, Any], width: int) -> Iterator[str]:
     yield from _format_jobs(told["jobs"])
     same = []
-    for section, key in _SECTIONS.items():
+    for section, key in SECTIONS.items():
         lines = list(
             _format_code(told["code"])
             if section == "code"

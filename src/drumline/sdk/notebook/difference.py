@@ -6,22 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.status import COMPLETED
+from drumline.control.comparing.sections import SECTIONS
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_SECTIONS = {
-    "spec": "field",
-    "code": "",
-    "environment": "package",
-    "variables": "variable",
-    "inputs": "input",
-    "machine": "field",
-    "plan": "field",
-}
-"""What may be the same in both jobs, and the key that names what differs."""
 
 _COLOURS = {"+": look.GREEN, "-": look.RED}
 _MOST_ROWS = 200
@@ -41,7 +32,7 @@ def render_differences(told: Mapping[str, Any]) -> Markup:
     """Return the page. ``told``: as ``compare_jobs`` returns it."""
     parts = [_job(letter, job) for letter, job in zip("ab", told["jobs"], strict=True)]
     same = []
-    for section, key in _SECTIONS.items():
+    for section, key in SECTIONS.items():
         shown = _code(told["code"]) if section == "code" else _differences(told[section], key)
         if shown:
             parts.append(look.block(tag("strong", section), shown))

@@ -24,6 +24,7 @@ from drumline.control.observing import description
 from drumline.control.submission import run_folder
 from drumline.control.upkeep import deletion, disk, disk_usage, pruning, trash
 from drumline.sdk.ml_client import MLClient
+from drumline.staging.snapshot import listing as snapshot
 from drumline.tracking import mlflow_files
 
 DAY = 86400.0
@@ -240,7 +241,10 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
     assert prune("--dry-run", "-o", "json") == 0
     said = json.loads(capsys.readouterr().out)
     assert said["jobs"] == ["failed", "old"]
-    assert said["kept"] == [{"job": "reused", "why": "step 'train' of job p has its outputs in job reused"}]
+    assert said["kept"] == [
+        {"job": "archived", "why": "it is archived"},
+        {"job": "reused", "why": "step 'train' of job p has its outputs in job reused"},
+    ]
     assert said["removed"]["jobs"]["count"] == 2
     assert [(one["name"], one["status"], one["jobs"]) for one in said["details"]] == [
         ("failed", "Failed", 1),
@@ -269,6 +273,42 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
     assert prune("--include-archived", "--yes") == 0
     assert names() == ["p", "reused", "runs", "young"]
     assert metrics(home) == ["reused", "runs", "young"]
+
+
+def test_archived_jobs_that_stay_are_listed(make, capsys):
+    make("old")
+    make("archived")
+    listing.archive("archived")
+    kept = ["kept: archived: it is archived", "archived jobs go too with --include-archived"]
+    assert prune("--dry-run", "-o", "table") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == kept
+    assert prune("--yes") == 0
+    capsys.readouterr()
+    assert prune("--yes", "-o", "table") == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == ["there is nothing to remove", *kept]
+    assert names() == ["archived"]
+
+
+def test_the_next_snapshot_leaves_out_what_a_download_made(make, tmp_path):
+    make("old")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.py").write_text("pass\n")
+
+    def take():
+        listed = snapshot.list_code(str(work), str(tmp_path / "home"), lambda _: None)
+        return [file.relative for file in listed.files], listed.skipped
+
+    download("old", str(work))
+    assert (work / "artifacts" / "outputs" / "model.bin").exists()
+    marker = "artifacts/.drumline-download"
+    told = f"artifacts: downloaded from a job; to take it, remove {marker}"
+    assert take() == (["train.py"], (told,))
+    download("old", str(work))
+    assert take() == (["train.py"], (told,))
+    (work / marker).unlink()
+    download("old", str(work))
+    assert take() == (["artifacts/outputs/model.bin", "train.py"], ())
 
 
 def test_mistakes_change_nothing(make, capsys):
@@ -420,7 +460,8 @@ def test_a_person_is_asked_first(make, capsys, monkeypatch, answer, code):
         assert prune() == code
         said = capsys.readouterr().err
         assert re.match(r"JOB .*\nold  40d ", said)
-        assert said.endswith("Remove them? This cannot be undone. [y/N] ")
+        end = "nothing was removed\n" if code else ""
+        assert said.endswith(f"Remove them? This cannot be undone. [y/N] {end}")
         if code:
             os.write(master, f"{answer}\n".encode())
             assert main(["job", "delete", "old"]) == 1

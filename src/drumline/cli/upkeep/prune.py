@@ -17,8 +17,9 @@ from drumline.staging.sizes import format_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
-    from drumline.control.upkeep.pruning import Pruned, PrunedJob, PruneFilter
+    from drumline.control.upkeep.pruning import KeptJob, Pruned, PrunedJob, PruneFilter
 
 _MOST_SHOWN = 20
 
@@ -81,6 +82,7 @@ def _prune(arguments: Namespace) -> int:
         if not confirm(
             "Remove them? This cannot be undone.", "drumline prune ... --yes, or --dry-run to see"
         ):
+            print("nothing was removed", file=sys.stderr)
             return 1
     done = pruning.prune(wanted, choice) if not found.is_empty else choice
     _show(found._replace(choice=done), arguments, is_page=is_page, is_done=True)
@@ -118,7 +120,7 @@ def _read_status(word: str) -> str:
 def _show(found: Pruned, arguments: Namespace, *, is_page: bool, is_done: bool) -> None:
     if arguments.query or not is_page:
         output.show(_describe(found, is_done=is_done), arguments.output, arguments.query)
-    elif is_done:
+    elif is_done and not found.is_empty:
         sys.stdout.write(f"removed: {_summarize(found)}\n")
     else:
         sys.stdout.write(_format(found, arguments))
@@ -134,7 +136,7 @@ def _describe(found: Pruned, *, is_done: bool) -> dict[str, Any]:
         "dry_run": not is_done,
         "jobs": [family[0] for family in choice.jobs],
         "details": [{**one._asdict(), "ended": utc(one.ended)} for one in found.jobs if one.name in going],
-        "kept": [kept._asdict() for kept in choice.kept],
+        "kept": [{"job": kept.job, "why": kept.why} for kept in choice.kept],
         "removed": {
             kind: {"count": size.files, "size_bytes": size.size} for kind, size in found.sizes.items()
         },
@@ -164,7 +166,16 @@ def _format(found: Pruned, arguments: Namespace) -> str:
     ]
     table.append(("total", "", format_number(found.size_bytes / scale), ""))
     text += "there is nothing to remove\n" if found.is_empty else align_figures(table, text=(0, 3))
-    return text + "".join(f"kept: {clean(kept.job)}: {clean(kept.why)}\n" for kept in found.choice.kept)
+    return text + _format_kept(found.choice.kept)
+
+
+def _format_kept(kept: Sequence[KeptJob]) -> str:
+    lines = [f"kept: {clean(one.job)}: {clean(one.why)}\n" for one in kept[:_MOST_SHOWN]]
+    if len(kept) > _MOST_SHOWN:
+        lines.append(f"and {len(kept) - _MOST_SHOWN:,} more jobs are kept; -o json lists all\n")
+    if any(one.is_archived for one in kept):
+        lines.append("archived jobs go too with --include-archived\n")
+    return "".join(lines)
 
 
 def _format_job(one: PrunedJob, scale: int) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.control.times import utc
 from drumline.spec.paths import is_remote
+from drumline.staging.snapshot.listing import DOWNLOAD_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 _WORTH_DRAWING_BYTES = 1 << 26
 """A copy of less is done before anybody wonders."""
+
+_MARK = (
+    "This folder was made by drumline job download.\n"
+    "Jobs do not take it with their code; to have them take it, remove this file.\n"
+)
 
 
 def download(
@@ -42,7 +48,8 @@ def download(
     Copy to ``target``/artifacts and ``target``/named-outputs/NAME; the folder written to. Blocks.
 
     Without ``output`` and ``everything``: the artifacts (outputs, logs, what MLflow logged in files).
-    Existing files are written over. ``bar``: shows how much of it is there.
+    Existing files are written over. Snapshots of code leave out folders that this makes. ``bar``: shows how much is
+    there.
     Raises NotFoundError; UsageError while the job has not ended; DrumlineError, once everything else is there,
     for outputs that are not on this machine or were never written.
     """
@@ -65,12 +72,26 @@ def download(
         named, missing = _list_everything(folder, outcome.pruned)
         copies |= named
     with explain_write_errors():
+        _mark_new_folders(copies, target)
         _copy_all(copies, target, f"job {name}", bar)
     if missing:
         raise DrumlineError(f"not all was downloaded: {'; '.join(missing)}", f"the rest is in {target}")
     if is_whole_run:
         _check_parts(folder, outcome, target)
     return os.path.abspath(target)
+
+
+def _mark_new_folders(copies: Mapping[str, str], target: str) -> None:
+    """
+    Create the folders to download to, if they are not there, with a file by which snapshots of code leave them out: the
+    default target is the current folder, often that of the code. Raises OSError.
+    """
+    for name in dict.fromkeys(place.partition(os.sep)[0] for place in copies):
+        folder = os.path.join(target, name)
+        if not os.path.lexists(folder):
+            os.makedirs(folder)
+            with open(os.path.join(folder, DOWNLOAD_MARKER), "x", encoding="utf-8") as file:
+                file.write(_MARK)
 
 
 def _copy_all(copies: Mapping[str, str], target: str, what: str, bar: ProgressBar | None) -> None:

@@ -61,6 +61,8 @@ class KeptJob(NamedTuple):
 
     job: str
     why: str
+    is_archived: bool = False
+    """Whether that alone is why."""
 
 
 class PruneChoice(NamedTuple):
@@ -88,7 +90,10 @@ def choose(wanted: PruneFilter, known: StoredJobs | None = None) -> PruneChoice:
         for top, family in jobs.families().items()
         if _is_chosen(jobs, top, family, before, wanted)
     }
-    kept: list[KeptJob] = []
+    archived = [] if wanted.archived else [top for top in families if jobs.by_name[top].outcome.archived]
+    for top in archived:
+        del families[top]
+    kept = [KeptJob(top, "it is archived", is_archived=True) for top in archived]
     if wanted.parts != KEEP_OUTPUTS:
         _keep_needed(jobs, families, kept)
     order = sorted(families, key=lambda top: (jobs.by_name[top].end_time, top))
@@ -101,8 +106,6 @@ def choose(wanted: PruneFilter, known: StoredJobs | None = None) -> PruneChoice:
 def _is_chosen(jobs: StoredJobs, top: str, family: Iterable[str], before: float, wanted: PruneFilter) -> bool:
     job = jobs.by_name[top]
     if not all(jobs.by_name[name].is_over for name in family) or job.end_time >= before:
-        return False
-    if job.outcome.archived and not wanted.archived:
         return False
     if wanted.statuses and job.outcome.status not in wanted.statuses:
         return False

@@ -27,6 +27,10 @@ MOST_ENTRIES = 1_000_000
 MOST_DEEP = 200
 """Folders within each other: more than code has, less than what removes or copies a tree later can do."""
 
+DOWNLOADS = ("artifacts", "named-outputs")
+DOWNLOAD_MARKER = ".drumline-download"
+"""In one of those folders: a download has made it, often beside the code, and it is none."""
+
 _HINT = "an .amlignore file says what to leave out"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _IS_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
@@ -214,6 +218,10 @@ class _CodeWalk:
             self._skipped.append(f"{relative}: neither a file nor a folder")
         elif path in self._kept:
             self._skipped.append(f"{relative}: the folder in which jobs are kept")
+        elif os.path.basename(relative) in DOWNLOADS and os.path.exists(f"{path}/{DOWNLOAD_MARKER}"):
+            self._skipped.append(
+                f"{relative}: downloaded from a job; to take it, remove {relative}/{DOWNLOAD_MARKER}"
+            )
         elif os.path.basename(relative) in self._limits.folders:
             self._skipped.append(f"{relative}: not code")
         else:

@@ -151,12 +151,23 @@ def _refuse_words(words: list[str], argv: list[str], verb: Parser) -> NoReturn:
 
 def _refuse_verb(word: str, parser: Parser) -> UsageError:
     """Return the error for a word that is no verb, with the nearest verb and where all of them are."""
-    hint = _find_similar(f"argument VERB: invalid choice: {word!r}", parser)
+    hint = _find_command(word, parser) or _find_similar(f"argument VERB: invalid choice: {word!r}", parser)
     meant = re.fullmatch(r"did you mean '([\w-]+)'\?", hint)
     hint = f"did you mean '{parser.prog} {meant[1]}'?" if meant else hint
     between = ("" if hint.endswith("?") else ".") + " " if hint else ""
     hint += f"{between}{parser.prog} --help lists the verbs"
     return UsageError(f"there is no verb {word!r} of {parser.prog}", hint)
+
+
+def _find_command(word: str, parser: Parser) -> str:
+    """Return a hint for a verb that is a command by itself, such as ``drumline job prune``; empty for another word."""
+    from drumline.cli import other_words
+    from drumline.cli.main import COMMANDS
+
+    known = [str(choice) for action in parser._actions for choice in action.choices or ()]
+    noun = parser.prog.rpartition(" ")[2]
+    is_command = word in COMMANDS and not other_words.find_verb(noun, word, known)
+    return f"did you mean 'drumline {word}'?" if is_command else ""
 
 
 def _hint_file(error: UsageError, command: str, argv: Sequence[str]) -> UsageError:

@@ -65,6 +65,27 @@ def test_a_mistaken_word_is_mended(arguments, meant):
             "there is no verb 'shwo' of drumline job",
             "did you mean 'drumline job show'? drumline job --help lists the verbs",
         ),
+        (
+            "help job prune",
+            "there is no verb 'prune' of drumline job",
+            "did you mean 'drumline prune'? drumline job --help lists the verbs",
+        ),
+        (
+            "job df",
+            "there is no verb 'df' of drumline job",
+            "did you mean 'drumline df'? drumline job --help lists the verbs",
+        ),
+        ("pipeline", "there is no command 'pipeline'", "did you mean 'drumline job --help'?"),
+        (
+            "pipeline p.yml",
+            "there is no command 'pipeline'",
+            "did you mean 'drumline job create -f p.yml'?",
+        ),
+        (
+            "pipeline run -f p.yml",
+            "there is no command 'pipeline'",
+            "did you mean 'drumline job create -f p.yml'?",
+        ),
         ("job xyz", "there is no verb 'xyz' of drumline job", "drumline job --help lists the verbs"),
         (
             "compute resize c",

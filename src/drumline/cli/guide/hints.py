@@ -13,6 +13,7 @@ import shlex
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from drumline.cli import other_words
 from drumline.cli.arguments import Parser
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
@@ -165,8 +166,16 @@ def _find_noun(word: str, rest: Sequence[str], modules: Mapping[str, str]) -> st
     singular = word if word in _NOUNS else word.removesuffix("s")
     noun = _NOUNS.get(singular, singular)
     verbs = _find_verbs(noun, modules)
-    if rest and rest[0] in verbs:
-        return f"{noun} {shlex.join(rest)}"
+    if not verbs:
+        return ""
+    typed = rest[0] if rest else ""
+    verb = typed if typed in verbs else other_words.find_verb(noun, typed, list(verbs))
+    if verb:
+        return shlex.join([noun, verb, *rest[1:]])
+    if word in _NOUNS and "create" in verbs and typed.endswith(_JOB_FILE):
+        return shlex.join([noun, "create", "-f", *rest])
+    if word == "pipeline":
+        return f"{noun} --help"  # One wants to run it rather than to see others.
     return f"{noun} list" if "list" in verbs else ""
 
 

@@ -11,6 +11,7 @@ from drumline.cli import columns
 from drumline.cli.main import main
 from drumline.cli.views import listing as view
 from drumline.contract import events as e
+from drumline.contract import identity
 from drumline.contract.folder import RunFolder, private_folder
 from drumline.control.jobs import listing
 from drumline.control.observing.overview import KnownJobs
@@ -263,3 +264,31 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(jobs, width, head
     assert ("0.973" in lines[1]) == ("METRIC" in heads)
     assert "2.0s" in lines[1]
     assert max(map(columns.measure, lines)) <= width
+
+
+@pytest.mark.parametrize(("kind", "word"), [("pipeline", "step"), ("sweep", "trial")])
+def test_the_row_of_a_pipeline_says_that_a_step_hangs(drumline_home, capsys, kind, word):
+    private_folder(str(drumline_home / "jobs"))
+    where = "no rank goes on since 12:00"
+    make_job("p-a", ended="", parent_job_name="p", events=[e.JobHung(time.time(), where)])
+    folder = make_job("p", ended="")
+    events = [e.JobSubmitted(time.time(), "me", "local", kind), e.JobRunning(time.time())]
+    os.unlink(folder.events)
+    folder.begin(events[0])
+    for event in (*events[1:], e.StepStarted(time.time(), "a", "p-a")):
+        folder.append(event)
+    me = json.dumps(identity.identify_process(os.getpid()))
+    folder.write(folder.supervisor, me)  # Else the look at it starts a driver.
+    known = KnownJobs()
+    (row,) = known.overviews(["p"])
+    assert (row.hang, row.reason) == (f"{word} a hangs: {where}",) * 2
+    inner = make_job("outer", ended="")
+    inner.write(inner.supervisor, me)
+    os.unlink(inner.events)
+    inner.begin(e.JobSubmitted(time.time(), "me", "local", "pipeline"))
+    inner.append(e.StepStarted(time.time(), "b", "p"))
+    assert known.overview("outer").hang == f"step b: {word} a hangs: {where}"
+    folder.append(e.StepEnded(time.time(), "a", "Failed", "it hung"))
+    assert known.overview("p").hang == ""
+    inner.append(e.StepStarted(time.time(), "c", "outer"))
+    assert known.overview("outer").hang == "", "a circle ends"

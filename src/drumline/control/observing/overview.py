@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import RunFolder, current_workspace, home
+from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
-from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
+from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
 from drumline.store.index import Index, KeptFacts
@@ -40,6 +41,9 @@ _MOST_NEW = 500
 
 _MAIN_METRICS = (r"loss$", r"(^|[^a-z])(acc|accuracy)($|[^a-z])", r"acc")
 """Names of metrics that a list shows rather than others, best first."""
+
+_MOST_DEPTH = 8
+"""Of pipelines within each other, in which a hang is looked for; forged events may make a circle."""
 
 _PARTS = {"pipeline": "st", "sweep": "tr"}
 
@@ -230,11 +234,12 @@ def _from_text(text: str) -> JobOverview | None:
 def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
     spec = {**read_spec(folder), **outcome.edits}
     tags = spec.get("tags")
+    below = _find_hang_below(outcome)
     return JobOverview(
         name=folder.name,
         kind=outcome.kind,
         status=outcome.status,
-        reason=outcome.why,
+        reason=below or outcome.why,
         created=outcome.created,
         started=outcome.started,
         ended=outcome.ended,
@@ -245,10 +250,29 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
         size=size_of(folder, outcome),
         archived=outcome.archived,
         display_name=str(spec.get("display_name") or ""),
-        hang=outcome.hang,
+        hang=outcome.hang or below,
         attempt=len(outcome.attempts),
         attempts=_most_attempts(folder, outcome),
     )
+
+
+def _find_hang_below(outcome: Outcome, depth: int = 0) -> str:
+    """Return which step or trial of a running job hangs, and where; empty for none."""
+    if outcome.is_final or depth > _MOST_DEPTH:
+        return ""
+    word = "trial" if outcome.kind == "sweep" else "step"
+    for step in outcome.steps.values():
+        if step.status or not step.job:
+            continue
+        folder = RunFolder.for_job(step.job)
+        with contextlib.suppress(OSError):
+            own = fold(folder.read_events() if is_own(folder) else ())
+            if own.hang and not own.is_final:
+                return f"{word} {step.step} hangs: {own.hang}"
+            below = _find_hang_below(own, depth + 1)
+            if below:
+                return f"{word} {step.step}: {below}"
+    return ""
 
 
 def _most_attempts(folder: RunFolder, outcome: Outcome) -> int | None:
@@ -304,7 +328,6 @@ def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | N
 
 
 def _find_best(folder: RunFolder) -> tuple[str, float] | None:
-    from drumline.contract.outcome import fold
     from drumline.control.observing import trials
 
     objective = (folder.read_json(folder.graph) or {}).get("objective") or {}

@@ -1,11 +1,17 @@
 """Jobs as the folders of a home, which people may have changed."""
 
 import json
+import os
+
+import pytest
+import yaml
 
 from drumline.contract import events as e
+from drumline.contract import identity
 from drumline.contract.folder import RunFolder
 from drumline.control.jobs import listing, lookup
 from drumline.control.observing import description
+from drumline.control.submission import rerun
 
 
 def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
@@ -26,5 +32,34 @@ def test_a_step_whose_job_is_not_there_yet_does_not_run(drumline_home):
     folder.write(folder.graph, json.dumps({"steps": [{"name": "a"}]}))
     folder.begin(e.JobSubmitted(1.0, "me", "local", "pipeline"))
     folder.append(e.StepStarted(2.0, "a", "p-a"))
+    # Else the look at it starts a driver.
+    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
     (step,) = description.show_job("p")["steps"]
     assert (step["job"], step["status"]) == ("p-a", "NotStarted")
+
+
+def test_half_of_a_character_in_a_job_file_is_no_harm_to_the_index(drumline_home, monkeypatch):
+    """YAML is read without libyaml where PyYAML was built without it; SQLite takes no such text."""
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    folder = RunFolder.for_job("odd")
+    folder.create()
+    folder.write(folder.job, json.dumps({"experiment_name": "digits\udcff"}))
+    folder.begin(e.JobSubmitted(1.0, "me"))
+    assert lookup.read_spec(folder)["experiment_name"] == "digits\udcff"
+    assert listing.names() == ["odd"]
+    assert listing.experiments() == ["digits?"]
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "words"),
+    [
+        ("python 'my train.py'", ["mpirun", "python", "my train.py"], ("python", "my train.py")),
+        ("'\\udcff'", ["\udcff"], ("\udcff",)),
+        ("echo it's", ["/bin/bash", "-c", "echo it's"], ()),
+        ("echo $HOME", ["/bin/bash", "-c", "echo $HOME"], ()),
+        ("", ["/bin/bash", "-c", ""], ()),
+        (None, None, ()),
+    ],
+)
+def test_a_rerun_has_the_words_that_were_typed_and_else_a_shell(command, argv, words):
+    assert rerun._find_words({"command": command}, {"argv": argv}) == words

@@ -60,7 +60,7 @@ def _row(name: str) -> Row | None:
 
 
 def _to_text(value: Any) -> str:
-    """Return text that the index can keep, which half of a surrogate pair is not."""
+    """Return text that the index can keep, which half of a surrogate pair is not; YAML has one only without libyaml."""
     return str(value).encode("utf-8", "replace").decode()
 
 

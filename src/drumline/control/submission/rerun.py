@@ -165,9 +165,19 @@ def _choose_folder(folder: RunFolder, ran_in: str, *, is_stored: bool, has_code:
 
 
 def _find_words(spec: dict[str, Any], plan: dict[str, Any]) -> tuple[str, ...]:
-    """Return the program and its arguments as they were typed; the plan has what starts it before them."""
-    count = len(shlex.split(str(spec.get("command") or "")))
-    return tuple(map(str, (plan.get("argv") or [])[-count:]))
+    """
+    Return the program and its arguments as they were typed; empty for a command that a shell ran.
+
+    The plan has what starts the program before them.
+    """
+    try:
+        words = shlex.split(str(spec.get("command") or ""))
+    except ValueError:
+        return ()
+    typed = tuple(map(str, plan.get("argv") or ()))[-len(words) :]
+    # The command has bytes that are no text as escapes.
+    shown = [word.encode("utf-8", "backslashreplace").decode() for word in typed]
+    return typed if words and shown == words else ()
 
 
 def _pin_versions(spec: dict[str, Any], resolved: dict[str, Any]) -> None:

@@ -162,11 +162,10 @@ def _refuse_verb(word: str, parser: Parser) -> UsageError:
 def _find_command(word: str, parser: Parser) -> str:
     """Return a hint for a verb that is a command by itself, such as ``drumline job prune``; empty for another word."""
     from drumline.cli import other_words
-    from drumline.cli.main import COMMANDS
 
     known = [str(choice) for action in parser._actions for choice in action.choices or ()]
     noun = parser.prog.rpartition(" ")[2]
-    is_command = word in COMMANDS and not other_words.find_verb(noun, word, known)
+    is_command = word in other_words.COMMANDS and not other_words.find_verb(noun, word, known)
     return f"did you mean 'drumline {word}'?" if is_command else ""
 
 

@@ -65,6 +65,9 @@ VERBS = {
 }
 """The first that a command has is suggested."""
 
+COMMANDS = ("cache", "df", "init", "mlflow", "plan", "prune", "ps", "studio", "sweep", "tensorboard")
+"""Commands that one may look for among the verbs of another."""
+
 _MACHINES_EXIST = "machines are not started or stopped by Drumline; drumline compute detach only forgets one"
 _IN_COMMAND: dict[str, dict[str, tuple[str, ...]]] = {
     "cache": {

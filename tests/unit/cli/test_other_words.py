@@ -188,3 +188,8 @@ def test_the_hints_run(cli, tmp_path):
         sure = ["--yes"] if command.startswith("job delete") else []
         done = cli(*shlex.split(command), *sure)
         assert done.rc == 0, (command, done.err)
+
+
+def test_commands_that_are_no_verbs_exist():
+    assert set(other_words.COMMANDS) <= COMMANDS.keys()
+    assert not set(other_words.COMMANDS) & find_verbs(read_parser(MODULES["job"])).keys()

@@ -15,6 +15,8 @@ from isolated_nodes import list_left, list_networks, skip_without, write_compute
 from waiting import wait_until
 
 import drumline
+from drumline.engines.local.isolation import inside
+from drumline.linux import namespaces
 
 NOBODY = 65534
 SEE = """
@@ -190,25 +192,41 @@ def test_a_command_beside_a_rank_is_on_its_node_and_nothing_outlives_a_killed_su
 ):
     lab(tmp_size="16m")
     write_script(tmp_path, WAIT_FOR_SIGNAL, **four_by_one())
-    with background("job", "create", "-f", "job.yml", "--stream", cwd=tmp_path) as job:
-        job.wait_for_output("ready", 4)
-        beside = cli(
-            "job", "exec", "job", "--rank", "2", "--", "sh", "-c", "hostname; ls $TMPDIR/..; cat /etc/hosts"
-        )
-        assert beside.rc == 0, beside.err
-        assert beside.out.splitlines()[0] == "lab-2"
-        assert "10.77.0.4 lab-3" in beside.out
-        assert "train.py:1" in cli("job", "stacks", "job").out
-        events = (drumline_home / "jobs" / "job" / "events.jsonl").read_text()
-        agents = [json.loads(line)["pid"] for line in events.splitlines() if '"AgentJoined"' in line]
-        networks = {os.stat(f"/proc/{pid}/ns/net").st_ino for pid in agents}
-        assert len(networks) == 4
-        supervisor = json.loads((drumline_home / "jobs" / "job" / "supervisor.json").read_text())["pid"]
-        os.kill(supervisor, signal.SIGKILL)
-        assert job.end() != 0
-    wait_until(lambda: not networks & list_networks(), 20.0, "the networks of the nodes to be gone")
+    # Nobody follows the job: who does ends what is left of it.
+    assert cli("job", "create", "-f", "job.yml").rc == 0
+    run_folder = drumline_home / "jobs" / "job"
+    wait_until(lambda: all("ready" in log for log in logs_of(run_folder)), 20.0, "all ranks to run")
+    command = "hostname; ls $TMPDIR/..; cat /etc/hosts"
+    beside = cli("job", "exec", "job", "--rank", "2", "--", "sh", "-c", command)
+    assert beside.rc == 0, beside.err
+    assert beside.out.splitlines()[0] == "lab-2"
+    assert "10.77.0.4 lab-3" in beside.out
+    assert "train.py:1" in cli("job", "stacks", "job").out
+    events = (run_folder / "events.jsonl").read_text()
+    agents = [json.loads(line)["pid"] for line in events.splitlines() if '"AgentJoined"' in line]
+    networks = {os.stat(f"/proc/{pid}/ns/net").st_ino for pid in agents}
+    assert len(networks) == 4
+    # An agent that cannot hear of the supervisor's end learns of it all the same.
+    cut_cable(agents[3])
+    os.kill(json.loads((run_folder / "supervisor.json").read_text())["pid"], signal.SIGKILL)
+    wait_until(lambda: not networks & list_networks(), 8.0, "the networks of the nodes to be gone")
     assert status_of("job") == "Failed"
-    assert list_left(drumline_home / "jobs" / "job") == []
+    assert list_left(run_folder) == []
+
+
+def cut_cable(agent):
+    """Take the node of that agent off the network, from within."""
+
+    def cut():
+        for space, kind in namespaces.open_others(agent):
+            if kind in (namespaces.USER, namespaces.NETWORK):
+                namespaces.enter(space, kind)
+                if kind == namespaces.USER:
+                    namespaces.pass_on_capabilities()
+        inside.run_batch("ip", ["link set eth0 down"])
+        return ()
+
+    inside.call_in_child(cut)
 
 
 def test_a_killed_agent_is_named_and_its_node_is_cleared(cli, lab, tmp_path, drumline_home):

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import os
 import random
 import signal
@@ -96,6 +97,34 @@ def test_killed_at(pipeline, tmp_path, drumline_home, place, after, call):
     assert set(steps_of("p").values()) == {"Completed"}
     assert sorted(job_names(drumline_home)) == ["p", "p-a", "p-b", "p-c", "p-c-d"]
     assert os.path.isdir(os.path.join(pipeline.named_outputs, "r"))
+
+
+def test_killed_between_the_end_and_its_notice(pipeline, tmp_path):
+    told, killed = tmp_path / "told", tmp_path / "killed"
+    receiver = {"name": "command", "kind": "command", "command": f"echo $DRUMLINE_NOTICE_EVENT >> '{told}'"}
+    graph = pipeline.read_json(pipeline.graph)
+    pipeline.write(pipeline.graph, json.dumps({**graph, "notify": [{**receiver, "on": ["end"]}]}))
+    notify = process._notify
+
+    def notify_second(*arguments):
+        try:
+            killed.mkdir()
+        except FileExistsError:
+            notify(*arguments)
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    guard = os.fork()
+    if not guard:
+        try:
+            process._notify = notify_second
+            os._exit(process.guard(pipeline.path))
+        finally:
+            os._exit(1)
+    assert wait_for_end()["status"] == "Completed"
+    assert os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1]) == 0
+    wait_until(lambda: told.exists() and told.read_text(), 20.0, "the notice")
+    assert (told.read_text(), killed.is_dir()) == ("end\n", True)
 
 
 def test_two_supervisors_of_one_job_are_one(tmp_path, drumline_home):

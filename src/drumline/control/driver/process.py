@@ -50,11 +50,13 @@ def guard(path: str) -> int:
     except BlockingIOError:
         return 0
     in_vain = 0
+    follows = False
     while True:
         size, began = _size_of(folder.events), time.monotonic()
         child = os.fork()
         if not child:
-            _be_driver(folder)
+            _be_driver(folder, follows=follows)
+        follows = True
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
             return 0
@@ -75,10 +77,11 @@ def _size_of(path: str) -> int:
         return -1
 
 
-def _be_driver(folder: RunFolder) -> NoReturn:
+def _be_driver(folder: RunFolder, *, follows: bool = False) -> NoReturn:
+    """``follows``: another driver was killed or has failed before."""
     code = 1
     try:
-        code = _drive(folder)
+        code = _drive(folder, follows=follows)
     except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
         import traceback
 
@@ -88,7 +91,7 @@ def _be_driver(folder: RunFolder) -> NoReturn:
         os._exit(code)
 
 
-def _drive(folder: RunFolder) -> int:
+def _drive(folder: RunFolder, *, follows: bool) -> int:
     kernel.set_process_name("drumline-drive")
     os.setsid()
     # Whoever knows of this process may wake it.
@@ -96,6 +99,8 @@ def _drive(folder: RunFolder) -> int:
     folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
     outcome = fold(folder.read_events())
     if outcome.is_final:
+        if follows:
+            _notify_again(folder)
         return 0
     try:
         end = _run(folder, outcome.kind, wake)
@@ -149,6 +154,14 @@ def _notify(folder: RunFolder, event: e.JobEnded) -> None:
     with contextlib.suppress(DrumlineError, OSError, LookupError, TypeError):
         hidden = {**submitted_secrets.given.get(), **notices.find_addresses(receivers)}
         JobNotices(folder, receivers, hidden).take(event)
+
+
+def _notify_again(folder: RunFolder) -> None:
+    """Tell of the end that a driver recorded before it was killed; it may have done so itself."""
+    for event in reversed(list(folder.read_events())):
+        if isinstance(event, e.JobEnded):
+            _notify(folder, event)
+            return
 
 
 def _stand_alone(folder: RunFolder) -> None:

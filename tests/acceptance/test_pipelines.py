@@ -474,12 +474,19 @@ def test_a_step_is_reused_while_nothing_of_it_has_changed(chain, tmp_path, druml
     assert chain() == ALL
     assert description.show_job("p1")["reason"] == "3 steps completed, 3 of them reused"
     assert steps_of("p1", "job") == {"make": "p0-make", "use": "p0-use", "by": "p0-by"}
+    assert set(steps_of("p1", "not_reused").values()) == {""}
     assert chain(n=2) == {"make", "use"}
+    assert steps_of("p2", "not_reused")["by"] == "changed since job p0-by: input n"
     assert chain(use={"command": "cat ${{inputs.make}}/made"}) == {"make", "by"}
     assert chain(use={"environment_variables": {"A": "b"}}) == {"make", "by"}
     assert chain(use=two_by_two()) == {"make", "by"}
     (tmp_path / "src" / "code").write_text("2")
     assert chain() == {"by"}
+    assert steps_of("p6", "not_reused") == {
+        "make": "changed since job p0-make: code",
+        "use": "changed since job p5-use: input make",
+        "by": "",
+    }
     (tmp_path / "data").write_text("2")
     assert chain() == {"by"}
     # Its output is as it was: what needs it need not run again.
@@ -490,6 +497,8 @@ def test_a_step_is_reused_while_nothing_of_it_has_changed(chain, tmp_path, druml
     assert last == {"p9-make", "p9-use", "p9-by"}
     shutil.rmtree(drumline_home / "jobs" / "p9-use")
     assert chain() == {"make", "by"}
+    why = "job p9-use, which did the same, no longer has the outputs that it wrote"
+    assert steps_of("p11", "not_reused")["use"] == why
     shutil.rmtree(drumline_home / "jobs" / "p9-make" / "named-outputs" / "o")
     assert chain() == {"use", "by"}
 

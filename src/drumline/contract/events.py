@@ -329,7 +329,8 @@ class DrillEnded(NamedTuple):
 class StepStarted(NamedTuple):
     """
     A step of a pipeline, or a trial of a sweep, begins: ``job`` is about to be submitted for it. ``detail``: ``reused``
-    for a step that takes over what ``job`` has written before; ``params`` of a trial.
+    for a step that takes over what ``job`` has written before; ``not_reused``, why a step runs again; ``params`` of a
+    trial.
     """
 
     time: float

@@ -370,7 +370,10 @@ def test_there_must_be_something_to_build():
 
 
 def test_a_step_is_run_again_when_its_packages_are_others(tmp_path):
-    from drumline.control.driver.reuse import key_of
+    from drumline.control.driver.reuse import fingerprint_of
+
+    def key_of(job):
+        return fingerprint_of(job).key
 
     (tmp_path / "r.txt").write_text("x==1\n")
     (tmp_path / "conda.yml").write_text("dependencies: [{pip: [-r r.txt]}]\n")

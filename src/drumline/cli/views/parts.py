@@ -86,7 +86,9 @@ def _describe_state(one: Mapping[str, Any], last: str) -> str:
         return f"Stopped early: {to_line(one['reason'])}" if one["reason"] else "Stopped early"
     if status != "Completed" and one["reason"]:
         return f"{status}: {to_line(one['reason'])}"
-    return f"{status}: {to_line(last)}" if last else status
+    if last:
+        return f"{status}: {to_line(last)}"
+    return f"{status}; {to_line(one['not_reused'])}" if one.get("not_reused") else status
 
 
 def _paint(

@@ -13,7 +13,7 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home
 from drumline.control.assets import registration
-from drumline.control.driver import reuse
+from drumline.control.driver import last_runs, reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.output_links import link_output, output_path
 from drumline.control.submission import run_folder
@@ -107,12 +107,21 @@ class _PipelineDriver:
             self._children.note(e.StepEnded(time.time(), name, status.FAILED, error.message))
             self._failed = self._failed or name
             return
-        key = reuse.key_of(job)
-        if name not in self._children.steps and self._take_over(name, key):
+        made_of = reuse.fingerprint_of(job)
+        if name not in self._children.steps and self._take_over(name, made_of.key):
             return
-        self._children.submit(name, job, {"key": key} if key else None)
+        self._children.submit(name, job, self._describe_run(name, job, made_of))
         if self._children.steps[name].status in _BAD:
             self._failed = self._failed or name
+
+    def _describe_run(self, name: str, job: Any, made_of: reuse.Fingerprint) -> dict[str, Any] | None:
+        """Return what its event says of a step that runs: by what it can be reused, and why nothing was for it."""
+        if not made_of.key:
+            return None
+        if self._settings.get("force_rerun"):
+            return {"key": made_of.key}
+        why = last_runs.explain(str(job.experiment_name), name, made_of.parts)
+        return {"key": made_of.key, "not_reused": why} if why else {"key": made_of.key}
 
     def _job(self, name: str) -> Any:
         """Return the job of a step whose needs have completed. Raises DrumlineError."""
@@ -184,8 +193,11 @@ class _PipelineDriver:
             if step.detail.get("key") and not step.detail.get("reused"):
                 with contextlib.suppress(DrumlineError, OSError):
                     # Data that has changed since is perhaps what it has read.
-                    if reuse.key_of(self._job(name)) == step.detail["key"]:
-                        reuse.remember(step.job, step.detail["key"], self._outputs_of(name))
+                    job = self._job(name)
+                    made_of = reuse.fingerprint_of(job)
+                    if made_of.key == step.detail["key"]:
+                        reuse.remember(step.job, made_of.key, self._outputs_of(name))
+                        last_runs.note(str(job.experiment_name), name, step.job, made_of.parts)
             self._publish(name)
         elif self._failed is None and outcome.status in _BAD:
             self._failed = name

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home, private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.control.driver import contents
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
@@ -23,24 +24,65 @@ from drumline.control.submission import planning
 from drumline.spec import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from drumline.contract.outcome import Outcome
 
 _VERSION = 3
 """Of what is compared; another one finds nothing of those before it."""
 
+_PART_DIGITS = 16
+_PARTS = {
+    "code": "code",
+    "command": "command",
+    "environment_variables": "environment variables",
+    "distribution": "distribution",
+    "instance_count": "number of nodes",
+    "drumline": "drumline",
+}
+"""Other keys of what is compared, and how their parts are named."""
 
-def key_of(job: Any) -> str:
-    """Return a digest of all that decides the outputs of a step; empty for a step that always runs. Blocks."""
+
+class Fingerprint(NamedTuple):
+    """Everything that decides the outputs of a step."""
+
+    key: str
+    """A digest of it all; empty for a step that always runs."""
+
+    parts: Mapping[str, str]
+    """A digest of each part by its name, such as ``code`` or ``input data``; empty for data that may change unseen."""
+
+
+def fingerprint_of(job: Any) -> Fingerprint:
+    """Return the fingerprint of a step whose inputs are there. Blocks."""
     if job.type != "command" or not job._is_deterministic:
-        return ""
+        return Fingerprint("", {})
     try:
         content = _content(job)
     except (OSError, DrumlineError):
-        return ""
+        return Fingerprint("", {})
+    return Fingerprint(_digest(content), dict(_digest_parts(content)))
+
+
+def _digest(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _digest_parts(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key in ("inputs", "outputs"):
+        for name, value in content[key].items():
+            is_known = not any(isinstance(one, _Unknown) for one in value)
+            yield f"{key.removesuffix('s')} {name}", _digest(value)[:_PART_DIGITS] if is_known else ""
+    yield "environment", _digest([content["environment"], content["recipe"]])[:_PART_DIGITS]
+    for key, word in _PARTS.items():
+        yield word, _digest(content[key])[:_PART_DIGITS]
+
+
+class _Unknown(str):
+    """A value that equals no other."""
+
+    __slots__ = ()
 
 
 def _content(job: Any) -> dict[str, Any]:
@@ -84,9 +126,9 @@ def _output(output: Any) -> list[Any]:
     return [*written, _unknown()] if paths.is_remote(str(output.path or "")) else written
 
 
-def _unknown() -> str:
-    """Return a value that equals no other, for remote data that may change unseen."""
-    return os.urandom(16).hex()
+def _unknown() -> _Unknown:
+    """Return a value for remote data, which may change unseen."""
+    return _Unknown(os.urandom(16).hex())
 
 
 def _input(job: Any, value: Any, asset: str) -> Any:

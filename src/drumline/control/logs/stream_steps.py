@@ -224,4 +224,5 @@ def _line(text: str) -> bytes:
 def _announce(step: StepOutcome) -> str:
     if step.detail.get("reused"):
         return f"step {step.step}: job {step.job}, reused"
-    return f"step {step.step}: job {step.job}"
+    why = terminal.clean(str(step.detail.get("not_reused") or ""))
+    return f"step {step.step}: job {step.job}" + (f"; {why}" if why else "")

@@ -163,6 +163,7 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
                 "status": state,
                 "job": (step.job or None) if step else None,
                 "reused": bool(step.detail.get("reused")) if step else False,
+                "not_reused": str(step.detail.get("not_reused") or "") if step else "",
                 "needs": list(planned.get("needs") or ()),
                 "started_at": utc(step.started) if step else None,
                 "ended_at": utc(step.ended) if step else None,

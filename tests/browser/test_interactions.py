@@ -33,7 +33,7 @@ def turn_wheel(page, box, pixels, key=None):
 
 
 def wait_until_quiet(page):
-    page.wait_for_function("!document.querySelector('[aria-busy=\"true\"]')")
+    page.wait_for_selector('[aria-busy="true"]', state="detached")
 
 
 @pytest.mark.parametrize(

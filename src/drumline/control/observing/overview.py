@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
@@ -46,6 +47,7 @@ _MOST_DEPTH = 8
 """Of pipelines within each other, in which a hang is looked for; forged events may make a circle."""
 
 _PARTS = {"pipeline": "st", "sweep": "tr"}
+_REPEATED = ("kind", "status", "reason", "experiment", "compute", "size")
 
 
 class JobOverview(NamedTuple):
@@ -223,8 +225,9 @@ def _is_settled(outcome: Outcome) -> bool:
 def _from_text(text: str) -> JobOverview | None:
     try:
         known = json.loads(text)
-        found = JobOverview(**known)
-    except (ValueError, TypeError):
+        # Ten thousand jobs have few of these between them.
+        found = JobOverview(**{**known, **{key: sys.intern(known[key]) for key in _REPEATED}})
+    except (ValueError, TypeError, KeyError):
         return None
     if len(known) < len(JobOverview._fields):
         return None  # Of a version that kept fewer facts.

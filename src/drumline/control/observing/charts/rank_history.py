@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -118,18 +119,27 @@ def read_system(
         known = [_describe_measure(one, []) for one in MEASURES.values() if not one.key.startswith("gpu")]
         empty: dict[str, Any] = {"begin": None, "end": None, "bin_s": None, "rows": [], "marks": []}
         return {"measures": known, "measure": measure, "attempt": shown.number, **empty}
+    with _reading:
+        return _answer(folder, shown, span, MEASURES[measure], points)
+
+
+def _answer(folder: RunFolder, shown: Attempt, span: Span, measure: Measure, points: int) -> dict[str, Any]:
+    """Return what was read before if it is still so."""
     plan = read_plan(folder)
-    key = (folder.path, measure, points, shown.number)
+    key = (folder.path, measure.key, points, shown.number)
     paths = [samples.path_of(folder.path, node.node) for node in plan.nodes]
     stamp = stamp_files([folder.events, *paths]) if shown.is_over else ""
     kept: dict[str, Any] | None = _answers.get(key, stamp)
     if kept is not None:
         return kept
     began = time.monotonic()
-    told = _read(folder, plan, shown, span, MEASURES[measure])
+    told = _read(folder, plan, shown, span, measure)
     _answers.put(key, stamp, told, None if shown.is_over else _AGAIN * (time.monotonic() - began))
     return told
 
+
+_reading = threading.Lock()
+"""One at a time: several pages ask the same at once, and 512 ranks take memory."""
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
 

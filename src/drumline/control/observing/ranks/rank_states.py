@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -95,15 +96,16 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent. Of a job that has ended they are means and peaks.
     """
     folder = folder_of(name)
-    stamp = stamp_files([folder.events, folder.plan])
-    kept: dict[str, Any] | None = _answers.get((folder.path, attempt), stamp)
-    if kept is not None:
-        return kept
-    shown = read_attempt(folder, attempt)
-    made = _describe(folder, shown)
-    if shown.is_over:
-        _answers.put((folder.path, attempt), stamp, made, None)
-    return made
+    with _reading:
+        stamp = stamp_files([folder.events, folder.plan])
+        kept: dict[str, Any] | None = _answers.get((folder.path, attempt), stamp)
+        if kept is not None:
+            return kept
+        shown = read_attempt(folder, attempt)
+        made = _describe(folder, shown)
+        if shown.is_over:
+            _answers.put((folder.path, attempt), stamp, made, None)
+        return made
 
 
 def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
@@ -159,6 +161,9 @@ def _describe_process(rank: RankOutcome | None) -> dict[str, Any]:
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
 """Of attempts that are over: 512 ranks are 512 logs to look into."""
+
+_reading = threading.Lock()
+"""One at a time: several pages ask the same at once."""
 
 
 # states

@@ -38,7 +38,7 @@ COMMANDS = {
     "mlflow": "show what jobs have logged in MLflow's web pages",
     "cache": "manage the cache of downloaded data: show, list, prune, clear, limit",
     "df": "show what takes up the disk, and how much of it can go",
-    "doctor": "check this machine, or the nodes of a compute",
+    "doctor": "check this machine for what keeps jobs from running well",
     "prune": "remove old jobs, and what nothing needs any more",
     "warm": "manage warm interpreters: list, stop",
     "workspace": "manage workspaces: list, show, create, update, delete",

@@ -229,7 +229,13 @@ FAULTS = [
     ("shared-paths", "error", assign("shared/paths/0/error", "No such file or directory"), "/shared/j is not there"),
     ("shared-paths", "warning", assign("shared/paths/0/inode", 78), "another folder than on nodes 0 and 2"),
     ("connections", "error", assign("connections/connected/0/error", "No route to host"), "cannot connect to node 0"),
-    ("large-packets", "error", assign("connections/received/0/stalled", True), "small packets of node 0 (host-0)"),
+    (
+        "connections",
+        "warning",
+        assign("connections/connected/0/error", "no answer within 0.4 s"),
+        "no answer within 0.4 s",
+    ),
+    ("large-packets", "warning", assign("connections/received/0/stalled", True), "small packets of node 0 (host-0)"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``drumline doctor``: what of a machine, or of the nodes of a compute, keeps jobs from running well."""
+"""``drumline doctor``: what of this machine keeps jobs from running well."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="drumline doctor",
-        description="Check this machine, or the nodes of a compute, for what keeps jobs from running well. "
+        description="Check this machine for what keeps jobs from running well. "
         "The exit code is 1 if there is an error, 0 otherwise.",
     )
     parser.add_argument(

@@ -27,6 +27,9 @@ _SLOW_SHARE = 0.6
 _FAST_ENOUGH = 2.5e9
 """Bytes a second, above which a figure tells of the CPU and not of a link."""
 
+_NO_ANSWER = "no answer"
+"""How a connection failed that ran out of time (``node/checks/links.py``)."""
+
 _BUSY_SHARE = 0.1
 """Of the time, in which a node waited for a core, above which its links were not measured."""
 
@@ -203,15 +206,17 @@ def judge_connections(reports: Nodes, _: Demands) -> Iterator[Finding]:
                 failed[peer["node"]][one.node] = peer["error"]
     for target, sources in sorted(failed.items()):
         why = next(iter(sources.values()))
+        # A link that is slow or loses packets does not answer in time either; that ends no job.
+        grade = warning if all(said.startswith(_NO_ANSWER) for said in sources.values()) else error
         if set(sources) == tried[target] and len(sources) > 1:
-            yield error(
+            yield grade(
                 target,
                 f"no other node can connect to a port of it that the kernel chose: {why}",
                 "let its firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
             )
             continue
         for source in sorted(sources):
-            yield error(
+            yield grade(
                 source,
                 f"it cannot connect to {name_node(target, reports)} at a port that the kernel chose: {sources[source]}",
                 "let the firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
@@ -223,7 +228,7 @@ def judge_packets(reports: Nodes, _: Demands) -> Iterator[Finding]:
         for link in one.get("connections").get("received", ()):
             if link.get("stalled"):
                 mtu = f" (MTU {link['mtu']})" if link.get("mtu") else ""
-                yield error(
+                yield warning(
                     one.node,
                     f"small packets of {name_node(link['node'], reports)} arrive, and large ones do not{mtu}",
                     "give all interfaces and switches between them the same MTU, or let ICMP pass",

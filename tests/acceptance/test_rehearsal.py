@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_jobs import job_names, write_script
+from isolated_nodes import skip_without
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rehearsal"
 
@@ -49,6 +50,18 @@ def test_the_example_survives_its_drills_and_ends_with_the_same_loss(cli, tmp_pa
         drumline_home
     )
     assert "5 of 5: wedge: job " in done.err
+
+
+@pytest.mark.timeout(600)
+def test_the_example_survives_a_network_that_is_cut_and_slow(cli, tmp_path):
+    skip_without(tmp_size="64m")
+    folder = shutil.copytree(EXAMPLE, tmp_path / "the example")
+    assert cli("compute", "create", "-f", "lab.yml", cwd=folder).rc == 0
+    words = ["--drills", "lab-drills.yml", "--steps", "40", "--set", "compute=azureml:lab", "-o", "json"]
+    done = cli("rehearse", "-f", "job.yml", *words, cwd=folder)
+    assert done.rc == 0, (done.out, done.err)
+    for row in json.loads(done.out)["drills"]:
+        assert (row["result"], row["same_metric"], row["left_behind"]) == ("survived", True, []), row
 
 
 def test_a_job_without_restarts_does_not_survive_and_says_how_it_failed(cli, tmp_path):

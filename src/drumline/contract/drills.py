@@ -23,7 +23,8 @@ _LONGEST_WORD = 64
 class DrillKind(NamedTuple):
     """
     A kind of drill. ``text``: what happens. ``lasts``: it has an end. ``settings``: the names of its own.
-    ``is_network``: it needs nodes with a network of their own. ``aims_at``: a rank, or a node.
+    ``is_network``: it needs nodes with a network of their own. ``aims_at``: a rank, or a node. ``usual``: the settings
+    of one that has none.
     """
 
     text: str
@@ -31,6 +32,7 @@ class DrillKind(NamedTuple):
     settings: tuple[str, ...] = ()
     is_network: bool = False
     aims_at: str = "node"
+    usual: Mapping[str, str] = {}
 
 
 KINDS: Mapping[str, DrillKind] = {
@@ -43,12 +45,20 @@ KINDS: Mapping[str, DrillKind] = {
         "nodes cannot reach each other", lasts=True, settings=("between",), is_network=True
     ),
     "slow-link": DrillKind(
-        "the network of a node is slow", lasts=True, settings=("rate", "latency"), is_network=True
+        "the network of a node is slow",
+        lasts=True,
+        settings=("rate", "latency"),
+        is_network=True,
+        usual={"rate": "1mbit"},
     ),
     "lossy-link": DrillKind(
-        "the network of a node loses packets", lasts=True, settings=("loss",), is_network=True
+        "the network of a node loses packets",
+        lasts=True,
+        settings=("loss",),
+        is_network=True,
+        usual={"loss": "20%"},
     ),
-    "slow-cpu": DrillKind("a node computes slowly", lasts=True, settings=("cpus",)),
+    "slow-cpu": DrillKind("a node computes slowly", lasts=True, settings=("cpus",), usual={"cpus": "0.1"}),
     "memory": DrillKind("a node has less memory", lasts=True, settings=("limit",)),
     "fill-disk": DrillKind("the disk of the node's TMPDIR is full", lasts=True),
     "clock": DrillKind("the clock of a node is wrong", lasts=True),
@@ -99,6 +109,20 @@ def read_request(drill: str, data: Mapping[str, Any]) -> DrillRequest | None:
 
 def _is_number(value: object, kinds: tuple[type, ...]) -> bool:
     return type(value) in kinds and 0 <= value < _MOST_SECONDS  # type: ignore[operator]
+
+
+def read_groups(text: str) -> list[list[int]]:
+    """
+    Return the groups of nodes between which a network is cut. Raises ValueError.
+
+    >>> read_groups("0,1/2,3")
+    [[0, 1], [2, 3]]
+    """
+    groups = [[int(one) for one in part.split(",")] for part in text.split("/")]
+    named = [node for group in groups for node in group]
+    if len(groups) < 2 or len(named) != len(set(named)) or min(named) < 0:
+        raise ValueError(f"{text!r} names no two groups of nodes")
+    return groups
 
 
 def name_drill(kind: str, node: int | None, rank: int | None) -> str:

@@ -26,8 +26,8 @@ class Performer:
     def is_for_agent(self, kind):
         return kind == "wedge"
 
-    def explain_refusal(self, kind, node, rank):
-        return "its clock is shared" if kind == "clock" else ""
+    def explain_refusal(self, request, node, rank):
+        return "its clock is shared" if request.kind == "clock" else ""
 
     def begin(self, request, node, rank):
         self.done.append(("begin", request.kind, node, rank))
@@ -177,6 +177,7 @@ def test_a_request_is_read_as_it_was_written():
         ("local", "fill-disk", ""),
         ("local", "clock", "clock of this machine"),
         ("local", "slow-link", "network of this machine"),
+        ("local", "slow-cpu", "processors and the memory of this machine"),
         ("slurm", "preempt", ""),
         ("slurm", "wedge", ""),
         ("slurm", "clock", "not Drumline's to set"),

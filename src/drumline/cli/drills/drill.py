@@ -13,6 +13,7 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from argparse import Namespace
 
+_SETTINGS = ("between", "rate", "latency", "loss", "cpus", "limit")
 _BEGIN_LIMIT_S = 30.0
 """For a supervisor to begin a drill that is to begin at once."""
 
@@ -40,6 +41,13 @@ def main(argv: list[str]) -> int:
     begin.add_argument(
         "--at-step", type=int, metavar="N", help="begin it when a metric of that step is logged"
     )
+    settings = parser.add_argument_group("settings of some kinds")
+    settings.add_argument("--between", metavar="NODES/NODES", help="partition: the groups, as 0,1/2,3")
+    settings.add_argument("--rate", help="slow-link: default 1mbit")
+    settings.add_argument("--latency", help="slow-link: such as 100ms")
+    settings.add_argument("--loss", help="lossy-link: default 20%%")
+    settings.add_argument("--cpus", help="slow-cpu: so many processors' time; default 0.1")
+    settings.add_argument("--limit", metavar="SIZE", help="memory: such as 200MB")
     parser.add_argument("--no-wait", action="store_true", help="return without waiting for it to begin")
     add_azure(parser)
     arguments = parser.parse_args(argv)
@@ -62,6 +70,7 @@ def _drill(arguments: Namespace) -> int:
         parse_duration(arguments.length, "--for") if arguments.length else None,
         parse_duration(arguments.after, "--after") if arguments.after else None,
         arguments.at_step,
+        {key: value for key in _SETTINGS if (value := getattr(arguments, key)) is not None},
     )
     drill = request.ask(name, wanted)
     if arguments.kind == END or arguments.no_wait or arguments.after or arguments.at_step is not None:

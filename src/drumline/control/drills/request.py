@@ -20,6 +20,9 @@ from drumline.control.jobs.recovery import recover
 from drumline.supervisor.drills.refusals import explain_refusal, explain_target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from drumline.contract.drills import DrillRequest
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import DrillOutcome
@@ -59,7 +62,7 @@ def _check(request: DrillRequest, plan: Plan) -> DrillRequest:
         raise PlanError(f"there can be no drill {kind!r} of job {plan.job}: {why_not}")
     if node is None and rank is None and kind != "preempt" and len(plan.nodes) == 1:
         node = 0
-    why_not = explain_target(kind, plan, node, rank)
+    why_not = explain_target(kind, plan, node, rank, request.settings)
     if why_not:
         has = f"job {plan.job} has {len(plan.nodes)} nodes and {len(plan.ranks)} ranks, counted from 0"
         raise UsageError(f"drill {kind!r}: {why_not}", has)
@@ -67,7 +70,48 @@ def _check(request: DrillRequest, plan: Plan) -> DrillRequest:
         raise UsageError(f"drill {kind!r}: it does not last", "leave out --for")
     if request.at_step is not None:
         _check_step(plan)
-    return request._replace(node=node)
+    settings = check_settings(kind, request.settings or {}, len(plan.nodes))
+    return request._replace(node=node, settings=settings or None)
+
+
+def check_settings(kind: str, given: Mapping[str, Any], node_count: int) -> dict[str, Any]:
+    """Return the settings of a drill, with the usual ones for want of any. Raises UsageError."""
+    known = drills.KINDS[kind]
+    for key in given:
+        if key not in known.settings:
+            has = ", ".join(f"--{one}" for one in known.settings) or "none"
+            raise UsageError(f"drill {kind!r} has no setting {key!r}", f"its settings: {has}")
+    settings = dict(given or known.usual)
+    try:
+        for key, value in settings.items():
+            settings[key] = _check_setting(key, str(value), node_count)
+    except ValueError as error:
+        raise UsageError(f"drill {kind!r}: {error}", "--help has an example of each setting") from error
+    if kind == "memory" and not settings:
+        raise UsageError("drill 'memory': it needs a limit", "--limit 200MB")
+    return settings
+
+
+def _check_setting(key: str, text: str, node_count: int) -> Any:
+    """Return a setting as a supervisor takes it. Raises ValueError, UsageError."""
+    from drumline.engines.local.isolation import settings as units
+    from drumline.staging.sizes import parse_size
+
+    if key == "limit":
+        return parse_size(text, "--limit")
+    if key == "between":
+        if max(node for group in drills.read_groups(text) for node in group) >= node_count:
+            raise ValueError(f"--between: the job has no such node; it has {node_count}")
+    elif key == "cpus":
+        if not 0 < float(text) < 1 << 20:
+            raise ValueError("--cpus must be more than 0")
+    else:
+        read = {"rate": units.parse_rate, "latency": units.parse_time_ms, "loss": units.parse_percent}[key]
+        try:
+            read(text)
+        except ValueError:
+            raise ValueError(f"--{key}: {text!r} is no {key}") from None
+    return text
 
 
 def _check_step(plan: Plan) -> None:

@@ -6,8 +6,9 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.drills import KINDS, DrillRequest
-from drumline.contract.errors import Problem, SpecError
+from drumline.contract.errors import Problem, SpecError, UsageError
 from drumline.contract.record import NamedTuple
+from drumline.control.drills.request import check_settings
 from drumline.supervisor.drills.refusals import explain_refusal, explain_target
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 _USUAL = ("preempt", "kill-rank", "kill-agent", "wedge", "power-off", "partition", "slow-link", "slow-cpu")
 _USUAL_LENGTH_S = 3.0
+_SETTINGS = ("between", "rate", "latency", "loss", "cpus", "limit")
 _EARLIEST, _LATEST = 0.3, 0.7
 """The part of the undisturbed run in which a drill begins whose file does not say when."""
 
@@ -94,9 +96,9 @@ def read_file(path: str, plan: Plan) -> Rehearsal:
 
 def _make_request(given: dict[str, Any]) -> DrillRequest:
     where = (given.get("node"), given.get("rank"))
-    return DrillRequest(
-        "", given["kind"], "", *where, given.get("for"), given.get("after"), given.get("at_step")
-    )
+    when = (given.get("for"), given.get("after"), given.get("at_step"))
+    settings = {key: given[key] for key in _SETTINGS if key in given}
+    return DrillRequest("", given["kind"], "", *where, *when, settings or None)
 
 
 def _explain_mistake(request: DrillRequest, plan: Plan) -> str:
@@ -111,8 +113,14 @@ def _explain_mistake(request: DrillRequest, plan: Plan) -> str:
     why_not = explain_refusal(kind, plan)
     if why_not:
         return f"there can be no drill {kind!r} of this job: {why_not}"
-    why_not = explain_target(kind, plan, node, request.rank)
-    return f"drill {kind!r}: {why_not}" if why_not else ""
+    why_not = explain_target(kind, plan, node, request.rank, request.settings)
+    if why_not:
+        return f"drill {kind!r}: {why_not}"
+    try:
+        check_settings(kind, request.settings or {}, len(plan.nodes))
+    except UsageError as error:
+        return error.message
+    return ""
 
 
 def _locate(root: Mapping, index: int | None, what: str) -> Problem:

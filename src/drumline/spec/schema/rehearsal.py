@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.drills import KINDS
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Seconds, Text
+from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Seconds, Text, VersionText
 from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
@@ -60,6 +60,12 @@ DRILL = Record(
         "at_step": PositionNumber(),
         "after": Length(),
         "for": Length(),
+        "between": Text(),
+        "rate": Text(),
+        "latency": Text(),
+        "loss": Text(),
+        "cpus": VersionText(),
+        "limit": Text(),
         "expect": OneOf(SURVIVE, FAIL),
     },
     required=("kind",),

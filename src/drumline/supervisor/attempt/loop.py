@@ -85,11 +85,13 @@ class Loop:
 
     def _make_drills(self, plan: Plan, attempt: int) -> Drills:
         # Few jobs have any.
-        from drumline.supervisor.drills.drills import Drills
-        from drumline.supervisor.drills.performing import DrillPerformer
+        from drumline.supervisor.drills import drills, performing
 
-        performer = DrillPerformer(self._folder, plan, self._agents.send, self._requests.preempt)
-        return Drills(self._folder, plan, attempt, lambda: self._start.running, performer, self._record)
+        does = (self._agents.send, self._requests.preempt, self._nodes.network)
+        performer = performing.DrillPerformer(self._folder, plan, *does)
+        return drills.Drills(
+            self._folder, plan, attempt, lambda: self._start.running, performer, self._record
+        )
 
     @property
     def ranks_started(self) -> float | None:

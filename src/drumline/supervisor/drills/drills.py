@@ -81,7 +81,7 @@ class Drills:
         now = time.monotonic()
         for request in list(self._waiting.values()):
             if self._is_due(request, start, now):
-                self._begin(request, now)
+                self._begin(request)
         for one in list(self._running.values()):
             if one.until is not None and one.until <= now:
                 self._end(one, "its time was over")
@@ -107,6 +107,7 @@ class Drills:
             self._refuse(asked.request, message.error, asked.target)
         else:
             self._note_begin(asked)
+            self._start_clock(asked.request)
 
     def finish(self) -> None:
         """End what is left: the attempt is over. Those that have not begun are for the next one."""
@@ -161,15 +162,14 @@ class Drills:
 
     # What is due.
 
-    def _begin(self, request: DrillRequest, now: float) -> None:
+    def _begin(self, request: DrillRequest) -> None:
         self._forget(request.drill)
         target = self._find_target(request)
-        why_not = self._performer.explain_refusal(request.kind, target.node, target.rank)
+        why_not = self._performer.explain_refusal(request, target.node, target.rank)
         if why_not:
             self._refuse(request, why_not, target)
             return
-        until = None if request.for_s is None else now + request.for_s
-        one = _RunningDrill(request, target, until)
+        one = _RunningDrill(request, target, None)
         if self._performer.is_for_agent(request.kind):
             self._asked[request.drill] = one
         else:
@@ -179,6 +179,14 @@ class Drills:
             self._asked.pop(request.drill, None)
             self._running.pop(request.drill, None)
             self._refuse(request, error, target)
+        else:
+            self._start_clock(request)
+
+    def _start_clock(self, request: DrillRequest) -> None:
+        """Let the time of a drill that lasts begin: making the failure took some already."""
+        one = self._running.get(request.drill)
+        if one is not None and request.for_s is not None:
+            self._running[request.drill] = one._replace(until=time.monotonic() + request.for_s)
 
     def _find_target(self, request: DrillRequest) -> _Target:
         """Return the node and the rank that a drill is about; a rank says which node it is on."""

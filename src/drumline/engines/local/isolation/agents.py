@@ -129,7 +129,8 @@ class IsolatedAgents(LocalAgents):
         pidfd = self._pidfds.get(node)
         if pidfd is not None and _is_over(pidfd, _END_TIMEOUT_S):
             self._note_end(node)
-        if node not in self._ends or node in self._network.off:
+        # An agent that ended by itself has found its supervisor silent, as the first of the two.
+        if self._ends.get(node, "ended") == "ended" or node in self._network.off:
             return f"has not answered for {_SILENCE_S} s: its node is off, or cut off from here"
         return self._ends[node]
 

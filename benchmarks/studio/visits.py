@@ -1,5 +1,6 @@
 """What a person does in a browser before the studio, and how long they wait for it."""
 
+import contextlib
 import itertools
 import random
 import re
@@ -113,9 +114,10 @@ def _listen(browser: Any, studio: StudioServer, samples: Samples, listen_s: floa
 
 
 def _open_tabs(browser: Any, studio: StudioServer, samples: Samples) -> None:
-    # Two browsers: without windows all tabs are in sight, and one browser opens six connections to a server.
-    with Guest(browser, studio) as one, Guest(browser, studio) as other:
-        for guest, path in zip(itertools.cycle((one, other)), TABS, strict=False):
+    # Without windows all tabs are in sight, each with a stream, and a browser opens six connections to a server.
+    with contextlib.ExitStack() as stack:
+        guests = [stack.enter_context(Guest(browser, studio)) for _ in range(4)]
+        for guest, path in zip(itertools.cycle(guests), TABS, strict=False):
             page = guest.context.new_page()
             page.goto(guest.address + path)
             page.wait_for_selector("main .card, main table, main .log-row")

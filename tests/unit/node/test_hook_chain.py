@@ -129,9 +129,13 @@ LOADER = """
 @pytest.mark.parametrize(("signal", "name"), [("SIGKILL", "Killed"), ("SIGBUS", "Bus error")])
 def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
     pytest.importorskip("torch")
-    done = rank(LOADER.format(signal=signal))
-    done.told = failures.add_killed_worker(done.told, done.out)
-    failure = settled(done)
+    # Where the machine is busy, torch may see the end of the process before its signal, and cannot name that.
+    for _ in range(3):
+        done = rank(LOADER.format(signal=signal))
+        done.told = failures.add_killed_worker(done.told, done.out)
+        failure = settled(done)
+        if f"is killed by signal: {name}" in failure["message"]:
+            break
     assert f"is killed by signal: {name}" in failure["message"], (failure, done.out)
     assert failure["file"] == "train.py"
     assert len(failures.find_killed_workers(failure["message"])) == 1

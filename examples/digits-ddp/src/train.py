@@ -10,6 +10,7 @@ import argparse
 import csv
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -102,6 +103,19 @@ def test_accuracy(model: nn.Module, test_set: TensorDataset) -> float:
     return right.item() / len(test_set)
 
 
+def find_logger() -> Callable[..., object]:
+    """A function that logs a metric to the job's run: MLflow's, else Drumline's; elsewhere it does nothing."""
+    try:
+        from mlflow import log_metric
+    except ImportError:
+        try:
+            from drumline.v1 import Run
+        except ImportError:
+            return lambda *_, **__: None
+        return Run.get_context().log
+    return log_metric
+
+
 def main() -> None:
     arguments = parse_arguments()
     device = join_group()
@@ -114,6 +128,7 @@ def main() -> None:
     model = DistributedDataParallel(network)
     optimizer = torch.optim.Adam(model.parameters(), lr=arguments.lr)
 
+    log = find_logger() if is_first and "MLFLOW_RUN_ID" in os.environ else None
     curve = []
     for epoch in range(1, arguments.epochs + 1):
         sampler.set_epoch(epoch)
@@ -122,6 +137,9 @@ def main() -> None:
         curve.append((epoch, f"{loss:.4f}", f"{accuracy:.4f}"))
         if is_first:
             print(f"epoch {epoch:2d}  loss {loss:.4f}  test accuracy {accuracy:.4f}", flush=True)
+        if log:
+            log("loss", loss, step=epoch)
+            log("test_accuracy", accuracy, step=epoch)
 
     if is_first:
         outputs = Path("outputs")

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -223,7 +224,8 @@ def test_a_disk_of_its_own_is_full_until_the_drill_ends(cli, tmp_path):
     if subprocess.run([*apart, f"mount -t tmpfs none {tmp}"], capture_output=True).returncode:
         pytest.skip("this machine has no mount namespaces for its users")
     (tmp_path / "train.py").write_text(FILLS)
-    run = f"{sys.executable} -m drumline run --name job --nodes 2 --detach -- {sys.executable} train.py"
+    python = shlex.quote(sys.executable)
+    run = f"{python} -m drumline run --name job --nodes 2 --detach -- {python} train.py"
     command = f"mount -t tmpfs -o size=8m none {tmp} && TMPDIR={tmp} exec {run}"
     done = subprocess.run([*apart, command], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

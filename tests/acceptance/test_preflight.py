@@ -1,6 +1,7 @@
 """The checks before a job: nodes of this machine that say that they are machines of their own."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -40,7 +41,7 @@ def run(tmp_path, monkeypatch):
 
     def run(name, *, fault=False, settings="{}"):
         (tmp_path / "job.yml").write_text(
-            f"name: {name}\ncode: .\ncommand: {sys.executable} train.py\ndrumline: {settings}\n"
+            f"name: {name}\ncode: .\ncommand: >-\n  {shlex.quote(sys.executable)} train.py\ndrumline: {settings}\n"
             "resources: {instance_count: 2}\ndistribution: {type: pytorch}\n"
         )
         program = PROGRAM.replace("FAULT", str(fault))

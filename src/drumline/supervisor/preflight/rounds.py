@@ -15,7 +15,7 @@ def plan_rounds(count: int, most: int = MOST_ROUNDS) -> list[list[int]]:
     pair meets twice.
 
     >>> plan_rounds(3)
-    [[2, -1, 1], [-1, 2, 0], [1, 0, -1]]
+    [[1, -1, 2], [0, 2, -1], [-1, 1, 0]]
     """
     slots = count + count % 2
     # The circle method: one slot stays, the others go round. Of many rounds those are taken that lie far apart.

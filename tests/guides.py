@@ -52,7 +52,6 @@ GIVEN: dict[str, dict[str, str]] = {
         name: (ROOT / "examples" / "rehearsal" / name).read_text() for name in ("job.yml", "src/train.py")
     },
     "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
-    "howto/doctor": {},
     "howto/upkeep": {},
 }
 """The pages that are run, each with the files that its reader is expected to have."""
@@ -66,6 +65,7 @@ BEFORE = {
 """What its reader has run before."""
 
 NOT_RUN = {
+    "howto/doctor": "findings that depend on the machine: tests/unit/control/test_doctor.py",
     "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",

@@ -282,13 +282,14 @@ class Index:
         try:
             return self._begin()
         except sqlite3.Error as error:
-            if not _is_damaged(error):
+            if _is_damaged(error):
+                self._drop_damaged()
+            elif not _is_deleted(error):
                 raise
-        self._drop_damaged()
         return self._begin()
 
-    def _begin(self) -> sqlite3.Connection:
-        database = self._open()
+    def _begin(self, *, is_locked: bool = False) -> sqlite3.Connection:
+        database = self._open(is_locked=is_locked)
         try:
             database.execute("BEGIN IMMEDIATE")
             # Damage beyond the first page is not seen before it is read.
@@ -300,11 +301,9 @@ class Index:
 
     def _drop_damaged(self) -> None:
         """Delete a damaged index. Of several processes one deletes, and the others find a whole index."""
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._lock():
             try:
-                database = self._begin()
+                database = self._begin(is_locked=True)
                 found = database.execute("PRAGMA quick_check(1)").fetchone()
                 database.close()
                 if found == ("ok",):
@@ -315,23 +314,43 @@ class Index:
             for ending in _FILES:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path + ending)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Hold the lock of those that delete an index or begin one."""
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
         finally:
             os.close(lock)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, *, is_locked: bool = False) -> sqlite3.Connection:
         if not os.path.exists(self._path):
             os.close(os.open(self._path, os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = sqlite3.connect(self._path, timeout=_LOCKED_LIMIT_S, isolation_level=None)
         try:
-            if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                database.execute("PRAGMA journal_mode = WAL")
-                database.executescript(_SCHEMA)
-                database.execute(f"PRAGMA user_version = {_VERSION}")
+            if not _is_current(database):
+                # SQLite waits for nobody who changes the journal mode too: it fails at once.
+                with contextlib.nullcontext() if is_locked else self._lock():
+                    if not _is_current(database):
+                        database.execute("PRAGMA journal_mode = WAL")
+                        database.executescript(_SCHEMA)
+                        database.execute(f"PRAGMA user_version = {_VERSION}")
             database.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
             database.close()
             raise
         return database
+
+
+def _is_current(database: sqlite3.Connection) -> bool:
+    return bool(database.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
+
+
+def _is_deleted(error: sqlite3.Error) -> bool:
+    """Return whether the index may have been deleted, since it was damaged, between its opening and its use."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
 
 
 def _is_damaged(error: sqlite3.Error) -> bool:

@@ -37,7 +37,7 @@ _MOST_ENTRIES = 5000
 _MOST_TEXT_BYTES = 1 << 20
 _DEEPEST = 64
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:

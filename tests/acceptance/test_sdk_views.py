@@ -140,7 +140,7 @@ def test_a_pipeline_shows_its_graph_and_a_sweep_its_trials(jobs):
     whole = jobs.create_or_update(two())
     code = "from drumline.v1 import Run; Run.get_context().log('acc', float(${{inputs.lr}}))"
     job = command(command=f'python -c "{code}"', inputs={"lr": 1})
-    sweep = job(lr=Choice([0.25, 0.75])).sweep(
+    sweep = job(lr=Choice([0.3125, 0.6875])).sweep(
         primary_metric="acc", goal="maximize", sampling_algorithm="grid"
     )
     sweep.set_limits(max_total_trials=2)
@@ -150,7 +150,7 @@ def test_a_pipeline_shows_its_graph_and_a_sweep_its_trials(jobs):
     assert page.count("<path") == 1
     assert "first: Completed" in page
     table = jobs.wait(search.name)._repr_html_()
-    assert table.index("0.75") < table.index("0.25")
+    assert table.index(">0.688<") < table.index(">0.312<")
     assert jobs.list()._repr_html_().count("<tr") == 3
 
 

@@ -93,10 +93,13 @@ def test_what_a_job_left_is_ended(capsys):
     program = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600)"]
     env = {**os.environ, "DRUMLINE_RUN_FOLDER": os.path.join(base_home(), "jobs", "calm_drum")}
     with subprocess.Popen(program, env=env, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        assert "calm_drum" in run(capsys)[1]["leftovers"]["finding"]
-        assert "leftovers: ended 1 process," in run(capsys, "--fix")[2]
-        assert process.wait(60) == -9
+        try:
+            process.stdout.readline()
+            assert "calm_drum" in run(capsys)[1]["leftovers"]["finding"]
+            assert "leftovers: ended 1 process," in run(capsys, "--fix")[2]
+            assert process.wait(60) == -9
+        finally:
+            process.kill()
 
 
 def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):

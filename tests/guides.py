@@ -65,7 +65,6 @@ BEFORE = {
 """What its reader has run before."""
 
 NOT_RUN = {
-    "howto/doctor": "findings that depend on the machine: tests/unit/control/test_doctor.py",
     "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",

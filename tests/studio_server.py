@@ -68,6 +68,23 @@ class StudioServer(NamedTuple):
         return {**own, "Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    def has_ended() -> bool:
+        return process.poll() is not None
+
+    try:
+        if not has_ended():
+            process.send_signal(signal.SIGINT)
+        # Below a shell's background job, SIGINT is ignored until the server has its own handler.
+        with contextlib.suppress(TimeoutError):
+            wait_until(has_ended, 2.0)
+        if not has_ended():
+            process.send_signal(signal.SIGTERM)
+        wait_until(has_ended, 20.0, "the studio to end")
+    finally:
+        process.kill()
+
+
 @contextlib.contextmanager
 def run_studio(*arguments: str, home: Path | None = None) -> Iterator[StudioServer]:
     """A studio of the test's home, or another one, on a port of its own, until the end of the ``with``."""
@@ -83,6 +100,4 @@ def run_studio(*arguments: str, home: Path | None = None) -> Iterator[StudioServ
             token = json.loads(record.read_text())["token"]
             yield StudioServer(process, port, token, record)
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-            wait_until(lambda: process.poll() is not None, 20.0, "the studio to end")
+            _end(process)

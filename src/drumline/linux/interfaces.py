@@ -9,6 +9,8 @@ import socket
 import struct
 from typing import Any
 
+from drumline.linux import kernel_files
+
 _SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8912, 0x8913, 0x8927
 _SIOCADDRT, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x890B, 0x8914, 0x8916, 0x891C
 _UP, _GATEWAY, _LOOPBACK = 0x1, 0x2, 0x8
@@ -45,7 +47,7 @@ def list_interfaces() -> list[dict[str, Any]]:
                     "name": name,
                     "address": address,
                     "infiniband": kind == _INFINIBAND,
-                    "speed_mbps": max(0, _read_number(f"/sys/class/net/{name}/speed")),
+                    "speed_mbps": max(0, kernel_files.read_number(f"/sys/class/net/{name}/speed")),
                     "virtual": _is_virtual(name),
                 }
             )
@@ -55,11 +57,11 @@ def list_interfaces() -> list[dict[str, Any]]:
 def list_infiniband_ports(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
     """List the active ports: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
     found = []
-    for device in _list_folder(root):
-        for port in _list_folder(os.path.join(root, device, "ports")):
+    for device in kernel_files.list_folder(root):
+        for port in kernel_files.list_folder(os.path.join(root, device, "ports")):
             place = os.path.join(root, device, "ports", port)
-            if _read_text(os.path.join(place, "state")).startswith("4"):
-                link = _read_text(os.path.join(place, "link_layer")) or "InfiniBand"
+            if kernel_files.read_text(os.path.join(place, "state")).startswith("4"):
+                link = kernel_files.read_text(os.path.join(place, "link_layer")) or "InfiniBand"
                 found.append({"device": device, "port": port, "link": link})
     return found
 
@@ -87,28 +89,6 @@ def _query_interface(asked: socket.socket, what: int, name: str) -> bytes:
         return fcntl.ioctl(asked.fileno(), what, struct.pack("256s", name.encode()[:15]))
     except OSError:
         return b""
-
-
-def _list_folder(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _read_number(path: str) -> int:
-    try:
-        return int(_read_text(path))
-    except ValueError:
-        return 0
 
 
 def set_up(name: str) -> None:

@@ -178,6 +178,19 @@ def close_inherited_descriptors(kept: int = 2) -> None:
     os.closerange(max(3, kept + 1), highest + 1)
 
 
+def become_helper(parent: int, kept: int) -> None:
+    """
+    Make this fork a helper of ``parent``: in a session of its own, without its handlers and descriptors but ``kept``,
+    and killed when it dies. Fork from a main thread only.
+    """
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    die_with_parent(signal.SIGKILL, parent)
+    close_inherited_descriptors(kept=kept)
+
+
 def _prctl(option: int, value: int) -> bool:
     try:
         import ctypes

@@ -11,6 +11,7 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home, home
 from drumline.control.jobs import listing
 from drumline.control.jobs.recovery import recover
+from drumline.linux import kernel_files
 from drumline.node import leftovers, scratch
 from drumline.node.checks import leavings
 from drumline.node.warm import pool_folder
@@ -73,7 +74,7 @@ def fix_sockets() -> str:
 def _list_stale() -> Iterator[str]:
     """Yield the sockets of warm pools of this machine that were killed."""
     parent = os.path.join(base_home(), "warm", identity.name_machine())
-    for name in _list_folder(parent):
+    for name in kernel_files.list_folder(parent):
         folder = os.path.join(parent, name)
         path = os.path.join(folder, pool_folder.SOCKET)
         if not os.path.exists(path):
@@ -105,10 +106,3 @@ def find_existing(path: str) -> str:
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return path
-
-
-def _list_folder(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

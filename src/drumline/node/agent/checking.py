@@ -80,14 +80,8 @@ def _be_checker(peer: socket.socket, node: int, address: str, parent: int) -> No
     """Check the node in the forked child; never returns."""
     code = 1
     try:
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        kernel.die_with_parent(signal.SIGKILL, parent)
+        kernel.become_helper(parent, kept=peer.fileno())
         signal.alarm(_LIFE_S)
-        kept = peer.fileno()
-        kernel.close_inherited_descriptors(kept=kept)
         checker.serve(peer, node, address)
         code = 0
     except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it

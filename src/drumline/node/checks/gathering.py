@@ -107,12 +107,7 @@ def _start(name: str, gather_group: Gatherer, settings: Mapping[str, Any]) -> _R
 def _be_gatherer(gather_group: Gatherer, settings: Mapping[str, Any], writing: int, parent: int) -> None:
     """Gather one group in the forked child; never returns."""
     try:
-        os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        kernel.die_with_parent(signal.SIGKILL, parent)
-        kernel.close_inherited_descriptors(kept=writing)
+        kernel.become_helper(parent, kept=writing)
         try:
             facts = gather_group(settings)
         except Exception as error:  # noqa: BLE001 - a fact that cannot be had is told, and ends nothing

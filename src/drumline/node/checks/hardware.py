@@ -7,6 +7,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.linux import kernel_files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -73,7 +75,7 @@ def gather_memory(
 
 
 def _read_rows(path: str) -> Iterator[tuple[str, int]]:
-    for line in _read(path).splitlines():
+    for line in kernel_files.read_text(path).splitlines():
         name, _, rest = line.partition(":")
         if rest.split():
             yield name, int(rest.split()[0]) * 1024
@@ -83,12 +85,12 @@ def _read_quota(root: str) -> float | None:
     """Return how many cores the control groups of this process allow; None: no limit. Version 2, else 1."""
     found = []
     for folder in _list_groups(root, ""):
-        words = _read(os.path.join(folder, "cpu.max")).split()
+        words = kernel_files.read_text(os.path.join(folder, "cpu.max")).split()
         if len(words) == 2 and words[0] != "max":
             found.append(int(words[0]) / int(words[1]))
     for folder in _list_groups(root, "cpu"):
-        quota = _read(os.path.join(folder, "cpu.cfs_quota_us"))
-        period = _read(os.path.join(folder, "cpu.cfs_period_us"))
+        quota = kernel_files.read_text(os.path.join(folder, "cpu.cfs_quota_us"))
+        period = kernel_files.read_text(os.path.join(folder, "cpu.cfs_period_us"))
         if quota and period and int(quota) > 0:
             found.append(int(quota) / int(period))
     return min(found) if found else None
@@ -97,11 +99,11 @@ def _read_quota(root: str) -> float | None:
 def _read_memory_limit(root: str) -> int | None:
     found = []
     for folder in _list_groups(root, ""):
-        text = _read(os.path.join(folder, "memory.max"))
+        text = kernel_files.read_text(os.path.join(folder, "memory.max"))
         if text and text != "max":
             found.append(int(text))
     for folder in _list_groups(root, "memory"):
-        text = _read(os.path.join(folder, "memory.limit_in_bytes"))
+        text = kernel_files.read_text(os.path.join(folder, "memory.limit_in_bytes"))
         # A limit that no machine has stands for none.
         if text and int(text) < 1 << 60:
             found.append(int(text))
@@ -110,7 +112,7 @@ def _read_memory_limit(root: str) -> int | None:
 
 def _list_groups(root: str, controller: str) -> Iterator[str]:
     """Yield the folder of this process's control group, and those above it. ``controller``: of version 1; empty: 2."""
-    for line in _read("/proc/self/cgroup").splitlines():
+    for line in kernel_files.read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controller not in controllers.split(","):
             continue
@@ -145,35 +147,21 @@ def gather_gpus(settings: Mapping[str, Any]) -> dict[str, Any]:
 def gather_infiniband(_: Mapping[str, Any], root: str = "/sys/class/infiniband") -> dict[str, Any]:
     """Return the ports of InfiniBand and RoCE adapters, active or not."""
     found = []
-    for device in _list_folder(root):
-        for port in _list_folder(os.path.join(root, device, "ports")):
+    for device in kernel_files.list_folder(root):
+        for port in kernel_files.list_folder(os.path.join(root, device, "ports")):
             place = os.path.join(root, device, "ports", port)
             gids = [
-                _read(os.path.join(place, "gids", one)) for one in _list_folder(os.path.join(place, "gids"))
+                kernel_files.read_text(os.path.join(place, "gids", one))
+                for one in kernel_files.list_folder(os.path.join(place, "gids"))
             ]
             found.append(
                 {
                     "device": device,
                     "port": port,
-                    "state": _read(os.path.join(place, "state")).partition(":")[2].strip(),
-                    "rate": _read(os.path.join(place, "rate")),
-                    "link": _read(os.path.join(place, "link_layer")) or "InfiniBand",
+                    "state": kernel_files.read_text(os.path.join(place, "state")).partition(":")[2].strip(),
+                    "rate": kernel_files.read_text(os.path.join(place, "rate")),
+                    "link": kernel_files.read_text(os.path.join(place, "link_layer")) or "InfiniBand",
                     "gids": sum(bool(gid.replace(":", "").strip("0")) for gid in gids),
                 }
             )
     return {"ports": found}
-
-
-def _list_folder(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -7,7 +7,7 @@ import resource
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from drumline.linux import cgroups
+from drumline.linux import cgroups, kernel_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def gather_features(_: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": os.uname().release,
         "pidfd": _has_pidfd(),
         "user_namespaces": _can_unshare(),
-        "ptrace_scope": _read_number("/proc/sys/kernel/yama/ptrace_scope"),
+        "ptrace_scope": kernel_files.read_number("/proc/sys/kernel/yama/ptrace_scope"),
         "control_group": _can_make_group(),
         "ip": bool(shutil.which("ip")) and bool(shutil.which("tc")),
         "root": os.geteuid() == 0,
@@ -88,11 +88,3 @@ def gather_user(_: Mapping[str, Any]) -> dict[str, Any]:
         "home_writable": os.path.isdir(home) and os.access(home, os.W_OK),
         "time": time.time(),
     }
-
-
-def _read_number(path: str) -> int:
-    try:
-        with open(path) as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.linux import interfaces, ports
+from drumline.linux import interfaces, kernel_files, ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,13 +63,15 @@ def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the interfaces with their MTU, the kernel's range of ports, and whether a port can be had."""
     found = interfaces.list_interfaces()
     for one in found:
-        one["mtu"] = _read_number(f"/sys/class/net/{one['name']}/mtu")
+        one["mtu"] = kernel_files.read_number(f"/sys/class/net/{one['name']}/mtu")
     return {
         "address": settings.get("address", ""),
         "machine": name_machine(),
         "interfaces": found,
-        "local_ports": [int(word) for word in _read("/proc/sys/net/ipv4/ip_local_port_range").split()],
-        "ipv6_only": _read("/proc/sys/net/ipv6/bindv6only") == "1",
+        "local_ports": [
+            int(word) for word in kernel_files.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
+        ],
+        "ipv6_only": kernel_files.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
         "port_error": _try_port(settings.get("address") or "127.0.0.1"),
         "default_port": _find_holder(_DEFAULT_PORT),
     }
@@ -105,18 +107,3 @@ def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
         "spares_loopback": "*" in spared or {"localhost", "127.0.0.1"} <= set(spared),
         "missing_certificates": missing,
     }
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _read_number(path: str) -> int:
-    try:
-        return int(_read(path))
-    except ValueError:
-        return 0

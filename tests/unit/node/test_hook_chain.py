@@ -129,16 +129,39 @@ LOADER = """
 @pytest.mark.parametrize(("signal", "name"), [("SIGKILL", "Killed"), ("SIGBUS", "Bus error")])
 def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
     pytest.importorskip("torch")
-    # Where the machine is busy, torch may see the end of the process before its signal, and cannot name that.
-    for _ in range(3):
-        done = rank(LOADER.format(signal=signal))
-        done.told = failures.add_killed_worker(done.told, done.out)
-        failure = settled(done)
-        if f"is killed by signal: {name}" in failure["message"]:
-            break
-    assert f"is killed by signal: {name}" in failure["message"], (failure, done.out)
+    done = rank(LOADER.format(signal=signal))
+    done.told = failures.add_killed_worker(done.told, done.out)
+    failure = settled(done)
+    assert f"is killed by signal: {name}" in failure["message"], (done.failure, done.out)
     assert failure["file"] == "train.py"
     assert len(failures.find_killed_workers(failure["message"])) == 1
+
+
+ASKED = """
+    import multiprocessing.reduction
+    import os, signal
+    import torch
+    from torch.utils.data import DataLoader
+
+    def be_killed(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    # The loader's process dies when it is asked for the memory of a batch.
+    multiprocessing.reduction.send_handle = be_killed
+    batches = iter(DataLoader(torch.zeros(8, 3), batch_size=4, num_workers=1))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    next(batches)
+"""
+
+
+def test_a_loaders_process_that_dies_while_it_is_asked_is_named(rank):
+    """The end of its socket is an EOFError without words."""
+    pytest.importorskip("torch")
+    done = rank(ASKED)
+    assert (done.failure["type"], done.failure["message"]) == ("EOFError", ""), done.out
+    failure = settled(done)
+    assert "is killed by signal: Killed" in failure["message"], done.failure
+    assert failure["file"] == "train.py"
 
 
 UNHEARD = """

@@ -11,6 +11,7 @@ from drumline.supervisor.explaining.verdict import judge
 
 CLOSED = "RuntimeError: [pair.cc:537] Connection closed by peer [127.0.0.1]:4242"
 KILLED = "RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed."
+EXITED = "RuntimeError: DataLoader worker (pid 12) exited unexpectedly with exit code 3."
 UNEXPECTED = "RuntimeError: DataLoader worker (pid(s) 12) exited unexpectedly"
 FULL = "OSError: [Errno 28] No space left on device"
 WRITER = "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 832 vs 790"
@@ -35,6 +36,10 @@ def failure(*said, at=5.0, pid=100):
         (["AttributeError: close", CLOSED, "ValueError: bad batch"], "ValueError: bad batch"),
         (["RuntimeError: step 3", "KeyError: 'label'"], "RuntimeError: step 3"),
         ([UNEXPECTED, KILLED], KILLED),
+        (["EOFError: ", KILLED], KILLED),
+        (["FileNotFoundError: [Errno 2] No such file or directory", "EOFError: ", KILLED], KILLED),
+        (["EOFError: no more samples", "KeyError: 'label'"], "EOFError: no more samples"),
+        (["EOFError: ", EXITED], EXITED),
         ([WRITER, FULL], FULL),
         (
             [WRITER, "RuntimeError: basic_ios::clear: iostream error"],

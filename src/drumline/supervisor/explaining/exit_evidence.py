@@ -37,6 +37,10 @@ _HIDES_ANOTHER = compile_late(
     # PyTorch's writer of archives, which is closed after a write has failed.
     r"|inline_container\.cc.*unexpected pos \d+ vs \d+"
 )
+_LOADER_SOCKET_CLOSED = ("EOFError", "FileNotFoundError")
+"""What a program may meet at the socket of a process of PyTorch's loader that has ended. Others: ``lost_peer``."""
+
+_ENDED_WORKER = compile_late(r"DataLoader worker \(pid \d+\) (?:is killed by signal|exited unexpectedly)")
 _NAMES_ITS_END = compile_late(r"terminated with|died with")
 """How a launcher says with which signal or code a process has ended: of multiprocessing and subprocess."""
 
@@ -102,9 +106,7 @@ def unchain(failure: NotedException) -> ChosenFailure:
     """
     rest = cast("ChosenFailure", {name: value for name, value in failure.items() if name != "chain"})
     chain: list[RaisedException] = [failure, *failure.get("chain", [])]
-    hiding = [
-        bool(lost_peer.find_in_exception(one) or _HIDES_ANOTHER.search(one["message"])) for one in chain
-    ]
+    hiding = [_hides_another(one, chain[index + 1 :]) for index, one in enumerate(chain)]
     if hiding[-1]:
         gone = lost_peer.find_in_exception(chain[-1])
         if gone and not hiding[0]:
@@ -118,6 +120,15 @@ def unchain(failure: NotedException) -> ChosenFailure:
     if after:
         rest["after"] = after
     return rest
+
+
+def _hides_another(one: RaisedException, before: Sequence[RaisedException]) -> bool:
+    """Return whether an exception only follows from one of those that came before it."""
+    if lost_peer.find_in_exception(one) or _HIDES_ANOTHER.search(one["message"]):
+        return True
+    return one["type"] in _LOADER_SOCKET_CLOSED and any(
+        _ENDED_WORKER.search(cause["message"]) for cause in before
+    )
 
 
 def _is_elastic(failure: NotedException) -> bool:

@@ -13,7 +13,7 @@ from drumline.supervisor.preflight.findings import Finding, NodeReport
 from drumline.supervisor.preflight.registry import CHECKS, list_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 from drumline.supervisor.preflight import registry
 
@@ -40,8 +40,23 @@ def examine_machine() -> list[Finding]:
     checks = [check for check in CHECKS if not check.needs_nodes]
     facts = gathering.gather(list_groups(checks), choose_settings(), _DEADLINE_S)
     report = NodeReport(0, "", facts)
-    found = [one._replace(node=None) for one in registry.judge_all([report], checks=checks)]
+    groups = {check.id: check.groups for check in checks}
+    judged = (one._replace(node=None) for one in registry.judge_all([report], checks=checks))
+    found = [_admit_unknown(one, [facts[group] for group in groups[one.check]]) for one in judged]
     return [*found, *(check() for _, check in OWN_CHECKS.values())]
+
+
+def _admit_unknown(finding: Finding, facts: Iterable[Mapping[str, Any]]) -> Finding:
+    """Return the finding, or that it is none: nothing is wrong as far as is known, and its facts are not."""
+    if finding.status != "ok" or finding.finding:
+        return finding
+    for one in facts:
+        if gathering.LATE in one or gathering.FAILED in one:
+            why = one.get(gathering.FAILED) or f"that takes longer than {one[gathering.LATE]:g} s"
+            return Finding(
+                finding.check, "warning", None, f"it was not checked: {why}", "run drumline doctor again"
+            )
+    return finding
 
 
 def choose_settings() -> dict[str, Any]:

@@ -5,10 +5,12 @@ import sys
 import time
 
 import pytest
+from cli_jobs import write_job
 from waiting import wait_until
 
 from drumline.cli.jobs import standby
 from drumline.cli.jobs.standby import Standby
+from drumline.cli.main import main
 from drumline.contract.errors import EngineError
 from drumline.linux import kernel
 
@@ -29,6 +31,14 @@ def test_one_that_is_dismissed_ends(adopting):
     waiting = Standby()
     waiting.dismiss()
     waiting.dismiss()
+    wait_for_child()
+
+
+def test_none_waits_for_a_job_that_was_refused(adopting, tmp_path, capsys):
+    """The program goes on where a notebook or a test calls the command."""
+    job = write_job(tmp_path, "true", drumline={"notify": [7]})
+    assert main(["job", "create", "-f", str(job)]) == 2
+    assert "one has a name or a command" in capsys.readouterr().err
     wait_for_child()
 
 

@@ -85,7 +85,11 @@ def _create(arguments: Namespace) -> int:
     name_experiment(job)
     # Elsewhere the job's supervisor is not this machine's, and a pipeline or sweep has a driver.
     start = Standby() if job.type == "command" and is_local(job) else None
-    submitted = submit(job, start=start, check=not arguments.skip_validation)
+    try:
+        submitted = submit(job, start=start, check=not arguments.skip_validation)
+    finally:
+        if start:
+            start.dismiss()
     output.print_warnings(submitted.warnings)
     if arguments.save_as:
         job.dump(arguments.save_as, overwrite=True)

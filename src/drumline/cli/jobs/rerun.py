@@ -50,7 +50,11 @@ def _rerun(arguments: Namespace) -> int:
     for note in filter(None, (reused, *again.notes)):
         print(f"note: {clean(note)}", file=sys.stderr)
     start = Standby() if again.job.type == "command" and is_local(again.job) else None
-    submitted = submit(again.job, again.run, start=start)
+    try:
+        submitted = submit(again.job, again.run, start=start)
+    finally:
+        if start:
+            start.dismiss()
     if again.run.in_place and not (again.job.drumline or {}).get(
         "secrets"
     ):  # Whose files may lie in the folder.

@@ -2,14 +2,20 @@
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import drumline
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside, needs
 from drumline.engines.local.isolation.settings import read_isolation
+
+NOBODY = 65534
 
 
 def skip_without(**settings: Any) -> None:
@@ -46,3 +52,54 @@ def list_networks() -> set[int]:
 def list_left(run_folder: Path) -> list[str]:
     """The scratch folders and control groups of a job's nodes that are still there."""
     return [path for path in (run_folder / "scratch").read_text().splitlines() if os.path.exists(path)]
+
+
+def find_python_of_everybody() -> str:
+    """A Python that an ordinary user may run; empty for none."""
+    for python in (
+        sys.executable,
+        *(shutil.which(f"python3.{minor}", path="/usr/bin") for minor in range(11, 15)),
+    ):
+        if (
+            python
+            and run_as_nobody(
+                [python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], "/"
+            ).returncode
+            == 0
+        ):
+            return python
+    return ""
+
+
+def run_as_nobody(words: list[str], folder: str, packages: str = "") -> subprocess.CompletedProcess[str]:
+    """In a folder of their own, with the sources of this checkout. ``packages``: a folder with more modules."""
+
+    def become_nobody() -> None:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+    paths = [
+        *filter(None, [packages]),
+        str(Path(drumline.__file__).parents[1]),
+        *(path for path in sys.path if path.endswith("site-packages")),
+    ]
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": folder,
+        "DRUMLINE_HOME": f"{folder}/home",
+        "PYTHONPATH": ":".join(paths),
+    }
+    try:
+        return subprocess.run(
+            words,
+            cwd=folder,
+            env=env,
+            preexec_fn=become_nobody,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    except OSError:
+        return subprocess.CompletedProcess(words, 126, "", "")

@@ -4,21 +4,24 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, background, logs_of, one_rank, status_of, write_script
-from isolated_nodes import list_left, list_networks, skip_without, write_compute
+from isolated_nodes import (
+    NOBODY,
+    find_python_of_everybody,
+    list_left,
+    list_networks,
+    run_as_nobody,
+    skip_without,
+    write_compute,
+)
 from waiting import wait_until
 
-import drumline
 from drumline.engines.local.isolation import inside
 from drumline.linux import namespaces
 
-NOBODY = 65534
 SEE = """
 import json, os, socket, time
 rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -291,52 +294,3 @@ def test_an_ordinary_user_has_isolated_nodes_too(cli, tmp_path):
         assert sorted(done.stdout.split()) == sorted(
             [*("node-0", "node-1"), *[str(NOBODY)] * 2, *["CapEff:", "0" * 16] * 2]
         )
-
-
-def find_python_of_everybody():
-    for python in (
-        sys.executable,
-        *(shutil.which(f"python3.{minor}", path="/usr/bin") for minor in range(11, 15)),
-    ):
-        if (
-            python
-            and run_as_nobody(
-                [python, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], "/"
-            ).returncode
-            == 0
-        ):
-            return python
-    return ""
-
-
-def run_as_nobody(words, folder):
-    """In a folder of their own, with the sources of this checkout."""
-
-    def become_nobody():
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-
-    paths = [
-        str(Path(drumline.__file__).parents[1]),
-        *(path for path in sys.path if path.endswith("site-packages")),
-    ]
-    env = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": folder,
-        "DRUMLINE_HOME": f"{folder}/home",
-        "PYTHONPATH": ":".join(paths),
-    }
-    try:
-        return subprocess.run(
-            words,
-            cwd=folder,
-            env=env,
-            preexec_fn=become_nobody,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    except OSError:
-        return subprocess.CompletedProcess(words, 126, "", "")

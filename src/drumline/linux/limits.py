@@ -86,6 +86,12 @@ def join_limit_groups(groups: LimitGroups) -> None:
         _write(os.path.join(path, "cgroup.procs"), "0")
 
 
+def join_own_groups(pid: int) -> None:
+    """Move that process into our own groups of version 1, as far as they are ours to change. Raises OSError."""
+    for path in set(_find_parents_of_version_1().values()):
+        _write(os.path.join(path, "cgroup.procs"), str(pid))
+
+
 def limit_cpus(groups: LimitGroups, count: float | None) -> None:
     """Limit the processor time to that of so many processors; None: no limit. Raises OSError."""
     quota = -1 if count is None else max(_LEAST_QUOTA_US, round(count * _PERIOD_US))

@@ -14,6 +14,8 @@ NETWORK, HOST_NAME, MEMORY, MOUNTS, USER = 0x40000000, 0x04000000, 0x08000000, 0
 """CLONE_NEWNET, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUSER."""
 
 _FILES = {NETWORK: "net", HOST_NAME: "uts", MEMORY: "ipc", MOUNTS: "mnt", USER: "user"}
+_IN_ORDER = (USER, NETWORK, HOST_NAME, MEMORY, MOUNTS)
+"""A user namespace gives the right to enter the others, and behind the mounts other files are seen."""
 
 NO_PROGRAMS = 2 | 4 | 8
 """MS_NOSUID, MS_NODEV, MS_NOEXEC."""
@@ -45,14 +47,18 @@ def enter(descriptor: int, kind: int) -> None:
         _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
+def open_own() -> list[tuple[int, str]]:
+    """Return descriptors of this process's namespaces and their names in /proc/PID/ns, in the order to enter them."""
+    return [(open_namespace(kind), _FILES[kind]) for kind in _IN_ORDER]
+
+
 def open_others(pid: int) -> tuple[tuple[int, int], ...]:
     """
     Return descriptors and kinds of the namespaces of that process that are not this one's, in the order in which they
     are to be entered.
     """
-    kinds = (USER, NETWORK, HOST_NAME, MEMORY, MOUNTS)
     return tuple(
-        (open_namespace(kind, pid), kind) for kind in kinds if _name(kind, pid) != _name(kind, "self")
+        (open_namespace(kind, pid), kind) for kind in _IN_ORDER if _name(kind, pid) != _name(kind, "self")
     )
 
 

@@ -53,10 +53,12 @@ class Starter(NamedTuple):
     if there is
     one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
     ``process``: a descriptor that is readable when that process has ended, for an agent whose connection may not tell.
+    ``is_isolated``: whether the agent is in namespaces of its own.
     """
 
     inotify: Optional[Inotify]
     process: int = -1
+    is_isolated: bool = False
 
 
 class Agent:
@@ -90,7 +92,8 @@ class Agent:
         self._poller = select.epoll()
         self._environment = JobEnvironment(scratch)
         self._ports = NodePorts()
-        self._warm = WarmRankStarter(self._poller, scratch, tell)
+        is_isolated = starter is not None and starter.is_isolated
+        self._warm = WarmRankStarter(self._poller, scratch, tell, is_isolated=is_isolated)
         self._children = Children(self._poller, self._warm)
         inotify = starter.inotify if starter else None
         self._observer = Observer(self._environment, self._poller, inotify, tell)

@@ -78,11 +78,11 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     _send(pool, {"ready": report})
     _prctl(_PR_SET_NAME, b"drumline-warm")
-    one = _wait(pool, state)
+    one = _wait(pool, state, own)
     rank["become"](one, state)
 
 
-def _wait(pool: socket.socket, state: Any) -> dict[str, Any]:
+def _wait(pool: socket.socket, state: Any, own: Callable[[str, str], dict[str, Any]]) -> dict[str, Any]:
     """Fork a fork server whenever one is asked for. Returns in a rank alone: what it is to be."""
     fork_servers: dict[int, int] = {}
     poller = select.poll()
@@ -112,7 +112,7 @@ def _wait(pool: socket.socket, state: Any) -> dict[str, Any]:
             for pidfd in fork_servers:
                 os.close(pidfd)
             del poller
-            one = _serve_agent(socket.socket(fileno=descriptor))
+            one = _serve_agent(socket.socket(fileno=descriptor), own)
             if one is not None:
                 return one
             os._exit(0)
@@ -141,7 +141,7 @@ def _end_strays(fork_servers: set[int]) -> None:
         time.sleep(0.001)
 
 
-def _serve_agent(agent: socket.socket) -> Optional[dict[str, Any]]:
+def _serve_agent(agent: socket.socket, own: Callable[[str, str], dict[str, Any]]) -> Optional[dict[str, Any]]:
     """Serve one agent; in a rank, where everything else has been left behind, what that is to be."""
     os.setsid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -168,6 +168,8 @@ def _serve_agent(agent: socket.socket) -> Optional[dict[str, Any]]:
                 os.close(writer)
                 reports.append((pid, reader))
             _send(agent, {"started": [_outcome(pid, reader) for pid, reader in reports]})
+        elif message["do"] == "enter":
+            _send(agent, {"failure": own("warm_node.py", "drumline_warm")["enter"](agent, message["names"])})
         else:
             _send(agent, {"ended": _reap()})
 

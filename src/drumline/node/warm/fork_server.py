@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.linux import process_usage
+from drumline.linux import limits, namespaces, process_usage
 from drumline.linux.descendants import EndedProcess
 from drumline.node.hook_folder import HOOK
 from drumline.node.warm import frames, pool_folder, rank_variables
@@ -191,6 +191,20 @@ class ForkServer:
         theirs = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
         if theirs != ours and theirs[0] == self.facts["open_files"]:
             resource.prlimit(self.pid, resource.RLIMIT_NOFILE, ours)
+
+    def enter_node(self) -> None:
+        """Bring it to the isolated node that this process is on. Raises NotWarm, OSError."""
+        limits.join_own_groups(self.pid)
+        opened = namespaces.open_own()
+        try:
+            message = {"do": "enter", "names": [name for _, name in opened]}
+            frames.send(self._peer, message, *[descriptor for descriptor, _ in opened])
+            failure = frames.receive(self._peer)["failure"]
+        finally:
+            for descriptor, _ in opened:
+                os.close(descriptor)
+        if failure:
+            raise python_command.NotWarm(f"its fork server could not be brought to the node: {failure}")
 
     def reap(self) -> list[EndedProcess]:
         """Return which of its children have ended since, orphans of ranks among them; does not wait for more."""

@@ -14,12 +14,12 @@ from typing import Any
 _MAX_BYTES = 16 << 20
 
 
-def send(peer: socket.socket, message: dict[str, Any], descriptor: int = -1) -> None:
-    """Send a message; a descriptor, if one is given, goes with a byte of its own. Raises OSError."""
+def send(peer: socket.socket, message: dict[str, Any], *descriptors: int) -> None:
+    """Send a message; descriptors, if any are given, go with a byte of their own. Raises OSError."""
     body = json.dumps(message).encode()
     peer.sendall(struct.pack("!I", len(body)) + body)
-    if descriptor >= 0:
-        socket.send_fds(peer, [b"!"], [descriptor])
+    if descriptors:
+        socket.send_fds(peer, [b"!"], descriptors)
 
 
 def receive(peer: socket.socket) -> dict[str, Any]:

@@ -20,9 +20,20 @@ if TYPE_CHECKING:
 
 
 class WarmRankStarter:
-    """Starts ranks by the machine's warm pool. ``tell`` sends a message to the supervisor."""
+    """
+    Starts ranks by the machine's warm pool. ``tell`` sends a message to the supervisor. ``is_isolated``: whether this
+    process is in namespaces other than the pool's.
+    """
 
-    def __init__(self, poller: select.epoll, scratch: str, tell: Callable[[m.FromAgent], object]) -> None:
+    def __init__(
+        self,
+        poller: select.epoll,
+        scratch: str,
+        tell: Callable[[m.FromAgent], object],
+        *,
+        is_isolated: bool = False,
+    ) -> None:
+        self._is_isolated = is_isolated
         self._poller = poller
         self._scratch = scratch
         self._tell = tell
@@ -97,6 +108,8 @@ class WarmRankStarter:
         self._forget()
         try:
             self.fork_server = request.answer()
+            if self._is_isolated:
+                self.fork_server.enter_node()
             if not cgroups.move_to_own_group(self.fork_server.pid):
                 raise NotWarm("its fork server could not be brought into the job's control group")
             self.fork_server.limit_open_files()

@@ -71,9 +71,6 @@ class IsolatedAgents(LocalAgents):
             os.close(pidfd)
         self._lent.clear()
 
-    def _ensure_warm_pool(self) -> None:
-        """Start none: its interpreters would be in the machine's namespaces."""
-
     def _choose_group(self, node: int, name: str) -> str:
         groups = limits.choose_limit_groups(name)
         self._network.groups[node] = groups
@@ -99,7 +96,7 @@ class IsolatedAgents(LocalAgents):
 
     def _serve(self, server: tuple[str, int], secret: str, node: int, starter: agent.Starter) -> None:
         own = (address_of(node), self._scratch[node], self._cgroups[node])
-        starter = starter._replace(process=os.pidfd_open(self._supervisor))
+        starter = starter._replace(process=os.pidfd_open(self._supervisor), is_isolated=True)
         try:
             agent.serve(server, secret, node, *own, starter=starter, hello={"host": os.uname().nodename})
         finally:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from isolated_nodes import skip_without, write_compute
 
 PROGRAM = """
 import sys
@@ -82,3 +83,20 @@ def test_off_leaves_the_checks_out(run):
     done, job = run("unchecked", fault=True, settings="{preflight: off}")
     assert (done.returncode, job["status"]) == (0, "Completed"), done.stderr
     assert "preflight" not in job
+
+
+def test_doctor_checks_the_nodes_of_a_compute_and_starts_no_rank(cli, tmp_path):
+    skip_without(shm_size="64m")
+    made = cli("compute", "create", "-f", write_compute(tmp_path, nodes=2, shm_size="64m"))
+    assert made.rc == 0, made.err
+    done = cli("doctor", "--compute", "lab", "-o", "json")
+    assert done.rc == 0, done.out
+    checks = json.loads(done.out)["checks"]
+    small = [one for one in checks if one["id"] == "shared-memory"]
+    assert [(one["node"], one["status"]) for one in small] == [("lab-0", "warning"), ("lab-1", "warning")]
+    assert all("/dev/shm has 64 MiB" in one["finding"] and one["remedy"] for one in small)
+    assert {one["id"] for one in checks} >= {"python", "ports", "links", "shared-paths"}
+    job = done.err.split()[1]
+    shown = json.loads(cli("job", "show", job, "-o", "json").out)
+    assert (shown["status"], shown["ranks"]) == ("Completed", [])
+    assert job not in cli("job", "list", "-o", "tsv").out

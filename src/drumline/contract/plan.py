@@ -352,6 +352,9 @@ class Plan(NamedTuple):
     preflight: bool = True
     """Whether several nodes that can differ are checked before the ranks start."""
 
+    checks_only: bool = False
+    """Whether the nodes are checked, also a single one, and the job ends then: no rank starts."""
+
     secrets: tuple[str, ...] = ()
     """Names of more variables of the ranks, whose values are stored nowhere: ``contract/secrets.py``."""
 

@@ -20,6 +20,7 @@ from drumline.plan.request import (
     secrets_of,
     settings_of,
     timeout_of,
+    wants_checks_only,
     wants_preflight,
     warm_of,
 )
@@ -147,6 +148,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
         warm=warm_of(job, user_env) or site.warm or "auto",
         preflight=wants_preflight(job),
+        checks_only=wants_checks_only(job),
         copies=given.copies,
         fetches=given.fetches,
         uploads=given.uploads,

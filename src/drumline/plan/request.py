@@ -225,7 +225,16 @@ def warm_of(job: Command, variables: Mapping[str, str]) -> str:
 
 def wants_preflight(job: Command) -> bool:
     """Return whether the job's nodes are to be checked before its ranks start, where they can differ."""
-    return switch(str(settings_of(job).get("preflight", "auto"))) != "off"
+    return _preflight(job) != "off"
+
+
+def wants_checks_only(job: Command) -> bool:
+    """Return whether the job is to check its nodes, and to start no rank."""
+    return _preflight(job) == "only"
+
+
+def _preflight(job: Command) -> str:
+    return switch(str(settings_of(job).get("preflight", "auto")))
 
 
 def warm(text: str, path: str) -> str:

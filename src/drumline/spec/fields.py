@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TEXT, TEXTS, TEXT_OR_TEXTS, VERSIONS = "text", "texts", "text or texts", "versions"
 WHOLE, NUMBER, SECONDS, FLAG, SWITCH = "whole", "number", "seconds", "flag", "switch"
+CHECKS = "checks"
 MAPPING, LIST = "mapping", "list"
 
 PRIMITIVES = ("string", "integer", "number", "boolean")
@@ -101,7 +102,7 @@ DRUMLINE: Fields = {
     "mpi": ("launcher", "environment"),
     "mount": ("auto", "always", "never"),
     "warm": SWITCH,
-    "preflight": SWITCH,
+    "preflight": CHECKS,
     "chief": FLAG,
     "evaluator": FLAG,
     "environment": ("current",),

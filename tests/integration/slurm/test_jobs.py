@@ -383,3 +383,15 @@ def test_run_folders_may_be_elsewhere(slurm, tmp_path, cli):
     assert os.path.islink(slurm.home / "jobs" / "job")
     assert cli("job", "list", "--query", "[].name", "-o", "tsv").out == "job\n"
     assert cli("job", "create", "-f", tmp_path / "job.yml").rc == 2
+
+
+def test_doctor_checks_the_nodes_of_the_cluster(slurm, cli):
+    done = cli("doctor", "--compute", COMPUTE, "--nodes", "2", "-o", "json")
+    checks = json.loads(done.out)["checks"]
+    assert done.rc == int(any(one["status"] == "error" for one in checks)), done.err
+    assert {one["id"] for one in checks} >= {"python", "connections", "links", "clocks"}
+    hosts = {one["node"] for one in checks if one["id"] == "host-name"}
+    assert len(hosts) == 2
+    assert hosts <= {"e1", "e2", "e3", "e4"}
+    job = done.err.split()[1]
+    assert slurm.show(job)["ranks"] == []

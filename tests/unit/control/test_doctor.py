@@ -12,9 +12,11 @@ import pytest
 from drumline.cli.main import main
 from drumline.contract import identity
 from drumline.contract.folder import base_home, home
-from drumline.control.machine import doctor
+from drumline.control.machine import computes, doctor
+from drumline.control.upkeep import compute_doctor
 from drumline.node.checks import gathering
 from drumline.node.warm import pool_folder
+from drumline.spec.registered.compute import SlurmCompute
 from drumline.store.index import Index
 from drumline.supervisor.preflight.findings import Finding
 
@@ -120,6 +122,36 @@ def test_what_could_not_be_checked_is_said_and_mended_all_the_same(capsys, left,
     assert found["finding"].startswith("it was not checked: ")
     assert "leftovers: ended 1 process," in run(capsys, "--fix")[2]
     assert left.wait(60) == -9
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", "2"], "--nodes is for the nodes of a compute"),
+        (["--compute", "lab", "--fix"], "--fix repairs this machine"),
+        (["--compute", "lab", "--nodes", "0"], "--nodes must be at least 1"),
+        (["--compute", "local", "--nodes", "2"], "the nodes of compute 'local' are all this machine"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(capsys, words, said):
+    assert main(["doctor", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_compute_whose_nodes_share_this_machine_is_this_machine(capsys):
+    _, checks, said = run(capsys, "--compute", "local")
+    assert {"disk", "index"} <= checks.keys()
+    assert said == ""
+
+
+def test_of_a_cluster_the_free_nodes_are_checked(monkeypatch):
+    states = ["idle", "mixed", "idle", "down*"]
+    monkeypatch.setattr(computes, "nodes", lambda _: [{"state": state} for state in states])
+    assert compute_doctor.choose_count(SlurmCompute(name="c")) == 2
+    assert compute_doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
+    states[:] = ["allocated"]
+    assert compute_doctor.choose_count(SlurmCompute(name="c")) == 1
 
 
 def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):

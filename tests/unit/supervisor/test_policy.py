@@ -68,6 +68,30 @@ def test_a_single_node_has_nobody_to_reach():
     assert said(job.handle(h.Prepared(0))) == said([h.StartRanks(), START])
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_job_that_checks_its_nodes_starts_no_rank(nodes):
+    job = policy(FOUR if nodes == 2 else {0: h.Member(0, "0")}, nodes=nodes)
+    job.begin(awaits_checks=True)
+    for node in range(nodes):
+        job.handle(h.Joined(node))
+    told = [one for node in range(nodes) for one in job.handle(h.Prepared(node))]
+    told += [one for node in range(1, nodes) for one in job.handle(h.Reached(node, ""))]
+    assert not any(isinstance(one, h.StartRanks) for one in told)
+    assert isinstance(job.handle(h.Checked(is_all=True))[0], h.Empty)
+    end = emptied(job, *range(nodes))
+    assert (end.status, end.exit_code, end.reason) == ("Completed", 0, "the nodes were checked")
+
+
+def test_a_node_that_is_not_fit_fails_a_job_that_checks_its_nodes():
+    job = policy({0: h.Member(0, "0")}, nodes=1)
+    job.begin(awaits_checks=True)
+    job.handle(h.Joined(0))
+    job.handle(h.Prepared(0))
+    job.handle(h.Checked("not started: node 0: no port can be had; end what holds them", 0, is_all=True))
+    end = emptied(job, 0)
+    assert (end.status, end.node) == ("Failed", 0)
+
+
 def test_all_ranks_ending_with_zero_complete_the_job():
     job = running()
     for rank in range(3):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drumline.node.checks.gathering import GATHERERS
-from drumline.supervisor.preflight import registry
+from drumline.supervisor.preflight import findings, registry
 from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
 
 GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "doctor.md"
@@ -328,6 +328,22 @@ def test_a_quota_below_the_cores_is_told_where_no_job_asked():
 def test_one_node_alone_is_compared_with_none():
     found = registry.judge_all([NodeReport(0, "", healthy(0, 1))])
     assert {one.check for one in found} == {check.id for check in registry.CHECKS if not check.needs_nodes}
+
+
+def test_what_all_nodes_say_alike_is_one_finding():
+    found = findings.join_equal(judge(assign("memory/shared_total", 64 << 20)), 3)
+    assert [(one.node, one.status) for one in found if one.check == "cores"] == [(None, "ok")]
+    assert [(one.node, one.status) for one in found if one.check == "host-name"] == [
+        (node, "ok") for node in range(3)
+    ]
+    shared = [(one.node, one.status) for one in found if one.check == "shared-memory"]
+    assert shared == [(0, "ok"), (1, "warning"), (2, "ok")]
+
+
+def test_of_too_many_findings_problems_stay_in_their_order():
+    found = [findings.ok("a"), findings.warning(1, "b", ""), findings.ok("c"), findings.error(0, "d", "")]
+    assert [one.finding for one in findings.keep_worst(found, 3)] == ["a", "b", "d"]
+    assert [one.finding for one in findings.keep_worst(found, 1)] == ["b"]
 
 
 def test_every_group_of_facts_has_a_gatherer():

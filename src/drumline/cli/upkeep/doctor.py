@@ -1,4 +1,4 @@
-"""``drumline doctor``: what of this machine keeps jobs from running well."""
+"""``drumline doctor``: what of this machine, or of the nodes of a compute, keeps jobs from running well."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
 from drumline.cli.colour import paint
+from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,20 +23,45 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="drumline doctor",
-        description="Check this machine for what keeps jobs from running well. "
+        description="Check this machine, or the nodes of a compute, for what keeps jobs from running well. "
         "The exit code is 1 if there is an error, 0 otherwise.",
     )
     parser.add_argument(
         "--fix", action="store_true", help="repair what is Drumline's own: index, sockets, leftovers"
     )
+    parser.add_argument(
+        "--compute", metavar="NAME", help="check nodes of this compute by a small job that starts no rank"
+    )
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help="with --compute: check N nodes; default: those that are free"
+    )
     add_output(parser)
     add_azure(parser)
     arguments = parser.parse_args(argv)
+    _check(arguments)
     with enter_workspace(arguments.workspace_name):
         return _doctor(arguments)
 
 
+def _check(arguments: Namespace) -> None:
+    """Raise UsageError for options that exclude each other."""
+    if arguments.compute is None and arguments.nodes is not None:
+        raise UsageError("--nodes is for the nodes of a compute", "drumline doctor --compute NAME --nodes 2")
+    if arguments.compute is not None and arguments.fix:
+        raise UsageError(
+            "--fix repairs this machine, and --compute checks others", "log in there: drumline doctor --fix"
+        )
+    if arguments.nodes is not None and arguments.nodes < 1:
+        raise UsageError(f"--nodes must be at least 1; got {arguments.nodes}")
+
+
 def _doctor(arguments: Namespace) -> int:
+    if arguments.compute is not None:
+        from drumline.control.upkeep import compute_doctor
+
+        checks = compute_doctor.examine_compute(arguments.compute, arguments.nodes, _tell).checks
+        _show(checks, arguments)
+        return int(any(one["status"] == "error" for one in checks))
     from drumline.control.machine import doctor
 
     found = doctor.examine_machine()
@@ -45,6 +71,12 @@ def _doctor(arguments: Namespace) -> int:
             found = doctor.examine_machine()
     _show(doctor.describe(found), arguments)
     return int(any(one.status == "error" for one in found))
+
+
+def _tell(text: str) -> None:
+    from drumline.control.terminal import clean
+
+    print(clean(text), file=sys.stderr, flush=True)
 
 
 def _show(checks: Sequence[dict[str, Any]], arguments: Namespace) -> None:

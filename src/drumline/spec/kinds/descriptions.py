@@ -59,7 +59,7 @@ _TEXTS = {
     "mpi": "launcher: mpirun starts the ranks; environment: Drumline does.",
     "mount": "Whether remote inputs are mounted instead of downloaded.",
     "warm": "Whether ranks are forked from a warm interpreter.",
-    "preflight": "Whether nodes are checked before the ranks start: auto, on or off.",
+    "preflight": "Whether nodes are checked before the ranks start: auto, on or off; only: no rank starts.",
     "chief": "Whether TensorFlow has a chief.",
     "evaluator": "Whether TensorFlow has an evaluator.",
     # inputs and outputs

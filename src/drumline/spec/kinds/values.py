@@ -323,6 +323,7 @@ _BY_WORD = {
     fields.SECONDS: Seconds(),
     fields.FLAG: Flag(),
     fields.SWITCH: Switch("auto"),
+    fields.CHECKS: Switch("auto", "only"),
     fields.MAPPING: MapOf(Anything()),
     fields.LIST: ListOf(Anything()),
 }

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
+from drumline.contract.record import NamedTuple
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.preflight import registry
-from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
+from drumline.supervisor.preflight.findings import NodeDemand, NodeReport, join_equal, keep_worst
 from drumline.supervisor.preflight.networks import read_rates
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
@@ -30,7 +31,23 @@ _CONNECT_S = 0.4
 _LINKS_S = 0.6
 """After which no pair begins to measure its link; a pair takes 150 ms."""
 
+
+class Budget(NamedTuple):
+    """The seconds that the checks may take: all together, for facts, for connections, and for links."""
+
+    limit_s: float
+    facts_s: float
+    connect_s: float
+    links_s: float
+
+
+_ALONE = Budget(18.0, 10.0, 2.0, 3.0)
+"""Where nobody waits for ranks: a look-up takes ten seconds where no name server answers."""
+
 _MOST_FINDINGS = 50
+_MOST_ALONE = 500
+"""Of a job that checks its nodes alone, which also tells what is well."""
+
 _MOST_LINKS = 500
 
 
@@ -54,18 +71,22 @@ class PreflightPhase:
         self._handle = handle
         self._addresses = addresses
         self._hosts = hosts
+        job = Budget(LIMIT_S, _FACTS_S, _CONNECT_S, _LINKS_S)
+        self._budget = _ALONE if plan.checks_only else job
         self._began = 0.0
         self._reports: dict[int, NodeReport] = {}
         self._measured: set[int] = set()
         self._is_over = False
 
-    def begin(self) -> None:
+    def begin(self) -> float:
+        """Ask for facts; return the seconds after which ``conclude`` is due."""
         self._began = time.monotonic()
         groups = registry.list_groups()
         for task in self._plan.nodes:
             address = self._addresses[task.node]
-            message = m.CheckNode(address, groups, self._choose_settings(task.node), _FACTS_S)
+            message = m.CheckNode(address, groups, self._choose_settings(task.node), self._budget.facts_s)
             self._connections.send(task.node, message)
+        return self._budget.limit_s
 
     def take_in(self, node: int, message: m.NodeChecked) -> None:
         """Take in facts of a node; when all have come, go on."""
@@ -89,12 +110,18 @@ class PreflightPhase:
         self._is_over = True
         reports = [self._reports[node] for node in sorted(self._reports)]
         demands = [_describe_demand(self._plan.nodes[one.node]) for one in reports]
-        found = [one for one in registry.judge_all(reports, demands) if one.status != "ok"]
+        found = registry.judge_all(reports, demands)
+        most = _MOST_FINDINGS
+        if self._plan.checks_only:
+            found, most = join_equal(found, len(reports)), _MOST_ALONE
+        else:
+            found = [one for one in found if one.status != "ok"]
         seconds = round(time.monotonic() - self._began, 3)
-        detail = {"findings": _to_json(found[:_MOST_FINDINGS], self._hosts), "links": _list_links(reports)}
+        detail = {"findings": _to_json(keep_worst(found, most), self._hosts), "links": _list_links(reports)}
         self._record(e.PreflightEnded(wall_time(), seconds, detail))
         errors = [one for one in found if one.status == "error"]
-        self._handle(h.Checked(describe_errors(errors), errors[0].node if errors else None))
+        node = errors[0].node if errors else None
+        self._handle(h.Checked(describe_errors(errors), node, self._plan.checks_only))
 
     def _choose_settings(self, node: int) -> dict[str, Any]:
         plan = self._plan
@@ -118,11 +145,12 @@ class PreflightPhase:
             for node, one in self._reports.items()
             if one.get("links")
         }
-        peers, rounds = plan_peers(count), plan_rounds(count)
+        peers, rounds, budget = plan_peers(count), plan_rounds(count), self._budget
         for node in self._reports:
             asked = {str(other) for other in (*peers[node], *rounds[node])}
             own = {other: place for other, place in places.items() if other in asked}
-            self._connections.send(node, m.CheckLinks(own, peers[node], rounds[node], _CONNECT_S, _LINKS_S))
+            message = m.CheckLinks(own, peers[node], rounds[node], budget.connect_s, budget.links_s)
+            self._connections.send(node, message)
 
 
 def describe_errors(errors: Sequence[Finding]) -> str:

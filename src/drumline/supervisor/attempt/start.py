@@ -99,11 +99,13 @@ class RankStart:
     @property
     def may_check(self) -> bool:
         """Return whether the nodes are checked before the ranks start, where they turn out to be several machines."""
+        if self._plan.checks_only:
+            return True
         return self._plan.preflight and len(self._plan.nodes) > 1 and self._nodes.facts.are_separate
 
     def begin_checks(self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]) -> float:
         """Begin the checks of the nodes; return the seconds after which ``conclude_checks`` is due."""
-        if len(self._machines) == 1 and "" not in self._machines:
+        if len(self._machines) == 1 and "" not in self._machines and not self._plan.checks_only:
             handle(h.Checked())
             return 0.0
         # Few jobs have nodes that can differ, and every launch would import it.
@@ -113,8 +115,7 @@ class RankStart:
         self._checks = preflight_phase.PreflightPhase(
             self._plan, self._folder, self._connections, record, handle, addresses, self.hosts
         )
-        self._checks.begin()
-        return preflight_phase.LIMIT_S
+        return self._checks.begin()
 
     def add_checked(self, node: int, message: m.NodeChecked) -> None:
         if self._checks:

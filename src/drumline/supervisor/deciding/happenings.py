@@ -55,10 +55,14 @@ class Reached(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The nodes were checked. ``reason``: why no rank may start, of node ``node``; empty: ranks may start."""
+    """
+    The nodes were checked. ``reason``: why no rank may start, of node ``node``; empty: ranks may start. ``is_all``: the
+    job was to check its nodes alone.
+    """
 
     reason: str = ""
     node: int | None = None
+    is_all: bool = False
 
 
 class Started(NamedTuple):

@@ -197,7 +197,8 @@ class Policy:
         if not self._all_answered("preparing", event.node, "reaching"):
             return []
         if len(self._expected) == 1:
-            return self._start()
+            self._phase = "checking"
+            return [] if self._awaits_checks else self._start()
         self._answered = {0}
         return [Reach()]
 
@@ -216,6 +217,9 @@ class Policy:
             return []
         if event.reason:
             return self._fail(Finish(status.FAILED, UNFIT_CODE, event.reason, node=event.node))
+        if event.is_all:
+            self._end = Finish(status.COMPLETED, 0, "the nodes were checked")
+            return self._empty(0.0)
         return self._start() if self._phase == "checking" else []
 
     def _all_answered(self, phase: Phase, node: int, following: Phase) -> bool:

@@ -103,6 +103,29 @@ def find_odd(
             yield one, value, usual, others
 
 
+def join_equal(found: Sequence[Finding], count: int) -> list[Finding]:
+    """
+    Join what a check says alike of each of ``count`` nodes, where all is well, into one finding of no node.
+
+    >>> [(one.node, one.finding) for one in join_equal([ok("8 cores", 0), ok("8 cores", 1)], 2)]
+    [(None, '8 cores')]
+    """
+    times = Counter((one.check, one.finding) for one in found if one.status == "ok")
+    joined = [
+        one._replace(node=None)
+        if one.status == "ok" and (not one.finding or times[one.check, one.finding] == count)
+        else one
+        for one in found
+    ]
+    return list(dict.fromkeys(joined))
+
+
+def keep_worst(found: Sequence[Finding], most: int) -> list[Finding]:
+    """Return so many of the findings in their order; what is well goes first."""
+    kept = sorted(range(len(found)), key=lambda at: found[at].status == "ok")[:most]
+    return [found[at] for at in sorted(kept)]
+
+
 def size(count: float) -> str:
     """
     Return a size in words.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.supervisor.preflight.findings import error, list_nodes, name_node, ok, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from drumline.supervisor.preflight.findings import Finding, NodeDemand, NodeReport
 
@@ -241,6 +241,11 @@ def judge_links(reports: Nodes, _: Demands) -> Iterator[Finding]:
     rates = {link: rate for link, rate in read_rates(reports).items() if nodes.issuperset(link)}
     if len(rates) < 2:
         return
+    found = list(_find_slow(idle, rates))
+    yield from found or [ok(f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}")]
+
+
+def _find_slow(idle: Nodes, rates: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
     for one in idle:
         for way, at in (("to it", 1), ("from it", 0)):
             own = {link: rate for link, rate in rates.items() if link[at] == one.node}

@@ -60,6 +60,8 @@ def carrying(token: str) -> list[int]:
 class Trial:
     """One job of two ranks on two nodes, from its command until nothing of it is left."""
 
+    options: tuple[str, ...] = ()
+
     def __init__(
         self, folder: Path, behaviour: str = "", point: str = "", number: int = signal.SIGKILL
     ) -> None:
@@ -73,7 +75,7 @@ class Trial:
         """When something was last done to it."""
         self.gone_s = 0.0
         """From then until it had ended and nothing of it was left."""
-        words = ["run", "--name", self.name, "--nodes", "2", "--grace", "0.3", "--"]
+        words = ["run", "--name", self.name, "--nodes", "2", "--grace", "0.3", *self.options, "--"]
         words += [sys.executable, "-S", str(RANK), self.token, str(self.copies), behaviour]
         head = [str(KILLED_AT), point, str(int(number))] if point else ["-m", "drumline"]
         self.command = subprocess.Popen(
@@ -177,9 +179,12 @@ class Trial:
         wait_until(all_gone, SOON_S, "every process gone")
         self.gone_s = time.monotonic() - self._touched
         wait_until(lambda: self.command.poll() is not None, SOON_S, "the end of the command")
-        scratch = self.home / "jobs" / self.name / "scratch"
-        for path in scratch.read_text().splitlines() if scratch.exists() else ():
+        for path in self._list_scratch():
             assert not os.path.exists(path), "scratch folders and control groups go with the job"
+
+    def _list_scratch(self) -> list[str]:
+        scratch = self.home / "jobs" / self.name / "scratch"
+        return scratch.read_text().splitlines() if scratch.exists() else []
 
     def _check_logs(self) -> None:
         """Every byte that a rank wrote is in its log: the copy may be ahead by the line it was ended in."""

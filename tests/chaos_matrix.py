@@ -33,12 +33,20 @@ CELLS = [
     Cell("supervisor", signal.SIGKILL, "its supervisor was killed"),
     Cell("supervisor", signal.SIGSTOP),
     Cell("supervisor", signal.SIGTERM),
-    Cell("agent", signal.SIGKILL, r"the agent of node [01] was killed by SIGKILL"),
+    Cell("agent", signal.SIGKILL, r"the agent of node [01]( \(node-[01]\))? was killed by SIGKILL"),
     Cell("agent", signal.SIGSTOP),
     Cell("agent", signal.SIGTERM, attempts=1),
-    Cell("rank", signal.SIGKILL, r"rank [01] on node [01] failed.* killed by signal 9 \(SIGKILL"),
+    Cell(
+        "rank",
+        signal.SIGKILL,
+        r"rank [01] on node [01]( \(node-[01]\))? failed.* killed by signal 9 \(SIGKILL",
+    ),
     Cell("rank", signal.SIGSTOP),
-    Cell("rank", signal.SIGTERM, r"rank [01] on node [01] failed.* killed by signal 15 \(SIGTERM"),
+    Cell(
+        "rank",
+        signal.SIGTERM,
+        r"rank [01] on node [01]( \(node-[01]\))? failed.* killed by signal 15 \(SIGTERM",
+    ),
     Cell("child", signal.SIGKILL),
     Cell("child", signal.SIGSTOP),
     Cell("child", signal.SIGTERM),
@@ -52,9 +60,9 @@ class Tried(NamedTuple):
     gone_s: float
 
 
-def try_point(folder: Path, point: str) -> Tried:
+def try_point(folder: Path, point: str, kind: type[Trial] = Trial) -> Tried:
     """A job of ranks that ignore SIGTERM, whose supervisor or agent is killed there, and which is canceled else."""
-    trial = Trial(folder, "children,ignore", point, signal.SIGKILL)
+    trial = kind(folder, "children,ignore", point, signal.SIGKILL)
     try:
         trial.wait_until_submitted()
         trial.wait_until_it_prints()
@@ -63,14 +71,14 @@ def try_point(folder: Path, point: str) -> Tried:
     return Tried(shown, trial.gone_s)
 
 
-def try_cell(folder: Path, cell: Cell, seed: int) -> Tried:
+def try_cell(folder: Path, cell: Cell, seed: int, kind: type[Trial] = Trial) -> Tried:
     """One job, one signal, at a moment and with ranks that the seed decides. Raises AssertionError, TimeoutError."""
     chance = random.Random(f"{cell.target} {cell.number} {seed}")
     behaviour = chance.choice(BEHAVIOURS)
     if cell.target == "child" and "children" not in behaviour:
         behaviour = "children"
     ends = chance.choice(("", "", ",END=0", ",END=3"))
-    trial = Trial(folder, behaviour + ends)
+    trial = kind(folder, behaviour + ends)
     try:
         if cell.target != "cli":
             trial.wait_until_submitted()

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from chaos import POINTS
 from chaos_faults import FAULTS, LONG_FAULTS, CannotTryError
+from chaos_isolated import IsolatedTrial
 from chaos_machine import run_machine
 from chaos_matrix import CELLS, Tried, try_cell, try_point
+from isolated_nodes import find_obstacle
 
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "reliability.md"
 BEGIN, END = "<!-- begin: chaos -->", "<!-- end: chaos -->"
@@ -67,6 +69,7 @@ def rows(times: int, runs: int) -> list[Row]:
         for seed in range(times * 4):
             row.attempt(lambda folder, cell=cell, seed=seed: try_cell(folder, cell, seed))
         done.append(say(row))
+    done += isolated_rows(times)
     for fault in [*FAULTS, *(LONG_FAULTS if times > 1 else ())]:
         row = Row(fault.__name__.replace("_", " "))
         # A thousand jobs once are enough.
@@ -77,6 +80,30 @@ def rows(times: int, runs: int) -> list[Row]:
     sequences.attempt(lambda folder: run_machine(folder, runs, is_fixed=False), runs)
     done.append(say(sequences))
     return done
+
+
+def isolated_rows(times: int) -> list[Row]:
+    why_not = find_obstacle()
+
+    def check_obstacle() -> None:
+        if why_not:
+            raise CannotTryError(why_not)
+
+    def at_point(folder: Path, point: str) -> Tried:
+        check_obstacle()
+        return try_point(folder, point, IsolatedTrial)
+
+    def at_a_moment(folder: Path, index: int) -> Tried:
+        check_obstacle()
+        return try_cell(folder, CELLS[index % len(CELLS)], index // len(CELLS), IsolatedTrial)
+
+    points = Row(f"on isolated nodes: SIGKILL at one of {len(POINTS)} named points")
+    for point in POINTS * times:
+        points.attempt(lambda folder, point=point: at_point(folder, point))
+    moments = Row("on isolated nodes: one of these signals to one of these processes, at a random moment")
+    for index in range(len(CELLS) * times):
+        moments.attempt(lambda folder, index=index: at_a_moment(folder, index))
+    return [say(points), say(moments)]
 
 
 _NAMES = {

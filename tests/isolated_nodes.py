@@ -20,6 +20,13 @@ NOBODY = 65534
 
 def skip_without(**settings: Any) -> None:
     """Skip the test where this machine cannot play such nodes."""
+    why = find_obstacle(**settings)
+    if why:
+        pytest.skip(why)
+
+
+def find_obstacle(**settings: Any) -> str:
+    """Why this machine cannot play such nodes; empty: it can."""
     isolation = read_isolation({"isolation": "namespace", **settings})
     assert isolation is not None
     try:
@@ -27,7 +34,8 @@ def skip_without(**settings: Any) -> None:
         needs.check_limits(isolation)
         needs.try_here(isolation)
     except EngineError as error:
-        pytest.skip(f"{error.message} ({error.hint})")
+        return f"{error.message} ({error.hint})"
+    return ""
 
 
 def write_compute(folder: Path, name: str = "lab", **settings: Any) -> Path:

@@ -2,6 +2,7 @@
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeShape
+from drumline.contract.rank_variables import RankVariables
 from drumline.plan.planner import Site, plan_job
 from drumline.spec.jobs.command import command
 
@@ -44,4 +45,5 @@ FACTS = {
 
 def environments(made, facts=FACTS):
     """Rank to the variables that it starts with."""
-    return {task.rank: made.environment(node, task, facts) for node in made.nodes for task in node.ranks}
+    variables = RankVariables(made, facts)
+    return {task.rank: variables.of_rank(node, task) for node in made.nodes for task in node.ranks}

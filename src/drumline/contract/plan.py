@@ -10,6 +10,9 @@ environment values, and are bound by ``bind`` once every node has joined:
                    this alone is left out where it is empty
 * ``${gpus_0}``      the GPUs that node 0 was given, as CUDA_VISIBLE_DEVICES wants them
 * ``${master_port}`` and every other name in ``Plan.ports``: a port that was free on its node
+
+``${text:host_list}`` and the like stand for a text of ``Plan.texts``, so that a list of all nodes is there once and not
+for each rank. ``contract/rank_variables.py`` puts all of it together.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT = 1
-"""Raised when an older agent could misread a plan."""
+FORMAT = 2
+"""Raised when an older version could misread a plan; 2: ``Plan.texts``."""
 
-_LATE = re.compile(r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port)\}")
-_MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
+_LATE = re.compile(
+    r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port|text:[a-z][a-z0-9_]*)\}"
+)
 
 
 def address_of(node: int) -> str:
@@ -43,6 +47,11 @@ def gpus_of(node: int) -> str:
 def late(name: str) -> str:
     """Return a late-bound port or interface, as it stands in a plan."""
     return f"${{{name}}}"
+
+
+def text_of(name: str) -> str:
+    """Return the reference to a text of ``Plan.texts``, as it stands in a plan."""
+    return f"${{text:{name}}}"
 
 
 def bind(text: str, facts: Mapping[str, str]) -> str:
@@ -364,6 +373,12 @@ class Plan(NamedTuple):
     and command. Their addresses are passed on like secrets.
     """
 
+    texts: Mapping[str, str] = {}
+    """
+    Long texts that many values have in them, such as the list of all nodes; in a value ``${text:NAME}`` stands for
+    each. They may hold late-bound names.
+    """
+
     format: int = FORMAT
 
     @property
@@ -378,27 +393,19 @@ class Plan(NamedTuple):
         """Return every rank, in the order of the ranks."""
         return tuple(sorted((task for node in self.nodes for task in node.ranks), key=lambda task: task.rank))
 
-    def environment(self, node: NodeTask, task: RankTask, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that a rank starts with, on top of those it inherits. Raises KeyError as ``bind``."""
-        merged = {**self.env, **node.env, **task.env}
-        return {**_bind_all(merged, facts), **self.user_env}
-
-    def node_environment(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of a process that is no rank: a launcher, a command that another node asked for."""
-        return {**_bind_all({**self.env, **node.env}, facts), **self.user_env}
-
     def to_json(self) -> str:
-        nodes = [{**node._asdict(), "ranks": [task._asdict() for task in node.ranks]} for node in self.nodes]
+        """Return the plan as JSON, with a line for each rank."""
         copies = [copy._asdict() for copy in self.copies]
         launcher = self.launcher._asdict() if self.launcher else None
         registers = [one._asdict() for one in self.registers]
-        changed = {"nodes": nodes, "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
+        changed = {"nodes": [], "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
         changed["registers"] = registers
         changed["services"] = [one._asdict() for one in self.services]
         changed["fetches"] = [one._asdict() for one in self.fetches]
         changed["uploads"] = [one._asdict() for one in self.uploads]
         changed["build"] = self.build._asdict() if self.build else None
-        return json.dumps({**self._asdict(), **changed}, indent=1)
+        head, nodes, rest = json.dumps({**self._asdict(), **changed}, indent=1).partition('\n "nodes": [')
+        return head + nodes + ",".join(map(_format_node, self.nodes)) + rest
 
     @classmethod
     def read(cls, path: str) -> Plan:
@@ -437,7 +444,7 @@ class Plan(NamedTuple):
             data[name] = tuple(data.get(name, ()))
         for name in ("job", "engine", "cwd"):
             _check_kind(data[name], str)
-        for name in ("env", "user_env", "ports", "compute", "container", "resolved"):
+        for name in ("env", "user_env", "ports", "compute", "container", "resolved", "texts"):
             _check_kind(data.get(name, {}), dict)
         return cls(**data)
 
@@ -447,9 +454,11 @@ def _check_kind(value: Any, kind: type) -> None:
         raise TypeError(f"{type(value).__name__} in the place of {kind.__name__}")
 
 
-def _bind_all(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
-    bound = {name: bind(value, facts) for name, value in variables.items()}
-    return {name: value for name, value in bound.items() if value or variables[name] not in _MAY_BE_EMPTY}
+def _format_node(node: NodeTask) -> str:
+    """Format a node as JSON: with an encoder that indents, a plan of 10,000 ranks takes seconds."""
+    head = json.dumps({**node._asdict(), "ranks": []})
+    ranks = ",".join("\n   " + json.dumps(task._asdict()) for task in node.ranks)
+    return f"\n  {head[:-2]}{ranks}]}}"
 
 
 def _check_log(log: object) -> None:

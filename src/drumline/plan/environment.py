@@ -131,10 +131,10 @@ def node_variables(node: int, shape: NodeShape, rank_count: int) -> dict[str, st
     return variables
 
 
-def rank_variables(process: Process, node_count: int) -> dict[str, str]:
+def rank_variables(process: Process) -> dict[str, str]:
     return {
         "AZUREML_PROCESS_NAME": process.name,
-        "AZUREML_CR_DISTRIBUTED_CONFIG": distributed_config(process.rank, node_count),
+        "AZUREML_CR_DISTRIBUTED_CONFIG": distributed_config(process.rank),
     }
 
 

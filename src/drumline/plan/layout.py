@@ -6,7 +6,7 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from drumline.contract.plan import address_of
+from drumline.contract.plan import address_of, text_of
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class Layout(NamedTuple):
     processes: tuple[Process, ...]
     env: Mapping[str, str] = MappingProxyType({})
     """What this distribution adds for every rank."""
+
+    texts: Mapping[str, str] = MappingProxyType({})
+    """As ``Plan.texts``."""
 
     ports: Mapping[str, int] = MappingProxyType({})
     coordinates: frozenset[str] = frozenset()
@@ -110,9 +113,14 @@ def host_list(node_count: int) -> list[str]:
     return [address_of(node) for node in range(node_count)]
 
 
-def distributed_config(rank: int, node_count: int) -> str:
+def shared_texts(node_count: int) -> dict[str, str]:
+    """Return the texts of ``Plan.texts`` that every distribution uses."""
+    return {"host_list": json.dumps(host_list(node_count))}
+
+
+def distributed_config(rank: int) -> str:
     """Return AZUREML_CR_DISTRIBUTED_CONFIG."""
-    return json.dumps({"rank": rank, "host_list": host_list(node_count)})
+    return f'{{"rank": {rank}, "host_list": {text_of("host_list")}}}'
 
 
 RANKS_A_CORE = 8

@@ -11,7 +11,7 @@ from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
 from drumline.contract.record import NamedTuple
 from drumline.plan import container, environment, parallel, services, shell, unsupported, values
 from drumline.plan.distributions import table
-from drumline.plan.layout import oversubscription_warnings
+from drumline.plan.layout import oversubscription_warnings, shared_texts
 from drumline.plan.request import (
     asked_of,
     check_name,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
     from drumline.contract.plan import Build
-    from drumline.plan.layout import Layout, Request
+    from drumline.plan.layout import Layout, Process, Request
     from drumline.spec.jobs.command import Command
 
 GRACE_S = 30.0
@@ -139,6 +139,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         },
         unset=(*environment.UNSET, *environment.variables_of_others(site.build)),
         nodes=nodes,
+        texts={**shared_texts(request.node_count), **layout.texts},
         ports=dict(layout.ports),
         grace_s=_grace(job),
         timeout_s=timeout_of(job),
@@ -230,8 +231,10 @@ def needs_mpi(job: Command) -> bool:
 
 def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tuple[NodeTask, ...]:
     tasks = []
-    for node in range(node_count):
-        mine = [process for process in layout.processes if process.node == node]
+    by_node: list[list[Process]] = [[] for _ in range(node_count)]
+    for process in layout.processes:
+        by_node[process.node].append(process)
+    for node, mine in enumerate(by_node):
         count = max(len(mine), layout.slots)
         gpus = shapes[node].gpu_count
         shape = shapes[node]._replace(gpu_count=gpus if layout.whole_nodes else min(gpus, count))
@@ -241,7 +244,7 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
                 local_rank=process.local_rank,
                 label=process.label,
                 log=process.log,
-                env={**environment.rank_variables(process, node_count), **process.env},
+                env={**environment.rank_variables(process), **process.env},
                 awaited=process.awaited,
                 argv=process.argv,
             )

@@ -39,7 +39,7 @@ def test_a_plan_survives_the_way_to_disk_and_back(name):
 
 
 def test_a_plan_of_a_newer_format_is_not_guessed_at():
-    text = plan(nodes=1).to_json().replace('"format": 1', '"format": 99')
+    text = plan(nodes=1).to_json().replace('"format": 2', '"format": 99')
     with pytest.raises(ValueError, match="format 99"):
         Plan.from_json(text)
 

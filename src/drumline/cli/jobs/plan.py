@@ -16,6 +16,7 @@ from drumline.cli.arguments import (
     load_job_file,
     name_experiment,
 )
+from drumline.contract.plan import text_of
 from drumline.contract.uris import hide_secrets
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
@@ -55,6 +56,9 @@ def _plan(arguments: Namespace) -> int:
     form = arguments.output or ("table" if not arguments.query else None)
     if form == "table" and not arguments.query:
         sys.stdout.write(_format_plan(plan, planning.render(plan)))
+    elif form == "json" and not arguments.query:
+        # As it is stored: a line for each rank, of which there may be thousands.
+        sys.stdout.write(plan.to_json() + "\n")
     else:
         output.show(json.loads(plan.to_json()), form, arguments.query)
     return 0
@@ -106,6 +110,7 @@ def _format_plan(plan: Plan, script: str) -> str:
         text += f"secrets, taken when it is submitted: {', '.join(plan.secrets)}\n"
     common = {**plan.env, **plan.user_env}
     text += "every rank has\n" + _format_variables(common)
+    text += _format_texts(plan)
     for node in plan.nodes:
         text += _format_node(node, plan)
     if is_elsewhere(plan.engine) and nodes > 1:
@@ -114,6 +119,14 @@ def _format_plan(plan: Plan, script: str) -> str:
     if script:
         text += f"sent to {plan.engine}\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
     return text
+
+
+def _format_texts(plan: Plan) -> str:
+    """Format the texts that variables refer to, which would be too long beside each rank."""
+    if not plan.texts:
+        return ""
+    lines = [f"  {text_of(name)} = {clean(text)}\n" for name, text in sorted(plan.texts.items())]
+    return "in the variables of ranks\n" + "".join(lines)
 
 
 def _format_preparation(plan: Plan) -> str:

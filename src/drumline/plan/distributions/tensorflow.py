@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
-from drumline.contract.plan import address_of, late
+from drumline.contract.plan import address_of, late, text_of
 from drumline.plan.layout import Layout, Process, Request
 from drumline.plan.request import MOST_PROCESSES, MOST_RANKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Place = tuple[str, int, int]
 """Role, index in it, node."""
@@ -39,7 +43,8 @@ def lay_out(request: Request) -> Layout:
     places += [("evaluator", 0, 0)] * request.evaluator
     _check_count(places)
     return Layout(
-        processes=tuple(_process(rank, places) for rank in range(len(places))),
+        processes=tuple(_processes(places)),
+        texts={"cluster": json.dumps(_cluster(places))},
         ports={_port(role, index): node for role, index, node in places if role != "evaluator"},
         coordinates=frozenset({"TF_CONFIG"}),
         warnings=tuple(_warnings(workers, servers, nodes)),
@@ -76,40 +81,46 @@ def _port(role: str, index: int) -> str:
     return f"{role}_{index}_port"
 
 
-def _is_awaited(role: str, places: list[Place]) -> bool:
+def _list_awaited(roles: set[str]) -> set[str]:
     """
-    Return whether the end of a role's ranks is awaited.
+    Return the roles whose ranks' end is awaited, of those that there are.
 
     With a chief and parameter servers (ParameterServerStrategy) the workers are servers too: the chief sends them their
     work and its result decides. Without servers (MultiWorkerMirroredStrategy) the chief is one more worker.
     """
-    roles = {other for other, _, _ in places}
-    if role == "worker":
-        return not {"chief", "ps"} <= roles
-    return role == "chief"
+    return {"chief"} if {"chief", "ps"} <= roles else {"chief", "worker"}
 
 
-def _process(rank: int, places: list[Place]) -> Process:
-    role, index, node = places[rank]
-    alike = [place for place in places if place[0] == role and place[2] == node]
-    local = [place for place in places if place[2] == node].index(places[rank])
-    number = "" if len(alike) == 1 else f"_{alike.index(places[rank]):02d}"
-    return Process(
-        rank=rank,
-        node=node,
-        local_rank=local,
-        label={"worker": str(index), "ps": f"ps{index}"}.get(role, role),
-        name=f"{role}_{index}",
-        log=f"user_logs/std_log_node_{node:02d}_{role}{number}.txt",
-        env={"TF_CONFIG": _tf_config(role, index, places)},
-        awaited=_is_awaited(role, places),
-        holds_core=role != "ps",
-    )
+def _processes(places: list[Place]) -> Iterator[Process]:
+    alike = Counter((role, node) for role, _, node in places)
+    awaited = _list_awaited({role for role, _, _ in places})
+    on_node: Counter[int] = Counter()
+    of_role: Counter[tuple[str, int]] = Counter()
+    for rank, (role, index, node) in enumerate(places):
+        number = "" if alike[role, node] == 1 else f"_{of_role[role, node]:02d}"
+        yield Process(
+            rank=rank,
+            node=node,
+            local_rank=on_node[node],
+            label={"worker": str(index), "ps": f"ps{index}"}.get(role, role),
+            name=f"{role}_{index}",
+            log=f"user_logs/std_log_node_{node:02d}_{role}{number}.txt",
+            env={"TF_CONFIG": _tf_config(role, index)},
+            awaited=role in awaited,
+            holds_core=role != "ps",
+        )
+        on_node[node] += 1
+        of_role[role, node] += 1
 
 
-def _tf_config(role: str, index: int, places: list[Place]) -> str:
+def _tf_config(role: str, index: int) -> str:
+    task = json.dumps({"type": role, "index": index})
+    return f'{{"cluster": {text_of("cluster")}, "task": {task}, "environment": "cloud"}}'
+
+
+def _cluster(places: list[Place]) -> dict[str, list[str]]:
     cluster: dict[str, list[str]] = {}
-    for other, number, node in places:
-        if other != "evaluator":
-            cluster.setdefault(other, []).append(f"{address_of(node)}:{late(_port(other, number))}")
-    return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})
+    for role, index, node in places:
+        if role != "evaluator":
+            cluster.setdefault(role, []).append(f"{address_of(node)}:{late(_port(role, index))}")
+    return cluster

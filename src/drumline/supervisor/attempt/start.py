@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import ChainMap
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.contract import samples
 from drumline.contract.plan import bind
+from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
@@ -131,21 +133,23 @@ class RankStart:
         self.launched = time.monotonic()
         if self._plan.host_file:
             self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
+        variables = RankVariables(self._plan, self._facts)
         for node in self._plan.nodes:
-            self._connections.send(node.node, self._make_launch(node))
+            self._connections.send(node.node, self._make_launch(node, variables))
 
-    def _make_launch(self, node: NodeTask) -> m.LaunchRanks:
-        facts = {**self._facts, **self._node_facts[node.node]}
+    def _make_launch(self, node: NodeTask, variables: RankVariables) -> m.LaunchRanks:
+        own = self._node_facts[node.node]
+        facts = ChainMap(own, self._facts)
         ranks = [
             m.RankLaunch(
                 task.rank,
                 [bind(word, facts) for word in task.argv] or list(self._plan.argv),
-                {**self._add_attempt(self._plan.environment(node, task, facts)), **self._secrets},
+                {**self._add_attempt(variables.of_rank(node, task, own)), **self._secrets},
                 os.path.join(self._folder.path, task.log),
             )
             for task in node.ranks
         ]
-        node_env = self._plan.node_environment(node, facts) if self._plan.wants_launcher_sockets else None
+        node_env = variables.of_helper(node, own) if self._plan.wants_launcher_sockets else None
         if node_env is not None and self._plan.launcher is None:
             # The command on node 0 starts its workers on the others by ssh.
             node_env.update(self._secrets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.rank_variables import RankVariables
 from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
@@ -12,6 +13,10 @@ from drumline.control.jobs.outcome import read_outcome
 if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
+
+
+_MOST_TEXT = 1 << 20
+"""Characters of the plan's texts in the variables of all ranks; of more the references are shown."""
 
 
 class _Facts(dict[str, str]):
@@ -32,14 +37,17 @@ def describe_variables(name: str) -> dict[str, Any]:
         return {"sentence": f"job {name} has no ranks of its own", "ranks": [], "common": {}, "differing": []}
     plan = read_plan(folder)
     facts = _find_facts(read_outcome(folder))
-    by_rank = {task.rank: plan.environment(node, task, facts) for node in plan.nodes for task in node.ranks}
-    names = sorted({name for variables in by_rank.values() for name in variables} | set(plan.secrets))
+    if sum(map(len, plan.texts.values())) * len(plan.ranks) > _MOST_TEXT:
+        plan = plan._replace(texts={})
+    variables = RankVariables(plan, facts)
+    by_rank = {task.rank: variables.of_rank(node, task) for node in plan.nodes for task in node.ranks}
+    names = sorted({name for environment in by_rank.values() for name in environment} | set(plan.secrets))
     common: dict[str, str] = {}
     differing = []
     for variable in names:
         values: dict[str | None, list[int]] = {}
-        for rank, variables in sorted(by_rank.items()):
-            values.setdefault(_show(variable, variables.get(variable), plan), []).append(rank)
+        for rank, environment in sorted(by_rank.items()):
+            values.setdefault(_show(variable, environment.get(variable), plan), []).append(rank)
         if len(values) == 1:
             common[variable] = str(next(iter(values)))
         else:

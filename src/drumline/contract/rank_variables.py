@@ -1,0 +1,65 @@
+"""
+The variables that the processes of a job start with: those of its plan, with late-bound names replaced by facts.
+
+What all nodes share is bound once, and not for each rank: a list of all nodes is long where there are many ranks.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.plan import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.plan import NodeTask, Plan, RankTask
+
+_NODE_NAMES = ("${interface}", "${ib_devices}", "${ucx_devices}")
+"""Names that have another value on each node."""
+
+_MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
+
+_NONE: Mapping[str, str] = {}
+
+
+class RankVariables:
+    """
+    The variables of a job's processes. ``facts``: what is known of all nodes, by late-bound name.
+
+    ``own``, in its methods: the facts that are another on each node.
+    """
+
+    def __init__(self, plan: Plan, facts: Mapping[str, str]) -> None:
+        """Raises KeyError as ``bind``."""
+        self._plan = plan
+        self.texts = {f"text:{name}": bind(text, facts) for name, text in plan.texts.items()}
+        self._facts = _chain(self.texts, facts)
+        differing = {
+            name: value for name, value in plan.env.items() if any(one in value for one in _NODE_NAMES)
+        }
+        self._differing = differing
+        same = {name: value for name, value in plan.env.items() if name not in differing}
+        self._same = _bind_all(same, self._facts)
+
+    def of_rank(self, node: NodeTask, task: RankTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
+        """Return the variables that a rank starts with, on top of those it inherits. Raises KeyError as ``bind``."""
+        facts = _chain(own, self._facts)
+        return {**self._of_node(node, facts), **_bind_all(task.env, facts), **self._plan.user_env}
+
+    def of_helper(self, node: NodeTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
+        """Return the variables of a process that is no rank: a launcher, a command that another node asked for."""
+        return {**self._of_node(node, _chain(own, self._facts)), **self._plan.user_env}
+
+    def _of_node(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
+        return {**self._same, **_bind_all(self._differing, facts), **_bind_all(node.env, facts)}
+
+
+def _chain(*maps: Any) -> Mapping[str, str]:
+    return ChainMap(*maps)
+
+
+def _bind_all(variables: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
+    bound = {name: bind(value, facts) for name, value in variables.items()}
+    return {name: value for name, value in bound.items() if value or variables[name] not in _MAY_BE_EMPTY}

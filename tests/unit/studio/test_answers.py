@@ -1,13 +1,17 @@
 """What the studio answers while its threads work, and to a client that goes."""
 
 import asyncio
+import json
 import threading
+from array import array
 
 import pytest
 from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import Request
 from waiting import PATIENCE
 
+from drumline.control.observing.charts.kept_answers import KeptAnswers
+from drumline.studio.answers import encode
 from drumline.studio.handlers import wrap
 from drumline.studio.settings import StudioSettings
 
@@ -69,3 +73,18 @@ def test_an_error_names_the_path_without_what_a_terminal_obeys(capsys, path):
     assert "RuntimeError('oh')" in told
     assert "\x1b" not in told
     assert told.count("\n") == 1
+
+
+def test_many_numbers_are_kept_and_sent_as_they_are():
+    rows = [{"rank": rank, "values": array("d", [rank, float("nan"), 2.5])} for rank in range(512)]
+    kept = KeptAnswers(1 << 20)
+    kept.put("system", "stamp", {"rows": rows, "\u20ac": '"x"', 7: [], "few": (1, {"a": None})}, None)
+    answer = kept.get("system", "stamp")
+    assert kept.get("system", "another") is None
+    told = json.loads(encode(answer))
+    assert told["rows"] == [{"rank": rank, "values": [rank, None, 2.5]} for rank in range(512)]
+    assert {key: told[key] for key in told.keys() - {"rows"}} == {
+        "\u20ac": '"x"',
+        "7": [],
+        "few": [1, {"a": None}],
+    }

@@ -10,11 +10,13 @@ from made_jobs import MadeJob
 from waiting import PATIENCE
 
 from drumline.contract import events as e
-from drumline.control.observing import overview
+from drumline.control.observing import metrics, overview
+from drumline.control.observing.job_list import rows
 from drumline.control.observing.job_list.filters import JobFilters
 from drumline.control.observing.job_list.rows import RowFigures, describe_row, find_page
 from drumline.control.observing.job_list.table import JobTable
 from drumline.control.times import utc
+from drumline.tracking import metrics as metric_files
 
 starlette = pytest.importorskip("starlette")
 
@@ -116,3 +118,14 @@ def test_events_of_the_running_version_pass():
     for line in Path(__file__).parents[2].glob("homes/*/jobs/*/events.jsonl"):
         for one in line.read_bytes().splitlines():
             assert e.from_line(one) is not None, json.loads(one)
+
+
+def test_the_curve_of_a_row_is_read_without_a_look_at_other_runs(drumline_home, monkeypatch):
+    job = MadeJob("own")
+    job.track()
+    for step in range(3):
+        metric_files.log_value(job.run_dir, "loss", 3.0 - step, step)
+    monkeypatch.setattr(metrics.MetricsReader, "look", lambda *_: pytest.fail("looked"))
+    assert rows._read_spark("own", "loss") == [3.0, 2.0, 1.0]
+    monkeypatch.setattr(metrics.MetricsReader, "look", lambda *_: metrics.FoundMetrics([], 0))
+    assert rows._read_spark("own", "accuracy") == rows._read_spark("own", "../loss") == []

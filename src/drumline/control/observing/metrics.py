@@ -205,6 +205,16 @@ class MetricsReader:
         return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in self._patterns)]
 
 
+def read_own_series(folder: RunFolder, name: str, limit_s: float) -> Series:
+    """Read a metric of the job's own run in MLflow's file store; empty where it is not there. Blocks for that long."""
+    series = Series(name, MLFLOW)
+    plan = _plan_of(folder)
+    run_dir = runs.find_run(folder, plan).run_dir if plan is not None else ""
+    if run_dir and metrics.clean_name(name) == name:
+        MetricFile(run_dir, name, series).read_more(time.monotonic() + limit_s)
+    return series
+
+
 def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str, float | str], int]:
     """
     Return the newest value of each metric, at most MOST_SHOWN, and how many more there are. Blocks for up to 2 s.

@@ -1,17 +1,20 @@
-"""Answers that took time to make, with what was true when they were made; as many as fit into some bytes."""
+"""Answers that took time to make, with what was true then; as many as fit into few bytes, compressed."""
 
 from __future__ import annotations
 
-import marshal
 import os
+import pickle
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from typing import Any
 
+_QUICKLY = 1
+
 
 class KeptAnswers:
-    """A store of values that JSON can hold. Callers get copies."""
+    """A store of values that JSON can hold, or arrays of numbers. Callers get copies."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -26,11 +29,11 @@ class KeptAnswers:
             if kept is None or kept[0] != stamp or time.monotonic() > kept[1]:
                 return None
             self._kept.move_to_end(key)
-        return marshal.loads(kept[2])  # noqa: S302 - of this process
+        return pickle.loads(zlib.decompress(kept[2]))  # noqa: S301 - of this process
 
     def put(self, key: object, stamp: str, value: Any, lasts_s: float | None) -> None:
         """``lasts_s`` None: as long as its stamp is right."""
-        data = marshal.dumps(value)
+        data = zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), _QUICKLY)
         until = float("inf") if lasts_s is None else time.monotonic() + lasts_s
         with self._lock:
             self._size += len(data) - len(self._kept.pop(key, ("", 0.0, b""))[2])

@@ -36,7 +36,7 @@ _MOST_READERS = 16
 _MOST_VALUES = 400_000
 """Of all jobs together that are kept in memory, at 24 bytes."""
 
-_MOST_ANSWER_BYTES = 6 << 20
+_MOST_ANSWER_BYTES = 2 << 20
 MOST_JOBS = 50
 _AGAIN = 5
 """Times the time that an answer took: for so long it is good enough while the job runs."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from drumline.control.observing.overview import JobOverview
 
 _SPARK_POINTS = 40
+_FEWEST_POINTS = 2
 _MOST_SPARKS = 500
 _FIGURES_S = 0.3
 """For how long a list waits for metrics; rows that it does not wait for are without, and have them next time."""
@@ -201,11 +202,15 @@ class RowFigures:
 
 
 def _read_spark(name: str, metric: str) -> list[float | None]:
-    from drumline.control.observing.metrics import read_metrics
+    from drumline.control.observing import metrics
 
+    folder = RunFolder.for_job(name)
     try:
-        found = read_metrics(RunFolder.for_job(name), [glob.escape(metric)], _FIGURES_S).series
+        # Runs below it, and the files of TensorBoard, take ten times as long to find.
+        found = [metrics.read_own_series(folder, metric, _FIGURES_S)]
+        if len(found[0]) < _FEWEST_POINTS:
+            found = metrics.read_metrics(folder, [glob.escape(metric)], _FIGURES_S).series
     except (DrumlineError, OSError, *DAMAGED):
         return []
-    one = next((one for one in found if len(one) > 1), None)
+    one = next((one for one in found if len(one) >= _FEWEST_POINTS), None)
     return one.columns(min(_SPARK_POINTS, len(one))) if one else []

@@ -31,6 +31,9 @@ _FRESH_S = 0.2
 _LIMIT_S = 0.5
 """Of one look; jobs that it had no time for are next time's."""
 
+_ENOUGH_S = 0.15
+"""After which a look at jobs that the index knows is over: a page waits for it."""
+
 _PATIENCE_S = 1.0
 """For how long one waits for the look of another thread, before it takes what is known."""
 
@@ -69,7 +72,8 @@ class JobTable:
     """The jobs of one home: the current one when the table is made, and whenever it is asked. For several threads."""
 
     def __init__(self) -> None:
-        self._jobs = os.path.join(home(), "jobs")
+        self._home = home()
+        self._jobs = os.path.join(self._home, "jobs")
         self._looking = threading.Lock()
         """Held by the thread that looks at files, which may take long."""
         self._lock = threading.Lock()
@@ -146,14 +150,16 @@ class JobTable:
     # by the thread that looks
 
     def _look(self) -> None:
-        deadline = time.monotonic() + _LIMIT_S
+        began = time.monotonic()
         self._list()
         suspects = list(self._find_suspects())
         for at in range(0, len(suspects), _CHUNK):
             self._look_at(suspects[at : at + _CHUNK], None)
-        while self._waiting and time.monotonic() < deadline:
+        is_enough = False
+        while self._waiting and not is_enough:
             names = [self._waiting.popleft() for _ in range(min(_CHUNK, len(self._waiting)))]
-            self._waiting.extendleft(reversed(self._look_at(names, deadline)))
+            self._waiting.extendleft(reversed(self._look_at(names, began + _LIMIT_S)))
+            is_enough = time.monotonic() - began > _ENOUGH_S
 
     def _list(self) -> None:
         """Find jobs that have come or gone."""
@@ -200,7 +206,7 @@ class JobTable:
                 return names[index:]
             stamp = self._stamp_of(name)
             try:
-                if is_own(RunFolder.for_job(name)):
+                if is_own(RunFolder.for_job(name, self._home)):
                     self._put(known.overview(name), stamp)
                 else:
                     self._remove(name)

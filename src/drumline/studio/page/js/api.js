@@ -81,26 +81,45 @@ async function ask(url, request) {
  *
  * @param {string | null} path null: ask nothing yet
  * @param {Query} [query]
- * @param {{live?: ReadonlySignal<any> | ReadonlySignal<any>[], every?: number}} [options]
+ * @param {{live?: ReadonlySignal<any> | ReadonlySignal<any>[], every?: number, keep?: boolean}} [options]
  *     live: signals whose change is a reason to ask again, at most once a second, such as `job.live.events`;
- *     every: milliseconds between questions while the page can be seen, for what no signal tells
+ *     every: milliseconds between questions while the page can be seen, for what no signal tells;
+ *     keep: whoever comes back within a minute sees the last answer until the next one is there
  * @returns {ReadonlySignal<Resource>}
  */
-export function useResource(path, query = {}, { live, every } = {}) {
+export function useResource(path, query = {}, { live, every, keep } = {}) {
   const workspace = route.value.query.workspace;
   const url = path === null ? null : withQuery(ROOT + path, { workspace, ...query });
-  const own = useMemo(() => signal(/** @type {Resource} */ (EMPTY)), [path, workspace]);
+  const own = useMemo(() => signal(keep ? recall(url) : EMPTY), [path, workspace]);
   const result = useMemo(
     () => computed(() => (connected.value.ok || own.value.state !== "ready" ? own.value : markStale(own.value))),
     [own],
   );
   const signals = live === undefined ? [] : Array.isArray(live) ? live : [live];
-  useEffect(() => (url === null ? undefined : keepAsking(url, own, signals, every)), [url, own, every, ...signals]);
+  useEffect(() => (url === null ? undefined : keepAsking(url, own, signals, { every, keep })), [url, own, every, ...signals]);
   return result;
 }
 
 /** @type {Resource} */
 const EMPTY = { state: "loading", data: null, error: null, busy: false, since: null };
+
+/** The last answers to some questions, the latest last. @type {Map<string, Resource>} */
+const kept = new Map();
+const MOST_KEPT = 6;
+const KEPT_MS = 60_000;
+
+/** @param {string} url @param {Resource} answer */
+function remember(url, answer) {
+  kept.delete(url);
+  kept.set(url, answer);
+  if (kept.size > MOST_KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
+}
+
+/** @param {string | null} url @returns {Resource} */
+function recall(url) {
+  const answer = kept.get(url ?? "");
+  return answer && Date.now() - (answer.since ?? 0) < KEPT_MS ? { ...answer, busy: true } : EMPTY;
+}
 
 /** @param {Resource} resource @returns {Resource} */
 function markStale(resource) {
@@ -111,10 +130,10 @@ function markStale(resource) {
  * @param {string} url
  * @param {Signal<Resource>} own
  * @param {ReadonlySignal<any>[]} signals
- * @param {number | undefined} every
+ * @param {{every?: number, keep?: boolean}} how
  * @returns {() => void} Stop it.
  */
-function keepAsking(url, own, signals, every) {
+function keepAsking(url, own, signals, { every, keep }) {
   const stop = new AbortController();
   let asked = 0;
   let isAsking = false;
@@ -129,7 +148,9 @@ function keepAsking(url, own, signals, every) {
     if (own.peek().data !== null) own.value = { ...own.peek(), busy: true };
     try {
       const data = await ask(url, { signal: stop.signal });
-      if (!stop.signal.aborted) own.value = { state: "ready", data, error: null, busy: false, since: Date.now() };
+      if (stop.signal.aborted) return;
+      own.value = { state: "ready", data, error: null, busy: false, since: Date.now() };
+      if (keep) remember(url, own.value);
     } catch (error) {
       if (!stop.signal.aborted) own.value = fail(own.peek(), /** @type {Error} */ (error));
     }

@@ -29,7 +29,7 @@ const ROOM = 200;
 export function Tab({ job }) {
   const path = `/jobs/${encodeURIComponent(job.name)}`;
   const attempt = job.attempt.value;
-  const ranks = useResource(`${path}/ranks`, { attempt }, { live: [job.live.events, job.live.system] });
+  const ranks = useResource(`${path}/ranks`, { attempt }, { live: [job.live.events, job.live.system], keep: true });
   const { query } = route.value;
   const chosen = query.rank === undefined ? null : Number(query.rank);
   const first = ranks.value.data?.ranks.find((/** @type {RankInfo} */ one) => one.state === "failed_first");
@@ -39,7 +39,7 @@ export function Tab({ job }) {
     <div class="stack">
       <${GridCard} job=${job} resource=${ranks.value} chosen=${chosen} shade=${query.shade} />
     </div>
-    <${HeatCard} job=${job} path=${path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
+    <${HeatCard} job=${job} path=${ranks.value.state === "loading" ? null : path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
   </div>`;
 }
 
@@ -97,11 +97,12 @@ function RankFacts({ job, rank, node }) {
 }
 
 /**
- * @param {{job: Job, path: string, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen?: string}} props
+ * The many numbers of the map are asked for after the grid, which would wait for them.
+ * @param {{job: Job, path: string | null, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen?: string}} props
  */
 function HeatCard({ job, path, attempt, failed, chosen }) {
   const query = { measure: chosen ?? "cpu", points: COLUMNS, attempt };
-  const resource = useResource(`${path}/system`, query, { live: job.live.system }).value;
+  const resource = useResource(path && `${path}/system`, query, { live: job.live.system, keep: true }).value;
   const data = /** @type {SystemAnswer | null} */ (resource.data);
   const measures = data?.measures ?? [];
   const options = measures.map((one) => ({ value: one.key, title: one.title }));

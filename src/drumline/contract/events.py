@@ -149,7 +149,7 @@ class NetworkChosen(NamedTuple):
 class PreflightEnded(NamedTuple):
     """
     The nodes were checked before the ranks start, which took ``seconds``. ``detail``: ``findings``, each with id,
-    status, node, finding and remedy; ``links``, each with from, to, bytes_per_s.
+    status, node, finding and remedy; ``links``, each with from, to, bytes_per_s and seconds (there and back).
     """
 
     time: float

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
+from drumline.store import link_history
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.preflight import registry
+from drumline.supervisor.preflight import history, registry
 from drumline.supervisor.preflight.findings import NodeDemand, NodeReport, join_equal, keep_worst
-from drumline.supervisor.preflight.networks import read_rates
+from drumline.supervisor.preflight.links import read_rates, read_seconds
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 if TYPE_CHECKING:
@@ -108,7 +110,9 @@ class PreflightPhase:
         if self._is_over:
             return
         self._is_over = True
-        reports = [self._reports[node] for node in sorted(self._reports)]
+        compute = str(self._plan.compute.get("name") or "local")
+        before = link_history.read_history(self._folder.root, compute)
+        reports = [history.add_history(self._reports[node], before) for node in sorted(self._reports)]
         demands = [_describe_demand(self._plan.nodes[one.node]) for one in reports]
         found = registry.judge_all(reports, demands)
         most = _MOST_FINDINGS
@@ -119,9 +123,15 @@ class PreflightPhase:
         seconds = round(time.monotonic() - self._began, 3)
         detail = {"findings": _to_json(keep_worst(found, most), self._hosts), "links": _list_links(reports)}
         self._record(e.PreflightEnded(wall_time(), seconds, detail))
+        self._keep_links(compute, history.summarize_links(reports))
         errors = [one for one in found if one.status == "error"]
         node = errors[0].node if errors else None
         self._handle(h.Checked(describe_errors(errors), node, self._plan.checks_only))
+
+    def _keep_links(self, compute: str, links: Mapping[str, link_history.NodeLink]) -> None:
+        if links:
+            with contextlib.suppress(OSError):
+                link_history.add_job(self._folder.root, compute, self._folder.name, wall_time(), links)
 
     def _choose_settings(self, node: int) -> dict[str, Any]:
         plan = self._plan
@@ -182,8 +192,8 @@ def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[st
 
 
 def _list_links(reports: Sequence[NodeReport]) -> list[dict[str, Any]]:
-    rates = read_rates(reports)
+    rates, seconds = read_rates(reports), read_seconds(reports)
     return [
-        {"from": source, "to": target, "bytes_per_s": rate}
+        {"from": source, "to": target, "bytes_per_s": rate, "seconds": seconds.get((source, target))}
         for (source, target), rate in sorted(rates.items())[:_MOST_LINKS]
     ]

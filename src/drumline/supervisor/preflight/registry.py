@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.supervisor.preflight import devices, machines, networks, programs
+from drumline.supervisor.preflight import devices, history, links, machines, networks, programs
 from drumline.supervisor.preflight.findings import NodeDemand, ok, warning
 
 if TYPE_CHECKING:
@@ -66,11 +66,12 @@ CHECKS = (
         machines.judge_shared_paths,
         needs_nodes=True,
     ),
-    Check("connections", "connections from each to each", (), networks.judge_connections, needs_nodes=True),
-    Check("large-packets", "large packets between nodes", (), networks.judge_packets, needs_nodes=True),
-    Check("links", "the speed of links", (), networks.judge_links, needs_nodes=True),
+    Check("connections", "connections from each to each", (), links.judge_connections, needs_nodes=True),
+    Check("large-packets", "large packets between nodes", (), links.judge_packets, needs_nodes=True),
+    Check("links", "the speed of links", (), links.judge_links, needs_nodes=True),
+    Check("link-history", "links in earlier jobs", (), history.judge_history, needs_nodes=True),
 )
-"""In the order in which they are shown. ``clocks`` and those of links get their facts with the messages of agents."""
+"""In the order in which they are shown. ``clocks`` and those of links, without groups, get facts in other ways."""
 
 
 def list_groups(checks: Iterable[Check] = CHECKS) -> list[str]:

@@ -1,0 +1,168 @@
+"""Faults that are made on one isolated node: each check names that node, and no other."""
+
+import os
+import resource
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from checked_nodes import open_nodes
+from waiting import wait_until
+
+from drumline.engines.local.isolation import inside
+from drumline.linux import namespaces
+from drumline.supervisor.preflight.findings import NodeDemand
+from drumline.supervisor.preflight.links import read_rates
+
+pytestmark = pytest.mark.timeout(300)
+
+GPU = "0, NVIDIA H100, {driver}, 81559, 1, {errors}, Not Active, Not Active, No"
+
+
+def write_program(folder: Path, name: str, *lines: str) -> None:
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
+    program.chmod(0o755)
+
+
+def write_sysctl(name: str, text: str) -> None:
+    Path("/proc/sys", name).write_text(text)
+
+
+class Fault:
+    """What is wrong with node 1; ``made`` in its own view of files, network and limits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cores = len(os.sched_getaffinity(0))
+        for name in ("code", "other code", "run", "shared/here"):
+            (folder / name).mkdir(parents=True)
+        (folder / "code" / "train.py").write_text("print(1)\n")
+        (folder / "other code" / "train.py").write_text("print(2)\n")
+        for name, driver, errors in (("sound", "550.54", 0), ("odd", "535.10", 3)):
+            write_program(folder / name, "nvidia-smi", GPU.format(driver=driver, errors=errors))
+        write_program(folder / "odd", "mpirun", "mpirun (Open MPI) 1.2.3")
+        package = folder / "packages" / "torch-9.9.9.dist-info"
+        package.mkdir(parents=True)
+        (package / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+
+    def settings(self, node: int) -> dict[str, object]:
+        programs = self.folder / ("odd" if node == 1 else "sound")
+        return {
+            "paths": {"run folder": str(self.folder / "run")},
+            "shared": [str(self.folder / "shared" / "here")],
+            "code": str(self.folder / "code"),
+            "path": f"{programs}:{os.environ['PATH']}",
+        }
+
+    def make(self) -> None:
+        # Of its names the own one is the loopback's, and the others are asked of a server that does not answer.
+        Path("/etc/hosts").write_text("127.0.0.1 localhost\n127.0.1.1 lab-1\n")
+        with open("/etc/nsswitch.conf", "a") as file:
+            file.write("hosts: files dns\n")
+        silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        silent.bind(("127.0.0.1", 53))
+        held = socket.create_server(("0.0.0.0", 29500))
+        self.sockets = (silent, held)
+        write_sysctl("net/ipv6/bindv6only", "1")
+        os.environ.update(http_proxy="http://user:secret@proxy:3128", SSL_CERT_FILE="/nowhere/cert.pem")
+        os.environ.pop("no_proxy", None)
+        os.environ.pop("NO_PROXY", None)
+        os.environ["PYTHONPATH"] = str(self.folder / "packages")
+        namespaces.mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64m")
+        namespaces.mount("tmpfs", str(self.folder / "run"), "tmpfs", 0, "size=256k")
+        namespaces.mount("tmpfs", str(self.folder / "shared"), "tmpfs", 0, "size=64k")
+        namespaces.bind(str(self.folder / "other code"), str(self.folder / "code"))
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        os.umask(0o077)
+
+
+NAMED = {
+    "packages": "its torch is 9.9.9",
+    "mpi": "its mpirun is mpirun (Open MPI) 1.2.3",
+    "host-name": "its own host name lab-1 is 127.0.1.1, which no other node reaches",
+    "look-ups": "takes",
+    "ports": "port 29500 is held by",
+    "ipv6": "bindv6only is 1",
+    "proxies": "http_proxy",
+    "shared-memory": "/dev/shm has 64 MiB",
+    "limits": "open no more files than 256",
+    "disk": "cannot be written to: No space left on device",
+    "user": "its umask is 077, and 022",
+    "gpus": "3 memory errors",
+    "drivers": "its NVIDIA driver is 535.10, and 550.54 on nodes 0 and 2",
+    "code": "differ from those on nodes 0 and 2",
+    "shared-paths": "is not there",
+}
+
+
+def test_each_fault_is_found_on_the_node_that_has_it_and_on_no_other(tmp_path, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
+    fault = Fault(tmp_path)
+    settings = {node: fault.settings(node) for node in range(3)}
+    before = os.umask(0o022)
+    try:
+        with open_nodes(3, {1: fault.make}, shm_size="2g") as nodes:
+            found = nodes.check(settings, NodeDemand(ranks=1, cores=min(2, fault.cores)))
+    finally:
+        os.umask(before)
+    named = {**NAMED, **({"cores": "1 of 2 cores"} if fault.cores > 1 else {})}
+    for check, said in named.items():
+        told = [one for one in found if one.check == check]
+        assert any(said in one.finding for one in told), (check, told)
+        assert {one.node for one in told} == {1}, told
+        assert all(one.remedy for one in told)
+    assert "secret" not in repr(found)
+
+
+def run_in(nodes, network, *words: str) -> None:
+    def enter_and_run():
+        inside.enter_network(nodes.network.user, network)
+        subprocess.run([inside.find_program("ip"), *words], check=True)
+        return ()
+
+    inside.call_in_child(enter_and_run)
+
+
+def test_a_slow_link_is_named_with_its_rate_and_measures_what_it_is():
+    with open_nodes(3, link={"rate": "1gbit"}) as nodes:
+        nodes.network.set_link(1, rate="100mbit")
+        told = []
+
+        def is_told():
+            # A machine that is busy measures its own cores: then there is no finding, and another try.
+            told[:] = [one for one in nodes.check() if one.check == "links"]
+            rates = read_rates(nodes.reports)
+            slow = [8 * rate / 1e6 for link, rate in rates.items() if 1 in link]
+            return (
+                [one.node for one in told] == [1, 1]
+                and len(slow) == 4
+                and 90 <= min(slow) <= max(slow) <= 100
+            )
+
+        wait_until(is_told, 60.0, "four links of node 1 that carry 90 to 100 Mbit/s")
+        for one in told:
+            assert " Mbit/s " in one.finding
+            assert "those of the other nodes" in one.finding
+        nodes.network.set_link(1)
+        wait_until(lambda: not [one for one in nodes.check() if one.check == "links"], 60.0, "links alike")
+
+
+def test_a_node_that_cannot_reach_another_is_named():
+    def list_errors(nodes):
+        return [one for one in nodes.check() if one.check == "connections" and one.status == "error"]
+
+    with open_nodes(3) as nodes:
+        assert list_errors(nodes) == []
+        run_in(nodes, nodes.network.networks[1], "route", "add", "unreachable", "10.77.0.3/32")
+        (found,) = list_errors(nodes)
+        assert found.node == 1
+        assert found.finding.startswith(
+            "it cannot connect to node 2 (lab-2) at a port that the kernel chose: "
+        )

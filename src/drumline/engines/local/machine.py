@@ -44,32 +44,43 @@ def gpus() -> tuple[str, ...]:
 
 
 def mpi_on(search_path: str) -> Mpi | None:
-    """Return the first MPI on the PATH; it asks the launcher, which takes some 20 ms."""
+    """Return the first MPI on the PATH; it asks the launcher, which takes some 20 ms, unless its answer is known."""
     import shutil
-    import subprocess
 
-    from drumline.contract import mpi
+    from drumline.engines.local import known_mpi
 
     for program in ("mpirun", "mpiexec"):
         path = shutil.which(program, path=search_path)
         if path is None:
             continue
-        try:
-            done = subprocess.run(  # noqa: S603 - the user's own program
-                [path, "--version"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_VERSION_TIMEOUT_S,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        found = mpi.recognize_mpi(program, done.stdout + done.stderr)
+        found = known_mpi.recall(program, path)
         if found is not None:
             return found
+        found = _ask_for_mpi(program, path)
+        if found is not None:
+            known_mpi.remember(path, found)
+            return found
     return None
+
+
+def _ask_for_mpi(program: str, path: str) -> Mpi | None:
+    import subprocess
+
+    from drumline.contract import mpi
+
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own program
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_VERSION_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return mpi.recognize_mpi(program, done.stdout + done.stderr)
 
 
 def split(items: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:

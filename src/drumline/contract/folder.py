@@ -33,6 +33,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     user_logs/       what the ranks print, a file each
     system_logs/     what supervisor and agents say
     system_metrics/  what each node and its ranks use, a file a node: ``contract/samples.py``
+    steps/           the steps of training loops, a file for a node in an attempt: ``contract/steps.py``
     log_times/       when each log grew, a file for a node in an attempt: ``contract/log_times.py``
 
 All of it is for its owner alone: folders 0700, our files 0600.
@@ -62,6 +63,9 @@ MARKER = "DRUMLINE_RUN_FOLDER"
 
 WORKSPACE = "DRUMLINE_WORKSPACE"
 """The variable that names the workspace where nothing else does; ranks have that of their job."""
+
+STEPS = "DRUMLINE_STEPS"
+"""The variable that is 0 where steps are not to be followed; in a rank, the file that its hook writes to."""
 
 _WORKSPACES = "workspaces"
 _LONGEST_NAME = 64
@@ -235,6 +239,10 @@ class RunFolder:
     def log_times_path(self, attempt: int, node: int) -> str:
         """Return the file in which the agent of a node notes when logs grow."""
         return os.path.join(self.path, "log_times", f"attempt-{attempt}-node-{node}")
+
+    def steps_path(self, attempt: int, node: int) -> str:
+        """Return the file in which the agent of a node notes the steps of training loops."""
+        return os.path.join(self.path, "steps", f"attempt-{attempt}-node-{node}.jsonl")
 
     def create(self) -> None:
         """

@@ -185,6 +185,9 @@ class LaunchRanks(NamedTuple):
     log_times: str = ""
     """The file for notes of when logs grow (``contract/log_times.py``); empty: none."""
 
+    steps: str = ""
+    """The file for the steps of training loops (``contract/steps.py``); empty: they are not followed."""
+
     warm: WarmSettings = WarmSettings()
     secrets: Sequence[str] = ()
     """Names of variables of the ranks that no process may have that outlives the job."""

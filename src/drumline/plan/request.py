@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
+from drumline.contract.folder import STEPS
 from drumline.contract.plan import Asked
 from drumline.plan.layout import RaySettings, Request
 from drumline.spec.kinds.values import switch
@@ -235,6 +236,12 @@ def wants_checks_only(job: Command) -> bool:
 
 def _preflight(job: Command) -> str:
     return switch(str(settings_of(job).get("preflight", "auto")))
+
+
+def steps_variables(job: Command) -> dict[str, str]:
+    """Return the variable that switches the following of steps off, where the job does not want it."""
+    is_off = switch(str(settings_of(job).get("steps", "auto"))) == "off"
+    return {STEPS: "0"} if is_off else {}
 
 
 def warm(text: str, path: str) -> str:

@@ -103,6 +103,7 @@ DRUMLINE: Fields = {
     "mount": ("auto", "always", "never"),
     "warm": SWITCH,
     "preflight": CHECKS,
+    "steps": SWITCH,
     "chief": FLAG,
     "evaluator": FLAG,
     "environment": ("current",),

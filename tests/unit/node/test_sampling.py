@@ -10,7 +10,8 @@ import pytest
 
 from drumline.contract import samples
 from drumline.node.metrics import sampling
-from drumline.node.metrics.sampling import INTERVAL_S, SampleLines, Sampler
+from drumline.node.metrics.sample_lines import INTERVAL_S, SampleLines, compute_kept_interval_s
+from drumline.node.metrics.sampling import Sampler
 
 DAY_S = 86400.0
 LINE = 900
@@ -51,9 +52,9 @@ def test_a_month_is_some_megabytes_and_the_newest_are_always_there(tmp_path):
 
 
 def test_no_file_grows_for_ever():
-    assert sampling.compute_kept_interval_s(0) == INTERVAL_S
-    assert sampling.compute_kept_interval_s(8 << 20) == float("inf")
-    intervals = [sampling.compute_kept_interval_s(size) for size in range(0, 9 << 20, 1 << 16)]
+    assert compute_kept_interval_s(0) == INTERVAL_S
+    assert compute_kept_interval_s(8 << 20) == float("inf")
+    intervals = [compute_kept_interval_s(size) for size in range(0, 9 << 20, 1 << 16)]
     assert intervals == sorted(intervals)
 
 
@@ -107,7 +108,7 @@ def test_what_is_in_the_way_harms_nobody(tmp_path, obstacle, capfd):
 
 FULL = """
 import resource, sys
-from drumline.node.metrics.sampling import SampleLines
+from drumline.node.metrics.sample_lines import SampleLines
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (250, hard))
 file = SampleLines(sys.argv[1])

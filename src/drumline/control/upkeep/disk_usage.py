@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.pruning import PruneChoice
     from drumline.control.upkeep.stored_jobs import StoredJobs
 
-_LOGS = ("user_logs", "system_logs", "system_metrics")
+_LOGS = ("user_logs", "system_logs", "system_metrics", "steps")
 _COUNTED = ("jobs", "mlruns", "snapshots", "snapshot-index", "environments", "cache", "workspaces")
 _OFTEN = pruning.PruneFilter(0.0)
 """What could go: all that has ended and that nothing needs."""

@@ -32,7 +32,7 @@ FRESH_S = 3600.0
 OUTPUTS = ("outputs", "named-outputs", "logs", "artifacts")
 """The parts of a run folder that hold what the job wrote."""
 
-WORK = ("code", "inputs", "user_logs", "system_logs", "system_metrics")
+WORK = ("code", "inputs", "user_logs", "system_logs", "system_metrics", "steps")
 """The parts that hold copies, logs and usage."""
 
 WHOLE, KEEP_OUTPUTS, ONLY_OUTPUTS = "whole", "keep outputs", "only outputs"

@@ -54,7 +54,7 @@ class JobEnvironment:
 
     def rank_task(self, rank: m.RankLaunch, variables: dict[str, str]) -> Task:
         """Return how a rank is started that has these variables; they are changed."""
-        hook_folder.add_hook(variables, self.notes_of(rank.rank))
+        hook_folder.add_hook(variables, self.notes_of(rank.rank), self.steps_of(rank.rank))
         if self.scratch:
             variables["DRUMLINE_DEADLINE"] = self.deadline
         argv, cwd, container = rank.argv, self.launch.cwd, self.launch.container
@@ -75,6 +75,15 @@ class JobEnvironment:
     def notes_of(self, rank: int) -> str:
         """Return the file in which a rank's Pythons note how they fail; empty: there is no place for one."""
         return os.path.join(self.scratch, f"failures-{rank}.jsonl") if self.scratch else ""
+
+    @property
+    def steps(self) -> str:
+        """Return the folder that holds a file for the steps of each rank that makes steps; empty: there is none."""
+        return os.path.join(self.scratch, "steps") if self.scratch and self.launch.steps else ""
+
+    def steps_of(self, rank: int) -> str:
+        """Return the file in which a rank notes its steps; empty: they are not followed."""
+        return os.path.join(self.steps, str(rank)) if self.steps else ""
 
     def log_of(self, rank: int) -> str:
         """Return the file that a rank writes to; empty for no rank of this node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from drumline.linux.inotify import Inotify
     from drumline.node.agent.environment import JobEnvironment
     from drumline.node.metrics.log_times import LogTimes
+    from drumline.node.metrics.step_windows import StepWindows
 
 _IDLE_S = 1.0
 _FIRST_LOOK_S = 0.9
@@ -44,6 +46,7 @@ class Observer:
         self._sampler: Sampler | None = None
         self._log_times: LogTimes | None = None
         self._log_times_due = float("inf")
+        self._steps: StepWindows | None = None
 
     def begin_sampling(self) -> None:
         """Sample what the ranks use from now on, if the job wants that."""
@@ -72,6 +75,19 @@ class Observer:
             launch = self._environment.launch
             self._log_times = LogTimes(launch.log_times, {rank.rank: rank.log for rank in launch.ranks})
         self._log_times.look()
+        self._look_at_steps()
+
+    def _look_at_steps(self, *, last: bool = False) -> None:
+        """Note what steps the ranks have made; the first time that there is one, load what that takes."""
+        environment = self._environment
+        if self._steps is None:
+            if not (environment.steps and os.path.isdir(environment.steps)):
+                return
+            from drumline.node.metrics.step_windows import StepWindows
+
+            ranks = [rank.rank for rank in environment.launch.ranks]
+            self._steps = StepWindows(environment.launch.steps, environment.steps, ranks)
+        self._steps.look(last=last)
 
     def sample(self, ranks: Mapping[int, int]) -> None:
         """Sample the use of the ranks, given by process id. To be called when there is nothing else to do."""
@@ -94,6 +110,10 @@ class Observer:
             self._log_times.close()
             self._log_times = None
         self._log_times_due = float("inf")
+        self._look_at_steps(last=True)
+        if self._steps:
+            self._steps.close()
+            self._steps = None
         if self._sampler:
             self._sampler.forget_gpus()
             self._sampler.finish()

@@ -12,8 +12,8 @@ code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL`
 reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its store is looked for once it is
-there (``store_wait.py``). A job that is about to end asks by another signal what a program that still cleans up fails
-of (``in_flight.py``).
+there (``store_wait.py``). Steps of training loops are timed (``steps.py``). A job that is about to end asks by another
+signal what a program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -404,6 +404,8 @@ def _begin(notes: _Notes | None = None) -> None:
         _change(_FILE_STORE, ("file_store.py",))
     if os.environ.get("DRUMLINE_FAILURES"):
         _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
+    if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
+        _change("torch", ("steps.py", os.environ["DRUMLINE_STEPS"]))
 
 
 def _own(file: str, name: str) -> dict[str, Any]:
@@ -411,7 +413,9 @@ def _own(file: str, name: str) -> dict[str, Any]:
     ours: dict[str, Any] = {"__name__": name}
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     with open(path, "rb") as opened:
-        exec(compile(opened.read(), path, "exec"), ours)  # noqa: S102 - our own
+        # Functions of this one stand in the place of PyTorch's: no traceback through them ends in a file of the user's.
+        shown = "<drumline>" if file == "steps.py" else path
+        exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
     return ours
 
 

@@ -60,6 +60,7 @@ _TEXTS = {
     "mount": "Whether remote inputs are mounted instead of downloaded.",
     "warm": "Whether ranks are forked from a warm interpreter.",
     "preflight": "Whether nodes are checked before the ranks start: auto, on or off; only: no rank starts.",
+    "steps": "Whether the steps of training loops are followed: auto, on or off.",
     "chief": "Whether TensorFlow has a chief.",
     "evaluator": "Whether TensorFlow has an evaluator.",
     # inputs and outputs

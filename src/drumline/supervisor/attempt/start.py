@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.contract import samples
+from drumline.contract.folder import STEPS
 from drumline.contract.plan import bind
 from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.deciding import happenings as h
@@ -165,6 +166,7 @@ class RankStart:
             container=self._plan.container,
             samples=self._choose_sample_file(node.node),
             log_times=self._folder.log_times_path(self._attempt, node.node),
+            steps=self._choose_steps_file(node.node),
             warm=self._make_warm_settings(),
             secrets=list(self._secrets),
         )
@@ -179,10 +181,17 @@ class RankStart:
 
     def _choose_sample_file(self, node: int) -> m.SampleFile | None:
         """Return where samples of the usage of the node and its ranks go; None: nowhere."""
-        switch = self._plan.user_env.get(samples.SWITCH) or os.environ.get(samples.SWITCH)
-        if switch == "0":
+        if self._is_off(samples.SWITCH):
             return None
         return m.SampleFile(samples.path_of(self._folder.path, node), self._attempt)
+
+    def _choose_steps_file(self, node: int) -> str:
+        """Return where the steps of the ranks of a node go; empty: nowhere."""
+        return "" if self._is_off(STEPS) else self._folder.steps_path(self._attempt, node)
+
+    def _is_off(self, switch: str) -> bool:
+        """Return whether a variable of the job, or else of this process, is 0."""
+        return (self._plan.user_env.get(switch) or os.environ.get(switch)) == "0"
 
     def _choose_host_name(self, node: int) -> str:
         """Return the host name for commands of other nodes; empty: the machine's own, as for the launcher on node 0."""

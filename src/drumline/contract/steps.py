@@ -1,0 +1,154 @@
+"""
+The steps of the training loops of a node's ranks: ``<run folder>/steps/attempt-<a>-node-<n>.jsonl``, written by the
+node's agent, a JSON object a line, oldest first::
+
+    t         seconds since 1970, by the node's clock; m: the same moment by its monotonic clock
+    ranks     for each rank that made a step since the line before
+      k, p      its number, the process that made the steps
+      d, n      optimizer steps so far in this attempt, and how many this line is about
+      step, input, forward, backward, comm, overlap, other
+                seconds of a step: [median, 5 %, 95 %] of these n; what is not known is left out
+      bytes     sizes of the buckets that are reduced in a step
+      at        [[q, time], ...]: when the rank entered collective number q, in seconds since 1970 by the node's clock
+      src       where the figures come from: optimizer, ddp, ...
+      of        [total, before, where from]: steps of the whole training and before this attempt, where known
+      every     with DRUMLINE_STEPS_DETAIL=1 in the rank's variables: the same names, a value for each of the n steps,
+                null where it is not known
+
+``forward`` is from the last input to the begin of backward, ``backward`` the computing in it, ``comm`` from the first
+all-reduce of a step to the end of the last, and ``overlap`` the part of it that is hidden behind backward's computing,
+so that a step is input + forward + backward + (comm - overlap) + other.
+
+Sizes are bytes. The agent writes a line each second, and keeps fewer of them the longer a job runs; the last two are
+always its newest. Lines that are no whole object are to be left out: the last ones are written over in place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Optional
+
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+DETAIL = "DRUMLINE_STEPS_DETAIL"
+PHASES = ("step", "input", "forward", "backward", "comm", "overlap", "other")
+OPTIMIZER, DDP = "optimizer", "ddp"
+
+_MOST_ENTRIES = 8192
+
+
+class Spread(NamedTuple):
+    """The median of some seconds, and the bounds between which 90 % of them are."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Total(NamedTuple):
+    """The number of steps of a whole training. ``before``: those made before this attempt. ``source``: who said so."""
+
+    steps: int
+    before: int
+    source: str
+
+
+class Window(NamedTuple):
+    """
+    The steps that a rank made within about a second. ``done``: in this attempt so far; ``made``: in this window.
+
+    ``entries``: number and time of collectives that it entered. ``every``: seconds of each step, by phase.
+    """
+
+    time: float
+    monotonic: float
+    rank: int
+    pid: int
+    done: int
+    made: int
+    seconds: Mapping[str, Spread]
+    bucket_bytes: tuple[int, ...] = ()
+    entries: tuple[tuple[int, float], ...] = ()
+    sources: tuple[str, ...] = (OPTIMIZER,)
+    total: Optional[Total] = None
+    every: Mapping[str, Sequence[Optional[float]]] = {}
+
+
+def to_line(windows: Sequence[Window]) -> bytes:
+    """Return the line of windows, at least one, that end at the same time."""
+    first = windows[0]
+    data = {
+        "t": round(first.time, 6),
+        "m": round(first.monotonic, 6),
+        "ranks": [_of_window(one) for one in windows],
+    }
+    return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+def _of_window(window: Window) -> dict[str, Any]:
+    data: dict[str, Any] = {"k": window.rank, "p": window.pid, "d": window.done, "n": window.made}
+    for name, spread in window.seconds.items():
+        data[name] = [round(value, 6) for value in spread]
+    if window.bucket_bytes:
+        data["bytes"] = window.bucket_bytes
+    if window.entries:
+        data["at"] = [(number, round(at, 6)) for number, at in window.entries]
+    data["src"] = window.sources
+    if window.total:
+        data["of"] = tuple(window.total)
+    if window.every:
+        data["every"] = {
+            name: [None if one is None else round(one, 6) for one in values]
+            for name, values in window.every.items()
+        }
+    return data
+
+
+def from_line(line: bytes) -> tuple[Window, ...]:
+    """Return the windows of a line; none for what is no whole line, or a line that the job itself has written."""
+    try:
+        data = json.loads(line)
+        at, monotonic = _real(data["t"]), _real(data["m"])
+        return tuple(_window_from(at, monotonic, one) for one in data["ranks"])
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+        return ()
+
+
+def _window_from(at: float, monotonic: float, data: Mapping[str, Any]) -> Window:
+    total = data.get("of")
+    return Window(
+        at,
+        monotonic,
+        _whole(data["k"]),
+        _whole(data["p"]),
+        _whole(data["d"]),
+        _whole(data["n"]),
+        {name: Spread(*map(_real, data[name])) for name in PHASES if name in data},
+        tuple(_whole(one) for one in data.get("bytes", ())),
+        tuple((_whole(number), _real(when)) for number, when in data.get("at", ())[:_MOST_ENTRIES]),
+        tuple(str(one)[:100] for one in data["src"]),
+        Total(_whole(total[0]), _whole(total[1]), str(total[2])[:200]) if total else None,
+        {name: _values_from(values) for name, values in data.get("every", {}).items() if name in PHASES},
+    )
+
+
+def _values_from(values: Iterable[Any]) -> tuple[Optional[float], ...]:
+    return tuple(None if one is None else _real(one) for one in values)
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if not 0 <= number < 1 << 63:
+        raise ValueError(number)
+    return number
+
+
+def _real(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number) or not 0.0 <= number < 1e12:
+        raise ValueError(number)
+    return number

@@ -1,0 +1,199 @@
+"""The steps of a job's training loops, read from what its agents noted (``contract/steps.py``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import steps
+from drumline.contract.folder import RunFolder, read_plain
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_MOST_BYTES = 64 << 20
+_MOST_NODES = 1 << 16
+_RECENT_S = 60.0
+"""What is told of a job's steps is of its last minute, or of all of them if there were none in it."""
+
+_FEWEST_COMPARED = 5
+
+
+class Latest(NamedTuple):
+    """The rank that enters most collectives last. ``late_s``: median, after the median of the others."""
+
+    rank: int
+    late_s: float
+    share: float
+
+
+class StepHistory(NamedTuple):
+    """The windows of each rank of one attempt, oldest first. ``nodes``: the node of each rank."""
+
+    ranks: Mapping[int, tuple[steps.Window, ...]]
+    nodes: Mapping[int, int]
+
+    def every(self, rank: int, phase: str) -> tuple[float | None, ...]:
+        """Return the seconds of each step of a rank, where the job kept them (``DRUMLINE_STEPS_DETAIL``)."""
+        return tuple(one for window in self.ranks.get(rank, ()) for one in window.every.get(phase, ()))
+
+    def bucket_bytes(self) -> tuple[int, ...]:
+        """Return the sizes of the buckets that are reduced in a step, as the last window of any rank has them."""
+        known = [window.bucket_bytes for windows in self.ranks.values() for window in windows[-1:]]
+        return next((sizes for sizes in known if sizes), ())
+
+    def recent(self) -> StepHistory:
+        """Return the windows of the last minute before the newest."""
+        newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
+        kept = {
+            rank: tuple(one for one in windows if one.time >= newest - _RECENT_S)
+            for rank, windows in self.ranks.items()
+        }
+        return StepHistory({rank: windows for rank, windows in kept.items() if windows}, self.nodes)
+
+    def lateness(self) -> dict[int, dict[int, float]]:
+        """
+        Return how late each rank entered which collective, by its number and rank: seconds after the first rank.
+        Left out are collectives of which not all these ranks noted the time.
+        """
+        entered: dict[int, dict[int, float]] = {}
+        for rank, windows in self.ranks.items():
+            for window in windows:
+                for number, at in window.entries:
+                    entered.setdefault(number, {})[rank] = at
+        return {
+            number: {rank: at - min(times.values()) for rank, at in times.items()}
+            for number, times in sorted(entered.items())
+            if len(times) == len(self.ranks) > 1
+        }
+
+    def latest(self) -> Latest | None:
+        """Return the rank that the others wait for most; None where that cannot be told."""
+        late = self.lateness()
+        if len(late) < _FEWEST_COMPARED:
+            return None
+        last = [max(times, key=lambda rank: times[rank]) for times in late.values()]
+        found = []
+        for rank in self.ranks:
+            behind = [
+                times[rank] - statistics.median(other for one, other in times.items() if one != rank)
+                for times in late.values()
+            ]
+            found.append(Latest(rank, statistics.median(behind), last.count(rank) / len(last)))
+        return max(found, key=lambda one: (one.late_s, one.share))
+
+    def phases(self) -> dict[str, float]:
+        """
+        Return the shares of a step: input, forward, backward, waiting, exchange and other; only what is known.
+
+        ``waiting``: for ranks that come later to an all-reduce; ``exchange``: the rest of it that is not hidden.
+        """
+        sums = dict.fromkeys(("step", "input", "forward", "backward", "exposed"), 0.0)
+        for windows in self.ranks.values():
+            for window in windows:
+                for name in sums:
+                    sums[name] += window.made * _median(window, name)
+        if not sums["step"]:
+            return {}
+        shares = {name: value / sums["step"] for name, value in sums.items() if name != "step" and value}
+        exposed = shares.pop("exposed", 0.0)
+        if exposed:
+            shares["waiting"] = min(exposed, self._waited_s() / self._step_s())
+            shares["exchange"] = exposed - shares["waiting"]
+        shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+        return shares
+
+    def rate(self) -> float | None:
+        """Return the steps per second, pauses included; None: not known."""
+        rates = []
+        for windows in self.ranks.values():
+            first, last = windows[0], windows[-1]
+            if last.time > first.time and last.done > first.done:
+                rates.append((last.done - first.done) / (last.time - first.time))
+            elif last.seconds.get("step"):
+                rates.append(1.0 / max(1e-9, last.seconds["step"].median))
+        return statistics.median(rates) if rates else None
+
+    def summarize(self) -> dict[str, Any] | None:
+        """Return what ``show -o json`` says of the steps; None: there were none."""
+        if not self.ranks:
+            return None
+        recent = self.recent()
+        newest = [windows[-1] for windows in self.ranks.values()]
+        totals = [window.total for window in newest if window.total]
+        before = totals[0].before if totals else 0
+        latest = recent.latest()
+        return {
+            "done": before + max(window.done for window in newest),
+            "total": totals[0].steps if totals else None,
+            "total_source": totals[0].source if totals else None,
+            "rate": _round(recent.rate(), 4),
+            "step_s": _round(recent._step_s() or None, 6),
+            "phases": {name: round(share, 4) for name, share in recent.phases().items()},
+            "latest": latest
+            and {
+                "rank": latest.rank,
+                "late_ms": round(latest.late_s * 1000, 3),
+                "share": round(latest.share, 3),
+            },
+            "sources": sorted(
+                {source for windows in self.ranks.values() for one in windows for source in one.sources}
+            ),
+        }
+
+    def _step_s(self) -> float:
+        found = [_median(window, "step") for windows in self.ranks.values() for window in windows]
+        return statistics.median(found) if found else 0.0
+
+    def _waited_s(self) -> float:
+        """Return the mean seconds in a step that a rank waits for the last one to enter an all-reduce."""
+        waits = [
+            statistics.mean(max(times.values()) - one for one in times.values())
+            for times in self.lateness().values()
+        ]
+        return statistics.median(waits) if waits else 0.0
+
+
+def read_steps(run_folder: str, attempt: int) -> StepHistory:
+    """Return the steps of an attempt; without ranks where none has made a step, or where they are not followed."""
+    ranks: dict[int, list[steps.Window]] = {}
+    nodes: dict[int, int] = {}
+    for node in _list_nodes(run_folder, attempt):
+        data = read_plain(RunFolder(run_folder).steps_path(attempt, node), _MOST_BYTES, from_end=True)
+        for line in data.split(b"\n"):
+            for window in steps.from_line(line) if line else ():
+                ranks.setdefault(window.rank, []).append(window)
+                nodes[window.rank] = node
+    return StepHistory({rank: tuple(ranks[rank]) for rank in sorted(ranks)}, nodes)
+
+
+def read_last_attempt(run_folder: str, attempts: Iterable[int]) -> StepHistory:
+    """Return the steps of the last of these attempts that made any."""
+    for attempt in sorted(attempts, reverse=True):
+        history = read_steps(run_folder, attempt)
+        if history.ranks:
+            return history
+    return StepHistory({}, {})
+
+
+def _list_nodes(run_folder: str, attempt: int) -> Sequence[int]:
+    pattern = re.compile(rf"attempt-{attempt}-node-(\d{{1,6}})\.jsonl")
+    try:
+        names = os.listdir(os.path.dirname(RunFolder(run_folder).steps_path(0, 0)))
+    except OSError:
+        return []
+    return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))[:_MOST_NODES]
+
+
+def _median(window: steps.Window, name: str) -> float:
+    if name == "exposed":
+        return max(0.0, _median(window, "comm") - _median(window, "overlap"))
+    spread = window.seconds.get(name)
+    return spread.median if spread else 0.0
+
+
+def _round(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)

@@ -1,0 +1,283 @@
+"""
+The steps of a training loop, for the agent: how long each took, and where its time went.
+
+After each step of an optimizer, a record goes into a ring of a fixed size, in a file that the agent reads
+(``node/metrics/step_ring.py`` has its layout too). One process writes, and waits for nobody; what nobody reads is
+written over. It is written by calls, not mapped: where a disk is full, or a program truncates the file, a write to a
+map would kill the program.
+
+PyTorch's own places are used: its hook after every optimizer's step, the iterators of its DataLoader, its entry to
+backward, and the stamps of DistributedDataParallel's logger. As careful as ``sitecustomize``: the standard library
+alone, and where anything is otherwise, that figure is missing, or all of them.
+
+Only the first process of a rank that makes a step writes: children that it forks, such as a DataLoader's, do not count.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import perf_counter, time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MAGIC = b"DLSTEPS1"
+HEADER_BYTES = 4096
+RECORD = "<Q10dQ"
+RECORD_BYTES = 96
+CAPACITY = 4096
+HEAD_AT, PID_AT, DETAIL_AT = 8, 16, 24
+TOTAL_AT, BEFORE_AT, SOURCE_AT, SOURCE_BYTES = 32, 40, 64, 128
+BUCKETS_AT, BUCKETS_BYTES = 192, 2048
+
+_LOGGER_INTERVAL_S = 0.005
+"""To ask DistributedDataParallel's logger takes some 30 µs: less than 1 % of this."""
+
+_OTHERS_MOST = 50
+"""Steps of other optimizers, after which the one that is counted has been left by its program."""
+
+_UNKNOWN = (float("nan"),) * 4
+
+
+class Steps:
+    """The steps of this process. ``path``: the file of the ring."""
+
+    def __init__(self, path: str) -> None:
+        self._ring = _Ring(path)
+        self._logger = _DdpLogger()
+        self._optimizer = 0
+        self._others = 0
+        self._step_end = self._mark = perf_counter()
+        self._input_s = self._forward_s = self._backward_s = 0.0
+        self.is_on = True
+
+    def note_input(self, began: float, thread: int) -> None:
+        """Note that the loop has waited for input since ``began``."""
+        if self._ring.thread in (0, thread):
+            self._mark = perf_counter()
+            self._input_s += self._mark - began
+
+    def begin_backward(self) -> float:
+        """Return the time from which backward counts."""
+        began = perf_counter()
+        self._forward_s += began - self._mark
+        return began
+
+    def end_backward(self, began: float) -> None:
+        """Note that backward has returned, which began then."""
+        self._mark = perf_counter()
+        self._backward_s += self._mark - began
+
+    def note_ddp(self, module: Any) -> None:
+        """Have the logger of a DistributedDataParallel note every iteration."""
+        self._logger.follow(module)
+
+    def note_step(self, optimizer: Any) -> None:
+        """Note that a step of an optimizer is done."""
+        if not self.is_on:
+            return
+        if id(optimizer) != self._optimizer:
+            self._others += 1
+            if self._optimizer and self._others < _OTHERS_MOST:
+                return
+            self._optimizer = id(optimizer)
+        self._others = 0
+        end = perf_counter()
+        if self._ring.number == 0 and not self._ring.open():
+            self.is_on = False
+            return
+        took = end - self._step_end
+        logged = self._logger.ask(took, self._ring)
+        self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
+        self._input_s = self._forward_s = self._backward_s = 0.0
+        self._step_end = self._mark = perf_counter()
+
+    def forget(self) -> None:
+        """Leave all to the parent of this process, which was forked."""
+        self.is_on = False
+
+
+class _Ring:
+    """The ring in the file ``path``. ``number``: of the newest record; 0: there is none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = -1
+        self._pack: Any = None
+        self.number = 0
+        self.thread = 0
+        """That makes the steps; 0: there was none yet."""
+
+    def open(self) -> bool:
+        """Make the file; return False where another process of the rank has it. Raises OSError."""
+        from _thread import get_ident
+        from fcntl import LOCK_EX, LOCK_NB, flock
+        from struct import pack
+
+        try:
+            os.mkdir(os.path.dirname(self._path), 0o700)
+        except FileExistsError:
+            pass
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+            os.ftruncate(file, 0)
+            is_detailed = os.environ.get("DRUMLINE_STEPS_DETAIL") == "1"
+            os.pwrite(file, pack("<8sQqq", MAGIC, 0, os.getpid(), is_detailed), 0)
+        except OSError:
+            os.close(file)
+            return False
+        self._file, self._pack, self.thread = file, pack, get_ident()
+        return True
+
+    def write(self, *values: float) -> None:
+        """Write the next record. Raises OSError."""
+        at = HEADER_BYTES + self.number % CAPACITY * RECORD_BYTES
+        self.number += 1
+        self.put(self._pack(RECORD, self.number, time(), *values, 0.0, self.number), at)
+        self.put(self._pack("<Q", self.number), HEAD_AT)
+
+    def put(self, content: bytes, at: int) -> None:
+        """Write bytes at that place. Raises OSError."""
+        os.pwrite(self._file, content, at)
+
+
+class _DdpLogger:
+    """The logger of the newest DistributedDataParallel, to which it keeps a weak reference."""
+
+    def __init__(self) -> None:
+        self._module: Any = None
+        self._has_buckets = False
+        self._stride = 1
+
+    def follow(self, module: Any) -> None:
+        from weakref import ref
+
+        # On other devices the logger waits for the device.
+        if {one.device.type for one in module.parameters()} == {"cpu"}:
+            module._set_ddp_runtime_logging_sample_rate(1)
+        self._module = ref(module)
+        self._has_buckets = False
+
+    def ask(self, took: float, ring: _Ring) -> tuple[float, ...]:
+        """
+        Return the seconds of all-reduce and of its overlap, and number and time of its begin, of the step before. Not
+        a number: not known.
+        """
+        module = self._module() if self._module else None
+        if module is None:
+            return _UNKNOWN
+        # Powers of two, so that all ranks have the same iterations.
+        while self._stride < 1024 and took * self._stride < _LOGGER_INTERVAL_S:
+            self._stride *= 2
+        if took > 2 * _LOGGER_INTERVAL_S:
+            self._stride = 1
+        if ring.number % self._stride:
+            return _UNKNOWN
+        try:
+            logged = module.logger._get_ddp_logging_data()
+            numbers, sizes = logged.ints_map, logged.strs_map.get("rebuilt_bucket_sizes")
+            if sizes and not self._has_buckets:
+                self._has_buckets = True
+                ring.put(sizes.encode()[: BUCKETS_BYTES - 1] + b"\0", BUCKETS_AT)
+            entry = numbers.get("backward_comm_time_start", 0)
+            reduce_ns = numbers.get("backward_comm_time", 0)
+            overlap_ns = numbers.get("backward_compute_comm_overlap_time", 0)
+            iteration = numbers.get("iteration", 0)
+        except Exception:
+            self._module = None
+            return _UNKNOWN
+        return (reduce_ns / 1e9, overlap_ns / 1e9, iteration, entry / 1e9) if entry else _UNKNOWN
+
+
+def put_into(torch: Any, path: str) -> None:
+    """Follow the steps of this process from now on. ``torch``: the module, imported."""
+    if os.environ.get("DRUMLINE_HOOK") == "0":
+        return
+    steps = Steps(path)
+    register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+    if register is None:  # older than 2.0
+        return
+    is_compiling = _find_is_compiling(torch)
+
+    def after_step(optimizer: Any, *_: Any) -> None:
+        if is_compiling():
+            return
+        try:
+            steps.note_step(optimizer)
+        except Exception:
+            steps.is_on = False
+
+    register(after_step)
+    os.register_at_fork(after_in_child=steps.forget)
+    for change in (_time_input, _time_backward, _know_ddp):
+        try:
+            change(steps, is_compiling)
+        except Exception:
+            pass
+
+
+def _find_is_compiling(torch: Any) -> Callable[[], bool]:
+    """Return PyTorch's function for whether its compiler reads the program: it must not read what is here."""
+    found = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    found = found or getattr(sys.modules.get("torch._dynamo"), "is_compiling", None)
+    return found if callable(found) else lambda: False
+
+
+def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+    from _thread import get_ident
+
+    kind = sys.modules["torch.utils.data.dataloader"]._BaseDataLoaderIter
+    own = kind.__next__
+
+    def next_batch(self: Any) -> Any:
+        if not steps.is_on or is_compiling():
+            return own(self)
+        began = perf_counter()
+        got = own(self)
+        steps.note_input(began, get_ident())
+        return got
+
+    _replace(kind, "__next__", own, next_batch)
+    # Python's slot of the class follows; "next" is the name that older versions gave it.
+    if getattr(kind, "next", None) is own:
+        kind.next = next_batch
+
+
+def _time_backward(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+    module = sys.modules["torch.autograd"]
+    own = module.backward
+
+    def backward(*arguments: Any, **named: Any) -> Any:
+        if not steps.is_on or is_compiling():
+            return own(*arguments, **named)
+        began = steps.begin_backward()
+        done = own(*arguments, **named)
+        steps.end_backward(began)
+        return done
+
+    _replace(module, "backward", own, backward)
+
+
+def _know_ddp(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+    kind = sys.modules["torch.nn.parallel.distributed"].DistributedDataParallel
+    own = kind.__init__
+
+    def begin(self: Any, *arguments: Any, **named: Any) -> None:
+        own(self, *arguments, **named)
+        if steps.is_on:
+            try:
+                steps.note_ddp(self)
+            except Exception:
+                pass
+
+    _replace(kind, "__init__", own, begin)
+
+
+def _replace(owner: Any, name: str, own: Any, ours: Any) -> None:
+    """Put a function of ours in the place of PyTorch's, with its name, signature and documentation."""
+    from functools import update_wrapper
+
+    setattr(owner, name, update_wrapper(ours, own))

@@ -1,0 +1,178 @@
+"""The steps of a node's ranks, folded by its agent into windows of about a second (``contract/steps.py``)."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Optional
+
+from drumline.contract import steps
+from drumline.node.metrics.sample_lines import SampleLines
+from drumline.node.metrics.step_ring import StepRecord, StepRing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+INTERVAL_S = 0.9
+"""Less than the agent's idle second, so that each of those has a look."""
+
+MOST_DETAILED = 2000
+"""Steps of a rank in an attempt of which each is kept, where that is asked for."""
+
+_MOST_ENTRIES = 16
+_NAN = float("nan")
+_UNKNOWN = StepRecord(0, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, 0)
+
+
+class StepWindows:
+    """
+    Folds the steps of ranks. ``path``: the file for the windows. ``folder``: holds a ring for each rank, by its number;
+    it may not exist yet. Nothing is raised: whatever is wrong with the files costs windows and nothing else.
+    """
+
+    def __init__(
+        self, path: str, folder: str, ranks: Iterable[int], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._path = path
+        self._ranks = [_RankFolder(rank, StepRing(os.path.join(folder, str(rank)))) for rank in ranks]
+        self._file: Optional[SampleLines] = None
+        self._due = 0.0
+        self._is_broken = False
+
+    def look(self, *, last: bool = False) -> None:
+        """Fold what came since the last look, if it is time for that. ``last``: in any case."""
+        now = self._clock()
+        if self._is_broken or (now < self._due and not last):
+            return
+        self._due = now + INTERVAL_S
+        try:
+            at = time.time()
+            windows = [window for rank in self._ranks for window in rank.fold(at, now, last=last)]
+            if windows:
+                self._write(windows, now)
+        except Exception as error:  # noqa: BLE001 - ranks and agent go on without it
+            self._is_broken = True
+            print(f"steps: {error!r}; no more are noted", file=sys.stderr)
+
+    def close(self) -> None:
+        """Fold what came since the last look: the ranks have ended."""
+        self.look(last=True)
+        for rank in self._ranks:
+            rank.ring.close()
+        if self._file:
+            self._file.close()
+        self._is_broken = True
+
+    def _write(self, windows: Sequence[steps.Window], now: float) -> None:
+        if self._file is None:
+            is_detailed = any(window.every for window in windows)
+            self._file = SampleLines(self._path, 0.0 if is_detailed else 1.0, "steps")
+        self._file.add(steps.to_line(windows), now)
+
+
+class _RankFolder:
+    def __init__(self, rank: int, ring: StepRing) -> None:
+        self.ring = ring
+        self._rank = rank
+        self._before = self._done = self._detailed = 0
+        self._pid = 0
+        self._last: Optional[StepRecord] = None
+
+    def fold(self, at: float, monotonic: float, *, last: bool) -> list[steps.Window]:
+        """Return the window of the steps since the last call; none where there was no step. ``last``: of all calls."""
+        found = self._complete(self.ring.read(), last=last)
+        if not found:
+            return []
+        values = _collect(found)
+        every = {}
+        if self.ring.is_detailed and self._detailed < MOST_DETAILED:
+            kept = MOST_DETAILED - self._detailed
+            every = {name: tuple(map(_find_known, series[:kept])) for name, series in values.items()}
+            self._detailed += len(found)
+        seconds = {name: spread for name, series in values.items() if (spread := _spread(series))}
+        sources = (steps.OPTIMIZER, steps.DDP) if "comm" in seconds else (steps.OPTIMIZER,)
+        entries, buckets = _choose_entries(found, every=bool(every)), self.ring.read_buckets()
+        total = self.ring.read_total()
+        counts = (self._pid, self._before + self._done, len(found))
+        window = steps.Window(
+            at, monotonic, self._rank, *counts, seconds, buckets, entries, sources, total, every
+        )
+        return [window]
+
+    def _complete(self, found: list[StepRecord], *, last: bool) -> list[StepRecord]:
+        """
+        Return the steps with their own figures of all-reduce, which come with the step after. The newest waits for
+        that, unless there will be none.
+        """
+        is_next = bool(found) and self.ring.pid != self._pid
+        chain = ([self._last] if self._last else []) + ([] if is_next else found)
+        complete = [_with_reduce_of(one, after) for one, after in zip(chain, chain[1:])]
+        if is_next:  # The rank's next program; the one before makes no more steps.
+            complete += [_with_reduce_of(one, _UNKNOWN) for one in chain]
+            self._pid, self._before, self._done = self.ring.pid, self._before + self._done, 0
+            complete += [_with_reduce_of(one, after) for one, after in zip(found, found[1:])]
+            chain = found
+        if found:
+            self._done = found[-1].number
+        self._last = chain[-1] if chain else None
+        if last and self._last:
+            complete.append(_with_reduce_of(self._last, _UNKNOWN))
+            self._last = None
+        return complete
+
+
+def _with_reduce_of(step: StepRecord, after: StepRecord) -> StepRecord:
+    return step._replace(
+        comm=after.comm, overlap=after.overlap, collective=after.collective, entry=after.entry
+    )
+
+
+def _collect(found: Sequence[StepRecord]) -> dict[str, list[float]]:
+    """Return the seconds of each phase, a value a step."""
+    exposed = [0.0 if math.isnan(one.comm) else max(0.0, one.comm - one.overlap) for one in found]
+    backward = [max(0.0, one.backward - wait) for one, wait in zip(found, exposed)]
+    parts = [one.input + one.forward + one.backward for one in found]
+    return {
+        "step": [one.step for one in found],
+        "input": [one.input for one in found],
+        "forward": [one.forward for one in found],
+        "backward": backward,
+        "comm": [one.comm for one in found],
+        "overlap": [one.overlap for one in found],
+        "other": [max(0.0, one.step - part) for one, part in zip(found, parts)],
+    }
+
+
+def _spread(values: Sequence[float]) -> Optional[steps.Spread]:
+    """
+    Return the median and the bounds of 90 % of the values that are numbers; None for none.
+
+    >>> _spread([3.0, 1.0, float("nan"), 2.0])
+    Spread(median=2.0, low=1.0, high=3.0)
+    """
+    ordered = sorted(value for value in values if not math.isnan(value))
+    if not ordered:
+        return None
+    last = len(ordered) - 1
+    middle = (ordered[last // 2] + ordered[(last + 1) // 2]) / 2
+    return steps.Spread(middle, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
+
+
+def _find_known(value: float) -> Optional[float]:
+    return None if math.isnan(value) else value
+
+
+def _choose_entries(found: Sequence[StepRecord], *, every: bool) -> tuple[tuple[int, float], ...]:
+    """
+    Return numbers and times of a few collectives: multiples of a power of two, so that all ranks have the same; of
+    ``every`` one where that is asked for.
+    """
+    entries = [(int(one.collective), one.entry) for one in found if one.entry > 0.0 and one.collective >= 0.0]
+    stride = 1
+    while len(entries) > _MOST_ENTRIES and not every:
+        stride *= 2
+        entries = [(number, at) for number, at in entries if number % stride == 0]
+    return tuple(entries)

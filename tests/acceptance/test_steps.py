@@ -1,0 +1,95 @@
+"""The steps of a real training, followed without a change of its code."""
+
+import os
+
+import pytest
+from cli_jobs import write_script
+
+from drumline.control.jobs import lookup
+from drumline.control.observing.steps.history import read_steps
+
+STEPS = 30
+
+TRAIN = f"""
+    import os, time
+    import torch
+    import torch.distributed as dist
+    from torch.utils.data import DataLoader, Dataset
+
+    class Digits(Dataset):
+        def __len__(self):
+            return 4 * {STEPS}
+
+        def __getitem__(self, index):
+            return torch.ones(16)
+
+    def main():
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo")
+        late_s = 0.1 if dist.get_rank() == 1 else 0.0
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in DataLoader(Digits(), batch_size=4, num_workers=1):
+            time.sleep(0.02 + late_s)
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+        dist.destroy_process_group()
+
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def needs_torch():
+    pytest.importorskip("torch", reason="the steps of PyTorch")
+
+
+@pytest.mark.usefixtures("needs_torch")
+def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
+    variables = {"DRUMLINE_STEPS_DETAIL": "1"}
+    path = write_script(
+        tmp_path,
+        TRAIN,
+        resources={"instance_count": 1},
+        environment_variables=variables,
+        drumline={"grace": 1},
+    )
+    assert cli("job", "create", "-f", path, "--stream").rc == 0
+    history = read_steps(lookup.folder_of("job").path, 0)
+    assert sorted(history.ranks) == [0, 1]
+    summary = history.summarize()
+    assert summary is not None
+    assert summary["done"] == STEPS
+    assert summary["sources"] == ["ddp", "optimizer"]
+    assert summary["latest"]["rank"] == 1
+    assert summary["latest"]["late_ms"] > 50
+    assert summary["latest"]["share"] > 0.5
+    assert set(summary["phases"]) == {"input", "forward", "backward", "waiting", "exchange", "other"}
+    # Rank 0 waits in backward for the rank whose forward takes longer.
+    assert history.bucket_bytes() == ((16 * 4 + 4) * 4,)
+    assert [len(history.every(rank, "step")) for rank in (0, 1)] == [STEPS, STEPS]
+    forwards = [sorted(one for one in history.every(rank, "forward") if one)[STEPS // 2] for rank in (0, 1)]
+    assert forwards[1] - forwards[0] > 0.05
+
+
+OWN_LOOP = """
+    import os
+    import torch
+
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    print(torch.autograd.backward.__module__, "DRUMLINE_STEPS" in os.environ)
+"""
+
+
+@pytest.mark.usefixtures("needs_torch")
+def test_nothing_is_followed_where_a_job_does_not_want_it(cli, tmp_path):
+    settings = {"grace": 1, "steps": False}
+    path = write_script(tmp_path, OWN_LOOP, resources={"instance_count": 1}, drumline=settings)
+    created = cli("job", "create", "-f", path, "--stream")
+    assert created.rc == 0
+    assert not os.path.exists(os.path.join(lookup.folder_of("job").path, "steps"))

@@ -1,0 +1,92 @@
+"""What a job's steps add up to."""
+
+import os
+
+import pytest
+
+from drumline.contract import steps as contract
+from drumline.contract.folder import RunFolder
+from drumline.contract.steps import Spread, Total, Window
+from drumline.control.observing.steps.history import read_last_attempt, read_steps
+
+
+def same(value):
+    return Spread(value, value, value)
+
+
+def write(folder, attempt, node, windows):
+    path = RunFolder(str(folder)).steps_path(attempt, node)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "ab") as file:
+        for window in windows:
+            file.write(contract.to_line([window]))
+
+
+def window(rank, at, done, late=0.0, **more):
+    seconds = {
+        "step": 0.1,
+        "input": 0.004,
+        "forward": 0.03,
+        "backward": 0.051,
+        "comm": 0.025,
+        "overlap": 0.01,
+    }
+    entries = tuple((number, 1000.0 + 0.1 * number + late) for number in range(done - 9, done + 1))
+    spreads = {name: same(value) for name, value in seconds.items()}
+    return Window(at, at, rank, 1, done, 10, spreads, (512,), entries, ("optimizer", "ddp"), **more)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for node, ranks in enumerate(((0, 1), (2, 3))):
+        for rank in ranks:
+            late = 0.014 if rank == 2 else 0.001 * rank
+            total = Total(110, 20, "a test")
+            windows = [
+                window(rank, 1000.0 + second, 10 * second, late, total=total) for second in range(1, 7)
+            ]
+            write(tmp_path, 1, node, windows)
+    return tmp_path
+
+
+def test_a_summary_says_how_far_how_fast_and_where_the_time_goes(folder):
+    summary = read_steps(str(folder), 1).summarize()
+    assert (summary["done"], summary["total"], summary["total_source"]) == (80, 110, "a test")
+    assert summary["rate"] == pytest.approx(10.0)
+    assert summary["step_s"] == pytest.approx(0.1)
+    assert summary["latest"] == {"rank": 2, "late_ms": pytest.approx(13.0, abs=0.1), "share": 1.0}
+    assert summary["sources"] == ["ddp", "optimizer"]
+    # The others wait 14, 13 and 11 ms for rank 2.
+    assert summary["phases"] == pytest.approx(
+        {
+            "input": 0.04,
+            "forward": 0.3,
+            "backward": 0.51,
+            "waiting": 0.095,
+            "exchange": 0.055,
+            "other": 0.0,
+        },
+        abs=0.001,
+    )
+
+
+def test_lateness_compares_the_same_collective_of_all_ranks(folder):
+    late = read_steps(str(folder), 1).lateness()
+    assert sorted(late) == list(range(1, 61))
+    assert late[7] == pytest.approx({0: 0.0, 1: 0.001, 2: 0.014, 3: 0.003}, abs=1e-6)
+    write(folder, 1, 1, [window(3, 1007.0, 80)])
+    assert sorted(read_steps(str(folder), 1).lateness()) == list(range(1, 61))
+
+
+def test_the_last_attempt_that_made_steps_counts(folder):
+    assert read_last_attempt(str(folder), range(4)).nodes == {0: 0, 1: 0, 2: 1, 3: 1}
+    assert read_steps(str(folder), 0).summarize() is None
+    assert read_last_attempt(str(folder / "none"), range(4)).ranks == {}
+
+
+def test_one_rank_alone_waits_for_nobody(tmp_path):
+    only = window(0, 1001.0, 10)._replace(entries=(), seconds={"step": same(0.5), "forward": same(0.2)})
+    write(tmp_path, 0, 0, [only])
+    summary = read_steps(str(tmp_path), 0).summarize()
+    assert (summary["latest"], summary["total"], summary["rate"]) == (None, None, 2.0)
+    assert summary["phases"] == {"forward": 0.4, "other": 0.6}

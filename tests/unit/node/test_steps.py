@@ -1,0 +1,253 @@
+"""Steps of training loops: what the hook writes into its ring, and what the agent makes of it."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import textwrap
+import types
+from typing import Any
+
+import pytest
+
+from drumline.contract import steps as contract
+from drumline.contract.folder import RunFolder
+from drumline.node import hook_folder
+from drumline.node.metrics import step_ring
+from drumline.node.metrics.step_ring import StepRing
+from drumline.node.metrics.step_windows import StepWindows
+
+HOOK = os.path.join(hook_folder.HOOK, "steps.py")
+
+
+@pytest.fixture
+def ring(tmp_path):
+    """The path of a rank's ring, in a folder that the hook makes."""
+    return str(tmp_path / "rings" / "0")
+
+
+@pytest.fixture
+def ours():
+    return runpy.run_path(HOOK)
+
+
+class Logger:
+    """As that of DistributedDataParallel: what it says of a step is known when the next one is done."""
+
+    def __init__(self):
+        self.logged = 0
+
+    def _get_ddp_logging_data(self):
+        self.logged += 1
+        number = self.logged - 1
+        ints = {
+            "iteration": number,
+            "backward_comm_time": 4_000_000 + number,
+            "backward_compute_comm_overlap_time": 1_000_000,
+            "backward_comm_time_start": (1_700_000_000 + number) * 10**9 if number else 0,
+        }
+        return types.SimpleNamespace(ints_map=ints, strs_map={"rebuilt_bucket_sizes": "4096, 512"})
+
+
+class Ddp:
+    def __init__(self):
+        self.logger = Logger()
+
+    def parameters(self):
+        return [types.SimpleNamespace(device=types.SimpleNamespace(type="cpu"))]
+
+    def _set_ddp_runtime_logging_sample_rate(self, rate):
+        self.rate = rate
+
+
+def make_steps(steps, count, optimizer="sgd"):
+    for _ in range(count):
+        # Slow enough that each step asks the logger.
+        steps._step_end -= 0.02
+        steps.note_step(optimizer)
+
+
+def read_windows(path):
+    with open(path, "rb") as file:
+        return [window for line in file for window in contract.from_line(line)]
+
+
+def test_both_sides_agree_on_the_ring(ours):
+    assert ours["MAGIC"] == step_ring._MAGIC
+    assert ours["RECORD"] == step_ring._RECORD.format
+    assert ours["RECORD_BYTES"] == step_ring._RECORD.size
+    assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_ring._HEADER_BYTES, step_ring._CAPACITY)
+    assert (ours["BUCKETS_AT"], ours["TOTAL_AT"], ours["SOURCE_AT"]) == (
+        step_ring._BUCKETS_AT,
+        step_ring._TOTAL_AT,
+        step_ring._SOURCE_AT,
+    )
+
+
+def test_a_ring_is_private_and_bounded_and_keeps_the_newest(ours, ring):
+    steps = ours["Steps"](ring)
+    reader = StepRing(ring)
+    assert reader.read() == []
+    make_steps(steps, 3)
+    assert [step.number for step in reader.read()] == [1, 2, 3]
+    assert reader.read() == []
+    assert os.stat(ring).st_mode & 0o777 == 0o600
+    make_steps(steps, ours["CAPACITY"] + 10)
+    found = reader.read()
+    assert len(found) == ours["CAPACITY"]
+    assert reader.missed == 10
+    assert found[-1].number == ours["CAPACITY"] + 13
+    assert os.stat(ring).st_size < 1 << 20
+
+
+def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp_path):
+    steps, module = ours["Steps"](ring), Ddp()
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0])
+    windows.look(last=False)
+    steps.note_ddp(module)
+    assert module.rate == 1
+    now = [0.0]
+    steps.note_step.__globals__["perf_counter"] = lambda: now[0]
+    steps._step_end = steps._mark = 0.0
+
+    def pass_time(seconds):
+        now[0] += seconds
+        return now[0] - seconds
+
+    for _ in range(4):
+        steps.note_input(pass_time(0.03), steps._ring.thread)
+        pass_time(0.02)
+        began = steps.begin_backward()
+        pass_time(0.04)
+        steps.end_backward(began)
+        pass_time(0.01)
+        steps.note_step("sgd")
+    windows.close()
+    [window] = read_windows(path)
+    assert (window.rank, window.done, window.made, window.pid) == (0, 4, 4, os.getpid())
+    medians = {name: spread.median for name, spread in window.seconds.items()}
+    assert medians == pytest.approx(
+        {
+            "step": 0.1,
+            "input": 0.03,
+            "forward": 0.02,
+            "backward": 0.037,
+            "comm": 0.004,
+            "overlap": 0.001,
+            "other": 0.01,
+        },
+        abs=1e-5,
+    )
+    # The logger's figures of the first three came with the step after each.
+    assert window.entries == tuple((number, 1_700_000_000.0 + number) for number in (1, 2, 3))
+    assert (window.bucket_bytes, window.sources) == ((4096, 512), ("optimizer", "ddp"))
+    assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_each_step_is_kept_where_that_is_asked_for(ours, ring, tmp_path, monkeypatch):
+    monkeypatch.setenv("DRUMLINE_STEPS_DETAIL", "1")
+    steps = ours["Steps"](ring)
+    steps.note_ddp(module := Ddp())
+    path = RunFolder(str(tmp_path)).steps_path(2, 5)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    for count in (2, 1, 3000):
+        make_steps(steps, count)
+        windows.look()
+    windows.close()
+    del module
+    found = read_windows(path)
+    assert [window.done for window in found] == [2, 3, 3003, 3003]
+    assert [len(window.every.get("step", ())) for window in found] == [1, 1, 1998, 0]
+    assert [round(one * 1e9) % 100 for one in found[0].every["comm"]] == [0]
+    assert found[-1].entries == ()
+
+
+def test_only_one_process_of_a_rank_writes_and_its_next_program_goes_on(ours, ring, tmp_path):
+    program = textwrap.dedent(f"""
+        import runpy, sys
+        steps = runpy.run_path({HOOK!r})["Steps"]({ring!r})
+        for _ in range(int(sys.argv[1])):
+            steps.note_step("sgd")
+        print(steps.is_on)
+    """)
+
+    def run(count):
+        command = [sys.executable, "-c", program, str(count)]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    assert run(3) == "True"
+    windows.look()
+    steps = ours["Steps"](ring)
+    make_steps(steps, 4)
+    assert run(9) == "False"
+    windows.close()
+    assert [(window.done, window.made) for window in read_windows(path)][-1][0] == 7
+    assert sum(window.made for window in read_windows(path)) == 7
+
+
+def test_a_fork_does_not_write(ours, ring):
+    steps = ours["Steps"](ring)
+    make_steps(steps, 1)
+    os.register_at_fork(after_in_child=steps.forget)
+    child = os.fork()
+    if child == 0:
+        make_steps(steps, 5)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(StepRing(ring).read()) == 1
+
+
+def test_of_several_optimizers_the_first_is_counted_until_it_is_left(ours, ring):
+    steps = ours["Steps"](ring)
+    for _ in range(5):
+        make_steps(steps, 1, "generator")
+        make_steps(steps, 2, "discriminator")
+    assert len(StepRing(ring).read()) == 5
+    make_steps(steps, 60, "another")
+    assert 5 + 10 < len(StepRing(ring).read()) < 5 + 60
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, b"DLSTEPS1" + b"\xff" * 9000])
+def test_whatever_a_job_writes_there_costs_nothing_but_steps(ring, tmp_path, content, capsys):
+    os.mkdir(os.path.dirname(ring))
+    with open(ring, "wb") as file:
+        file.write(content)
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0])
+    windows.close()
+    assert not os.path.exists(path)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_pipe_in_the_place_of_a_ring_is_said_once(ring, tmp_path, capsys):
+    os.mkdir(os.path.dirname(ring))
+    os.mkfifo(ring)
+    windows = StepWindows(RunFolder(str(tmp_path)).steps_path(0, 0), os.path.dirname(ring), [0])
+    windows.look(last=True)
+    windows.close()
+    assert capsys.readouterr().err.count("steps: ") == 1
+
+
+def test_a_folder_that_cannot_be_written_ends_the_following_alone(ours, tmp_path):
+    (tmp_path / "file").touch()
+    steps = ours["Steps"](str(tmp_path / "file" / "0"))
+    with pytest.raises(OSError, match="directory"):
+        steps.note_step("sgd")
+
+
+def test_a_line_that_is_not_whole_is_left_out():
+    window = contract.Window(
+        5.0, 2.0, 3, 44, 9, 2, {"step": contract.Spread(1.0, 0.5, 2.0)}, total=contract.Total(10, 1, "x")
+    )
+    line = contract.to_line([window])
+    assert contract.from_line(line) == (window,)
+    assert contract.from_line(line[:-20]) == ()
+    data: dict[str, Any] = json.loads(line)
+    for name, value in (("k", -1), ("d", "x"), ("step", [1, 2]), ("step", [1, 2, float("inf")]), ("at", 5)):
+        data = json.loads(line)
+        data["ranks"][0][name] = value
+        assert contract.from_line(json.dumps(data).encode()) == ()

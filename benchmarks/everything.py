@@ -57,6 +57,7 @@ BENCHES = {
     "snapshot": Bench("snapshot/run.py", page=BENCHMARKS),
     "cli": Bench("cli/run.py", ("--rounds", "15"), page=BENCHMARKS),
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
+    "isolation": Bench("isolation/run.py"),
     "logs": Bench("logs/run.py"),
     "studio": Bench("studio/run.py", page=STUDIO),
     "cascades": _into_reliability("verdict/run.py"),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 END = "end"
 """The kind of a request to end every drill of the job, those too that have not begun."""
 
+NOTE = "note"
+"""Among the settings of a drill that has begun: what its supervisor says of it."""
+
 _MOST_SECONDS = 1e9
 _LONGEST_WORD = 64
 

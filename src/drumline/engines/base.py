@@ -136,6 +136,9 @@ class AgentStarter(Protocol):
     def explain_loss(self, node: int) -> str:
         """Return why an agent closed its connection: ``was lost: Slurm says that its node is down``."""
 
+    def find_cut_off(self) -> dict[int, str]:
+        """Return by node why its agent cannot be reached, where more is known of it than its silence."""
+
     def clear(self) -> None:
         """Remove what was made for the agents. May be called twice."""
 
@@ -202,6 +205,9 @@ class PlayedNetwork(Protocol):
 
     def set_link(self, node: int, rate: str = "", latency: str = "", loss: str = "") -> None:
         """Give a node's link these values, as a compute's YAML has them; all empty: those of the compute again."""
+
+    def explain_delays(self) -> str:
+        """Return what a reader of the times on a late or lossy link must know; empty: they are right."""
 
     def set_cpus(self, node: int, count: float | None = None) -> None:
         """Limit the node to the time of so many processors; None: what the compute says again."""

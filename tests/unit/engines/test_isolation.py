@@ -93,7 +93,8 @@ def test_a_link_is_shaped_in_both_directions_and_delayed_in_one():
 
 
 def test_nodes_in_no_group_stay_with_the_supervisor():
-    assert batches.part(0, [{1, 2}], {0, 1, 2, 3}) == [
+    ends = {node: f"port{node}" for node in range(4)}
+    assert batches.part(0, [{1, 2}], ends) == [
         "link add group0 type bridge mcast_snooping 0 stp_state 0",
         "link set group0 up",
         "link set port0 master switch",
@@ -101,7 +102,10 @@ def test_nodes_in_no_group_stay_with_the_supervisor():
         "link set port2 master group0",
         "link set port3 master switch",
     ]
-    assert batches.part(1, [], {0, 1}) == ["link set port0 master switch", "link set port1 master switch"]
+    assert batches.part(1, [], {0: "port0", 1: "far1"}) == [
+        "link set port0 master switch",
+        "link set far1 master switch",
+    ]
 
 
 def test_a_missing_program_is_one_sentence(monkeypatch):

@@ -115,7 +115,7 @@ def _format_verdict(page: Mapping[str, Any], width: int) -> list[str]:
             _INDENT * (2 if row else 1) + paint(part, "red")
             for row, part in enumerate(wrap(f"hangs: {to_line(page['hang'])}", width - 2 * len(_INDENT)))
         ]
-    lines += _format_drills(page.get("drills") or (), width)
+    lines += _format_drills((*(page.get("drills") or ()), *(page.get("notes") or ())), width)
     earlier = page.get("earlier_attempts") or ()
     for one in earlier[-_MOST_ATTEMPTS:]:
         text = f"attempt {one['attempt']}: {to_line(one['reason'])}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.drills import name_drill
+from drumline.contract.drills import NOTE, name_drill
 from drumline.control.figures import short_duration
 from drumline.control.times import utc
 
@@ -17,7 +17,8 @@ def describe_drill(drill: DrillOutcome) -> str:
     name = name_drill(drill.kind, drill.node, drill.rank)
     if drill.began is None:
         return f"{name} did not begin: {drill.reason}"
-    settings = ", ".join(f"{key} {_to_text(value)}" for key, value in drill.settings.items())
+    given = {key: _to_text(value) for key, value in drill.settings.items()}
+    settings = ", ".join(text if key == NOTE else f"{key} {text}" for key, text in given.items())
     text = name + (f" ({settings})" if settings else "") + (f", for {drill.by}" if drill.by else "")
     if drill.ended is None:
         return text

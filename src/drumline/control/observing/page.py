@@ -32,6 +32,9 @@ _MOST_FILES = 5000
 """Of a folder, that are counted; a folder with more is said to have more."""
 
 _SHORTEST_PHASE_S = 0.005
+_NOTES = "link: "
+"""The beginning of a plan's warnings that a reader of the job's times must know."""
+
 _NEW_SENTENCE = re.compile(
     r"; (?=(?:ranks? [\w, -]+ (?:failed the same way|failed too|(?:was|were) then (?:cut off|stopped))))"
     r"| \((?=attempt \d+; not restarted: )"
@@ -114,6 +117,7 @@ def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, An
             }
             for one in outcome.attempts
         ],
+        "notes": [one for one in plan.get("warnings") or () if str(one).startswith(_NOTES)],
         "rank_states": _group_ranks(outcome, labels),
         "failed_rank": _describe_failed(folder, outcome, labels),
         "start": _describe_start(folder),

@@ -196,6 +196,9 @@ class LocalAgents:
     def explain_loss(self, node: int) -> str:
         return "closed its connection"
 
+    def find_cut_off(self) -> dict[int, str]:
+        return {}
+
     def clear(self) -> None:
         self._remove_folders()
 

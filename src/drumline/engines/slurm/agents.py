@@ -161,6 +161,9 @@ class SlurmAgents:
         error = self._find_error(node)
         return f"did not start: {error}" if error else "did not start"
 
+    def find_cut_off(self) -> dict[int, str]:
+        return {}
+
     def _find_error(self, node: int) -> str:
         """Return the last line about an error, or the last line at all, that the agent or srun printed."""
         for name in (f"node-{node}.log", "srun.log"):

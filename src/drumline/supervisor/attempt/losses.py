@@ -74,3 +74,5 @@ class AgentLosses:
             self.lose(node, reason)
         for node in self._connections.take_stuck():
             self.lose(node, f"took in nothing for {SEND_TIMEOUT_S:g} s")
+        for node, reason in self._agents.find_cut_off().items():
+            self.lose(node, reason)

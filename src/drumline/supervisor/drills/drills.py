@@ -169,6 +169,7 @@ class Drills:
         if why_not:
             self._refuse(request, why_not, target)
             return
+        request = self._performer.complete(request)
         one = _RunningDrill(request, target, None)
         if self._performer.is_for_agent(request.kind):
             self._asked[request.drill] = one

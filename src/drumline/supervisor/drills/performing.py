@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
-from drumline.contract.drills import KINDS, read_groups
+from drumline.contract.drills import KINDS, NOTE, read_groups
 from drumline.contract.errors import EngineError
 from drumline.supervisor.drills.refusals import explain_refusal, explain_target
 
@@ -56,6 +56,12 @@ class DrillPerformer:
         """Return why there can be no such drill; empty: there can."""
         why_not = explain_refusal(request.kind, self._plan)
         return why_not or explain_target(request.kind, self._plan, node, rank, request.settings)
+
+    def complete(self, request: DrillRequest) -> DrillRequest:
+        """Return the request with a note on how it is performed, where a reader of its results must know it."""
+        given = request.settings or {}
+        note = self._network.explain_delays() if self._network and {"latency", "loss"} & set(given) else ""
+        return request._replace(settings={**given, NOTE: note}) if note else request
 
     def begin(self, request: DrillRequest, node: int | None, rank: int | None) -> str:
         """Make the failure, or ask an agent to; return why that cannot be, else nothing."""

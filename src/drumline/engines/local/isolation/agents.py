@@ -131,6 +131,10 @@ class IsolatedAgents(LocalAgents):
             return f"has not answered for {_SILENCE_S} s: its node is off, or cut off from here"
         return self._ends[node]
 
+    def find_cut_off(self) -> dict[int, str]:
+        nodes, why = self._network.find_cut_off()
+        return dict.fromkeys(nodes, why)
+
     def _remove_folders(self) -> None:
         super()._remove_folders()
         for path in self._list_more_groups():

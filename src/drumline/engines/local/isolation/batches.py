@@ -57,19 +57,46 @@ def cut_cable(node: int) -> list[str]:
     return [f"link del {port_of(node)}"]
 
 
-def part(before: int, groups: Sequence[Collection[int]], nodes: Collection[int]) -> list[str]:
+def find_bridges(groups: Sequence[Collection[int]]) -> dict[int, str]:
+    """Return the bridge of each node in a group; all others are at ``SWITCH``."""
+    return {node: f"group{index}" for index, group in enumerate(groups) for node in group}
+
+
+def part(before: int, groups: Sequence[Collection[int]], ends: Mapping[int, str]) -> list[str]:
     """
     Give each group a bridge, and the others, with the supervisor, the first one. ``before``: how many bridges of groups
-    there are already. ``nodes``: those whose cable is there.
+    there are already. ``ends``: by node, the switch's end of each cable that is there.
     """
-    place: Mapping[int, str] = {node: f"group{index}" for index, group in enumerate(groups) for node in group}
+    bridges = find_bridges(groups)
     lines = []
     for index in range(before, len(groups)):
         lines += [
             f"link add group{index} type bridge mcast_snooping 0 stp_state 0",
             f"link set group{index} up",
         ]
-    return lines + [f"link set {port_of(node)} master {place.get(node, SWITCH)}" for node in sorted(nodes)]
+    return lines + [f"link set {ends[node]} master {bridges.get(node, SWITCH)}" for node in sorted(ends)]
+
+
+def name_gap(node: int) -> tuple[str, str]:
+    """Return the devices of a gap in a node's cable: on its side the second, at the bridge the first."""
+    return f"far{node}", f"gap{node}"
+
+
+def begin_gap(node: int, bridge: str) -> list[str]:
+    """Part a node's cable from the bridge. Whoever carries its packets does so from the port to the gap's device."""
+    far, gap = name_gap(node)
+    # Neither end is to answer for the supervisor's address, which this network has too.
+    quiet = "arp off addrgenmode none"
+    return [
+        f"link add {gap} type veth peer name {far}",
+        f"link set {gap} {quiet} up",
+        f"link set {port_of(node)} nomaster {quiet}",
+        f"link set {far} master {bridge} up",
+    ]
+
+
+def end_gap(node: int, bridge: str) -> list[str]:
+    return [f"link del {name_gap(node)[1]}", f"link set {port_of(node)} master {bridge} arp on"]
 
 
 def shape_card(link: Link) -> list[str]:
@@ -80,6 +107,11 @@ def shape_card(link: Link) -> list[str]:
 def shape_port(node: int, link: Link) -> list[str]:
     """Limit what a node is sent: on the switch's end."""
     return _shape(port_of(node), link._replace(latency_ms=None, loss_percent=None))
+
+
+def delay(device: str) -> list[str]:
+    """Delay what a device sends, as every kernel with netem can."""
+    return [f"qdisc replace dev {device} root netem delay 1ms"]
 
 
 def _shape(device: str, link: Link) -> list[str]:

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 def check_here(isolation: Isolation) -> None:
     """Try whether this machine can play such nodes. Raises EngineError with the first thing that it cannot do."""
     check_limits(isolation)
-    # A process with threads, such as a notebook's, is not ours to fork: its job's supervisor finds out.
-    if len(os.listdir("/proc/self/task")) == 1:
+    if may_try():
         try_here(isolation)
+
+
+def may_try() -> bool:
+    """Return whether a child of this process can try: one with threads, such as a notebook's, is not ours to fork."""
+    return len(os.listdir("/proc/self/task")) == 1
 
 
 def try_here(isolation: Isolation) -> None:
@@ -28,28 +32,42 @@ def try_here(isolation: Isolation) -> None:
     inside.call_in_child(lambda: _try(isolation.link))
 
 
+def has_netem() -> bool:
+    """Return whether this kernel delays and loses packets by itself. Raises EngineError where there is no network."""
+    found = inside.call_in_child(_try_netem)
+    for descriptor in found:
+        os.close(descriptor)
+    return bool(found)
+
+
+def _try_netem() -> Sequence[int]:
+    """Return a descriptor, whichever, where there is netem."""
+    inside.begin_namespaces()
+    inside.run_batch("ip", ["link add probe0 type veth peer name probe1"])
+    try:
+        inside.run_batch("tc", batches.delay("probe0"))
+    except EngineError:
+        return ()
+    return [os.open(os.devnull, os.O_RDONLY)]
+
+
 def _try(link: Link) -> Sequence[int]:
     inside.begin_namespaces()
     inside.run_batch("ip", ["link add probe0 type veth peer name probe1", "link add probe type bridge"])
-    if link.rate_bits or link.needs_delays:
-        check_delays(link, "probe0")
+    if link.rate_bits:
+        check_link(link._replace(latency_ms=None, loss_percent=None), "probe0")
     return ()
 
 
-def check_delays(link: Link, device: str) -> None:
+def check_link(link: Link, device: str) -> None:
     """Shape a device of this network as a link. Raises EngineError where the kernel cannot."""
     lines = [line.replace(f"dev {batches.CARD} ", f"dev {device} ") for line in batches.shape_card(link)]
     try:
         inside.run_batch("tc", lines)
     except EngineError as error:
-        if not link.needs_delays:
-            raise EngineError(
-                f"the kernel cannot limit the rate of a link (sch_tbf): {error.message}"
-            ) from error
-        raise EngineError(
-            "the kernel cannot delay or lose packets: it lacks netem (sch_netem)",
-            "leave link.latency and link.loss out, or load the module: modprobe sch_netem",
-        ) from error
+        if link.needs_delays:
+            raise
+        raise EngineError(f"the kernel cannot limit the rate of a link (sch_tbf): {error.message}") from error
 
 
 def check_limits(isolation: Isolation) -> None:

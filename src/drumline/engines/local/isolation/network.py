@@ -1,24 +1,26 @@
 """
 The network of isolated nodes while their job runs, and what can be done to it.
 
-It consists of namespaces alone, which the supervisor and the nodes' processes keep by being there: no process carries
-packets, and when the last process has ended nothing of it is left.
+It consists of namespaces, which the supervisor and the nodes' processes keep by being there: when the last process has
+ended nothing of it is left. A process carries packets only where the kernel cannot delay them (``carrier``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
-from drumline.engines.local.isolation import batches, inside, needs, node_processes
+from drumline.engines.local.isolation import batches, inside, needs, node_processes, packets
+from drumline.engines.local.isolation.carrier import NOTE, Carrier
 from drumline.engines.local.isolation.settings import MASK, SUPERVISOR, Link, address_of, read_link
 from drumline.linux import interfaces, limits, namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from drumline.engines.local.isolation.settings import Isolation
     from drumline.linux.limits import LimitGroups
@@ -48,18 +50,44 @@ class NodeNetwork:
         self._node_count = node_count
         self._switch = -1
         self._bridge_count = 0
+        self._bridges: dict[int, str] = {}
+        """By node, of those that are cut off from the supervisor's."""
+
+        self._carrier: Carrier | None = None
+        self._carried: set[int] = set()
+        """The nodes whose packets that process carries."""
 
     def build(self) -> socket.socket:
         """Make switch and cables, in the place of earlier ones; return a socket that listens for the agents."""
         self.close()
-        user, self._switch, server, *self.networks = inside.call_in_child(self._build_in_child)
+        link = self.isolation.link
+        shaped = self._leave_to_kernel(link)
+        made = inside.call_in_child(lambda: self._build_in_child(shaped))
+        user, self._switch, server, *self.networks = made
         if os.fstat(user).st_ino == os.stat("/proc/self/ns/user").st_ino:
             os.close(user)
         else:
             self.user = user
-        return socket.socket(fileno=server)
+        listening = socket.socket(fileno=server)
+        if shaped != link:
+            try:
+                self._carry(dict.fromkeys(range(self._node_count), link))
+            except BaseException:
+                listening.close()
+                raise
+        return listening
 
-    def _build_in_child(self) -> Sequence[int]:
+    @functools.cached_property
+    def _has_netem(self) -> bool:
+        return needs.has_netem()
+
+    def _leave_to_kernel(self, link: Link) -> Link:
+        """Return what of a link the kernel does."""
+        if not link.needs_delays or self._has_netem:
+            return link
+        return link._replace(latency_ms=None, loss_percent=None)
+
+    def _build_in_child(self, link: Link) -> Sequence[int]:
         inside.begin_namespaces()
         user, switch = (namespaces.open_namespace(kind) for kind in (namespaces.USER, namespaces.NETWORK))
         networks = []
@@ -67,11 +95,10 @@ class NodeNetwork:
             namespaces.unshare(namespaces.NETWORK)
             networks.append(namespaces.open_namespace(namespaces.NETWORK))
         namespaces.enter(switch, namespaces.NETWORK)
-        link = self.isolation.link
         inside.run_batch("ip", batches.make_switch([f"/proc/self/fd/{one}" for one in networks]), networks)
         _answer_for_others()
         if link != Link():
-            needs.check_delays(link, batches.port_of(0))
+            needs.check_link(link, batches.port_of(0))
             self._shape_ports(link)
         for node, network in enumerate(networks):
             namespaces.enter(network, namespaces.NETWORK)
@@ -91,11 +118,13 @@ class NodeNetwork:
 
     def close(self) -> None:
         """Let go of it. Processes that are still in it keep their part."""
+        self._end_carrier()
         for descriptor in (self.user, self._switch, *self.networks):
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)
         self.user, self._switch, self.networks = None, -1, []
         self._bridge_count = 0
+        self._bridges.clear()
         self.off.clear()
 
     # What drills do.
@@ -106,6 +135,7 @@ class NodeNetwork:
             return
         self._tell_switch(batches.cut_cable(node))
         self.off.add(node)
+        self._carried.discard(node)
         node_processes.kill_all(self.networks[node])
 
     def partition(self, groups: Sequence[Collection[int]]) -> None:
@@ -115,8 +145,13 @@ class NodeNetwork:
         """
         there = set(range(self._node_count)) - self.off
         inside_groups = [set(group) & there for group in groups]
-        self._tell_switch(batches.part(self._bridge_count, inside_groups, there))
+        ends = {
+            node: batches.name_gap(node)[0] if node in self._carried else batches.port_of(node)
+            for node in there
+        }
+        self._tell_switch(batches.part(self._bridge_count, inside_groups, ends))
         self._bridge_count = max(self._bridge_count, len(groups))
+        self._bridges = batches.find_bridges(inside_groups)
 
     def heal(self) -> None:
         """Undo ``partition``."""
@@ -133,15 +168,76 @@ class NodeNetwork:
                     f"{error} is no rate, latency or loss", "such as 100mbit, 5ms, 1%"
                 ) from error
 
+        shaped = self._leave_to_kernel(wanted)
+
         def shape() -> Sequence[int]:
             inside.enter_network(self.user, self._switch)
-            needs.check_delays(wanted, batches.port_of(node))
-            inside.run_batch("tc", batches.shape_port(node, wanted))
+            needs.check_link(shaped, batches.port_of(node))
+            inside.run_batch("tc", batches.shape_port(node, shaped))
             namespaces.enter(self.networks[node], namespaces.NETWORK)
-            inside.run_batch("tc", batches.shape_card(wanted))
+            inside.run_batch("tc", batches.shape_card(shaped))
             return ()
 
         inside.call_in_child(shape)
+        if shaped != wanted:
+            self._carry({node: wanted})
+        elif node in self._carried:
+            self._let_go([node])
+
+    def explain_delays(self) -> str:
+        try:
+            return "" if self._has_netem else NOTE
+        except EngineError:
+            return ""
+
+    def find_cut_off(self) -> tuple[list[int], str]:
+        """
+        Return the nodes whose packets nobody carries any more, and why. They are reached again afterwards, without
+        delays, to be told that it is over.
+        """
+        why = self._carrier.explain_end() if self._carrier is not None and self._carried else ""
+        if not why:
+            return [], ""
+        nodes = sorted(self._carried)
+        with contextlib.suppress(EngineError):
+            self._let_go(nodes)
+        self._carried.clear()
+        return nodes, f"lost its network: the process that delays its packets {why}"
+
+    def _carry(self, links: Mapping[int, Link]) -> None:
+        """Have packets of these nodes carried as their links have it."""
+        if self._carrier is not None and self._carrier.explain_end():
+            self._end_carrier()
+        self._carrier = self._carrier or Carrier()
+        new = [node for node in links if node not in self._carried]
+
+        def open_gaps() -> Sequence[int]:
+            inside.enter_network(self.user, self._switch)
+            gaps = [(node, self._bridges.get(node, batches.SWITCH)) for node in new]
+            inside.run_batch("ip", [line for gap in gaps for line in batches.begin_gap(*gap)])
+            ends = [end for node in new for end in (batches.port_of(node), batches.name_gap(node)[1])]
+            return packets.open_sockets(*ends)
+
+        sockets = inside.call_in_child(open_gaps) if new else []
+        self._carried.update(new)
+        mine = {node: sockets[2 * index : 2 * index + 2] for index, node in enumerate(new)}
+        for node, link in links.items():
+            self._carrier.carry(node, link, mine.get(node, []))
+
+    def _let_go(self, nodes: Sequence[int]) -> None:
+        """Join the cables of these nodes again."""
+        for node in nodes:
+            if self._carrier is not None:
+                self._carrier.let_go(node)
+            self._carried.discard(node)
+        places = [(node, self._bridges.get(node, batches.SWITCH)) for node in nodes]
+        self._tell_switch([line for place in places for line in batches.end_gap(*place)])
+
+    def _end_carrier(self) -> None:
+        if self._carrier is not None:
+            self._carrier.close()
+        self._carrier = None
+        self._carried.clear()
 
     def set_cpus(self, node: int, count: float | None = None) -> None:
         """Limit the node to the time of so many processors; None: back to what the compute says."""

@@ -8,6 +8,7 @@ from drumline.contract.errors import EngineError, PlanError
 from drumline.contract.plan import NodeShape
 from drumline.engines.local import machine
 from drumline.engines.local.isolation import needs
+from drumline.engines.local.isolation.carrier import NOTE
 from drumline.engines.local.isolation.settings import MOST_NODES, address_of, read_isolation
 from drumline.linux import limits
 
@@ -65,6 +66,8 @@ def check_plan(plan: Plan) -> list[str]:
     except EngineError as error:
         raise PlanError(f"compute: {error.message}", error.hint or "", path="compute") from error
     warnings = []
+    if isolation.link.needs_delays and needs.may_try() and not needs.has_netem():
+        warnings.append(f"link: {NOTE}")
     cores = len(machine.cores())
     if isolation.cpus is not None and isolation.cpus > cores:
         warnings.append(

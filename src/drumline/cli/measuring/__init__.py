@@ -1,0 +1,1 @@
+"""Commands that run a job several times to measure it."""

@@ -1,0 +1,140 @@
+"""``drumline scale``: a job at several sizes, and what larger sizes would take."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from drumline.cli import output
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.control.terminal import clean
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from drumline.control.scaling.report import ScaleReport
+
+_FIGURES, _PAGE = "scale.json", "scale.html"
+_USUAL_TO = 64
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="drumline scale",
+        description="Run a job at several sizes, each until its steps are measured, and show how it scales, where "
+        "the time of a step goes, and what larger sizes would take. Exit code 0: every figure can be trusted.",
+    )
+    add_file(parser)
+    parser.add_argument(
+        "--nodes", default="1,2,4", metavar="N,N...", help="the sizes to run, in nodes; default: 1,2,4"
+    )
+    parser.add_argument(
+        "--procs", type=int, metavar="N", help="processes on each node; default: as the job has it"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=60, metavar="N", help="steps to measure at each size; default: 60"
+    )
+    parser.add_argument("--to", type=int, metavar="N", help="the largest size to predict; default: 64")
+    parser.add_argument(
+        "--strong",
+        action="store_true",
+        help="the script divides one batch among all ranks; default: each rank has a batch of its own",
+    )
+    parser.add_argument(
+        "--folder",
+        default=".",
+        metavar="DIR",
+        help=f"where {_FIGURES} and {_PAGE} are written; default: here",
+    )
+    add_output(parser)
+    add_azure(parser)
+    arguments = parser.parse_args(argv)
+    with enter_workspace(arguments.workspace_name):
+        return _scale(arguments)
+
+
+def _scale(arguments: Namespace) -> int:
+    from drumline.contract.errors import UsageError
+    from drumline.control.scaling import refusals, report, running
+
+    if arguments.file in ("-", "/dev/stdin"):
+        raise UsageError("the job file is read once for each size; standard input has it once", "-f FILE")
+    nodes = parse_sizes(arguments.nodes)
+    request = running.ScaleRequest(nodes, arguments.procs, arguments.steps)
+    to = max(_USUAL_TO, nodes[-1]) if arguments.to is None else arguments.to
+    running.check_request(request, to, refusals.FEWEST_STEPS)
+    if not os.path.isdir(arguments.folder) or not os.access(arguments.folder, os.W_OK):
+        raise UsageError(
+            f"--folder: no files can be written to {arguments.folder!r}", "name a folder that is there"
+        )
+
+    def load() -> Any:
+        return load_job_file(arguments.file, arguments.set)
+
+    plans = running.plan_sizes(load, request)
+    emulation = running.find_emulation(load, plans, _tell)
+    runs = running.run_sizes(load, request, plans, _tell)
+    job = load()
+    title = str(job.display_name or job.name or os.path.basename(arguments.file))
+    made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
+    _show(arguments, made)
+    return 0 if not made.refused else 1
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """
+    Return the sizes of ``--nodes`` in ascending order. Raises UsageError.
+
+    >>> parse_sizes("4, 1,2")
+    (1, 2, 4)
+    """
+    from drumline.contract.errors import UsageError
+
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 8 for word in words):
+        raise UsageError(f"--nodes: {text!r} is not a list of numbers", "--nodes 1,2,4")
+    return tuple(sorted(int(word) for word in words))
+
+
+def _show(arguments: Namespace, made: ScaleReport) -> None:
+    import json
+
+    from drumline.control.scaling.page import make_page
+    from drumline.control.scaling.values import to_values
+
+    values = to_values(made)
+    text = json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+    for name, content in ((_FIGURES, text), (_PAGE, make_page(made))):
+        with open(
+            os.path.join(arguments.folder, name), "w", encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(content)
+    if output.is_for_people(arguments.output, arguments.query):
+        sys.stdout.write("".join(clean(line) + "\n" for line in format_report(made)))
+        _tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
+    else:
+        output.show(values, arguments.output, arguments.query)
+
+
+def format_report(made: ScaleReport) -> list[str]:
+    """Format a report as a table, with the sentences below it."""
+    from drumline.control.scaling.page import HEADINGS, list_rows
+    from drumline.control.scaling.sentences import list_sentences
+
+    rows = [tuple(one.upper() for one in HEADINGS), *list_rows(made)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    table = [_format_row(row, widths) for row in rows]
+    return [*table, "", *list_sentences(made)]
+
+
+def _format_row(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Numbers end below each other, words begin below each other."""
+    *numbers, word = row
+    cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+    return "  ".join([*cells, word]).rstrip()
+
+
+def _tell(text: str) -> None:
+    print(clean(text), file=sys.stderr, flush=True)

@@ -1,0 +1,127 @@
+"""What keeps figures from being trusted: too few steps, a machine that is the limit, a model that does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.control.scaling.model import compare_s
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drumline.control.scaling.facts import SizeFacts, SizeRun
+    from drumline.control.scaling.model import StepModel
+
+FEWEST_STEPS = 30
+"""Measured after the warm-up; fewer say nothing of a median."""
+
+MOST_RESIDUAL = 0.1
+"""Of a measured step of several nodes, by which the model may be wrong there."""
+
+_MOST_RESIDUAL_ALONE = 0.3
+"""Of that of one node, where there is no link, and ranks do not do what it takes to reduce over one."""
+
+_BUSY = 0.9
+"""Of a machine's processors, from which on they are the limit."""
+
+_MOST_LINK_SHARE = 0.4
+"""Of what a machine carries without limits, that emulated links together may carry."""
+
+_LEAST_LINK_SHARE = 0.75
+"""Of an emulated link's rate, below which all-reduces show that something else is the limit."""
+
+GUESS_FACTOR = 16
+"""Beyond so many times the largest measured size a prediction is a guess."""
+
+
+class Emulation(NamedTuple):
+    """
+    Nodes that this machine plays. ``link_bytes_per_s``: of the emulated link of each; 0: no limit.
+    ``capacity_bytes_per_s``: of all links together without limits; 0: not measured.
+    """
+
+    link_bytes_per_s: float = 0.0
+    capacity_bytes_per_s: float = 0.0
+
+
+def refuse_size(run: SizeRun, emulation: Emulation | None) -> str:
+    """Return why the figures of a size are not to be trusted; empty if they are. ``emulation`` None: real machines."""
+    name = name_nodes(run.nodes)
+    if run.hang:
+        return f"{name}: the job hung"
+    if run.why_not:
+        return f"{name}: {run.why_not}"
+    count = min((len(one.step_s) for one in run.steps), default=0)
+    if count < FEWEST_STEPS:
+        return f"{name}: too few steps were measured, {count} of at least {FEWEST_STEPS}"
+    if run.cpu_share is not None and run.cpu_share >= _BUSY and run.ranks > 1:
+        return (
+            f"{name}: the processors of this machine were {100 * run.cpu_share:.0f} % busy, so they are the limit "
+            "and not the job"
+        )
+    return _refuse_links(run, emulation)
+
+
+def _refuse_links(run: SizeRun, emulation: Emulation | None) -> str:
+    if emulation is None or run.nodes < 2 or not emulation.link_bytes_per_s:
+        return ""
+    together = run.nodes * emulation.link_bytes_per_s
+    capacity = emulation.capacity_bytes_per_s
+    if capacity and together > _MOST_LINK_SHARE * capacity:
+        return (
+            f"{name_nodes(run.nodes)}: their emulated links carry {describe_rate(together)} together, and this machine "
+            f"{describe_rate(capacity)} without limits, so it is the limit and not the link"
+        )
+    return ""
+
+
+def refuse_slowed_links(one: SizeFacts, rate: float, emulation: Emulation | None) -> str:
+    """Return why an all-reduce over emulated links is not to be trusted. ``rate``: that it reached, bytes a second."""
+    if (
+        emulation is None
+        or not emulation.link_bytes_per_s
+        or rate >= _LEAST_LINK_SHARE * emulation.link_bytes_per_s
+    ):
+        return ""
+    return (
+        f"{name_nodes(one.nodes)}: all-reduces reach {describe_rate(rate)} of the emulated "
+        f"{describe_rate(emulation.link_bytes_per_s)}, so this machine is the limit and not the link"
+    )
+
+
+def refuse_model(model: StepModel | None, sizes: Sequence[SizeFacts]) -> str:
+    """Return why nothing is predicted; empty if it can be."""
+    if len({one.ranks for one in sizes}) < 2:
+        return "nothing is predicted: that needs two sizes whose figures can be trusted"
+    if model is None:
+        return "nothing is predicted: no size of several nodes has an all-reduce that was measured"
+    for one in sorted(sizes, key=lambda one: -one.ranks):
+        error = compare_s(model.predict_s(one.ranks), one.step_s)
+        if abs(error) > (MOST_RESIDUAL if one.nodes > 1 else _MOST_RESIDUAL_ALONE):
+            return (
+                f"nothing is predicted: the model does not fit; at {name_nodes(one.nodes)} it says "
+                f"{1e3 * model.predict_s(one.ranks):.1f} ms a step, and {1e3 * one.step_s:.1f} ms were measured"
+            )
+    return ""
+
+
+def name_nodes(count: int) -> str:
+    """
+    Return a number of nodes in words.
+
+    >>> name_nodes(1), name_nodes(4)
+    ('1 node', '4 nodes')
+    """
+    return f"{count} node" + ("" if count == 1 else "s")
+
+
+def describe_rate(bytes_per_s: float) -> str:
+    """
+    Return a rate in words.
+
+    >>> describe_rate(23_800_000), describe_rate(1_250_000_000), describe_rate(60_000)
+    ('190 Mbit/s', '10 Gbit/s', '0.48 Mbit/s')
+    """
+    bits = 8 * bytes_per_s
+    return f"{bits / 1e9:.3g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"

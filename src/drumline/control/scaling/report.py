@@ -1,0 +1,227 @@
+"""The report of how far a job scales: a table of measured and predicted sizes, and what they mean, in values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.control.scaling import model as models
+from drumline.control.scaling import refusals
+from drumline.control.scaling.facts import reduce_run
+from drumline.control.scaling.stragglers import find_slow_node, find_stragglers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drumline.control.scaling.facts import NodePair, SizeFacts, SizeRun
+    from drumline.control.scaling.model import StepModel
+    from drumline.control.scaling.refusals import Emulation
+    from drumline.control.scaling.stragglers import Straggler
+
+STEP_TIMES = "step times"
+"""The source of an all-reduce that is known from the length of steps alone."""
+
+_ASSUMED_BYTES = 1_000_000
+"""Of a step whose bytes are not known; the rate that follows means nothing, and is not shown."""
+
+_ASSUMED_DOUBT = 0.15
+
+
+class MeasuredSize(NamedTuple):
+    """One row of the table. ``refused``: why its figures are not to be trusted. ``rate``: bytes a second."""
+
+    run: SizeRun
+    facts: SizeFacts | None
+    refused: str = ""
+    speed_up: float | None = None
+    efficiency: float | None = None
+    model_s: float | None = None
+    rate: float | None = None
+    stragglers: tuple[Straggler, ...] = ()
+
+
+class PredictedSize(NamedTuple):
+    """One size that was not run. ``is_guess``: it is too far from the largest measured one to be more."""
+
+    nodes: int
+    ranks: int
+    step_s: float
+    low_s: float
+    high_s: float
+    speed_up: float
+    efficiency: float
+    is_guess: bool
+
+
+class Limit(NamedTuple):
+    """
+    Where 80 % efficiency ends: the last ``nodes`` with it, of at most ``most`` that were looked at; 0: none above the
+    first. ``rate``: bytes a second with which ``wanted`` nodes reach it; None: no link is enough.
+    """
+
+    nodes: int
+    most: int
+    wanted: int
+    rate: float | None
+
+
+class ScaleReport(NamedTuple):
+    title: str
+    strong: bool
+    measured: tuple[MeasuredSize, ...]
+    predicted: tuple[PredictedSize, ...]
+    model: StepModel | None
+    is_assumed: bool
+    """Whether bytes and all-reduces are not known, but only what is left of longer steps."""
+
+    limit: Limit | None
+    slowest_pair: NodePair | None
+    refused: tuple[str, ...]
+
+    @property
+    def reliable(self) -> list[MeasuredSize]:
+        return [one for one in self.measured if one.facts and not one.refused]
+
+    @property
+    def stragglers(self) -> list[Straggler]:
+        """Return those of the largest size that has some."""
+        found = [one.stragglers for one in self.measured if one.stragglers]
+        return list(found[-1]) if found else []
+
+
+def build_report(
+    title: str,
+    runs: Sequence[SizeRun],
+    *,
+    to: int,
+    strong: bool = False,
+    emulation: Emulation | None = None,
+) -> ScaleReport:
+    """Build the report of the runs of a job, smallest first. ``to``: the largest number of nodes to predict."""
+    rows = [_judge_run(run, emulation) for run in runs]
+    trusted = [one.facts for one in rows if one.facts is not None and not one.refused]
+    is_assumed = not any(one.reduce_s and one.size_bytes for one in trusted)
+    if is_assumed:
+        trusted = assume_reduces(trusted, strong=strong)
+    pairs = [pair for run in runs for pair in run.pairs]
+    model = models.fit_model(trusted, strong=strong, latency_s=find_latency_s(pairs))
+    if model is not None and is_assumed:
+        model = model._replace(doubt=max(model.doubt, _ASSUMED_DOUBT))
+    refused = [one.refused for one in rows if one.refused]
+    why_not = refusals.refuse_model(model, trusted)
+    usable = None if why_not else model
+    rows = (
+        [_complete(row, trusted[0], model, strong=strong, is_assumed=is_assumed) for row in rows]
+        if trusted
+        else rows
+    )
+    refused += [why_not] if why_not else []
+    return ScaleReport(
+        title,
+        strong,
+        tuple(rows),
+        tuple(_predict(usable, trusted, to, strong=strong)) if usable else (),
+        model,
+        is_assumed,
+        _find_limit(usable, trusted, to, strong=strong) if usable else None,
+        min(pairs, key=lambda pair: pair.bytes_per_s, default=None),
+        tuple(refused),
+    )
+
+
+def find_latency_s(pairs: Sequence[NodePair]) -> float:
+    """Return the latency of a message over the slowest pair; 0.0: not known."""
+    return max((pair.round_trip_s / 2 for pair in pairs), default=0.0)
+
+
+def _judge_run(run: SizeRun, emulation: Emulation | None) -> MeasuredSize:
+    why_not = refusals.refuse_size(run, emulation)
+    facts = reduce_run(run) if any(one.step_s for one in run.steps) else None
+    rate = None
+    if facts is not None and facts.nodes > 1 and facts.reduce_s and facts.size_bytes:
+        rate = models.find_rate([facts], find_latency_s(run.pairs) or models.USUAL_LATENCY_S)
+        if not why_not and find_slow_node(run.pairs) is None:
+            why_not = refusals.refuse_slowed_links(facts, rate, emulation)
+    return MeasuredSize(run, facts, why_not, rate=rate)
+
+
+def assume_reduces(sizes: Sequence[SizeFacts], *, strong: bool) -> list[SizeFacts]:
+    """Take what steps of several nodes last longer than those of the first size for their all-reduce."""
+    return [one if one.nodes == sizes[0].nodes else _assume_reduce(one, sizes[0], strong) for one in sizes]
+
+
+def _assume_reduce(one: SizeFacts, first: SizeFacts, strong: bool) -> SizeFacts:
+    alone_s = first.own_s * (first.ranks / one.ranks if strong else 1.0)
+    wait_s = max(one.step_s - alone_s, 1e-6)
+    return one._replace(
+        own_s=max(0.0, one.step_s - wait_s),
+        exposed_s=wait_s,
+        reduce_s=wait_s,
+        overlap_s=0.0,
+        bucket_bytes=(_ASSUMED_BYTES,),
+    )
+
+
+def _complete(
+    row: MeasuredSize, first: SizeFacts, model: StepModel | None, *, strong: bool, is_assumed: bool
+) -> MeasuredSize:
+    """Return a row with what is to be said beside the first size and the model."""
+    if row.facts is None:
+        return row._replace(stragglers=tuple(find_stragglers(row.run, None)))
+    facts = row.facts
+    efficiency = models.find_efficiency(facts.step_s, facts.ranks, first.step_s, first.ranks, strong=strong)
+    return row._replace(
+        speed_up=efficiency * facts.ranks / first.ranks,
+        efficiency=efficiency,
+        model_s=model.predict_s(facts.ranks) if model else None,
+        stragglers=tuple(find_stragglers(row.run, None if is_assumed else model)),
+    )
+
+
+def list_sizes(largest: int, to: int) -> list[int]:
+    """
+    List the numbers of nodes to predict: doublings of the largest measured one, and the last one.
+
+    >>> list_sizes(4, 64), list_sizes(2, 12), list_sizes(4, 4)
+    ([8, 16, 32, 64], [4, 8, 12], [])
+    """
+    found = []
+    nodes = 2 * largest
+    while nodes < to:
+        found.append(nodes)
+        nodes *= 2
+    return [*found, to] if to > largest else []
+
+
+def _predict(model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool) -> list[PredictedSize]:
+    first, last = sizes[0], sizes[-1]
+    found = []
+    for nodes in list_sizes(last.nodes, to):
+        ranks = nodes * last.ranks // last.nodes
+        step_s = model.predict_s(ranks)
+        efficiency = models.find_efficiency(step_s, ranks, first.step_s, first.ranks, strong=strong)
+        is_guess = nodes > refusals.GUESS_FACTOR * last.nodes
+        speed_up = efficiency * ranks / first.ranks
+        found.append(
+            PredictedSize(nodes, ranks, step_s, *model.find_band_s(ranks), speed_up, efficiency, is_guess)
+        )
+    return found
+
+
+def _find_limit(model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool) -> Limit:
+    first, last = sizes[0], sizes[-1]
+    each = last.ranks // last.nodes
+    most = max(to, refusals.GUESS_FACTOR * last.nodes)
+
+    def find(nodes: int) -> float:
+        if nodes <= first.nodes:
+            return 1.0
+        step_s = model.predict_s(nodes * each)
+        return models.find_efficiency(step_s, nodes * each, first.step_s, first.ranks, strong=strong)
+
+    nodes = models.find_last_efficient(find, most)
+    wanted = last.nodes if nodes < last.nodes else min(2 * nodes, most)
+    ranks = wanted * each
+    share = first.ranks / ranks if strong else 1.0
+    rate = models.find_rate_for(model, ranks, first.step_s * share / models.ENOUGH)
+    return Limit(nodes, most, wanted, rate)

@@ -1,0 +1,207 @@
+"""The same job at several sizes, one after the other: each is stopped when its steps are measured."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import UsageError
+from drumline.contract.record import NamedTuple
+from drumline.contract.steps import DETAIL
+from drumline.control.jobs import cancel
+from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.waiting import wait_for_end
+from drumline.control.scaling import gathering
+from drumline.control.scaling.facts import SizeRun
+from drumline.control.scaling.processors import ProcessorUse
+from drumline.control.scaling.refusals import Emulation, name_nodes
+from drumline.control.submission import planning
+from drumline.control.submission.run_folder import ISOLATION
+from drumline.control.submission.submit import submit
+from drumline.engines.table import is_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
+
+WARM_STEPS = 10
+"""Not measured: PyTorch chooses its buckets anew after the first step, and caches fill."""
+
+_POLL_S = 0.25
+_POLL_ELSEWHERE_S = 2.0
+"""The same of a cluster, whose scheduler is asked too."""
+
+_PATIENCE_S = 60.0
+"""After which it is said that no step has come."""
+
+_BY = "drumline scale: its steps are measured"
+
+
+class ScaleRequest(NamedTuple):
+    """What to measure. ``nodes``: ascending. ``procs``: of each node; None: the job's own. ``steps``: of each size."""
+
+    nodes: tuple[int, ...]
+    procs: int | None = None
+    steps: int = 60
+
+
+def plan_sizes(load: Callable[[], Any], request: ScaleRequest) -> list[Plan]:
+    """
+    Return the plan of each size; nothing is created. ``load`` returns the job anew.
+
+    Raises SpecError, PlanError, UsageError.
+    """
+    job = load()
+    if job.type != "command":
+        raise UsageError(
+            f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
+        )
+    return [planning.plan(copy.deepcopy(_resize(load(), request, nodes))) for nodes in request.nodes]
+
+
+def _resize(job: Any, request: ScaleRequest, nodes: int) -> Any:
+    """Return the job at that size. Raises UsageError for processes of a job that has no number of them."""
+    job.name = None
+    job.set_resources(instance_count=nodes)
+    distribution = job.distribution
+    if request.procs is not None:
+        if not hasattr(distribution, "process_count_per_instance"):
+            kind = distribution.type if distribution else "plain"
+            raise UsageError(f"--procs needs a job with the distribution pytorch or mpi; this one is {kind}")
+        distribution.process_count_per_instance = request.procs
+    if getattr(distribution, "worker_count", None) is not None:
+        distribution.worker_count = nodes
+    job.drumline = {name: value for name, value in (job.drumline or {}).items() if name != "steps"}
+    job.environment_variables = {**(job.environment_variables or {}), DETAIL: "1"}
+    return job
+
+
+def find_emulation(
+    load: Callable[[], Any], plans: Sequence[Plan], tell: Callable[[str], None]
+) -> Emulation | None:
+    """
+    Return what is known of the links that this machine plays, None for real ones. Runs a job that does nothing, whose
+    checks measure what the nodes reach without limits.
+    """
+    largest = plans[-1]
+    if largest.compute.get("isolation") != "namespace":
+        return None
+    from drumline.engines.local.isolation.settings import read_link
+
+    rate = read_link(largest.compute).rate_bits
+    count = len(largest.nodes)
+    if not rate or count < 2:
+        return Emulation()
+    job = load()
+    job.name = None
+    job.command = "true"
+    job.set_resources(instance_count=count)
+    job.properties = {**(job.properties or {}), ISOLATION: json.dumps({"isolation": "namespace", "link": {}})}
+    job.display_name = "the links of this machine without limits"
+    folder = submit(job).folder
+    tell(f"{name_nodes(count)} without limits of their links: job {folder.name}")
+    _wait(folder)
+    rates = sorted(pair.bytes_per_s for pair in gathering.list_pairs(read_outcome(folder)))
+    # Half of the nodes send at the same time, each to one of the others.
+    capacity = rates[len(rates) // 2] * (count // 2) if rates else 0.0
+    return Emulation(rate / 8, capacity)
+
+
+def run_sizes(
+    load: Callable[[], Any], request: ScaleRequest, plans: Sequence[Plan], tell: Callable[[str], None]
+) -> list[SizeRun]:
+    """
+    Run the job at each size. Blocks; an interrupt cancels the job that runs. ``tell`` takes a line on progress.
+
+    Raises as ``submit``.
+    """
+    found = []
+    for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
+        prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
+        folder = submit(_resize(load(), request, nodes)).folder
+        tell(f"{prefix}job {folder.name}")
+        run = _measure(folder, plan, request.steps, tell)
+        found.append(run)
+        tell(
+            prefix
+            + (run.why_not or f"{min((len(one.step_s) for one in run.steps), default=0)} steps measured")
+        )
+    return found
+
+
+def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None]) -> SizeRun:
+    """Follow a job until its steps are measured, and stop it; or until it ends, or hangs."""
+    use = ProcessorUse()
+    pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
+    patience = time.monotonic() + _PATIENCE_S
+    try:
+        while True:
+            outcome = read_outcome(folder)
+            history = gathering.read_history(folder, outcome)
+            done = gathering.count_steps(history)
+            if done < WARM_STEPS:
+                use.begin()
+            if outcome.is_final or outcome.hang or done >= WARM_STEPS + steps:
+                break
+            if not done and time.monotonic() > patience:
+                tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
+                patience += _PATIENCE_S
+            time.sleep(pause_s)
+        share = use.find_share() if done > WARM_STEPS else None
+    finally:
+        if not read_outcome(folder).is_final:
+            cancel.cancel(folder.name, at_once=True, by=_BY)
+        _wait(folder)
+    return _describe(folder, plan, outcome, steps, share)
+
+
+def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share: float | None) -> SizeRun:
+    """``outcome``: before the job was stopped, if it was."""
+    history = gathering.read_history(folder, outcome)
+    ranks = gathering.list_ranks(history, WARM_STEPS, steps)
+    failed = outcome.is_final and outcome.status not in (status.COMPLETED, status.CANCELED)
+    why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
+    if not ranks and not why_not and not outcome.hang:
+        why_not = (
+            f"no steps were seen in job {folder.name}: its ranks make none of PyTorch's optimizers, or fewer than "
+            f"{WARM_STEPS}"
+        )
+    return SizeRun(
+        len(plan.nodes),
+        sum(len(node.ranks) for node in plan.nodes),
+        folder.name,
+        tuple(ranks),
+        history.bucket_bytes(),
+        tuple(gathering.list_pairs(outcome)),
+        share if plan.engine == "local" and len(plan.nodes) > 1 else None,
+        gathering.name_sources(history),
+        outcome.hang,
+        why_not,
+    )
+
+
+def _wait(folder: RunFolder) -> None:
+    try:
+        wait_for_end(folder)
+    except KeyboardInterrupt:
+        cancel.cancel(folder.name, at_once=True)
+        wait_for_end(folder)
+        raise
+
+
+def check_request(request: ScaleRequest, to: int, fewest_steps: int) -> None:
+    """Raise UsageError for a request that cannot be measured."""
+    if len(request.nodes) != len(set(request.nodes)) or min(request.nodes) < 1:
+        raise UsageError("--nodes: numbers of nodes from 1 on, each once", "--nodes 1,2,4")
+    if request.steps < fewest_steps:
+        raise UsageError(f"--steps must be {fewest_steps} or more: fewer say nothing of a median")
+    if request.procs is not None and request.procs < 1:
+        raise UsageError("--procs must be 1 or more")
+    if to < max(request.nodes):
+        raise UsageError(f"--to must be {max(request.nodes)} or more, which is measured")

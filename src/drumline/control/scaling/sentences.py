@@ -1,0 +1,147 @@
+"""The sentences of a report, each about one question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumline.control.figures import short_size
+from drumline.control.scaling import stragglers
+from drumline.control.scaling.refusals import GUESS_FACTOR, describe_rate, name_nodes
+
+if TYPE_CHECKING:
+    from drumline.control.scaling.facts import SizeFacts
+    from drumline.control.scaling.report import Limit, MeasuredSize, PredictedSize, ScaleReport
+    from drumline.control.scaling.stragglers import Straggler
+
+PHASES = {
+    "input": "waiting for input",
+    "forward": "forward",
+    "backward": "backward",
+    "waiting": "waiting for the all-reduce",
+    "late": "waiting for later ranks",
+    "other": "other",
+}
+
+
+def list_phases(facts: SizeFacts) -> list[tuple[str, float]]:
+    """List the parts of a step in their order, with their seconds, which add up to it."""
+    return [
+        ("input", facts.input_s),
+        ("forward", facts.forward_s),
+        ("backward", facts.backward_s),
+        ("waiting", facts.exposed_s),
+        ("late", facts.late_s),
+        ("other", facts.other_s),
+    ]
+
+
+def list_sentences(report: ScaleReport) -> list[str]:
+    """List the sentences of a report, those about measured sizes first."""
+    found = _list_speeds(report)
+    largest = report.reliable[-1] if report.reliable else None
+    if largest is not None:
+        found.append(_describe_step(largest))
+        found += _list_traffic(report, largest)
+    found += [_describe_straggler(one) for one in report.stragglers]
+    found += _list_predictions(report)
+    if report.limit is not None:
+        found += _list_limits(report, report.limit)
+    return found + [f"not trusted: {one}" for one in report.refused]
+
+
+def _list_speeds(report: ScaleReport) -> list[str]:
+    rows = report.reliable
+    if not rows:
+        return []
+    first = rows[0]
+    found = [
+        f"{name_nodes(one.run.nodes)}: {one.speed_up:.2f} times as fast as {name_nodes(first.run.nodes)}, "
+        f"{100 * one.efficiency:.0f} % efficiency"
+        for one in rows[1:]
+        if one.speed_up is not None and one.efficiency is not None
+    ]
+    how = "every size has the whole batch" if report.strong else "every rank has a batch of its own"
+    return [f"{how} ({'strong' if report.strong else 'weak'} scaling)", *found]
+
+
+def _describe_step(one: MeasuredSize) -> str:
+    assert one.facts is not None, "of sizes that were measured alone"
+    parts = [
+        f"{PHASES[name]} {1e3 * seconds:.1f} ms ({100 * seconds / one.facts.step_s:.0f} %)"
+        for name, seconds in list_phases(one.facts)
+        if seconds >= 0.0005 * one.facts.step_s
+    ]
+    return f"a step at {name_nodes(one.run.nodes)} takes {1e3 * one.facts.step_s:.1f} ms: {', '.join(parts)}"
+
+
+def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:
+    facts, model = one.facts, report.model
+    if report.is_assumed or facts is None or not facts.size_bytes:
+        return []
+    buckets = f"{len(facts.bucket_bytes)} bucket" + ("" if len(facts.bucket_bytes) == 1 else "s")
+    found = [f"each step reduces {short_size(facts.size_bytes)} in {buckets}"]
+    if model is not None:
+        pair = report.slowest_pair
+        slowest = (
+            f"; the slowest link, from node {pair.source} to node {pair.target}, carried "
+            f"{describe_rate(pair.bytes_per_s)} before the job"
+            if pair is not None
+            else ""
+        )
+        found.append(
+            f"the link: {describe_rate(model.link.bytes_per_s)} in all-reduces, "
+            f"{1e3 * model.link.latency_s:.2f} ms a message{slowest}"
+        )
+    if facts.reduce_s:
+        hidden = min(facts.overlap_s, facts.reduce_s)
+        found.append(
+            f"backward hides {1e3 * hidden:.1f} ms of the {1e3 * facts.reduce_s:.1f} ms that the all-reduce takes"
+        )
+    return found
+
+
+def _describe_straggler(one: Straggler) -> str:
+    where = f" at {name_nodes(one.nodes)}"
+    if one.kind == stragglers.HANG:
+        return f"hang{where}: {one.text}"
+    faster = f"this job would be {100 * one.gain:.0f} % faster{where}"
+    if one.kind == stragglers.LINK:
+        return f"link: without the slow link of node {one.node} {faster}"
+    why = "waits longer for its input" if one.kind == stragglers.INPUT else "computes longer"
+    return (
+        f"{one.kind}: without rank {one.rank} {faster}; on node {one.node} it {why}, and is the last by "
+        f"{1e3 * one.late_s:.1f} ms in {100 * one.share:.0f} % of steps"
+    )
+
+
+def _list_predictions(report: ScaleReport) -> list[str]:
+    return [describe_prediction(one) for one in report.predicted]
+
+
+def describe_prediction(one: PredictedSize) -> str:
+    """Return a prediction with its band; what is too far away is called a guess."""
+    word = "a guess" if one.is_guess else "predicted"
+    return (
+        f"{word} for {name_nodes(one.nodes)}: {1e3 * one.step_s:.1f} ms a step ({1e3 * one.low_s:.1f} to "
+        f"{1e3 * one.high_s:.1f}), {one.speed_up:.2f} times as fast, {100 * one.efficiency:.0f} % efficiency"
+    )
+
+
+def _list_limits(report: ScaleReport, limit: Limit) -> list[str]:
+    first = report.reliable[0].run.nodes
+    last = report.reliable[-1].run.nodes
+    guess = " (a guess)" if limit.nodes > GUESS_FACTOR * last else ""
+    if limit.nodes >= limit.most:
+        return [f"80 % efficiency lasts to {name_nodes(limit.most)} at least, as far as was looked{guess}"]
+    if limit.nodes <= first:
+        ends = f"no size above {name_nodes(first)} reaches 80 % efficiency on this link"
+    else:
+        ends = f"80 % efficiency ends at {name_nodes(limit.nodes)}{guess}"
+    if report.is_assumed:
+        return [ends]
+    if limit.rate is None:
+        return [
+            ends,
+            f"no faster link would bring {name_nodes(limit.wanted)} to 80 %: something else is the limit",
+        ]
+    return [ends, f"{name_nodes(limit.wanted)} would reach 80 % with a link of {describe_rate(limit.rate)}"]

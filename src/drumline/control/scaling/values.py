@@ -1,0 +1,87 @@
+"""A report as JSON can hold it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.control.scaling.sentences import list_phases, list_sentences
+
+if TYPE_CHECKING:
+    from drumline.control.scaling.model import StepModel
+    from drumline.control.scaling.report import MeasuredSize, PredictedSize, ScaleReport
+
+
+def to_values(report: ScaleReport) -> dict[str, Any]:
+    """Return a report as JSON can hold it."""
+    model = report.model
+    return {
+        "job": report.title,
+        "scaling": "strong" if report.strong else "weak",
+        "measured": [_describe_measured(one) for one in report.measured],
+        "predicted": [_describe_predicted(one) for one in report.predicted],
+        "model": None if model is None else _describe_model(report, model),
+        "limit": None if report.limit is None else report.limit._asdict(),
+        "slowest_pair": None if report.slowest_pair is None else report.slowest_pair._asdict(),
+        "stragglers": [one._asdict() for one in report.stragglers],
+        "refused": list(report.refused),
+        "sentences": list_sentences(report),
+    }
+
+
+def _describe_measured(one: MeasuredSize) -> dict[str, Any]:
+    facts = one.facts
+    described: dict[str, Any] = {
+        "nodes": one.run.nodes,
+        "ranks": one.run.ranks,
+        "job": one.run.job,
+        "refused": one.refused,
+        "step_s": None if facts is None else round(facts.step_s, 6),
+        "speed_up": _round(one.speed_up),
+        "efficiency": _round(one.efficiency),
+        "model_s": _round(one.model_s),
+        "cpu_share": _round(one.run.cpu_share),
+        "source": one.run.source,
+        "stragglers": [found._asdict() for found in one.stragglers],
+    }
+    if facts is not None:
+        described |= {
+            "steps": facts.steps,
+            "low_s": round(facts.band_s[0], 6),
+            "high_s": round(facts.band_s[1], 6),
+            "phases": {name: round(seconds, 6) for name, seconds in list_phases(facts)},
+            "reduce_s": _round(facts.reduce_s),
+            "overlap_s": _round(facts.overlap_s),
+            "bytes": facts.size_bytes,
+            "buckets": len(facts.bucket_bytes),
+            "bytes_per_s": None if one.rate is None else round(one.rate),
+        }
+    return described
+
+
+def _describe_predicted(one: PredictedSize) -> dict[str, Any]:
+    return {
+        "nodes": one.nodes,
+        "ranks": one.ranks,
+        "step_s": round(one.step_s, 6),
+        "low_s": round(one.low_s, 6),
+        "high_s": round(one.high_s, 6),
+        "speed_up": _round(one.speed_up),
+        "efficiency": _round(one.efficiency),
+        "guess": one.is_guess,
+    }
+
+
+def _describe_model(report: ScaleReport, model: StepModel) -> dict[str, Any]:
+    return {
+        "own_s": _round(model.own_s),
+        "shared_s": _round(model.shared_s),
+        "overlap_s": _round(model.overlap_s),
+        "latency_s": _round(model.link.latency_s),
+        "bytes_per_s": None if report.is_assumed else round(model.link.bytes_per_s),
+        "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
+        "doubt": _round(model.doubt),
+    }
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

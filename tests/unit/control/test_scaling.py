@@ -1,0 +1,266 @@
+"""How far a job scales: the model on figures that were measured, and the refusals."""
+
+import random
+
+import pytest
+
+from drumline.control.scaling import refusals
+from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun, reduce_run
+from drumline.control.scaling.model import RingLink, find_span_s, fit_model
+from drumline.control.scaling.page import make_page
+from drumline.control.scaling.refusals import Emulation
+from drumline.control.scaling.report import build_report
+from drumline.control.scaling.sentences import list_sentences
+from drumline.control.scaling.values import to_values
+
+MIB = 1 << 20
+BUCKETS = (MIB, MIB, MIB, MIB)
+
+FIELD = {
+    # nodes: step, all-reduce; ms. Measured on isolated nodes: 4 MiB in 4 buckets, computing of 131.8 ms a step.
+    "200 Mbit/s": {2: (246.0, 176.5), 4: (335.8, 264.8)},
+    "50 Mbit/s": {2: (791.4, 706.6), 8: (1316.0, 1257.2)},
+}
+SATURATED = (8, 484.0, 464.9)
+"""Eight nodes of 200 Mbit/s on a machine of two processors."""
+
+
+def make_rank(
+    rank, step_ms, reduce_ms=None, *, count=60, input_ms=5.0, more_ms=0.0, noise_ms=0.2, overlap_ms=61.5
+):
+    """A rank whose steps take that long, and of which ``more_ms`` are spent before the others."""
+    draw = random.Random(rank)
+    extra = [draw.gauss(0, noise_ms) for _ in range(count)]
+    known = reduce_ms is not None
+    return RankSteps(
+        rank,
+        rank,
+        tuple((step_ms + one) / 1e3 for one in extra),
+        (input_ms / 1e3,) * count,
+        ((42.8 + more_ms) / 1e3,) * count,
+        (85.9 / 1e3,) * count,
+        ((reduce_ms - more_ms) / 1e3,) * count if known else (),
+        (overlap_ms / 1e3,) * count if known else (),
+    )
+
+
+def make_run(nodes, step_ms, reduce_ms=None, **given):
+    ranks = tuple(make_rank(rank, step_ms, reduce_ms, **given) for rank in range(nodes))
+    return SizeRun(nodes, nodes, f"job-{nodes}", ranks, BUCKETS if nodes > 1 else (), source="ddp")
+
+
+def make_runs(figures, *nodes):
+    return [make_run(1, 131.8), *(make_run(one, *figures[one]) for one in nodes)]
+
+
+@pytest.mark.parametrize(("rate", "nodes"), [("200 Mbit/s", 4), ("50 Mbit/s", 8)])
+def test_a_larger_size_is_predicted_from_one_and_two_nodes(rate, nodes):
+    figures = FIELD[rate]
+    report = build_report("field", make_runs(figures, 2), to=nodes)
+    predicted = next(one for one in report.predicted if one.nodes == nodes)
+    measured_s = figures[nodes][0] / 1e3
+    assert predicted.step_s == pytest.approx(measured_s, rel=0.05)
+    assert predicted.low_s < measured_s < predicted.high_s
+    assert report.refused == ()
+
+
+def test_the_rate_of_a_link_follows_from_the_all_reduce():
+    runs = make_runs(FIELD["200 Mbit/s"], 2, 4)
+    model = fit_model([reduce_run(one) for one in runs], strong=False, latency_s=1e-4)
+    assert model.link.bytes_per_s == pytest.approx(23.8e6, rel=0.01)
+    assert [1e3 * model.predict_s(one) for one in (1, 2, 4)] == pytest.approx([131.8, 246.0, 335.8], rel=0.02)
+
+
+def test_a_fast_link_waits_only_for_the_last_bucket():
+    # Each bucket takes 10 ms, and is full 20 ms after the one before.
+    link = RingLink(0.0, MIB / 0.010)
+    assert find_span_s(2, BUCKETS, 0.060, link) == pytest.approx(0.070)
+    # The same all-reduce, taken for one of the whole, would be 60 ms at two nodes, 90 at four: 30 ms too many.
+    runs = [make_run(1, 131.8), make_run(2, 141.8, 70.0, overlap_ms=60.0)]
+    report = build_report("fast", runs, to=4)
+    assert 1e3 * report.predicted[-1].step_s == pytest.approx(131.8 + 15, rel=0.01)
+
+
+def test_the_band_grows_with_the_distance_and_far_sizes_are_guesses():
+    report = build_report("far", make_runs(FIELD["200 Mbit/s"], 2), to=64)
+    widths = [(one.high_s - one.low_s) / one.step_s for one in report.predicted]
+    assert widths == sorted(widths)
+    assert widths[-1] > 1.5 * widths[0]
+    assert {one.nodes: one.is_guess for one in report.predicted} == {
+        4: False, 8: False, 16: False, 32: False, 64: True,
+    }  # fmt: skip
+    said = [one for one in list_sentences(report) if "64 nodes" in one]
+    assert said
+    assert all("guess" in one for one in said)
+
+
+def test_strong_scaling_divides_the_computing():
+    def run(nodes, own_ms, reduce_ms=None):
+        wait = 0.0 if reduce_ms is None else reduce_ms - 10.0
+        return make_run(nodes, own_ms + wait, reduce_ms, overlap_ms=10.0, input_ms=0.0)
+
+    # 20 ms that every size has, and 400 ms that are divided; 40 ms of all-reduce at two nodes are 60 at four.
+    report = build_report("strong", [run(1, 420.0), run(2, 220.0, 40.0)], to=4, strong=True)
+    four = report.predicted[-1]
+    assert 1e3 * four.step_s == pytest.approx(20 + 100 + 60 - 5, rel=0.05)
+    assert four.speed_up == pytest.approx(420 / (1e3 * four.step_s), rel=1e-3)
+    assert four.efficiency == pytest.approx(four.speed_up / 4)
+
+
+def test_sentences_say_where_a_step_goes_and_what_would_help():
+    runs = make_runs(FIELD["200 Mbit/s"], 2, 4)
+    pairs = (NodePair(0, 1, 24e6, 2e-4), NodePair(2, 3, 23e6, 2e-4))
+    report = build_report("field", [*runs[:-1], runs[-1]._replace(pairs=pairs)], to=16)
+    said = "\n".join(list_sentences(report))
+    assert "2 nodes: 1.07 times as fast as 1 node, 54 % efficiency" in said
+    assert "4 nodes: 1.57 times as fast as 1 node, 39 % efficiency" in said
+    assert "a step at 4 nodes takes 335.8 ms: waiting for input 5.0 ms (1 %), forward 42.8 ms (13 %)" in said
+    assert "waiting for the all-reduce 203.3 ms" in said
+    assert "each step reduces 4.2 MB in 4 buckets" in said
+    assert "the slowest link, from node 2 to node 3, carried 184 Mbit/s before the job" in said
+    assert "backward hides 61.5 ms of the 264.8 ms" in said
+    assert "no size above 1 node reaches 80 % efficiency on this link" in said
+    assert "4 nodes would reach 80 % with a link of 5" in said  # about 550 Mbit/s
+    values = to_values(report)
+    assert [one["nodes"] for one in values["measured"]] == [1, 2, 4]
+    assert [one["nodes"] for one in values["predicted"]] == [8, 16]
+    assert set(values["measured"][0]) >= {"nodes", "ranks", "step_s", "efficiency"}
+
+
+def test_where_bytes_are_not_known_longer_steps_are_all_there_is():
+    runs = [make_run(1, 131.8), make_run(2, 246.0), make_run(4, 335.8)]
+    runs = [one._replace(bucket_bytes=()) for one in runs]
+    report = build_report("unknown", runs, to=8)
+    assert report.is_assumed
+    assert 1e3 * report.predicted[0].step_s == pytest.approx(131.8 + 204 * 7 / 6, rel=0.1)
+    assert not any("link" in one and "Mbit" in one for one in list_sentences(report))
+
+
+def test_too_few_steps_are_refused():
+    report = build_report("short", [make_run(1, 131.8), make_run(2, 246.0, 176.5, count=29)], to=4)
+    assert report.predicted == ()
+    assert "2 nodes: too few steps were measured, 29 of at least 30" in report.refused
+    assert any(one.startswith("nothing is predicted") for one in report.refused)
+
+
+def test_a_busy_machine_is_refused_and_no_other_size():
+    runs = make_runs(FIELD["200 Mbit/s"], 2, 4)
+    report = build_report("busy", [*runs[:2], runs[2]._replace(cpu_share=0.97)], to=8)
+    assert report.refused == (
+        "4 nodes: the processors of this machine were 97 % busy, so they are the limit and not the job",
+    )
+    assert [one.nodes for one in report.predicted] == [4, 8]
+    # One rank that computes all the time is no machine that is too small.
+    alone = build_report("alone", [runs[0]._replace(cpu_share=1.0), *runs[1:]], to=8)
+    assert alone.refused == ()
+
+
+def test_emulated_links_beyond_the_machine_are_refused():
+    runs = make_runs(FIELD["200 Mbit/s"], 2)
+    nodes, step_ms, reduce_ms = SATURATED
+    runs.append(make_run(nodes, step_ms, reduce_ms))
+    by_capacity = build_report("field", runs, to=16, emulation=Emulation(25e6, 3.4e9 / 8))
+    assert by_capacity.refused[0].startswith("8 nodes: their emulated links carry 1.6 Gbit/s together")
+    assert [one.nodes for one in by_capacity.predicted] == [4, 8, 16]
+    by_rate = build_report("field", runs, to=16, emulation=Emulation(25e6, 0.0))
+    assert by_rate.refused[0].startswith("8 nodes: all-reduces reach 128 Mbit/s of the emulated 200 Mbit/s")
+
+
+def test_a_model_that_does_not_fit_predicts_nothing():
+    # At two nodes 40 ms are neither computing nor all-reduce.
+    runs = [make_run(1, 131.8), make_run(2, 286.0, 176.5), make_run(4, 335.8, 264.8)]
+    report = build_report("odd", runs, to=16)
+    assert report.predicted == ()
+    assert "the model does not fit" in report.refused[-1]
+
+
+def test_one_size_says_nothing_of_others():
+    report = build_report("one", [make_run(2, 246.0, 176.5)], to=8)
+    assert report.predicted == ()
+    assert "needs two sizes" in report.refused[-1]
+    assert build_report("none", [SizeRun(1, 1, "job-1", why_not="job job-1 failed: boom")], to=8).refused[
+        0
+    ] == ("1 node: job job-1 failed: boom")
+
+
+def slow_rank(late, how, nodes=4):
+    """A run in which one rank is late by 15 ms, which all others wait for."""
+    ranks = []
+    for rank in range(nodes):
+        is_late = rank == late
+        ranks.append(
+            make_rank(
+                rank,
+                351.0,
+                264.8 if is_late else 279.8,
+                input_ms=20.0 if is_late and how == "input" else 5.0,
+            )
+        )
+    return SizeRun(nodes, nodes, "job", tuple(ranks), BUCKETS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("how", ["compute", "input"])
+def test_a_late_rank_is_named_with_its_class(how, seed):
+    late = random.Random(seed).randrange(4)
+    runs = [*make_runs(FIELD["200 Mbit/s"], 2), slow_rank(late, how)]
+    report = build_report("late", runs, to=8)
+    (found,) = report.stragglers
+    assert 1e3 * report.reliable[-1].facts.late_s == pytest.approx(15.0)
+    assert (found.kind, found.rank, found.node) == (how, late, late)
+    assert 1e3 * found.late_s == pytest.approx(15.0, rel=0.2)
+    assert found.gain == pytest.approx(15 / 336, rel=0.2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_link_is_named_as_that(seed):
+    draw = random.Random(seed)
+    slow = draw.randrange(4)
+    pairs = tuple(
+        NodePair(one, two, (6e6 if slow in (one, two) else 24e6) * draw.uniform(0.95, 1.05))
+        for one in range(4)
+        for two in range(4)
+        if one != two
+    )
+    four = make_run(4, 131.8 - 61.5 + 1059, 1059)._replace(pairs=pairs)
+    runs = [*make_runs(FIELD["200 Mbit/s"], 2), four]
+    report = build_report("link", runs, to=8, emulation=Emulation(25e6, 3e9))
+    (found,) = report.stragglers
+    assert not any("emulated" in one for one in report.refused)
+    assert (found.kind, found.node, found.rank) == ("link", slow, None)
+    assert found.gain > 1
+
+
+def test_even_ranks_have_no_straggler():
+    assert build_report("even", make_runs(FIELD["200 Mbit/s"], 2, 4), to=8).stragglers == []
+
+
+def test_a_hang_is_a_class_of_its_own():
+    hung = make_run(4, 335.8, 264.8)._replace(hang="rank 3 is in all_reduce, and all others wait for it")
+    report = build_report("hang", [*make_runs(FIELD["200 Mbit/s"], 2), hung], to=8)
+    assert [one.kind for one in report.stragglers] == ["hang"]
+    assert "4 nodes: the job hung" in report.refused
+    assert "hang at 4 nodes: rank 3 is in all_reduce, and all others wait for it" in list_sentences(report)
+
+
+def test_a_page_holds_all_that_it_needs_and_no_markup_of_jobs():
+    name = "<script>alert('x')</script>"
+    report = build_report(name, make_runs(FIELD["200 Mbit/s"], 2, 4), to=128)
+    page = make_page(report)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    for word in ("http:", "https:", "src=", "href=", "url(", "@import"):
+        assert word not in page
+    assert page.count("<svg") == 2
+    assert "prefers-color-scheme: dark" in page
+    assert "guess" in page
+
+
+def test_pages_of_reports_without_figures_say_so():
+    page = make_page(build_report("none", [SizeRun(1, 1, "job-1", why_not="<b>failed")], to=8))
+    assert "No size was measured" in page
+    assert "&lt;b&gt;failed" in page
+
+
+def test_numbers_of_nodes_have_words():
+    assert refusals.name_nodes(1) == "1 node"

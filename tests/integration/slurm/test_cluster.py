@@ -52,7 +52,7 @@ def test_a_stopped_slurmd_leaves_its_job_alone(slurm_cluster: SlurmCluster, tmp_
     (tmp_path / "go").touch()
     wait_until(lambda: output.read_text() == "e2\n", what="the job goes on")
     slurm_cluster.start("e2")
-    wait_until(lambda: job not in slurm_cluster.squeue(), what="Slurm hears of the end")
+    wait_until(lambda: job not in slurm_cluster.squeue(), 30.0, "Slurm hears of the end")
     slurm_cluster.wait_until_idle()
 
 

@@ -1,6 +1,7 @@
 """scripts/check and scripts/test in a copy of a few files: what makes them fail, and what they say."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GOOD = "from waiting import wait_until\n\n\ndef test_it():\n    wait_until(lambda: True, 1)\n"
+MISSING = "test: there is no {}, which scripts/test names\n"
 
 
 @pytest.fixture
@@ -50,6 +52,13 @@ def ran(tree, script, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
+def write_test(path, text, name="test_it.py"):
+    """A module of tests, or one in that folder."""
+    path = path if path.suffix else path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 def test_a_test_module_that_cannot_be_imported_fails_the_check(tree):
     (tree / "tests" / "unit" / "test_it.py").write_text(
         GOOD.replace("import wait_until", "import wait_untill")
@@ -70,7 +79,28 @@ def test_it_fails_the_suite_too(tree):
 
 def test_a_renamed_file_of_those_that_are_named_fails_the_suite(tree):
     code, said = ran(tree, "test")
-    assert (code, said) == (2, "test: there is no tests/conformance, which scripts/test names\n")
+    assert (code, said) == (2, MISSING.format("tests/conformance"))
+
+
+@pytest.mark.parametrize("bad", ["tests/engines", "tests/browser"])
+def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
+    # All that the script names is there.
+    text = (tree / "scripts" / "test").read_text()
+    named = [
+        path
+        for _, some in re.findall(r"^(computing|small)=\((.*)\)$", text, re.MULTILINE)
+        for path in some.split()
+    ]
+    listed = re.search(r"^for name in (mpi .*); do$", text, re.MULTILINE)
+    assert listed
+    for path in (*named, *(f"tests/acceptance/test_{name}.py" for name in listed[1].split())):
+        write_test(tree / path, GOOD)
+    write_test(tree / bad, "def test_bad():\n    raise ValueError('bad')\n", "test_bad.py")
+    code, said = ran(tree, "test")
+    assert code == 1, said
+    assert said.count("ValueError: bad") == 1
+    assert "test: tests/frameworks tests/engines " in said
+    assert "test: tests/unit tests/conformance " in said
 
 
 def test_the_quick_loop_has_no_frameworks(tree):

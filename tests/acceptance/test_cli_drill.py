@@ -13,6 +13,8 @@ import pytest
 from cli_jobs import LOG, wait_for_status, write_script
 from waiting import wait_until
 
+from drumline import MLClient
+from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing import description
@@ -148,9 +150,20 @@ def test_what_a_job_cannot_have_is_refused_with_the_reason_and_a_wedge_has_an_en
     assert cli("drill", "job", "wedge", "--rank", "0", "--for", "0.3s").rc == 0
     wait_until(lambda: all(one.ended for one in drills_of("job")), 20, "the end of the drill")
     wait_until(lambda: "T" not in states_of_ranks().values(), 20, "rank 0 to go on")
+    jobs = MLClient().jobs
+    made = jobs.drill("job", "wedge", rank=1, length_s=0.2)
+    assert (made["kind"], made["node"], made["rank"], bool(made["began_at"])) == ("wedge", 0, 1, True)
+    wait_until(lambda: all(one.ended for one in drills_of("job")), 20, "the end of the drill of Python")
+    assert jobs.drill("job", "wedge", rank=1, after_s=3600) is None
+    assert jobs.drill("job", "end") is None
+    with pytest.raises(UsageError, match=r"kind must be one of preempt, .*; got 'wedged'"):
+        jobs.drill("job", "wedged")
+    with pytest.raises(UsageError, match="has no setting 'rate'"):
+        jobs.drill("job", "wedge", rank=1, rate="1mbit")
+    wait_until(lambda: "T" not in states_of_ranks().values(), 20, "rank 1 to go on")
     (outputs / "go").touch()
     shown = wait_for_status("job", "Completed")
-    _, by_hand, by_time = shown["drills"]
+    _, by_hand, by_time, *_ = shown["drills"]
     assert re.fullmatch(r"ended by \S+", by_hand["reason"])
     assert (by_time["reason"], by_time["rank"], by_time["node"]) == ("its time was over", 0, 0)
     assert shown["reason"] == "all 4 ranks ended with exit code 0"

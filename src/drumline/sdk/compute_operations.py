@@ -14,7 +14,7 @@ from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.registered.compute import Compute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -61,6 +61,17 @@ class ComputeOperations(Operations):
     def list_nodes(self, name: str) -> Iterable[ComputeNode]:
         """List its nodes. Raises EngineError when the cluster does not answer."""
         return [ComputeNode(facts) for facts in computes.nodes(name)]
+
+    def doctor(self, name: str = "local", *, nodes: int | None = None) -> Sequence[dict[str, Any]]:
+        """
+        Check this machine, or nodes of a compute, and return what was found: dictionaries with ``id``, ``status`` (ok,
+        warning, error), ``node``, ``finding`` and ``remedy``, as ``drumline doctor -o json``.
+
+        ``nodes``: on how many; None: on those that are free. Blocks until there are such nodes. Raises UsageError.
+        """
+        from drumline.control.upkeep.compute_doctor import examine_compute
+
+        return examine_compute(name, nodes, lambda _: None).checks
 
     def begin_create_or_update(self, compute: Compute) -> FinishedPoller[Compute]:
         """

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from drumline.spec.jobs.command import Command
     from drumline.tracking.series import Series
 
+_DRILL_LIMIT_S = 30.0
+"""For a supervisor to begin a drill that is to begin at once."""
+
 
 class JobViews(Operations):
     def wait(self, name: str, timeout: float | None = None, *, raise_on_error: bool = True) -> Command:
@@ -147,6 +150,39 @@ class JobViews(Operations):
         from drumline.control.jobs.preempt import preempt
 
         return preempt(name, node)
+
+    def drill(
+        self,
+        name: str,
+        kind: str,
+        *,
+        node: int | None = None,
+        rank: int | None = None,
+        length_s: float | None = None,
+        after_s: float | None = None,
+        at_step: int | None = None,
+        **settings: Any,
+    ) -> dict[str, Any] | None:
+        """
+        Make a failure on purpose in a running job, and return it once it has begun, with the keys of ``drills`` of
+        ``drumline job show -o json``; None: it has not begun yet, or ``kind`` is ``end``, which ends all drills.
+
+        ``kind`` and ``settings``: as of ``drumline drill``, such as ``"slow-link", node=1, rate="1mbit"``.
+        ``length_s``: after which it ends. ``after_s``: from now, and from the start of the ranks. ``at_step``: of a
+        logged metric.
+        Raises UsageError; PlanError for a drill that the job cannot have.
+        """
+        from drumline.contract.drills import END, KINDS, DrillRequest
+        from drumline.control.drills import request, words
+
+        if kind not in (*KINDS, END):
+            raise UsageError(f"kind must be one of {', '.join((*KINDS, END))}; got {kind!r}")
+        wanted = DrillRequest("", kind, "", node, rank, length_s, after_s, at_step, settings)
+        drill = request.ask(name, wanted)
+        if kind == END or after_s is not None or at_step is not None:
+            return None
+        begun = request.wait_for_begin(lookup.folder_of(name), drill, _DRILL_LIMIT_S)
+        return None if begun is None else words.describe_one(begun)
 
 
 def job_failed(name: str, reason: str) -> JobFailedError:

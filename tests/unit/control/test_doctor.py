@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from drumline import MLClient
 from drumline.cli.main import main
 from drumline.contract import identity
 from drumline.contract.folder import base_home, home
@@ -143,6 +144,9 @@ def test_a_compute_whose_nodes_share_this_machine_is_this_machine(capsys):
     _, checks, said = run(capsys, "--compute", "local")
     assert {"disk", "index"} <= checks.keys()
     assert said == ""
+    found = {one["id"]: one for one in MLClient().compute.doctor()}
+    assert found.keys() == checks.keys()
+    assert found["index"].keys() == checks["index"].keys()
 
 
 def test_of_a_cluster_the_free_nodes_are_checked(monkeypatch):

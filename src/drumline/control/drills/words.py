@@ -50,18 +50,20 @@ def list_sentences(outcome: Outcome, attempt: int | None = None) -> list[str]:
 
 def describe_all(outcome: Outcome) -> list[dict[str, Any]]:
     """Describe the drills of a job for programs, in the order of their requests' answers."""
-    return [
-        {
-            "drill": one.drill,
-            "kind": one.kind,
-            "node": one.node,
-            "rank": one.rank,
-            "by": one.by or None,
-            "attempt": one.attempt,
-            "settings": one.settings,
-            "began_at": utc(one.began),
-            "ended_at": utc(one.ended),
-            "reason": one.reason,
-        }
-        for one in outcome.drills.values()
-    ]
+    return [describe_one(one) for one in outcome.drills.values()]
+
+
+def describe_one(drill: DrillOutcome) -> dict[str, Any]:
+    """Describe a drill for programs."""
+    return {
+        "drill": drill.drill,
+        "kind": drill.kind,
+        "node": drill.node,
+        "rank": drill.rank,
+        "by": drill.by or None,
+        "attempt": drill.attempt,
+        "settings": drill.settings,
+        "began_at": utc(drill.began),
+        "ended_at": utc(drill.ended),
+        "reason": drill.reason,
+    }

@@ -298,6 +298,16 @@ class JobWentOn(NamedTuple):
     time: float
 
 
+class JobWarned(NamedTuple):
+    """
+    Something about the job is likely wrong, and it goes on. ``kind``: world (its ranks are not connected).
+    """
+
+    time: float
+    kind: str
+    text: str
+
+
 class DrillBegan(NamedTuple):
     """
     A drill began: a failure that somebody makes on purpose. ``drill`` names it among those of the job, ``by`` says who
@@ -421,8 +431,8 @@ Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
     ServiceStarted, JobStarting, AgentJoined, NetworkChosen, PreflightEnded, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
-    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, DrillBegan,
-    DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned,
+    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobWarned,
+    DrillBegan, DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned,
     JobArchived, JobRestored,
 ]  # fmt: skip
 

@@ -208,6 +208,10 @@ class InspectRanks(NamedTuple):
     """Say where each rank is, and which exceptions it is handling. Answer: ``RanksInspected``."""
 
 
+class ListConnections(NamedTuple):
+    """Say which TCP connections each rank has. Answer: ``ConnectionsListed``."""
+
+
 class RunCommand(NamedTuple):
     """
     Run what a program of another node asks for. Its streams go to ``address``, ``port``, with ``token`` to be known by.
@@ -363,6 +367,28 @@ class GroupSeen(NamedTuple):
     backend: str
 
 
+class TrainingSeen(NamedTuple):
+    """A rank has its first optimizer, where that can be seen: PyTorch's."""
+
+    rank: int
+
+
+class RankConnections(NamedTuple):
+    """
+    The TCP connections of a rank's processes. ``ends``: of each its own end and the other, as ``10.0.0.1:29500``; None:
+    they are not known, or the rank may reach others without them.
+    """
+
+    rank: int
+    ends: Optional[list[list[str]]]
+
+
+class ConnectionsListed(NamedTuple):
+    """The connections of the node's ranks, as asked for."""
+
+    ranks: list[RankConnections]
+
+
 class ClockRead(NamedTuple):
     at: float
 
@@ -504,14 +530,16 @@ class NodeEmptied(NamedTuple):
 
 
 ToAgent = Union[
-    PrepareNode, ConnectToFirst, CheckNode, CheckLinks, LaunchRanks, ReadClock, PollProgress, InspectRanks, RunCommand,
-    EndCommand, AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode, LeaveJob,
+    PrepareNode, ConnectToFirst, CheckNode, CheckLinks, LaunchRanks, ReadClock, PollProgress, InspectRanks,
+    ListConnections, RunCommand, EndCommand, AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode,
+    LeaveJob,
 ]  # fmt: skip
 
 FromAgent = Union[
-    Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, ClockRead,
-    ProgressPolled, RanksInspected, WarmRequested, WarmForked, WarmRefused, CommandRequested, CallerGone, CommandEnded,
-    LauncherExited, RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
+    Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, TrainingSeen,
+    ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
+    CommandRequested, CallerGone, CommandEnded, LauncherExited, RankAbandoned, RankMisplaced, NoticeReceived,
+    AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip
 
 # The classes by the name that a line has.
@@ -527,6 +555,7 @@ _INSIDE: dict[tuple[str, str], type[Any]] = {
 }
 _LISTED: dict[tuple[str, str], type[Any]] = {
     ("LaunchRanks", "ranks"): RankLaunch,
+    ("ConnectionsListed", "ranks"): RankConnections,
     ("ProgressPolled", "ranks"): RankProgress,
     ("RanksInspected", "ranks"): RankInspection,
 }

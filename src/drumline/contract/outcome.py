@@ -102,6 +102,8 @@ class Outcome:
         """Which parts of its run folder were removed, and when."""
         self.attempts: list[e.AttemptEnded] = []
         """Those that failed or were preempted, and were followed by another."""
+        self.warnings: list[e.JobWarned] = []
+        """Of the latest attempt."""
         self.drills: dict[str, DrillOutcome] = {}
         self.ranks: dict[int, RankOutcome] = {}
         """Of the latest attempt."""
@@ -204,6 +206,8 @@ def _apply_around(outcome: Outcome, event: e.Event) -> None:
         outcome.started = _earliest(outcome.started, event.time)
     if isinstance(event, e.PreflightEnded):
         outcome.preflight = event
+    if isinstance(event, e.JobWarned):
+        outcome.warnings.append(event)
     if isinstance(event, (e.TransferProgress, e.Transferred)):
         outcome.transfers[event.name] = event
     elif isinstance(event, (e.EnvironmentBuilding, e.EnvironmentReady)):
@@ -262,6 +266,7 @@ def _apply_users(outcome: Outcome, event: e.Event) -> None:
 def _start_again(outcome: Outcome, event: e.AttemptEnded) -> None:
     outcome.attempts.append(event)
     outcome.ranks.clear()
+    outcome.warnings.clear()
     outcome.agents.clear()
 
 

@@ -115,6 +115,11 @@ def _format_verdict(page: Mapping[str, Any], width: int) -> list[str]:
             _INDENT * (2 if row else 1) + paint(part, "red")
             for row, part in enumerate(wrap(f"hangs: {to_line(page['hang'])}", width - 2 * len(_INDENT)))
         ]
+    lines += [
+        _INDENT * (2 if row else 1) + paint(part, "yellow")
+        for text in page.get("warnings") or ()
+        for row, part in enumerate(wrap(f"warning: {to_line(text)}", width - 2 * len(_INDENT)))
+    ]
     lines += _format_drills((*(page.get("drills") or ()), *(page.get("notes") or ())), width)
     earlier = page.get("earlier_attempts") or ()
     for one in earlier[-_MOST_ATTEMPTS:]:

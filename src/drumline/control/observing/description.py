@@ -69,6 +69,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
             }
             for one in outcome.attempts
         ],
+        **_describe_warnings(outcome),
         **_describe_drills(outcome),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
@@ -117,6 +118,15 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         described["resources_used"] = usage.summarize_usage(folder, outcome)
         described |= _metrics(folder, outcome)
     return described
+
+
+def _describe_warnings(outcome: Outcome) -> dict[str, Any]:
+    """Describe what is likely wrong with a job that goes on; nothing of one without such."""
+    if not outcome.warnings:
+        return {}
+    return {
+        "warnings": [{"kind": one.kind, "text": one.text, "at": utc(one.time)} for one in outcome.warnings]
+    }
 
 
 def _describe_drills(outcome: Outcome) -> dict[str, Any]:

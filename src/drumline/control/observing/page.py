@@ -65,6 +65,7 @@ def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         "sentences": split_reason(outcome.reason),
         "hang": outcome.hang,
         "drills": _list_drills(outcome),
+        "warnings": [one.text for one in outcome.warnings],
         "compute": compute_of(spec, outcome),
         "created": outcome.created,
         "started": outcome.started,

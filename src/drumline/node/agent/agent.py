@@ -225,6 +225,8 @@ class Agent:
             self._observer.poll_progress(message, self._ranks.by_pid, self._own_children)
         elif isinstance(message, m.InspectRanks):
             self._observer.inspect_ranks(self._ranks.by_pid)
+        elif isinstance(message, m.ListConnections):
+            self._observer.list_connections(self._ranks.by_pid)
         elif isinstance(message, (m.RunCommand, m.EndCommand, m.AnswerCaller)):
             if self._launching:
                 self._launching.obey(message)

@@ -1,5 +1,5 @@
 """
-The moments at which a rank says its first word, and has its first process group.
+The moments at which a rank says its first word, has its first process group, and its first optimizer.
 
 The kernel tells of the first write to a log, and of notes in a rank's file for them (``failures.py``), by inotify.
 Where it cannot, as on some file systems, files are looked at in the agent's idle moments, and when their rank has
@@ -52,6 +52,9 @@ class FirstOutputWatcher:
         self._inotify: _WatchedFiles | None = None
         self._logs: dict[int, _AwaitedFile] = {}
         self._notes: dict[int, _AwaitedFile] = {}
+        self._training: set[int] = set()
+        """The ranks that have told of an optimizer."""
+
         self._looked = 0.0
 
     def expect(self, rank: int, log: str, notes: str) -> None:
@@ -98,6 +101,7 @@ class FirstOutputWatcher:
 
     def forget(self, rank: int) -> None:
         """Forget a rank; what was not told of it yet never is."""
+        self._training.discard(rank)
         for awaited in (self._logs.pop(rank, None), self._notes.pop(rank, None)):
             if awaited is not None and self._inotify is not None:
                 self._inotify.leave(awaited.file)
@@ -111,7 +115,11 @@ class FirstOutputWatcher:
     def _tell_group(self, rank: int) -> None:
         awaited = self._notes[rank]
         size = _read_size(awaited.file)
-        found = failures.read_first_group(awaited.file, awaited.since, time.monotonic())
+        now, lines = time.monotonic(), failures.read_lines(awaited.file)
+        if rank not in self._training and failures.has_training(lines, awaited.since, now):
+            self._training.add(rank)
+            self._tell(m.TrainingSeen(rank))
+        found = failures.find_first_group(lines, awaited.since, now)
         if found is None and size < _MAX_BYTES:
             self._notes[rank] = awaited._replace(size=size)
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.node.containers import rank_containers
-from drumline.node.diagnostics import in_flight, stacks
+from drumline.node.diagnostics import in_flight, stacks, tcp_connections
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,6 +51,12 @@ def inspect(environment: JobEnvironment, ranks: Mapping[int, int]) -> list[m.Ran
     notes = {rank: environment.notes_of(rank) for rank in pids}
     told = in_flight.read_in_flight(pids, notes, environment.launch.cwd)
     return [m.RankInspection(rank, found.get(rank, []), told.get(rank)) for rank in pids]
+
+
+def list_connections(environment: JobEnvironment, ranks: Mapping[int, int]) -> list[m.RankConnections]:
+    """Return the connections of each rank, given by process id."""
+    pids = _inner_pids(environment, ranks)
+    return [m.RankConnections(rank, tcp_connections.read_connections(pid)) for rank, pid in pids.items()]
 
 
 def _inner_pids(environment: JobEnvironment, ranks: Mapping[int, int]) -> dict[int, int]:

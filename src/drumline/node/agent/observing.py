@@ -139,6 +139,12 @@ class Observer:
 
         self._tell(m.RanksInspected(inspection.inspect(self._environment, ranks)))
 
+    def list_connections(self, ranks: Mapping[int, int]) -> None:
+        """Tell which connections the ranks, given by process id, have."""
+        from drumline.node.agent import inspection
+
+        self._tell(m.ConnectionsListed(inspection.list_connections(self._environment, ranks)))
+
     def describe(self, pids: Sequence[int]) -> list[m.ProcessState]:
         """Return what the kernel says of those processes."""
         if not pids:

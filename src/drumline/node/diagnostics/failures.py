@@ -19,6 +19,8 @@ from drumline.contract.evidence import ExitEvidence
 from drumline.contract.patterns import compile_late
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from drumline.contract.evidence import CodePlace, NotedException, RaisedException
 
 _MAX_BYTES = 1 << 16
@@ -51,6 +53,9 @@ _MAX_INNER = 16
 
 _GROUP_KEY = "group"
 """In a note that is no end: this process has its first process group (``hook/group.py``)."""
+
+_TRAINING_KEY = "training"
+"""In a note that is no end: this process has its first optimizer (``hook/optimizer.py``)."""
 
 _EXCEPTION_CODES = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
@@ -205,7 +210,7 @@ def _read_notes(notes: str) -> list[dict[str, Any]]:
     for line in _read_bytes(notes, from_end=False).splitlines():
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
-            if isinstance(one, dict) and _GROUP_KEY not in one:
+            if isinstance(one, dict) and _GROUP_KEY not in one and _TRAINING_KEY not in one:
                 one = {**_NOTHING, "chain": [], "saved_to": "", **one}
                 if _is_whole(one, _KINDS):
                     one["at"], one["line"] = float(one["at"]), min(one["line"], _MAX_LINE_NUMBER)
@@ -223,9 +228,14 @@ def _chain(noted: list[Any]) -> list[dict[str, Any]]:
     return [{**one, "line": min(one["line"], _MAX_LINE_NUMBER)} for one in found[:_MAX_CHAIN]]
 
 
-def read_first_group(notes: str, since: float, until: float) -> Optional[tuple[float, str]]:
+def read_lines(notes: str) -> list[bytes]:
+    """Return the notes of a rank, for the functions that look for one of them."""
+    return _read_bytes(notes, from_end=False).splitlines()
+
+
+def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Optional[tuple[float, str]]:
     """Return when a process of the rank had its first process group, and its backend; None where that was not noted."""
-    for line in _read_bytes(notes, from_end=False).splitlines():
+    for line in lines:
         if b'"%s"' % _GROUP_KEY.encode() not in line:
             continue
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
@@ -234,6 +244,18 @@ def read_first_group(notes: str, since: float, until: float) -> Optional[tuple[f
             if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
                 return float(at), make_printable(backend, 100)
     return None
+
+
+def has_training(lines: Iterable[bytes], since: float, until: float) -> bool:
+    """Return whether a process of the rank has noted its first optimizer."""
+    for line in lines:
+        if b'"%s"' % _TRAINING_KEY.encode() in line:
+            with contextlib.suppress(ValueError, RecursionError, OverflowError):
+                one = json.loads(line)
+                at = one.get("at") if isinstance(one, dict) and one.get(_TRAINING_KEY) is True else None
+                if isinstance(at, (int, float)) and since <= at <= until:
+                    return True
+    return False
 
 
 def _read_bytes(path: str, *, from_end: bool) -> bytes:

@@ -11,9 +11,10 @@ An ordinary end is noted too, with its time alone: from here on what the program
 code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that the agent
 reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
-(``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its store is looked for once it is
-there (``store_wait.py``). Steps of training loops are timed (``steps.py``). A job that is about to end asks by another
-signal what a program that still cleans up fails of (``in_flight.py``).
+(``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
+(``optimizer.py``); the group's store is looked for once it is there (``store_wait.py``). Steps of training loops are
+timed (``steps.py``). A job that is about to end asks by another signal what a program that still cleans up fails of
+(``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _MARK_BELOW_MAX = 6
 _WENT_ON = b"went on\n"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
+_OPTIMIZER = "torch.optim.optimizer"
 _HIGH_DESCRIPTOR = 900
 """A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
@@ -75,6 +77,9 @@ class _Notes:
 
     def group(self, backend: str) -> None:
         self._write(monotonic(), ', "group": ' + _quote(backend), _MOST_BYTES // 2)
+
+    def training(self) -> None:
+        self._write(monotonic(), ', "training": true', _MOST_BYTES // 2)
 
     def _note(self, error: BaseException, trace: TracebackType | None) -> None:
         at = monotonic()
@@ -197,6 +202,8 @@ def _is_own(file: str) -> bool:
 def _start(path: str, notes: _Notes) -> None:
     notes.begin(path)
     _change(_DISTRIBUTED, ("group.py", notes.group), ("store_wait.py",))
+    if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
+        _change(_OPTIMIZER, ("optimizer.py", notes.training))
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
         import faulthandler

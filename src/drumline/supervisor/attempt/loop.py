@@ -142,6 +142,8 @@ class Loop:
                 continue
             self._handle(h.Elapsed(timer))
         self._poll.start_when_due()
+        if self._reports.wants_connections:
+            self._send_all(self._agents.connected_nodes(), m.ListConnections())
         self._losses.lose_silent()
         if self._nodes.facts.clocks_differ and self._clocks.is_due():
             for node in self._agents.connected_nodes():
@@ -150,7 +152,8 @@ class Loop:
     def _wait(self) -> list[int]:
         """Wait until a descriptor is ready, or something is due; leave out time in which this process was suspended."""
         now = time.monotonic()
-        due = [*self._timers.list_times(), *self._poll.list_times(), *self._drills.list_times()]
+        waiting = (self._timers, self._poll, self._drills, self._reports)
+        due = [moment for one in waiting for moment in one.list_times()]
         patience_s = max(0.0, min([_REQUEST_POLL_S, *(one - now for one in due)]))
         before = time.monotonic()
         ready = self._inbox.wait(patience_s)
@@ -186,6 +189,10 @@ class Loop:
                 self._reports.note_output(node, message)
             case m.GroupSeen():
                 self._reports.note_group(node, message)
+            case m.TrainingSeen():
+                self._reports.note_training(message.rank)
+            case m.ConnectionsListed():
+                self._reports.note_connections(message)
             case m.ClockRead():
                 if self._clocks.take_answer(node, message.at):
                     self._ask_clock(node)

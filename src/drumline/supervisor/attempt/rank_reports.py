@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
+from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.explaining import exit_evidence, lost_peer, missing_rank
 from drumline.supervisor.watching import hang
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from drumline.contract import messages as m
     from drumline.contract.plan import Plan
     from drumline.supervisor.clocks import Clocks
+    from drumline.supervisor.watching.world import WorldGuard
 
 
 class RankReports:
@@ -31,6 +33,7 @@ class RankReports:
         self._clocks = clocks
         self._record = record
         self._handle = handle
+        self._world: WorldGuard | None = None
 
     def note_start(self, node: int, message: m.RankStarting) -> None:
         at = self._clocks.wall(node, message.at)
@@ -53,6 +56,8 @@ class RankReports:
             message.error,
             evidence or None,
         )
+        if self._world:
+            self._world.end()
         self._record(exited)
         self._handle(exited)
 
@@ -62,6 +67,29 @@ class RankReports:
     def note_group(self, node: int, message: m.GroupSeen) -> None:
         at = self._clocks.wall(node, message.at)
         self._record(e.GroupFormed(at, message.rank, node, message.backend))
+        self.note_training(message.rank)
+
+    def note_training(self, rank: int) -> None:
+        if self._world is None:
+            # Ranks without PyTorch need none.
+            from drumline.supervisor.watching.world import WorldGuard
+
+            self._world = WorldGuard(self._plan)
+        self._world.note_training(rank)
+
+    def list_times(self) -> list[float]:
+        """List the times at which ``wants_connections`` may be true, in monotonic seconds."""
+        return self._world.list_times() if self._world else []
+
+    @property
+    def wants_connections(self) -> bool:
+        """Return whether the connections of all ranks are to be listed now."""
+        return self._world is not None and self._world.is_due()
+
+    def note_connections(self, message: m.ConnectionsListed) -> None:
+        found = self._world.take_in({one.rank: one.ends for one in message.ranks}) if self._world else ""
+        if found:
+            self._record(e.JobWarned(wall_time(), "world", found))
 
     def note_warm_request(self, node: int, message: m.WarmRequested) -> None:
         self._record(e.WarmAsked(self._clocks.wall(node, message.at), node))

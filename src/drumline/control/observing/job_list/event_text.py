@@ -128,6 +128,7 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.AttemptEnded: lambda event: _and(f"attempt {event.attempt} ended", event.reason),
     e.JobHung: lambda event: _and("no rank goes on", event.reason),
     e.JobWentOn: lambda event: "the ranks go on",
+    e.JobWarned: lambda event: f"warning: {event.text}",
     e.DrillBegan: lambda event: f"{name_drill(event.kind, event.node, event.rank)} began, for {event.by}",
     e.DrillEnded: _end_of_drill,
     e.StepStarted: lambda event: f"{event.step} is job {event.job}",

@@ -1,0 +1,84 @@
+"""The TCP connections of a rank, by which it is known whether ranks have reached each other."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from typing import TYPE_CHECKING, Optional
+
+from drumline.linux import descendants, kernel_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_ESTABLISHED = "01"
+_MOST_CONNECTIONS = 256
+_MOST_ROWS = 100_000
+_OTHER_WAYS = re.compile(r"/(libmpi|libmpi_cxx|mpi_lib\w*|libucp|libgaspi)[^/]*\.so")
+"""Libraries by which ranks of one machine reach each other without TCP; Horovod's is ``mpi_lib``."""
+
+
+def read_connections(pid: int) -> Optional[list[list[str]]]:
+    """
+    Return both ends of each connection of a process and those below it, its own first, as ``10.0.0.1:29500``; None
+    where that is not known, or says nothing. Source: proc_net_tcp.rst.
+    """
+    pids = [pid, *descendants.list_descendants(pid)]
+    rows = dict(_read_rows(pid))
+    found: dict[tuple[str, str], None] = {}
+    for one in pids:
+        try:
+            inodes = list(_list_sockets(one))
+        except FileNotFoundError:
+            continue  # It has ended.
+        except OSError:
+            return None
+        if _OTHER_WAYS.search(kernel_files.read_text(f"/proc/{one}/maps")):
+            return None
+        found.update(dict.fromkeys(rows[inode] for inode in inodes if inode in rows))
+    return [list(ends) for ends in found][:_MOST_CONNECTIONS]
+
+
+def _list_sockets(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        try:
+            target = os.readlink(os.path.join(folder, name))
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:["):
+            yield target[8:-1]
+
+
+def _read_rows(pid: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the connections in the network of a process: inode, and both ends."""
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
+                yield from _parse_rows(line for line, _ in zip(file, range(_MOST_ROWS)))
+        except OSError:
+            continue
+
+
+def _parse_rows(lines: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    for line in lines:
+        words = line.split()
+        if len(words) > 9 and words[3] == _ESTABLISHED:
+            yield words[9], (_parse_end(words[1]), _parse_end(words[2]))
+
+
+def _parse_end(text: str) -> str:
+    """
+    Return address and port as people write them; IPv4 in IPv6 is IPv4.
+
+    >>> _parse_end("0100007F:733C"), _parse_end("0000000000000000FFFF00000100007F:0050")
+    ('127.0.0.1:29500', '127.0.0.1:80')
+    """
+    digits, _, port = text.partition(":")
+    # Words of four bytes, each in the order of this machine.
+    raw = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
+    if len(raw) == 16 and raw[:12] == b"\0" * 10 + b"\xff\xff":
+        raw = raw[12:]
+    family = socket.AF_INET if len(raw) == 4 else socket.AF_INET6
+    return f"{socket.inet_ntop(family, raw)}:{int(port, 16)}"

@@ -1,0 +1,44 @@
+"""The connections of a process, as the kernel lists them."""
+
+import os
+import socket
+import subprocess
+import sys
+
+from drumline.node.diagnostics.tcp_connections import read_connections
+
+CONNECTS = """
+import socket, sys
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("%s:%s" % peer.getsockname(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_both_ends_of_a_connection_are_those_of_its_processes():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        own = "{}:{}".format(*server.getsockname())
+        program = [sys.executable, "-c", CONNECTS, own.rpartition(":")[2]]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            other = process.stdout.readline().strip()
+            with server.accept()[0]:
+                assert [other, own] in read_connections(process.pid)
+                # Those of a process below it are its own too.
+                found = read_connections(os.getpid())
+                assert [own, other] in found
+                assert [other, own] in found
+            process.stdin.close()
+
+
+def test_ipv4_within_ipv6_is_ipv4():
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as peer, server.accept()[0]:
+            ours = f"127.0.0.1:{peer.getsockname()[1]}"
+            assert [f"127.0.0.1:{port}", ours] in read_connections(os.getpid())
+
+
+def test_a_process_that_is_gone_has_none():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert read_connections(process.pid) == []

@@ -137,6 +137,10 @@ def test_a_cut_and_a_slow_link_delay_a_job_and_end(cli, begin):
     shown = wait_for_status("slow", "Completed")
     assert [one["kind"] for one in shown["drills"]][:2] == ["partition", "slow-link"]
     assert shown["drills"][1]["settings"] == {"rate": "64kbit"}
+    assert [(one["node"], one["reason"].partition(" by ")[0]) for one in shown["drills"]] == [
+        (1, "its time was over"),
+        (0, "ended"),
+    ]
 
 
 def test_a_late_and_a_lossy_link_show_in_a_job_and_its_verdict_is_of_its_rank(cli, begin):
@@ -228,8 +232,9 @@ def test_a_node_with_less_memory_and_time_is_explained_as_such_a_machine(cli, be
     shown = wait_for_status("small", "Failed")
     assert shown["failed_rank"] == 1
     assert "memory" in shown["reason"], shown["reason"]
-    limit = json.loads(json.dumps(shown["drills"]))[-1]["settings"]
-    assert limit == {"limit": 300_000_000}
+    slow, small = shown["drills"]
+    assert (slow["kind"], slow["node"], slow["settings"]) == ("slow-cpu", 1, {"cpus": "0.1"})
+    assert (small["kind"], small["node"], small["settings"]) == ("memory", 1, {"limit": 300_000_000})
 
 
 FILLS = """

@@ -92,6 +92,53 @@ def test_a_job_without_restarts_does_not_survive_and_says_how_it_failed(cli, tmp
     assert "failed, as expected" in done.out
 
 
+GOES_ON = """
+    import json, os, pathlib, signal, sys, time
+    from urllib.parse import unquote
+
+    root = pathlib.Path(unquote(os.environ["MLFLOW_TRACKING_URI"].removeprefix("file://")))
+    metrics = next(root.glob(f"*/{os.environ['MLFLOW_RUN_ID']}/metrics"))
+    saved = pathlib.Path("outputs", "step")
+    step = int(saved.read_text()) if saved.exists() else 0
+    while True:
+        step += 1
+        with metrics.joinpath("loss").open("a") as file:
+            file.write(f"17 {1 / step} {step}\\n")
+        if step % 5 == 0:
+            saved.with_suffix(".new").write_text(str(step))
+            saved.with_suffix(".new").replace(saved)
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_job_without_an_end_is_shortened_by_time(cli, tmp_path):
+    fields = {"resources": {"instance_count": 1}, "drumline": {"max_restarts": 1, "grace": 1}}
+    path = write_script(tmp_path, GOES_ON, distribution=None, **fields)
+    spec = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in spec.items() if value is not None}))
+    (tmp_path / "drills.yml").write_text(
+        "seed: 3\ndrills:\n- {kind: kill-rank, rank: 0}\n- {kind: wedge, node: 0, for: 1s, name: stopped}\n"
+    )
+    done = cli("rehearse", "-f", path, "--drills", "drills.yml", "--for", "3s", "-o", "json")
+    assert done.rc == 0, (done.out, done.err)
+    report = json.loads(done.out)
+    calm = report["undisturbed"]
+    assert (calm["is_shortened"], calm["status"], calm["sentences"]) == (True, "Canceled", [])
+    killed, stopped = report["drills"]
+    for row in (killed, stopped):
+        assert (row["result"], row["same_metric"], row["left_behind"]) == ("survived", None, []), row
+        assert row["lost_s"] >= 0
+    assert killed["repeated"] <= 5
+    assert "killed by" in killed["sentences"][0]
+    assert stopped["sentences"] == []
+    assert "1 of 3: undisturbed: job " in done.err
+    assert " ran well for " in done.err
+    done = cli("rehearse", "-f", path, "--for", "0s")
+    assert (done.rc, done.err.splitlines()[0]) == (2, "error: --for must be more than 0")
+    assert cli("rehearse", "-f", path, "--for", "1s", "--steps", "5").rc == 2
+
+
 def test_a_job_that_fails_undisturbed_is_not_drilled(cli, tmp_path, drumline_home):
     path = write_script(tmp_path, "raise SystemExit(3)")
     done = cli("rehearse", "-f", path)

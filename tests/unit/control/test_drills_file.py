@@ -1,14 +1,18 @@
 """Files of drills: what they mean, and where their mistakes are; and how runs are compared."""
 
+import time
+
 import pytest
 from planning import plan
 
 from drumline.contract.drills import DrillRequest
 from drumline.contract.errors import SpecError
+from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import DrillOutcome, Outcome
-from drumline.control.rehearsal import drills_file, facts
+from drumline.control.rehearsal import drills_file, facts, runs
 from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
 from drumline.control.rehearsal.facts import RunFacts
+from drumline.control.rehearsal.runs import RunWatch
 from drumline.spec.parts.distribution import PyTorchDistribution
 
 
@@ -29,12 +33,13 @@ def read(tmp_path, two_by_two):
 
 def test_a_file_says_what_is_to_happen_and_when(read):
     found = read(
-        "seed: 3\nsteps: 40\nmetric: loss\ntolerance: 0.01\n"
+        "seed: 3\nsteps: 40\nfor: 1m\nmetric: loss\ntolerance: 0.01\n"
         "drills:\n"
         "- {kind: wedge, node: 1, for: 1m30s, after: 2}\n"
         "- {kind: Kill-Rank, rank: 2, at_step: 7, expect: fail, name: the third}\n"
     )
     assert (found.seed, found.steps, found.metric, found.tolerance) == (3, 40, "loss", 0.01)
+    assert found.for_s == 60.0
     wedge, kill = found.drills
     assert wedge == PlannedDrill("wedge", DrillRequest("", "wedge", "", node=1, for_s=90.0, after_s=2.0))
     assert kill == PlannedDrill("the third", DrillRequest("", "kill-rank", "", rank=2, at_step=7), False)
@@ -125,3 +130,59 @@ def test_a_job_that_fails_is_as_expected_only_where_the_file_says_so():
 def test_a_drill_that_did_not_begin_shows_nothing():
     row = judge(run_of(), begun=False)
     assert (row.result, row.is_ok, row.sentences) == ("not begun", False, ("its ranks do not run",))
+
+
+def test_a_run_that_was_shortened_has_survived_and_lost_the_time_of_the_missing_steps():
+    row = judge(run_of("Canceled", steps=(17, 15), last_step=15, is_shortened=True))
+    assert (row.result, row.is_ok, row.repeated, row.same_metric) == ("survived", True, 2, None)
+    assert row.lost_s == 2.5
+    row = judge(run_of("Canceled", steps=(0, 0), last_step=None, final=None, is_shortened=True))
+    assert (row.result, row.lost_s) == ("survived", None)
+
+
+class Steps:
+    """The steps that a job has logged, one more with each look until it hangs."""
+
+    def __init__(self, *found):
+        self.found = list(found)
+
+    def find_last(self):
+        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
+
+def make_watch(monkeypatch, two_by_two, tmp_path, outcome, *steps):
+    folder = RunFolder(str(tmp_path))
+    folder.write(folder.plan, two_by_two.to_json())
+    monkeypatch.setattr(runs, "fold", lambda events: outcome)
+    watch = RunWatch(folder, None, "", 5.0)
+    watch._steps = Steps(*steps)
+    return watch
+
+
+def running(seconds, *drills):
+    outcome = Outcome()
+    outcome.status, outcome.started = "Running", time.time() - seconds
+    for one, ended in drills:
+        drill = outcome.drills[one] = DrillOutcome(one, one, 0, None)
+        drill.began, drill.ended = 1.0, ended
+    return outcome
+
+
+def test_a_run_is_ended_when_it_goes_on_after_its_drill(monkeypatch, two_by_two, tmp_path):
+    def ends(outcome, *steps, drill_count=1, looks=3):
+        watch = make_watch(monkeypatch, two_by_two, tmp_path, outcome, *steps)
+        return [watch._has_run_enough(drill_count) for _ in range(looks)][-1]
+
+    over = ("wedge", 2.0)
+    assert ends(running(6, over), 7, 7, 8)
+    assert ends(running(6, over), None)
+    assert ends(running(6, ("kill-rank", None)), 7, 8)
+    assert ends(running(6), 7, 8, drill_count=0)
+    # Too early; with a drill that has not ended, or not begun; and ranks that make no step any more.
+    assert not ends(running(2, over), 7, 8)
+    assert not ends(running(6, ("wedge", None)), 7, 8)
+    assert not ends(running(6), 7, 8)
+    assert not ends(running(6, over), 7)
+    waits = running(6, over)
+    waits.status = "Queued"
+    assert not ends(waits, 7, 8)

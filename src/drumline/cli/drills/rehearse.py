@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.control.progress_bar import ProgressBar
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
+    from typing import Self
 
     from drumline.control.rehearsal.facts import DrillRow
     from drumline.control.rehearsal.rehearse import RehearsalReport
@@ -33,8 +35,12 @@ def main(argv: list[str]) -> int:
         metavar="FILE",
         help="a file of drills; default: one of each usual kind",
     )
-    parser.add_argument(
+    shorter = parser.add_mutually_exclusive_group()
+    shorter.add_argument(
         "--steps", type=int, metavar="N", help="shorten the job by its input for steps, such as max_steps"
+    )
+    shorter.add_argument(
+        "--for", dest="length", metavar="TIME", help="end each run after 60s, if it has not ended by itself"
     )
     parser.add_argument(
         "--seed", type=int, help="chooses nodes, ranks and times that the file leaves open; default 0"
@@ -49,6 +55,7 @@ def main(argv: list[str]) -> int:
 def _rehearse(arguments: Namespace) -> int:
     from drumline.contract.errors import UsageError
     from drumline.control.rehearsal import rehearse
+    from drumline.control.times import parse_duration
 
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError(
@@ -60,8 +67,13 @@ def _rehearse(arguments: Namespace) -> int:
     def load() -> Any:
         return load_job_file(arguments.file, arguments.set)
 
-    rehearsal = rehearse.plan_rehearsal(load(), arguments.drills, arguments.steps, arguments.seed)
-    report = rehearse.run_rehearsal(load, rehearsal, _tell)
+    for_s = parse_duration(arguments.length, "--for") if arguments.length else None
+    if for_s is not None and for_s <= 0:
+        raise UsageError("--for must be more than 0")
+    wanted = (arguments.steps, for_s, arguments.seed)
+    rehearsal = rehearse.plan_rehearsal(load(), arguments.drills, *wanted)
+    with _Progress() as progress:
+        report = rehearse.run_rehearsal(load, rehearsal, progress)
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(line + "\n" for line in format_report(report)))
     else:
@@ -69,8 +81,24 @@ def _rehearse(arguments: Namespace) -> int:
     return 0 if report.is_ok else 1
 
 
-def _tell(text: str) -> None:
-    print(clean(text), file=sys.stderr, flush=True)
+class _Progress:
+    """A line for the beginning and the end of each run, and on a terminal one that counts its seconds."""
+
+    def __init__(self) -> None:
+        self._bar = ProgressBar()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def tell(self, text: str) -> None:
+        self._bar.clear()
+        print(clean(text), file=sys.stderr, flush=True)
+
+    def count(self, what: str, seconds: float, said: str) -> None:
+        self._bar.show_work(what, seconds, said)
 
 
 def to_values(report: RehearsalReport) -> dict[str, Any]:
@@ -87,7 +115,9 @@ def format_report(report: RehearsalReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
     calm = report.calm
     metric = f", {calm.metric} {calm.final:.6g}" if calm.final is not None else ""
-    lines = [f"undisturbed: job {calm.job} {calm.status.lower()} after {calm.seconds:.1f} s{metric}"]
+    ended = f"ran well for {calm.seconds:.1f} s" if calm.is_shortened else ""
+    ended = ended or f"{calm.status.lower()} after {calm.seconds:.1f} s"
+    lines = [f"undisturbed: job {calm.job} {ended}{metric}"]
     if not report.rows:
         lines += [f"  {one}" for one in calm.sentences]
     else:

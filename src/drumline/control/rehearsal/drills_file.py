@@ -42,6 +42,9 @@ class Rehearsal(NamedTuple):
     seed: int = 0
     metric: str = ""
     tolerance: float = 0.0
+    for_s: float | None = None
+    """How long each run is, counted from when its ranks run; None: until the job ends."""
+
     left_out: tuple[str, ...] = ()
     """Of the usual drills those that this job cannot have, each with the reason."""
 
@@ -91,6 +94,7 @@ def read_file(path: str, plan: Plan) -> Rehearsal:
         values.get("seed") or 0,
         values.get("metric") or "",
         values.get("tolerance") or 0.0,
+        values.get("for"),
     )
 
 

@@ -37,6 +37,13 @@ class RunFacts(NamedTuple):
     attempts: int = 1
     sentences: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
+    is_shortened: bool = False
+    """Whether it was ended while all was well, after as long as it was to run."""
+
+    @property
+    def is_well(self) -> bool:
+        """Return whether the job completed, or would have gone on."""
+        return self.status == status.COMPLETED or self.is_shortened
 
     @property
     def repeat_count(self) -> int:
@@ -63,7 +70,7 @@ class DrillRow(NamedTuple):
     sentences: tuple[str, ...]
 
 
-def gather_facts(folder: RunFolder, metric: str = "") -> RunFacts:
+def gather_facts(folder: RunFolder, metric: str = "", *, is_shortened: bool = False) -> RunFacts:
     """Gather what is known of a run that has ended. ``metric``: whose values count; empty: the main one."""
     outcome = fold(folder.read_events())
     series = {
@@ -85,14 +92,15 @@ def gather_facts(folder: RunFolder, metric: str = "") -> RunFacts:
         last.step if last else None,
         counts,
         len(outcome.attempts) + 1,
-        _list_sentences(outcome),
+        _list_sentences(outcome, is_well=is_shortened or outcome.status == status.COMPLETED),
         tuple(leftovers.list_leftovers(folder)),
+        is_shortened,
     )
 
 
-def _list_sentences(outcome: Outcome) -> tuple[str, ...]:
+def _list_sentences(outcome: Outcome, *, is_well: bool) -> tuple[str, ...]:
     found = [one.reason for one in outcome.attempts]
-    return tuple(found if outcome.status == status.COMPLETED else [*found, outcome.reason])
+    return tuple(found if is_well else [*found, outcome.reason])
 
 
 def judge(
@@ -100,8 +108,7 @@ def judge(
 ) -> DrillRow:
     """Compare the run of a drill with the undisturbed one. ``outcome``: of the drill's run."""
     begun = [one for one in outcome.drills.values() if one.began is not None]
-    has_completed = run.status == status.COMPLETED
-    result = ("survived" if has_completed else "failed") if begun else "not begun"
+    result = ("survived" if run.is_well else "failed") if begun else "not begun"
     sentences = list(run.sentences)
     if not begun:
         refused = [one.reason for one in outcome.drills.values()]
@@ -110,14 +117,15 @@ def judge(
     request = planned.request
     about = drill or request
     what = name_drill(about.kind, about.node, about.rank)
+    has_completed = run.is_well and not run.is_shortened
     is_compared = has_completed and run.final is not None and calm.final is not None
     return DrillRow(
         planned.title,
         what.removeprefix("the drill "),
         run.job,
         result,
-        bool(begun) and (has_completed or not planned.is_to_survive),
-        round(run.seconds - calm.seconds, 3) if has_completed else None,
+        bool(begun) and (run.is_well or not planned.is_to_survive),
+        _count_lost(calm, run),
         max(0, run.repeat_count - calm.repeat_count) if run.metric else None,
         _is_same(calm.final, run.final, rehearsal.tolerance) if is_compared else None,
         run.metric,
@@ -125,6 +133,17 @@ def judge(
         run.left_behind,
         tuple(sentences),
     )
+
+
+def _count_lost(calm: RunFacts, run: RunFacts) -> float | None:
+    """Return the seconds that a drill cost; of a run of fixed length those in which the missing steps are done."""
+    if not run.is_well:
+        return None
+    if not run.is_shortened:
+        return round(run.seconds - calm.seconds, 3)
+    if not run.last_step or not calm.last_step:
+        return None
+    return round(max(0.0, run.seconds - run.last_step * calm.seconds / calm.last_step), 3)
 
 
 def _is_same(one: float | None, other: float | None, tolerance: float) -> bool:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import copy
-import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import status
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
 from drumline.control.drills import request as requests
-from drumline.control.jobs import cancel
-from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.rehearsal import drills_file, facts
+from drumline.control.rehearsal.runs import RunWatch
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
-from drumline.node import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,15 +21,13 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
     from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
     from drumline.control.rehearsal.facts import DrillRow, RunFacts
+    from drumline.control.rehearsal.runs import Progress
 
 STEP_INPUTS = ("steps", "max_steps", "num_steps", "train_steps", "max_train_steps", "iterations", "max_iters")
 """Inputs by which scripts are told after how many steps to end."""
 
 _LONGEST_FACTOR, _LONGEST_MORE_S = 10.0, 60.0
 """A run with a drill may take so much longer than the undisturbed one; then it is taken to hang, and canceled."""
-
-_TIDY_LIMIT_S = 5.0
-_PAUSE_S = 0.05
 
 
 class RehearsalReport(NamedTuple):
@@ -46,12 +40,15 @@ class RehearsalReport(NamedTuple):
     @property
     def is_ok(self) -> bool:
         """Return whether the undisturbed run completed, and every other that was expected to."""
-        return self.calm.status == status.COMPLETED and all(row.is_ok for row in self.rows)
+        return self.calm.is_well and all(row.is_ok for row in self.rows)
 
 
-def plan_rehearsal(job: Any, drills: str, steps: int | None, seed: int | None) -> Rehearsal:
+def plan_rehearsal(
+    job: Any, drills: str, steps: int | None, for_s: float | None, seed: int | None
+) -> Rehearsal:
     """
-    Return what is to be rehearsed of a job; nothing is created. ``drills``: a file, or ``default``.
+    Return what is to be rehearsed of a job; nothing is created. ``drills``: a file, or ``default``. ``for_s``: how long
+    each run is.
 
     Raises SpecError, PlanError, UsageError.
     """
@@ -62,9 +59,9 @@ def plan_rehearsal(job: Any, drills: str, steps: int | None, seed: int | None) -
     plan: Plan = planning.plan(copy.deepcopy(job))
     is_usual = drills == drills_file.DEFAULT
     rehearsal = drills_file.choose_usual(plan, seed or 0) if is_usual else drills_file.read_file(drills, plan)
-    rehearsal = rehearsal._replace(
-        steps=rehearsal.steps if steps is None else steps, seed=rehearsal.seed if seed is None else seed
-    )
+    if steps is not None or for_s is not None:
+        rehearsal = rehearsal._replace(steps=steps, for_s=for_s)
+    rehearsal = rehearsal._replace(seed=rehearsal.seed if seed is None else seed)
     if rehearsal.steps is not None:
         find_step_input(job)
     return rehearsal
@@ -76,38 +73,37 @@ def find_step_input(job: Any) -> str:
         if name in (job.inputs or {}):
             return name
     known = ", ".join(STEP_INPUTS[:4])
-    raise UsageError("--steps: the job has no input that limits its steps", f"give it one of: {known}")
+    raise UsageError(
+        "--steps: the job has no input that limits its steps", f"give it one of: {known}; or --for 60s"
+    )
 
 
-def run_rehearsal(
-    load: Callable[[], Any], rehearsal: Rehearsal, tell: Callable[[str], None]
-) -> RehearsalReport:
+def run_rehearsal(load: Callable[[], Any], rehearsal: Rehearsal, progress: Progress) -> RehearsalReport:
     """
-    Run the job undisturbed and once for each drill. ``load`` returns the job anew, ``tell`` takes a line on progress.
+    Run the job undisturbed and once for each drill. ``load`` returns the job anew.
 
     Blocks. An interrupt cancels the run that goes on. Raises as ``submit``.
     """
     count = len(rehearsal.drills) + 1
-    calm = _run_calm(load, rehearsal, lambda text: tell(f"1 of {count}: {text}"))
-    if calm.status != status.COMPLETED:
+    calm = _run_calm(load, rehearsal, progress, f"1 of {count}: undisturbed")
+    if not calm.is_well:
         return RehearsalReport(calm, (), rehearsal.left_out)
     rehearsal = drills_file.choose_begins(rehearsal, calm.last_step, calm.seconds)
     rows = []
     for number, planned in enumerate(rehearsal.drills, start=2):
-        rows.append(_run_drill(load, rehearsal, planned, calm, _prefix(tell, f"{number} of {count}: ")))
+        what = f"{number} of {count}: {planned.title}"
+        rows.append(_run_drill(load, rehearsal, planned, calm, progress, what))
     return RehearsalReport(calm, tuple(rows), rehearsal.left_out)
 
 
-def _prefix(tell: Callable[[str], None], prefix: str) -> Callable[[str], None]:
-    return lambda text: tell(prefix + text)
-
-
-def _run_calm(load: Callable[[], Any], rehearsal: Rehearsal, tell: Callable[[str], None]) -> RunFacts:
+def _run_calm(load: Callable[[], Any], rehearsal: Rehearsal, progress: Progress, what: str) -> RunFacts:
     folder = _submit(load, rehearsal)
-    tell(f"undisturbed: job {folder.name}")
-    _wait(folder, None)
-    calm = facts.gather_facts(folder, rehearsal.metric)
-    tell(f"undisturbed: job {folder.name} is {calm.status} after {calm.seconds:.1f} s")
+    progress.tell(f"{what}: job {folder.name}")
+    watch = RunWatch(folder, progress, what, rehearsal.for_s)
+    watch.wait(None)
+    calm = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
+    how = "ran well for" if calm.is_shortened else f"is {calm.status} after"
+    progress.tell(f"{what}: job {folder.name} {how} {calm.seconds:.1f} s")
     return calm
 
 
@@ -116,10 +112,11 @@ def _run_drill(
     rehearsal: Rehearsal,
     planned: PlannedDrill,
     calm: RunFacts,
-    tell: Callable[[str], None],
+    progress: Progress,
+    what: str,
 ) -> DrillRow:
     folder = _submit(load, rehearsal)
-    tell(f"{planned.title}: job {folder.name}")
+    progress.tell(f"{what}: job {folder.name}")
     refused = ""
     try:
         requests.ask(folder.name, planned.request)
@@ -127,12 +124,14 @@ def _run_drill(
         # Of a file that was checked: the job has ended already.
         refused = error.message
     longest_s = calm.seconds * _LONGEST_FACTOR + _LONGEST_MORE_S + (planned.request.for_s or 0.0)
-    late = "" if _wait(folder, longest_s) else f"it had not ended after {longest_s:.0f} s, and was canceled"
-    run = facts.gather_facts(folder, rehearsal.metric)
+    watch = RunWatch(folder, progress, what, rehearsal.for_s)
+    watch.wait(longest_s, drill_count=0 if refused else 1)
+    late = f"it had not ended after {longest_s:.0f} s, and was canceled" if watch.is_late else ""
+    run = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
     more = tuple(filter(None, (late, refused)))
     run = run._replace(sentences=(*run.sentences, *more))
     row = facts.judge(planned, fold(folder.read_events()), calm, run, rehearsal)
-    tell(f"{planned.title}: job {folder.name}: {row.result}")
+    progress.tell(f"{what}: job {folder.name}: {row.result}")
     return row
 
 
@@ -142,21 +141,3 @@ def _submit(load: Callable[[], Any], rehearsal: Rehearsal) -> RunFolder:
     if rehearsal.steps is not None:
         job.inputs[find_step_input(job)] = rehearsal.steps
     return submit(job).folder
-
-
-def _wait(folder: RunFolder, longest_s: float | None) -> bool:
-    """Wait for the end of a job and of all that it left; False where it had to be canceled."""
-    in_time = True
-    try:
-        if not wait_for_end(folder, None if longest_s is None else time.monotonic() + longest_s):
-            in_time = False
-            cancel.cancel(folder.name, at_once=True, by="its rehearsal: it took too long")
-            wait_for_end(folder)
-    except KeyboardInterrupt:
-        cancel.cancel(folder.name, at_once=True)
-        wait_for_end(folder)
-        raise
-    deadline = time.monotonic() + _TIDY_LIMIT_S
-    while leftovers.list_leftovers(folder) and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)  # Its supervisor may be about to end.
-    return in_time

@@ -75,6 +75,7 @@ DRILLS = Record(
     "a file of drills",
     {
         "steps": PositionNumber(),
+        "for": Length(),
         "seed": PositionNumber(),
         "metric": Text(),
         "tolerance": Seconds(),

@@ -24,10 +24,13 @@ class StepWatch:
 
     def has_reached(self, step: int) -> bool:
         """Return whether some metric has a value of that step or a later one."""
+        last = self.find_last()
+        return last is not None and last >= step
+
+    def find_last(self) -> int | None:
+        """Return the highest step of which some metric has a value; None without any."""
         if not self._run:
-            return False
+            return None
         names = metrics.list_some_names(self._run)[0][:_MOST_METRICS]
-        return any(
-            point is not None and point.step >= step
-            for point in (metrics.read_latest(self._run, name) for name in names)
-        )
+        points = [metrics.read_latest(self._run, name) for name in names]
+        return max((point.step for point in points if point is not None), default=None)

@@ -166,3 +166,25 @@ def test_a_node_that_cannot_reach_another_is_named():
         assert found.finding.startswith(
             "it cannot connect to node 2 (lab-2) at a port that the kernel chose: "
         )
+
+
+def test_a_switch_that_swallows_large_packets_is_found_with_their_size():
+    def list_told(nodes):
+        return [one for one in nodes.check() if one.check == "large-packets"]
+
+    with open_nodes(3) as nodes:
+        switch = nodes.network._switch
+        for node in range(3):
+            run_in(nodes, switch, "link", "set", f"port{node}", "mtu", "9000")
+            run_in(nodes, nodes.network.networks[node], "link", "set", "eth0", "mtu", "9000")
+        assert list_told(nodes) == []
+        # Both ends agree on 9000, so that TCP does too, and one end of a cable between them does not.
+        run_in(nodes, switch, "link", "set", "port1", "mtu", "1500")
+        said = "packets of 9000 bytes from node {0} (lab-{0}) do not arrive, and small ones do"
+        wanted = {(1, said.format(0)), (1, said.format(2)), (0, said.format(1)), (2, said.format(1))}
+
+        def is_told():
+            told = {(one.node, one.finding) for one in list_told(nodes)}
+            return told and told <= wanted
+
+        wait_until(is_told, 60.0, "packets that do not arrive")

@@ -241,6 +241,7 @@ FAULTS = [
         assign("history", {"to": [1_175_000_000] * 41, "from": [118_000_000] * 41}),
         "its link carried 9.4 Gbit/s to it in 41 earlier jobs, and 944 Mbit/s now",
     ),
+    ("large-packets", "warning", assign("connections/received/0/lost_packet", 9000), "packets of 9000 bytes"),
     ("large-packets", "warning", assign("connections/received/0/stalled", True), "small packets of node 0 (host-0)"),
 ]  # fmt: skip
 
@@ -372,6 +373,21 @@ def test_what_all_nodes_say_alike_is_one_finding():
     ]
     shared = [(one.node, one.status) for one in found if one.check == "shared-memory"]
     assert shared == [(0, "ok"), (1, "warning"), (2, "ok")]
+
+
+def test_what_could_not_be_checked_is_told_where_nobody_waits_for_ranks():
+    reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
+    reports[1].facts.update(gpus={"failed": "no core was free for it"}, names={"late": 10.0})
+    found = registry.add_unknown(registry.judge_all(reports), reports)
+    told = [(one.check, one.node, one.finding) for one in found if one.status != "ok"]
+    assert told == [
+        ("host-name", 1, "it was not checked: that takes longer than 10 s"),
+        ("look-ups", 1, "looking up host names takes longer than 10 s"),
+        ("ipv6", 1, "it was not checked: that takes longer than 10 s"),
+        ("gpus", 1, "it was not checked: no core was free for it"),
+        ("drivers", 1, "it was not checked: no core was free for it"),
+    ]
+    assert [one.check for one in found if one.check == "ipv6"] == ["ipv6"]
 
 
 def test_of_too_many_findings_problems_stay_in_their_order():

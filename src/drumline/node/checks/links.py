@@ -3,7 +3,8 @@ The connections of this node with the others: whether each can be made, and how 
 
 Every connection goes to a port that the kernel chose, as those of gloo and NCCL do. A pair of nodes measures one
 direction after the other: the receiver counts what comes in a short time, but for its first third, in which a shaper's
-bucket and TCP's slow start tell nothing of the link.
+bucket and TCP's slow start tell nothing of the link. Before it, datagrams go the same way that are as large as the
+sender takes the path to be, and must not be cut, with small ones behind them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ _STALL_S = 0.3
 """For the first large packet, when small ones have passed."""
 
 _IP_MTU = 14
-"""Source: ip(7)."""
+_IP_MTU_DISCOVER, _PROBE = 10, 3
+"""Source: ip(7), and IP_PMTUDISC_PROBE in linux/in.h: packets that are not cut, whatever is known of the path."""
+
+_HEADER_BYTES = 28
+"""Of IP and UDP, without options."""
+
+_PROBES = 3
 
 
 class Links:
@@ -43,6 +50,7 @@ class Links:
     def __init__(self, node: int, address: str) -> None:
         self._node = node
         self._server = socket.create_server((address, 0), backlog=1024)
+        self._datagrams = _open_datagrams(address, self.port)
         self._early: dict[int, socket.socket] = {}
         """Connections of nodes whose turn comes later."""
 
@@ -101,8 +109,9 @@ class Links:
         return received
 
     def close(self) -> None:
-        for peer in (self._server, *self._early.values()):
-            peer.close()
+        for peer in (self._server, self._datagrams, *self._early.values()):
+            if peer is not None:
+                peer.close()
 
     def _send(self, place: Place) -> None:
         """Send until the other end has seen enough. Raises OSError when nothing can be sent."""
@@ -115,6 +124,7 @@ class Links:
                 if not byte:
                     return
                 peer.sendall(byte)
+            self._send_datagrams(place, _read_path_mtu(peer))
             peer.settimeout(WINDOW_S)
             until = time.monotonic() + _STALL_S + WINDOW_S
             try:
@@ -133,7 +143,33 @@ class Links:
             found["mtu"] = _read_path_mtu(peer)
             peer.settimeout(_STALL_S)
             found.update(_count(peer))
+            found["lost_packet"] = self._find_lost(partner)
             return found
+
+    def _send_datagrams(self, place: Place, size: int) -> None:
+        """Send packets of that size, and small ones behind them, which say so. Both may be refused or lost."""
+        head = self._node.to_bytes(4, "big") + size.to_bytes(4, "big")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            try:
+                sender.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PROBE)
+                for text in (head.ljust(size - _HEADER_BYTES, b"-"), head):
+                    for _ in range(_PROBES):
+                        sender.sendto(text, place)
+            except OSError:
+                return
+
+    def _find_lost(self, partner: int) -> int:
+        """Return the size of the packets of that node that were lost when small ones arrived; 0: none are known."""
+        sent, largest = 0, 0
+        while self._datagrams is not None:
+            try:
+                text = self._datagrams.recv(1 << 16)
+            except OSError:
+                break
+            if len(text) >= 8 and int.from_bytes(text[:4], "big") == partner:
+                sent = max(sent, int.from_bytes(text[4:8], "big") if len(text) == 8 else 0)
+                largest = max(largest, len(text))
+        return sent if sent and largest == 8 else 0
 
     def _accept(self, partner: int) -> socket.socket:
         """Accept the connection of that node; those of others are kept for their turns. Raises OSError."""
@@ -148,6 +184,16 @@ class Links:
             else:
                 self._early[head] = peer
         return self._early.pop(partner)
+
+
+def _open_datagrams(address: str, port: int) -> Optional[socket.socket]:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        receiver.bind((address, port))
+    except OSError:
+        receiver.close()
+        return None
+    return receiver
 
 
 def _read_head(peer: socket.socket) -> Optional[int]:

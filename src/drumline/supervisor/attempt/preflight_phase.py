@@ -117,7 +117,7 @@ class PreflightPhase:
         found = registry.judge_all(reports, demands)
         most = _MOST_FINDINGS
         if self._plan.checks_only:
-            found, most = join_equal(found, len(reports)), _MOST_ALONE
+            found, most = join_equal(registry.add_unknown(found, reports), len(reports)), _MOST_ALONE
         else:
             found = [one for one in found if one.status != "ok"]
         seconds = round(time.monotonic() - self._began, 3)

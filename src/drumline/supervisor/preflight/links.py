@@ -59,7 +59,14 @@ def judge_connections(reports: Nodes, _: Demands) -> Iterator[Finding]:
 def judge_packets(reports: Nodes, _: Demands) -> Iterator[Finding]:
     for one in reports:
         for link in one.get("connections").get("received", ()):
-            if link.get("stalled"):
+            if link.get("lost_packet"):
+                yield warning(
+                    one.node,
+                    f"packets of {link['lost_packet']} bytes from {name_node(link['node'], reports)} do not arrive, "
+                    "and small ones do",
+                    "give all interfaces and switches between them the same MTU, or let ICMP pass",
+                )
+            elif link.get("stalled"):
                 mtu = f" (MTU {link['mtu']})" if link.get("mtu") else ""
                 yield warning(
                     one.node,

@@ -102,3 +102,28 @@ def judge_all(
             ]
         found += [one._replace(check=check.id) for one in said or [ok("")]]
     return found
+
+
+def add_unknown(found: Iterable[Finding], reports: Sequence[NodeReport]) -> list[Finding]:
+    """Return the findings with a warning for each node whose facts for a check could not be had."""
+    known = list(found)
+    told = {(one.check, one.node) for one in known if one.status != "ok"}
+    result = []
+    for check in CHECKS:
+        unknown = [
+            warning(one.node, f"it was not checked: {why}", "check it again")._replace(check=check.id)
+            for one in reports
+            if (why := _explain_lack(one, check.groups)) and (check.id, one.node) not in told
+        ]
+        own = [one for one in known if one.check == check.id]
+        result += [one for one in own if one.finding or not unknown] + unknown
+    return result
+
+
+def _explain_lack(report: NodeReport, groups: Iterable[str]) -> str:
+    for facts in (report.facts.get(group) or {} for group in groups):
+        if "late" in facts:
+            return f"that takes longer than {facts['late']:g} s"
+        if "failed" in facts:
+            return str(facts["failed"])
+    return ""

@@ -1,5 +1,6 @@
 """The steps of a real training, followed without a change of its code."""
 
+import json
 import os
 
 import pytest
@@ -54,6 +55,7 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
         resources={"instance_count": 1},
         environment_variables=variables,
         drumline={"grace": 1},
+        inputs={"max_steps": STEPS + 1},
     )
     assert cli("job", "create", "-f", path, "--stream").rc == 0
     history = read_steps(lookup.folder_of("job").path, 0)
@@ -71,6 +73,14 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert [len(history.every(rank, "step")) for rank in (0, 1)] == [STEPS, STEPS]
     forwards = [sorted(one for one in history.every(rank, "forward") if one)[STEPS // 2] for rank in (0, 1)]
     assert forwards[1] - forwards[0] > 0.05
+
+    shown = json.loads(cli("job", "show", "-n", "job", "-o", "json").out)["steps"]
+    assert {**shown, "total": None, "total_source": None} == summary
+    assert (shown["total"], shown["total_source"]) == (STEPS + 1, "input max_steps")
+    page = cli("job", "show", "-n", "job", "-o", "table").out
+    assert f"step {STEPS} of {STEPS + 1} (input max_steps), " in page
+    assert "latest rank: 1, by " in page
+    assert f"step {STEPS} of" in cli("job", "top", "job", "--once").out
 
 
 OWN_LOOP = """

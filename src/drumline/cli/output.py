@@ -13,6 +13,8 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from drumline.contract.folder import RunFolder
+
 _PARTS = {
     "trials": ("trial", "status", "rank", "metric", "params", "reason"),
     "steps": ("step", "status", "job", "reason"),
@@ -158,3 +160,12 @@ def _align(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def choose_progress() -> Callable[[RunFolder], str] | None:
+    """Return a function that gives a line about a job's steps, for standard error; None: it is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    from drumline.control.observing.steps.telling import StepsLine
+
+    return StepsLine().read

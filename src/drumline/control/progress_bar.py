@@ -81,11 +81,21 @@ class ProgressBar:
         if self._bar is None or self._name != what:
             self._begin(what, bar_format="{desc}")
         assert self._bar is not None
+        self._display(f"{_clean(what)}  {self._bar.format_interval(max(0.0, seconds))}  {_clean(said)}")
+
+    def show_text(self, text: str) -> None:
+        """Draw a line; none for an empty text."""
+        if not self.is_drawn or not text:
+            return
+        if self._bar is None or self._name:
+            self._begin("", bar_format="{desc}")
+        self._display(_clean(text))
+
+    def _display(self, text: str) -> None:
         from tqdm.utils import disp_trim
 
-        if self._bar.disable:
+        if self._bar is None or self._bar.disable:
             return  # By a variable of tqdm's own.
-        text = f"{_clean(what)}  {self._bar.format_interval(max(0.0, seconds))}  {_clean(said)}"
         # In the last column some terminals begin another line.
         width = max(_NARROWEST, (self._bar.format_dict["ncols"] or 80) - 1)
         self._bar.display(disp_trim(text.rstrip(), width))

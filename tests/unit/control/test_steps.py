@@ -7,6 +7,7 @@ import pytest
 from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.contract.steps import Spread, Total, Window
+from drumline.control.observing.steps import telling, words
 from drumline.control.observing.steps.history import read_last_attempt, read_steps
 
 
@@ -90,3 +91,38 @@ def test_one_rank_alone_waits_for_nobody(tmp_path):
     summary = read_steps(str(tmp_path), 0).summarize()
     assert (summary["latest"], summary["total"], summary["rate"]) == (None, None, 2.0)
     assert summary["phases"] == {"forward": 0.4, "other": 0.6}
+
+
+def test_parts_that_add_up_to_more_than_a_step_are_shares_all_the_same(tmp_path):
+    seconds = {"step": same(0.1), "forward": same(0.09), "backward": same(0.06)}
+    write(tmp_path, 0, 0, [window(0, 1001.0, 10)._replace(entries=(), seconds=seconds)])
+    phases = read_steps(str(tmp_path), 0).phases()
+    assert phases == pytest.approx({"forward": 0.6, "backward": 0.4, "other": 0.0})
+
+
+def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
+    summary = read_steps(str(folder), 1).summarize()
+    assert words.list_parts(summary) == [
+        "step 80 of 110 (a test), 10 steps/s, 3 s left",
+        "input 4 %, forward 30 %, backward 51 %, all-reduce 6 %, waiting for others 10 %",
+        "latest rank: 2, by 13 ms in 100 % of steps",
+    ]
+    assert words.list_parts(summary, is_over=True)[0] == "step 80 of 110 (a test), 10 steps/s"
+    for late in ({"share": 0.4}, {"late_ms": 1.5}):
+        assert len(words.list_parts({**summary, "latest": {**summary["latest"], **late}})) == 2
+    slow = {**summary, "rate": 0.05, "total": None}
+    assert words.list_parts(slow)[0] == "step 80, 20 s/step"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        ({"lr": 0.1, "steps": 50}, ("steps", 50)),
+        ({"steps": 50, "max_steps": {"type": "integer", "value": 70}}, ("max_steps", 70)),
+        ({"steps": "many", "max_steps": -1}, ("", 0)),
+        ({"steps": {"type": "uri_file", "path": "x"}}, ("", 0)),
+        (None, ("", 0)),
+    ],
+)
+def test_an_input_may_say_how_many_steps_there_are(inputs, found):
+    assert telling.find_total(inputs) == found

@@ -138,7 +138,7 @@ def follow_job(
         else:
             out.write(stream.header(folder))
             out.flush()
-            show = stream.StreamOptions(ranks, prefix)
+            show = stream.StreamOptions(ranks, prefix, progress=output.choose_progress())
             outcome = stream.follow(folder, out, show)
             ending = stream.summary(folder, outcome, show)
     except KeyboardInterrupt:

@@ -108,7 +108,8 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         print(submitted.name)
         return 0
     try:
-        return _follow(submitted.folder, stream.StreamOptions(arguments.ranks, arguments.prefix))
+        options = stream.StreamOptions(arguments.ranks, arguments.prefix, progress=_choose_progress())
+        return _follow(submitted.folder, options)
     except _NotEndedError:
         from drumline.control.jobs import lookup
 
@@ -332,6 +333,14 @@ def _read_env_files(paths: list[str]) -> dict[str, str]:
 
 class _NotEndedError(BaseException):
     """A job of a remote engine was killed and has not ended for a while. Nothing else catches it."""
+
+
+def _choose_progress() -> Callable[[RunFolder], str] | None:
+    if not sys.stderr.isatty():
+        return None
+    from drumline.cli import output
+
+    return output.choose_progress()
 
 
 def _make_canceler(submitted: Submitted) -> Callable[[bool], object]:

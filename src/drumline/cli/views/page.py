@@ -145,6 +145,7 @@ def _format_facts(page: Mapping[str, Any], width: int) -> Iterable[str]:
         ("runs", [to_line(page["command"])] if page["command"] else []),
         ("inputs", [f"{to_line(one['name'])} {to_line(one['value'])}" for one in page["inputs"]]),
         ("ranks", _list_states(page["rank_states"])),
+        ("steps", _list_steps(page)),
         ("start-up", _list_phases(page["start"])),
         ("metrics", _list_metrics(page["metrics"], page["metrics_left_out"])),
         ("used", _list_usage(page["usage"])),
@@ -183,6 +184,15 @@ def compress_labels(labels: Iterable[str]) -> str:
         else:
             runs.append([int(label), int(label)])
     return ",".join([*(str(a) if a == b else f"{a}-{b}" for a, b in runs), *named])
+
+
+def _list_steps(page: Mapping[str, Any]) -> list[str]:
+    steps = page.get("training")
+    if not steps:
+        return []
+    from drumline.control.observing.steps import words
+
+    return [to_line(part) for part in words.list_parts(steps, is_over=page["ended"] is not None)]
 
 
 def _list_phases(start: Mapping[str, Any] | None) -> list[str]:

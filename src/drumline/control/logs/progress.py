@@ -12,6 +12,7 @@ from drumline.contract import events as e
 from drumline.control import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
     from drumline.contract.outcome import Outcome
@@ -24,10 +25,14 @@ class ProgressLine:
     """
     A line on a terminal that is drawn over itself; elsewhere a line when something begins, and when it is done.
 
-    ``folder``: the run folder, where the tools that build an environment write their log.
+    ``folder``: the run folder, where the tools that build an environment write their log. ``ask``: returns how far the
+    ranks are; empty: that is not known.
     """
 
-    def __init__(self, job: str, out: TextIO | None = None, folder: str = "") -> None:
+    def __init__(
+        self, job: str, out: TextIO | None = None, folder: str = "", ask: Callable[[], str] | None = None
+    ) -> None:
+        self._ask = ask
         self._job = job
         self._out = out or sys.stderr
         self._folder = folder
@@ -52,8 +57,13 @@ class ProgressLine:
         self._draw(moving)
 
     def tick(self) -> None:
-        """Draw a build again, with its time and what its tools said last: to be called now and then."""
+        """
+        Draw a build again, with its time and what its tools said last, or how far the ranks are: to be called now and
+        then.
+        """
         if self._build is None:
+            if self._ask is not None and self._find_bar().is_drawn:
+                self._find_bar().show_text(self._ask())
             return
         log = os.path.join(self._folder, self._build.log) if self._folder and self._build.log else ""
         self._find_bar().show_work(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -20,6 +21,7 @@ from drumline.control.logs.printer import Printer, prefix_of
 from drumline.control.logs.progress import ProgressLine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TextIO
 
     from drumline.contract.folder import RunFolder
@@ -38,10 +40,19 @@ class StreamOptions:
     The way in which lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
     ``prefix`` None: where there is more than one rank.
     ``notices``: whether standard error says why the job waits or hangs; not where the reader sees its status.
+    ``progress``: returns a line about how far the job is, for a terminal; empty: that is not known.
     """
 
-    def __init__(self, ranks: str = "", prefix: bool | None = None, *, notices: bool = True) -> None:
+    def __init__(
+        self,
+        ranks: str = "",
+        prefix: bool | None = None,
+        *,
+        notices: bool = True,
+        progress: Callable[[RunFolder], str] | None = None,
+    ) -> None:
         self.notices = notices
+        self.progress = progress
         self.ranks = ranks
         self.prefix = prefix
         self._count = 0
@@ -104,7 +115,7 @@ def follow(folder: RunFolder, out: TextIO, show: StreamOptions) -> Outcome:
     labels = labels_of(show.ranks, plan)
     many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
     printer = Printer(out)
-    notices = Notices(folder, is_quiet=not show.notices)
+    notices = Notices(folder, is_quiet=not show.notices, progress=show.progress)
     follower = Follower(folder, plan, labels, raw=printer.is_raw)
     for block in follower.blocks():
         if block is None:
@@ -128,10 +139,17 @@ def has_ranks(folder: RunFolder) -> bool:
 class Notices:
     """
     Says on standard error why a job waits, and that it hangs, each time that this changes. ``told``: how many attempts
-    that failed need not be told of any more.
+    that failed need not be told of any more. ``progress``: as of StreamOptions.
     """
 
-    def __init__(self, folder: RunFolder, told: int = 0, *, is_quiet: bool = False) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        told: int = 0,
+        *,
+        is_quiet: bool = False,
+        progress: Callable[[RunFolder], str] | None = None,
+    ) -> None:
         self._folder = folder
         self._is_quiet = is_quiet
         self._next = time.monotonic() + _NOTICE_POLL_S
@@ -140,7 +158,8 @@ class Notices:
         self._hang = ""
         self._attempts = told
         self._missing: set[str] = set()
-        self._progress = ProgressLine(folder.name, folder=folder.path)
+        asks = functools.partial(progress, folder) if progress else None
+        self._progress = ProgressLine(folder.name, folder=folder.path, ask=asks)
 
     def look(self, seen: Outcome | None) -> None:
         """Print what has changed. ``seen``: the outcome if the caller knows it already."""

@@ -115,6 +115,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
     if outcome.ranks and not brief:
         from drumline.control.observing import usage
 
+        described |= _describe_training(folder, outcome)
         described["resources_used"] = usage.summarize_usage(folder, outcome)
         described |= _metrics(folder, outcome)
     return described
@@ -127,6 +128,14 @@ def _describe_warnings(outcome: Outcome) -> dict[str, Any]:
     return {
         "warnings": [{"kind": one.kind, "text": one.text, "at": utc(one.time)} for one in outcome.warnings]
     }
+
+
+def _describe_training(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+    """Describe the steps of the ranks' training loops; nothing of a job without any."""
+    from drumline.control.observing.steps import telling
+
+    steps = telling.describe_steps(folder, outcome)
+    return {"steps": steps} if steps else {}
 
 
 def _describe_drills(outcome: Outcome) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from drumline.contract import status
 from drumline.control.jobs.lookup import as_arguments, folder_of, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing.overview import compute_of, main_metric
+from drumline.control.observing.steps.telling import describe_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, An
         "failed_rank": _describe_failed(folder, outcome, labels),
         "start": _describe_start(folder),
         **_describe_metrics(folder, outcome),
+        "training": describe_steps(folder, outcome),
         "usage": _describe_usage(folder, outcome),
         "files": _describe_files(folder, plan, spec),
     }

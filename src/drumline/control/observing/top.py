@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.control.figures import split_duration
 from drumline.control.jobs.lookup import as_arguments
 from drumline.control.observing import usage
+from drumline.control.observing.steps import words
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def format_usage(described: Mapping[str, Any], width: int | None = None) -> list
     ``width``: of the terminal; columns that do not fit are left out. None: as wide as it takes.
     """
     if described["type"] == "command":
-        return [_title(described), *_tables(described, width)]
+        return [_title(described), *_list_steps(described, width), *_tables(described, width)]
     lines = [_title(described)]
     for one in described["jobs"]:
         step, *rest = format_usage(one, width)
@@ -54,6 +55,15 @@ def _title(described: Mapping[str, Any]) -> str:
     if described["type"] == "command" and not described["nodes"]:
         title += "; there is no sample yet"
     return clean(title)
+
+
+def _list_steps(described: Mapping[str, Any], width: int | None) -> list[str]:
+    steps = described.get("training")
+    if not steps:
+        return []
+    parts = [clean(part) for part in words.list_parts(steps, is_over=usage.is_over(described))]
+    together = "; ".join(parts)
+    return parts if width and len(together) > width else [together]
 
 
 def _tables(described: Mapping[str, Any], width: int | None) -> list[str]:

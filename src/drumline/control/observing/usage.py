@@ -10,6 +10,7 @@ from drumline.contract import samples, status
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.outcome import read_outcome
+from drumline.control.observing.steps.telling import describe_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _snapshot(folder: RunFolder, outcome: Outcome, depth: int) -> dict[str, Any]
     over = outcome.is_final
     uses = {use.rank: (pair, use) for pair in found.values() for use in pair.now.ranks}
     tasks = _tasks(folder)
+    described["training"] = describe_steps(folder, outcome)
     described["nodes"] = [_node(node, pair, outcome, over) for node, pair in sorted(found.items())]
     described["ranks"] = [
         _rank(rank, uses.get(rank.rank), tasks.get(rank.rank, {}), folder, over)

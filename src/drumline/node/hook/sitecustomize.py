@@ -412,7 +412,7 @@ def _begin(notes: _Notes | None = None) -> None:
     if os.environ.get("DRUMLINE_FAILURES"):
         _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
     if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
-        _change("torch", ("steps.py", os.environ["DRUMLINE_STEPS"]))
+        _change("torch", ("steps.py", os.environ["DRUMLINE_STEPS"], _own))
 
 
 def _own(file: str, name: str) -> dict[str, Any]:

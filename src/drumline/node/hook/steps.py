@@ -35,6 +35,9 @@ BUCKETS_AT, BUCKETS_BYTES = 192, 2048
 _LOGGER_INTERVAL_S = 0.005
 """To ask DistributedDataParallel's logger takes some 30 µs: less than 1 % of this."""
 
+_ASKED_AT, _ASKED_EVERY = (2, 4, 8, 16, 64, 128, 256, 512), 1024
+"""The steps at which the program is asked how many there are in all: it may know only later, or change it."""
+
 _OTHERS_MOST = 50
 """Steps of other optimizers, after which the one that is counted has been left by its program."""
 
@@ -42,10 +45,11 @@ _UNKNOWN = (float("nan"),) * 4
 
 
 class Steps:
-    """The steps of this process. ``path``: the file of the ring."""
+    """The steps of this process. ``path``: the file of the ring. ``find_total``: as ``TotalFinder.find``."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, find_total: Callable[[int], Any] = lambda _: None) -> None:
         self._ring = _Ring(path)
+        self._find_total = find_total
         self._logger = _DdpLogger()
         self._optimizer = 0
         self._others = 0
@@ -92,7 +96,19 @@ class Steps:
         logged = self._logger.ask(took, self._ring)
         self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
         self._input_s = self._forward_s = self._backward_s = 0.0
+        number = self._ring.number
+        if number in _ASKED_AT or number % _ASKED_EVERY == 0:
+            self._ask_total(number)
         self._step_end = self._mark = perf_counter()
+
+    def _ask_total(self, number: int) -> None:
+        try:
+            found = self._find_total(number)
+        except Exception:
+            self._find_total = lambda _: None
+            return
+        if found is not None:
+            self._ring.put_total(*found)
 
     def forget(self) -> None:
         """Leave all to the parent of this process, which was forked."""
@@ -138,6 +154,11 @@ class _Ring:
         self.number += 1
         self.put(self._pack(RECORD, self.number, time(), *values, 0.0, self.number), at)
         self.put(self._pack("<Q", self.number), HEAD_AT)
+
+    def put_total(self, total: int, before: int, source: str) -> None:
+        """Write how many steps there are in all, and before this process, and who says so. Raises OSError."""
+        self.put(source.encode()[: SOURCE_BYTES - 1] + b"\0", SOURCE_AT)
+        self.put(self._pack("<qq", total, before), TOTAL_AT)
 
     def put(self, content: bytes, at: int) -> None:
         """Write bytes at that place. Raises OSError."""
@@ -192,11 +213,21 @@ class _DdpLogger:
         return (reduce_ns / 1e9, overlap_ns / 1e9, iteration, entry / 1e9) if entry else _UNKNOWN
 
 
-def put_into(torch: Any, path: str) -> None:
-    """Follow the steps of this process from now on. ``torch``: the module, imported."""
+def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any]]) -> None:
+    """
+    Follow the steps of this process from now on. ``torch``: the module, imported. ``find_own`` returns the names that
+    a file beside this one defines.
+    """
     if os.environ.get("DRUMLINE_HOOK") == "0":
         return
-    steps = Steps(path)
+    finder: Any = None
+
+    def find_total(number: int) -> Any:
+        nonlocal finder
+        finder = finder or find_own("step_total.py", "drumline_step_total")["TotalFinder"]()
+        return finder.find(number)
+
+    steps = Steps(path, find_total)
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
         return

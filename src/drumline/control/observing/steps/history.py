@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _MOST_BYTES = 64 << 20
+_RECENT_BYTES, _FEWEST_BYTES = 4 << 20, 64 << 10
 _MOST_NODES = 1 << 16
 _RECENT_S = 60.0
 """What is told of a job's steps is of its last minute, or of all of them if there were none in it."""
@@ -103,8 +104,10 @@ class StepHistory(NamedTuple):
         if exposed:
             shares["waiting"] = min(exposed, self._waited_s() / self._step_s())
             shares["exchange"] = exposed - shares["waiting"]
-        shares["other"] = max(0.0, 1.0 - sum(shares.values()))
-        return shares
+        known = sum(shares.values())
+        # Medians of parts may add up to more than the median of the whole.
+        shares = {name: share / max(1.0, known) for name, share in shares.items()}
+        return {**shares, "other": max(0.0, 1.0 - known)}
 
     def rate(self) -> float | None:
         """Return the steps per second, pauses included; None: not known."""
@@ -157,12 +160,18 @@ class StepHistory(NamedTuple):
         return statistics.median(waits) if waits else 0.0
 
 
-def read_steps(run_folder: str, attempt: int) -> StepHistory:
-    """Return the steps of an attempt; without ranks where none has made a step, or where they are not followed."""
+def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> StepHistory:
+    """
+    Return the steps of an attempt; without ranks where none has made a step, or where they are not followed.
+
+    ``is_recent``: only so much of the end of each file as the newest windows of a job with few nodes take.
+    """
     ranks: dict[int, list[steps.Window]] = {}
     nodes: dict[int, int] = {}
-    for node in _list_nodes(run_folder, attempt):
-        data = read_plain(RunFolder(run_folder).steps_path(attempt, node), _MOST_BYTES, from_end=True)
+    listed = _list_nodes(run_folder, attempt)
+    most = max(_FEWEST_BYTES, _RECENT_BYTES // max(1, len(listed))) if is_recent else _MOST_BYTES
+    for node in listed:
+        data = read_plain(RunFolder(run_folder).steps_path(attempt, node), most, from_end=True)
         for line in data.split(b"\n"):
             for window in steps.from_line(line) if line else ():
                 ranks.setdefault(window.rank, []).append(window)
@@ -170,10 +179,10 @@ def read_steps(run_folder: str, attempt: int) -> StepHistory:
     return StepHistory({rank: tuple(ranks[rank]) for rank in sorted(ranks)}, nodes)
 
 
-def read_last_attempt(run_folder: str, attempts: Iterable[int]) -> StepHistory:
+def read_last_attempt(run_folder: str, attempts: Iterable[int], *, is_recent: bool = False) -> StepHistory:
     """Return the steps of the last of these attempts that made any."""
     for attempt in sorted(attempts, reverse=True):
-        history = read_steps(run_folder, attempt)
+        history = read_steps(run_folder, attempt, is_recent=is_recent)
         if history.ranks:
             return history
     return StepHistory({}, {})

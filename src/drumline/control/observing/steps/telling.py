@@ -1,0 +1,79 @@
+"""The steps of a job as its descriptions have them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.outcome import fold
+from drumline.control.jobs.lookup import read_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+_TOTALS = ("max_steps", "steps", "num_steps", "total_steps", "train_steps", "max_train_steps")
+"""Inputs that say how many steps a training makes, by names that are in use."""
+
+_SHARE_OF_CORE = 0.1
+
+
+def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
+    """Describe the steps of the latest attempt that made any; None: there were none."""
+    if outcome.kind != "command" or not may_have_steps(folder):
+        return None
+    from drumline.control.observing.steps.history import read_last_attempt
+
+    history = read_last_attempt(folder.path, range(len(outcome.attempts) + 1), is_recent=True)
+    summary = history.summarize()
+    # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
+    if summary and summary["total"] is None and not outcome.attempts:
+        name, total = find_total((read_spec(folder)).get("inputs"))
+        if total and total >= summary["done"]:
+            summary |= {"total": total, "total_source": f"input {name}"}
+    return summary
+
+
+def may_have_steps(folder: RunFolder) -> bool:
+    """Return whether an agent has noted steps of the job."""
+    return os.path.isdir(os.path.dirname(folder.steps_path(0, 0)))
+
+
+def find_total(inputs: Any) -> tuple[str, int]:
+    """
+    Return the input that says how many steps there are, and its value; 0: none does.
+
+    >>> find_total({"lr": 0.1, "max_steps": {"type": "integer", "value": "200"}})
+    ('max_steps', 200)
+    """
+    given: Mapping[str, Any] = inputs if isinstance(inputs, dict) else {}
+    for name in _TOTALS:
+        value = given.get(name)
+        text = str(value.get("value") if isinstance(value, dict) else value)
+        if text.isdigit() and 0 < int(text) < 1 << 53:
+            return name, int(text)
+    return "", 0
+
+
+class StepsLine:
+    """The line about the steps of a job that runs, read again at most once in ``interval_s``."""
+
+    def __init__(self, interval_s: float = 1.0) -> None:
+        self._interval_s = interval_s
+        self._next = 0.0
+        self._text = ""
+
+    def read(self, folder: RunFolder) -> str:
+        """Return the line; empty: no rank has made a step."""
+        began = time.monotonic()
+        if began >= self._next and may_have_steps(folder):
+            from drumline.control.observing.steps import words
+
+            described = describe_steps(folder, fold(folder.read_events()))
+            self._text = "; ".join(words.list_parts(described)) if described else ""
+            took = time.monotonic() - began
+            self._next = began + max(self._interval_s, took / _SHARE_OF_CORE)
+        return self._text

@@ -1,0 +1,78 @@
+"""A sentence about the steps of a job, for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumline.control.figures import short_number, split_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PHASES = {
+    "input": "input",
+    "forward": "forward",
+    "backward": "backward",
+    "exchange": "all-reduce",
+    "waiting": "waiting for others",
+    "other": "other",
+}
+_LEAST_SHARE = 0.005
+_LATE_SHARE = 0.6
+"""Of the steps, in which a rank is the last one: less is chance."""
+
+_LATE_S, _LATE_OF_STEP = 0.001, 0.02
+
+
+def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
+    """
+    List what ``StepHistory.summarize`` says: how far and how fast, where the time goes, which rank is late.
+
+    >>> steps = {"done": 4812, "total": 10000, "total_source": "max_steps", "rate": 3.1, "step_s": 0.3}
+    >>> list_parts({**steps, "phases": {"input": 0.04, "other": 0.96}, "latest": None})
+    ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27 min left', 'input 4 %, other 96 %']
+    """
+    parts = [", ".join(_list_progress(steps, is_over=is_over))]
+    shares = [
+        f"{word} {100 * steps['phases'][name]:.0f} %"
+        for name, word in _PHASES.items()
+        if steps["phases"].get(name, 0.0) >= _LEAST_SHARE
+    ]
+    late = steps["latest"]
+    return [
+        *parts,
+        *([", ".join(shares)] if shares else []),
+        *([_describe_latest(late)] if stands_out(steps) else []),
+    ]
+
+
+def stands_out(steps: Mapping[str, Any]) -> bool:
+    """Return whether the others wait for one rank in so many steps, and for so long, that it is no chance."""
+    late = steps["latest"]
+    if not late:
+        return False
+    least_ms = 1000 * max(_LATE_S, _LATE_OF_STEP * (steps["step_s"] or 0.0))
+    return bool(late["share"] >= _LATE_SHARE and late["late_ms"] >= least_ms)
+
+
+def _describe_latest(late: Mapping[str, Any]) -> str:
+    by = f"{short_number(late['late_ms'])} ms"
+    return f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
+
+
+def _list_progress(steps: Mapping[str, Any], *, is_over: bool) -> list[str]:
+    done, total, rate = steps["done"], steps["total"], steps["rate"]
+    told = f"step {done:,}"
+    if total:
+        told += f" of {total:,} ({steps['total_source']})"
+    listed = [told]
+    if rate:
+        listed.append(f"{short_number(rate)} steps/s" if rate >= 1 else f"{short_number(1 / rate)} s/step")
+    if rate and total and total > done and not is_over:
+        listed.append(f"{_format_time((total - done) / rate)} left")
+    return listed
+
+
+def _format_time(seconds: float) -> str:
+    units = {"m": "min"}
+    return " ".join(f"{count} {units.get(unit, unit)}" for count, unit in split_duration(round(seconds))[:1])

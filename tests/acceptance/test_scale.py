@@ -8,22 +8,33 @@ from cli_jobs import job_names, write_script
 pytest.importorskip("torch")
 
 TRAIN = """
+    import os
     import time
 
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DataLoader, IterableDataset
+
+
+    class Data(IterableDataset):
+        def __iter__(self):
+            while True:
+                # The second rank reads slowly.
+                time.sleep(0.1 * int(os.environ["RANK"]))
+                yield torch.randn(64)
+
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    while True:
+    for batch in DataLoader(Data(), batch_size=None):
         # As an accelerator leaves the processor idle.
         time.sleep(0.02)
         optimizer.zero_grad()
-        model(torch.randn(8, 64)).sum().backward()
+        model(batch).sum().backward()
         optimizer.step()
 """
 BYTES = 4 * (64 * 64 + 64 + 64 * 10 + 10)
@@ -49,6 +60,9 @@ def test_a_job_is_measured_at_each_size_and_stopped(cli, tmp_path, drumline_home
         assert "ddp" in row["source"]
     assert (two["bytes"], two["buckets"]) == (BYTES, 1)
     assert two["cpu_share"] > 0
+    (late,) = values["stragglers"]
+    assert (late["kind"], late["rank"], late["node"]) == ("input", 1, 1)
+    assert late["late_s"] == pytest.approx(0.1, rel=0.5)
     assert two["reduce_s"] > 0
     if values["refused"] == []:
         assert [row["nodes"] for row in values["predicted"]] == [4, 8]

@@ -235,6 +235,19 @@ def test_even_ranks_have_no_straggler():
     assert build_report("even", make_runs(FIELD["200 Mbit/s"], 2, 4), to=8).stragglers == []
 
 
+def test_a_late_rank_is_named_where_no_size_can_be_trusted():
+    report = build_report("busy", [slow_rank(2, "input")._replace(cpu_share=0.95)], to=8)
+    assert report.reliable == []
+    assert [(one.kind, one.rank) for one in report.stragglers] == [("input", 2)]
+    (said,) = [one for one in list_sentences(report) if "rank 2" in one]
+    assert said.startswith("input: without rank 2 this job would be 4 % faster at 4 nodes")
+
+
+def test_one_rank_is_not_said_to_reduce_over_a_link():
+    alone = make_run(1, 131.8)._replace(bucket_bytes=BUCKETS)
+    assert not any("reduces" in one for one in list_sentences(build_report("alone", [alone], to=8)))
+
+
 def test_a_hang_is_a_class_of_its_own():
     hung = make_run(4, 335.8, 264.8)._replace(hang="rank 3 is in all_reduce, and all others wait for it")
     report = build_report("hang", [*make_runs(FIELD["200 Mbit/s"], 2), hung], to=8)

@@ -110,11 +110,8 @@ def build_report(
     refused = [one.refused for one in rows if one.refused]
     why_not = refusals.refuse_model(model, trusted)
     usable = None if why_not else model
-    rows = (
-        [_complete(row, trusted[0], model, strong=strong, is_assumed=is_assumed) for row in rows]
-        if trusted
-        else rows
-    )
+    first = trusted[0] if trusted else None
+    rows = [_complete(row, first, model, strong=strong, is_assumed=is_assumed) for row in rows]
     refused += [why_not] if why_not else []
     return ScaleReport(
         title,
@@ -163,18 +160,18 @@ def _assume_reduce(one: SizeFacts, first: SizeFacts, strong: bool) -> SizeFacts:
 
 
 def _complete(
-    row: MeasuredSize, first: SizeFacts, model: StepModel | None, *, strong: bool, is_assumed: bool
+    row: MeasuredSize, first: SizeFacts | None, model: StepModel | None, *, strong: bool, is_assumed: bool
 ) -> MeasuredSize:
-    """Return a row with what is to be said beside the first size and the model."""
-    if row.facts is None:
-        return row._replace(stragglers=tuple(find_stragglers(row.run, None)))
+    """Return a row with its stragglers, and with what is to be said beside the first size and the model."""
+    row = row._replace(stragglers=tuple(find_stragglers(row.run, None if is_assumed else model)))
     facts = row.facts
+    if facts is None or first is None:
+        return row
     efficiency = models.find_efficiency(facts.step_s, facts.ranks, first.step_s, first.ranks, strong=strong)
     return row._replace(
         speed_up=efficiency * facts.ranks / first.ranks,
         efficiency=efficiency,
         model_s=model.predict_s(facts.ranks) if model else None,
-        stragglers=tuple(find_stragglers(row.run, None if is_assumed else model)),
     )
 
 

@@ -76,7 +76,7 @@ def _describe_step(one: MeasuredSize) -> str:
 
 def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:
     facts, model = one.facts, report.model
-    if report.is_assumed or facts is None or not facts.size_bytes:
+    if report.is_assumed or facts is None or not facts.size_bytes or facts.ranks < 2:
         return []
     buckets = f"{len(facts.bucket_bytes)} bucket" + ("" if len(facts.bucket_bytes) == 1 else "s")
     found = [f"each step reduces {short_size(facts.size_bytes)} in {buckets}"]

@@ -155,10 +155,10 @@ ASKED = """
 
 
 def test_a_loaders_process_that_dies_while_it_is_asked_is_named(rank):
-    """The end of its socket is an EOFError without words."""
+    """The end of its socket is an EOFError without words. PyTorch raises that, or after it that the process is gone."""
     pytest.importorskip("torch")
     done = rank(ASKED)
-    assert (done.failure["type"], done.failure["message"]) == ("EOFError", ""), done.out
+    assert "\nEOFError\n" in done.out, done.out
     failure = settled(done)
     assert "is killed by signal: Killed" in failure["message"], done.failure
     assert failure["file"] == "train.py"

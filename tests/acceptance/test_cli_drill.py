@@ -253,3 +253,22 @@ def test_a_disk_of_its_own_is_full_until_the_drill_ends(cli, tmp_path):
     (outputs / "free").touch()
     wait_for_status("job", "Completed")
     assert "full: No space left on device" in cli("job", "stream", "job").out
+
+
+def test_a_stopped_agent_is_named_until_it_goes_on_and_costs_a_cancel_nothing_but_time(cli, begin):
+    begin(WAITS, drumline={"hang_after": 60, "grace": 1})
+    assert cli("drill", "job", "wedge-agent", "--node", "1").rc == 0
+
+    def reason():
+        return description.show_job("job")["reason"] or ""
+
+    silent = "the agent of node 1 has not answered for "
+    wait_until(lambda: reason().startswith(silent), 60, "word of the silent agent")
+    assert "the agent of node 1 does not answer: it was stopped" in cli("job", "stacks", "job").out
+    assert cli("drill", "job", "end").rc == 0
+    wait_until(lambda: not reason(), 60, "the agent to answer")
+    assert cli("drill", "job", "wedge-agent", "--node", "1").rc == 0
+    wait_until(lambda: len([one for one in drills_of("job") if not one.ended]) == 1, 20, "the second drill")
+    assert cli("job", "cancel", "job").rc == 0
+    shown = wait_for_status("job", "Canceled")
+    assert [one["kind"] for one in shown["drills"]] == ["wedge-agent"] * 2

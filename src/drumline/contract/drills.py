@@ -44,6 +44,7 @@ KINDS: Mapping[str, DrillKind] = {
     "kill-agent": DrillKind("the agent of the node is killed, and its ranks with it"),
     "kill-rank": DrillKind("a rank is killed, as by the kernel when memory is short", aims_at="rank"),
     "wedge": DrillKind("the ranks of a node stop, and do not end", lasts=True, aims_at="rank"),
+    "wedge-agent": DrillKind("the agent of a node stops, and does not end; its ranks go on", lasts=True),
     "partition": DrillKind(
         "nodes cannot reach each other", lasts=True, settings=("between",), is_network=True
     ),

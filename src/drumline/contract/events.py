@@ -241,6 +241,14 @@ class NodeLost(NamedTuple):
     reason: str
 
 
+class AgentSilent(NamedTuple):
+    """The agent of a node does not answer: ``reason`` completes "the agent of node 1 ..."; empty: it does again."""
+
+    time: float
+    node: int
+    reason: str
+
+
 class CancelRequested(NamedTuple):
     """The end of the job was requested. ``at_once``: without the grace period."""
 
@@ -431,9 +439,9 @@ Event = Union[
     JobSubmitted, JobWaiting, JobPreparing, TransferProgress, Transferred, EnvironmentBuilding, EnvironmentReady,
     ServiceStarted, JobStarting, AgentJoined, NetworkChosen, PreflightEnded, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
-    RankExited, NodeLost, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn, JobWarned,
-    DrillBegan, DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited, JobPruned,
-    JobArchived, JobRestored,
+    RankExited, NodeLost, AgentSilent, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn,
+    JobWarned, DrillBegan, DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited,
+    JobPruned, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

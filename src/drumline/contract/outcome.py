@@ -221,6 +221,8 @@ def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
     if isinstance(event, e.Preempted) and not outcome.is_final:
         what = "its nodes are" if event.node is None else f"node {event.node} is"
         outcome.reason = f"{what} being taken away by {event.by}"
+    elif isinstance(event, e.AgentSilent) and not outcome.is_final:
+        outcome.reason = f"the agent of node {event.node} {event.reason}" if event.reason else ""
     elif isinstance(event, (e.AttemptEnded, e.JobHung, e.JobWentOn)):
         outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
         if isinstance(event, e.AttemptEnded):

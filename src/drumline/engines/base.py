@@ -127,6 +127,9 @@ class AgentStarter(Protocol):
     def end(self, node: int) -> None:
         """End an agent that does not answer. No error when it is gone."""
 
+    def hold(self, node: int, *, wanted: bool) -> None:
+        """Stop the process of an agent of this machine, or let it go on, for a drill. No error when it is gone."""
+
     def find_failed(self) -> dict[int, str]:
         """Return by node why agents elsewhere could not start, of those that could say so, before all have joined."""
 

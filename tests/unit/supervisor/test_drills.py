@@ -187,6 +187,8 @@ def test_a_request_is_read_as_it_was_written():
         ("slurm", "partition", "Slurm's, and other jobs use it"),
         ("slurm", "fill-disk", "Slurm's, and other jobs use them"),
         ("slurm", "memory", "Slurm's, and other jobs use them"),
+        ("slurm", "wedge-agent", "the agents of its nodes are Slurm's"),
+        ("local", "wedge-agent", ""),
     ],
 )
 def test_each_engine_has_the_drills_that_make_sense_there(two_by_two, engine, kind, reason):

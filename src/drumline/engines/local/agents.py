@@ -187,6 +187,12 @@ class LocalAgents:
         if pidfd is not None:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
 
+    def hold(self, node: int, *, wanted: bool) -> None:
+        pidfd = self._pidfds.get(node)
+        if pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGSTOP if wanted else signal.SIGCONT)
+
     def find_failed(self) -> dict[int, str]:
         return {}
 

@@ -134,6 +134,9 @@ class SlurmAgents:
     def end(self, node: int) -> None:
         """Do nothing: the agent ends by itself when this process goes; Slurm ends it with the job at the latest."""
 
+    def hold(self, node: int, *, wanted: bool) -> None:
+        """Do nothing: such a drill is refused."""
+
     def find_failed(self) -> dict[int, str]:
         found = {}
         with contextlib.suppress(OSError):

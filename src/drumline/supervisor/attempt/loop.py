@@ -87,7 +87,7 @@ class Loop:
         # Few jobs have any.
         from drumline.supervisor.drills import drills, performing
 
-        does = (self._agents.send, self._requests.preempt, self._nodes.network)
+        does = (self._agents.send, self._requests.preempt, self._nodes)
         performer = performing.DrillPerformer(self._folder, plan, *does)
         return drills.Drills(
             self._folder, plan, attempt, lambda: self._start.running, performer, self._record

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
+from drumline.supervisor.attempt.silences import STOPPED, AgentSilences
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.watching import hang
@@ -69,6 +70,7 @@ class ProgressPoll:
         self._handle = handle
         self._watch = hang.HangDetector(hang_after_s)
         self._sure = hang.HangDetector(hang_after_s, hang.END)
+        self._silences = AgentSilences(record)
         self._next: float | None = None
         self._count = 0
         self._rounds: dict[int, _Round] = {}
@@ -87,6 +89,7 @@ class ProgressPoll:
         """Leave out time that passed, as HangDetector does."""
         self._watch.leave_out(passed_s)
         self._sure.leave_out(passed_s)
+        self._silences.leave_out(passed_s)
         for poll_round in self._rounds.values():
             poll_round.deadline += passed_s
         if self._next is not None:
@@ -121,6 +124,7 @@ class ProgressPoll:
             self._agents.send(node, m.PollProgress(self._count, stacks))
 
     def take_in(self, node: int, message: m.ProgressPolled) -> None:
+        self._silences.note_answer(node)
         poll_round = self._rounds.get(message.id)
         if poll_round is None:
             return
@@ -132,9 +136,11 @@ class ProgressPoll:
             self._end_round(poll_round)
 
     def _end_round(self, poll_round: _Round) -> None:
+        poll_round.waiting &= self._agents.connected_nodes()
+        now = time.monotonic()
+        self._silences.note_missing(poll_round.waiting, poll_round.deadline - _ANSWER_TIMEOUT_S, now)
         if poll_round.asked:
-            where = hang.explain_hang(poll_round.processes, self._labels, self._watch, time.monotonic())
-            self._write(self._folder.stacks, poll_round.asked, where, poll_round)
+            self._write(self._folder.stacks, poll_round.asked, self._explain(poll_round, now), poll_round)
         else:
             self._judge_progress(poll_round)
 
@@ -149,12 +155,18 @@ class ProgressPoll:
                 self._record(e.JobWentOn(wall_time()))
                 self._handle(h.WentOn())
             return
-        where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)
-        reason = f"{hang.describe_silence(self._hang_after_s)}: {where}"
+        reason = f"{hang.describe_silence(self._hang_after_s)}: {self._explain(poll_round, now)}"
         if hangs:
             self._write(self._folder.hang, "", reason, poll_round)
             self._record(e.JobHung(wall_time(), reason))
         self._handle(h.Hung(reason, is_sure=self._sure.is_hung))
+
+    def _explain(self, poll_round: _Round, now: float) -> str:
+        where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)
+        silent = [
+            f"the agent of node {node} does not answer: {STOPPED}" for node in sorted(poll_round.waiting)
+        ]
+        return "; ".join([where, *silent])
 
     def _write(self, path: str, number: str, reason: str, poll_round: _Round) -> None:
         ranks = {str(rank): processes for rank, processes in poll_round.processes.items()}

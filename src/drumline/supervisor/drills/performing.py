@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drumline.contract.drills import DrillRequest
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
-    from drumline.engines.base import PlayedNetwork
+    from drumline.engines.base import Nodes, PlayedNetwork
 
 _BY_AGENTS = ("kill-rank", "wedge", "fill-disk")
 """What agents do, and answer."""
@@ -25,13 +25,15 @@ _BY_AGENTS = ("kill-rank", "wedge", "fill-disk")
 _ON_NETWORKS = ("power-off", "partition", "slow-link", "lossy-link", "slow-cpu", "memory")
 """What is done to the network and the limits of isolated nodes, by the supervisor."""
 
+_AGENT = "wedge-agent"
+
 _SHARED_FOLDERS = ("/", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - whose disks are not to be filled
 
 
 class DrillPerformer:
     """
     Makes the failures of drills. ``send`` has a message sent to the agent of a node; False: it is gone. ``preempt``
-    takes who asks for it, and the node; None: all nodes. ``network``: of isolated nodes; None: there is none.
+    takes who asks for it, and the node; None: all nodes.
     """
 
     def __init__(
@@ -40,13 +42,14 @@ class DrillPerformer:
         plan: Plan,
         send: Callable[[int, m.ToAgent], bool],
         preempt: Callable[[str, int | None], None],
-        network: PlayedNetwork | None = None,
+        nodes: Nodes,
     ) -> None:
         self._folder = folder
         self._plan = plan
         self._send = send
         self._preempt = preempt
-        self._network = network
+        self._agents = nodes.agents
+        self._network = nodes.network
 
     def is_for_agent(self, kind: str) -> bool:
         """Return whether an agent is asked, and answers: the drill begins with its answer."""
@@ -70,6 +73,9 @@ class DrillPerformer:
             return ""
         if request.kind in _ON_NETWORKS:
             return self._disturb(request, node or 0)
+        if request.kind == _AGENT:
+            self._agents.hold(node or 0, wanted=True)
+            return ""
         spared = [*_SHARED_FOLDERS, self._folder.path]
         message = m.BeginDrill(request.drill, request.kind, self._list_ranks(node, rank), spared)
         where = node or 0
@@ -82,6 +88,8 @@ class DrillPerformer:
                 # What cannot be undone, such as on a node that is off by now, goes with the attempt.
                 with contextlib.suppress(EngineError, OSError):
                     _restore(self._network, request.kind, node or 0)
+        elif request.kind == _AGENT:
+            self._agents.hold(node or 0, wanted=False)
         elif KINDS[request.kind].lasts:
             message = m.EndDrill(request.drill, request.kind, self._list_ranks(node, rank))
             self._send(node or 0, message)

@@ -36,6 +36,8 @@ def explain_refusal(kind: str, plan: Plan) -> str:
 def _explain_elsewhere(kind: str, owner: str) -> str:
     if kind == "clock":
         return "the clocks of its nodes are not Drumline's to set"
+    if kind == "wedge-agent":
+        return f"the agents of its nodes are {owner}'s to stop, and to let go on"
     if KINDS[kind].is_network:
         return f"the network of its nodes is {owner}'s, and other jobs use it"
     if kind in _CHANGING_MACHINES:

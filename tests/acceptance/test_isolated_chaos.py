@@ -1,12 +1,17 @@
 """Whoever of a job on isolated nodes is killed, and whenever: nothing is left of it, nor of its nodes."""
 
+import json
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from chaos_isolated import IsolatedTrial
 from chaos_matrix import CELLS, try_cell, try_point
-from isolated_nodes import skip_without
+from conftest import kill, processes_with
+from isolated_nodes import NOBODY, find_python_of_everybody, list_left, run_as_nobody, skip_without
+from waiting import wait_until
 
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside
@@ -65,3 +70,46 @@ def test_a_kill_while_the_network_is_made_is_told_and_leaves_nothing_open(folder
     with pytest.raises(EngineError, match="isolated nodes: its process was killed"):
         inside.call_in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("target", ["supervisor", "agent", "rank"])
+def test_a_kill_leaves_nothing_of_the_nodes_of_an_ordinary_user(target):
+    """They are in a user namespace, in which this user may do what root may."""
+    skip_without()
+    if os.geteuid() != 0:
+        pytest.skip("all of these tests ran as an ordinary user")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        python = find_python_of_everybody()
+        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
+            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+        words = ["run", "--name", "job", "--nodes", "2", "--isolate", "--grace", "0.5", "--detach", "--"]
+        done = run_as_nobody([python, "-m", "drumline", *words, "sleep", "1000"], folder)
+        assert done.returncode == 0, done.stderr
+        run_folder = Path(folder, "home", "jobs", "job")
+        marker = b"DRUMLINE_HOME=" + os.fsencode(f"{folder}/home") + b"\0"
+        try:
+            wait_until(lambda: len(pids_of(run_folder, "RankStarted")) == 2, 30, "the ranks")
+            inside = {os.stat(f"/proc/{pid}/ns/user").st_ino for pid in pids_of(run_folder, "RankStarted")}
+            assert os.stat("/proc/self/ns/user").st_ino not in inside
+            os.kill(find_target(run_folder, target), signal.SIGKILL)
+            wait_until(lambda: not processes_with(marker), 20, "every process gone")
+            # Who asks for a job whose supervisor was killed ends what is left of it.
+            shown = run_as_nobody([python, "-m", "drumline", "job", "show", "job"], folder)
+            assert '"status": "Failed"' in shown.stdout, shown.stderr
+            assert list_left(run_folder) == []
+        finally:
+            for pid in processes_with(marker):
+                kill(pid)
+
+
+def find_target(run_folder, target):
+    if target == "supervisor":
+        return json.loads((run_folder / "supervisor.json").read_text())["pid"]
+    return pids_of(run_folder, {"agent": "AgentJoined", "rank": "RankStarted"}[target])[1]
+
+
+def pids_of(run_folder, kind):
+    # The last line may be half written.
+    lines = (run_folder / "events.jsonl").read_text().rpartition("\n")[0].splitlines()
+    return [event["pid"] for event in map(json.loads, lines) if event["type"] == kind]

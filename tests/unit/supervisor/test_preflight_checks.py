@@ -320,6 +320,9 @@ def test_links_of_a_busy_node_were_not_measured():
     ] == [2]
     reports[2].facts["connections"]["busy"] = 0.4
     assert [one for one in registry.judge_all(reports) if one.check == "links" and one.status != "ok"] == []
+    reports[1].facts["connections"]["busy"] = 0.4
+    (found,) = [one for one in registry.judge_all(reports) if one.check == "links"]
+    assert (found.status, found.finding) == ("ok", "not compared: the cores of the nodes were busy meanwhile")
 
 
 def test_of_two_nodes_one_slow_way_is_said_once():

@@ -34,6 +34,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     system_logs/     what supervisor and agents say
     system_metrics/  what each node and its ranks use, a file a node: ``contract/samples.py``
     steps/           the steps of training loops, a file for a node in an attempt: ``contract/steps.py``
+    clocks.json      the clocks of nodes that are several machines: when each node's monotonic clock was 0, by ours
     log_times/       when each log grew, a file for a node in an attempt: ``contract/log_times.py``
 
 All of it is for its owner alone: folders 0700, our files 0600.
@@ -205,6 +206,7 @@ class RunFolder:
         self.hosts = at + "hosts"
         self.scratch = at + "scratch"
         self.events = at + "events.jsonl"
+        self.clocks = at + "clocks.json"
         self.code = at + "code"
         self.inputs = at + "inputs"
         self.outputs = at + "outputs"

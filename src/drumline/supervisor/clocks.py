@@ -15,6 +15,8 @@ SAMPLES = 5
 AGAIN_S = 60.0
 """Clocks of two machines drift apart by some ten microseconds each second."""
 
+TOLD_EVERY_S = 5.0
+
 
 def wall_time() -> float:
     """
@@ -32,6 +34,8 @@ class Clocks:
         self._samples: dict[int, deque[tuple[float, float]]] = {}
         """By node: (round trip, its clock less ours), in seconds."""
         self._next = time.monotonic() + AGAIN_S
+        self._is_new = False
+        self._told = float("-inf")
 
     def ask(self, node: int) -> None:
         """Note that a question is sent to that node now."""
@@ -44,7 +48,18 @@ class Clocks:
             return False
         samples = self._samples.setdefault(node, deque(maxlen=SAMPLES))
         samples.append((now - asked, at - (asked + now) / 2))
+        self._is_new = True
         return len(samples) < SAMPLES
+
+    def take_new(self) -> dict[str, float] | None:
+        """
+        Return when the monotonic clock of each node was 0, in seconds since 1970 by this machine's clock; None: nothing
+        new, or it was asked for just now.
+        """
+        if not self._is_new or time.monotonic() < self._told + TOLD_EVERY_S:
+            return None
+        self._is_new, self._told = False, time.monotonic()
+        return {str(node): self.wall(node, 0.0) for node in sorted(self._samples)}
 
     def is_due(self) -> bool:
         """Return whether it is time to ask all nodes once more; True only once each time."""

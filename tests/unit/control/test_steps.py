@@ -1,5 +1,6 @@
 """What a job's steps add up to."""
 
+import json
 import os
 
 import pytest
@@ -126,3 +127,24 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
 )
 def test_an_input_may_say_how_many_steps_there_are(inputs, found):
     assert telling.find_total(inputs) == found
+
+
+def test_clocks_of_several_machines_are_set_right(tmp_path):
+    # Node 1 is 7 s ahead of the other; the monotonic clocks of both began at 900, by the supervisor's.
+    for rank, late, ahead in ((0, 0.0, 0.0), (1, 0.014, 7.0)):
+        shifted = window(rank, 1001.0, 10, late + ahead)
+        write(tmp_path, 1, rank, [shifted._replace(time=1001.0 + ahead, monotonic=101.0)])
+    wrong = read_steps(str(tmp_path), 1).latest()
+    assert wrong is not None
+    assert wrong.late_s > 6.0
+    folder = RunFolder(str(tmp_path))
+    folder.write(
+        folder.clocks, json.dumps({"attempt": 1, "nodes": {"0": 900.0, "1": 900.0, "x": 3, "2": "no"}})
+    )
+    history = read_steps(str(tmp_path), 1)
+    latest = history.latest()
+    assert latest is not None
+    assert (latest.rank, latest.late_s) == (1, pytest.approx(0.014, abs=1e-5))
+    assert {window.time for windows in history.ranks.values() for window in windows} == {1001.0}
+    folder.write(folder.clocks, json.dumps({"attempt": 0, "nodes": {"1": 900.0}}))
+    assert read_steps(str(tmp_path), 1).latest() == wrong

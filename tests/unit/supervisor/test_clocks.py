@@ -5,7 +5,7 @@ import time
 import pytest
 
 from drumline.supervisor import clocks as clocks_module
-from drumline.supervisor.clocks import AGAIN_S, SAMPLES, Clocks
+from drumline.supervisor.clocks import AGAIN_S, SAMPLES, TOLD_EVERY_S, Clocks
 
 EPOCH = 1_700_000_000.0
 
@@ -74,3 +74,16 @@ def test_all_are_asked_again_now_and_then(ours):
     ours.passes(AGAIN_S + 1)
     assert clocks.is_due()
     assert not clocks.is_due()
+
+
+def test_what_is_known_of_clocks_is_told_once_and_not_too_often(ours):
+    clocks = Clocks()
+    assert clocks.take_new() is None
+    ask(clocks, ours, 0, 0.0)
+    ask(clocks, ours, 3, 1000.0)
+    assert clocks.take_new() == {"0": pytest.approx(EPOCH), "3": pytest.approx(EPOCH - 1000.0)}
+    ask(clocks, ours, 3, 1000.0)
+    assert clocks.take_new() is None
+    ours.passes(TOLD_EVERY_S)
+    assert clocks.take_new() is not None
+    assert clocks.take_new() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -61,6 +62,7 @@ class Loop:
         secrets: Mapping[str, str] = _NONE,
     ) -> None:
         self._folder = folder
+        self._attempt = attempt
         self._nodes = nodes
         self._end: h.Finish | None = None
         self._agents = AgentConnections(nodes.agents.listen(), os.urandom(32).hex(), len(plan.nodes))
@@ -145,9 +147,8 @@ class Loop:
         if self._reports.wants_connections:
             self._send_all(self._agents.connected_nodes(), m.ListConnections())
         self._losses.lose_silent()
-        if self._nodes.facts.clocks_differ and self._clocks.is_due():
-            for node in self._agents.connected_nodes():
-                self._ask_clock(node)
+        if self._nodes.facts.clocks_differ:
+            self._look_at_clocks()
 
     def _wait(self) -> list[int]:
         """Wait until a descriptor is ready, or something is due; leave out time in which this process was suspended."""
@@ -238,6 +239,18 @@ class Loop:
             e.AgentJoined(wall_time(), node, hello.pid, hello.address, who, hello.containment, hello.host)
         )
         self._handle(h.Joined(node))
+
+    def _look_at_clocks(self) -> None:
+        """Ask the nodes' clocks again now and then, and write down for readers what is known of them."""
+        if self._clocks.is_due():
+            for node in self._agents.connected_nodes():
+                self._ask_clock(node)
+        begins = self._clocks.take_new()
+        if begins is not None:
+            # A full disk costs lateness of ranks, and nothing else.
+            with contextlib.suppress(OSError):
+                written = {"attempt": self._attempt, "nodes": begins}
+                self._folder.write(self._folder.clocks, json.dumps(written))
 
     def _ask_clock(self, node: int) -> None:
         self._clocks.ask(node)

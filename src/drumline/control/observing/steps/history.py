@@ -170,11 +170,12 @@ def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> Ste
     nodes: dict[int, int] = {}
     listed = _list_nodes(run_folder, attempt)
     most = max(_FEWEST_BYTES, _RECENT_BYTES // max(1, len(listed))) if is_recent else _MOST_BYTES
+    begins = _read_clocks(RunFolder(run_folder), attempt)
     for node in listed:
         data = read_plain(RunFolder(run_folder).steps_path(attempt, node), most, from_end=True)
         for line in data.split(b"\n"):
             for window in steps.from_line(line) if line else ():
-                ranks.setdefault(window.rank, []).append(window)
+                ranks.setdefault(window.rank, []).append(_correct(window, begins.get(node)))
                 nodes[window.rank] = node
     return StepHistory({rank: tuple(ranks[rank]) for rank in sorted(ranks)}, nodes)
 
@@ -186,6 +187,28 @@ def read_last_attempt(run_folder: str, attempts: Iterable[int], *, is_recent: bo
         if history.ranks:
             return history
     return StepHistory({}, {})
+
+
+def _read_clocks(folder: RunFolder, attempt: int) -> dict[int, float]:
+    """Return when the monotonic clock of each node was 0, by the supervisor's clock; none for nodes of one machine."""
+    data = folder.read_json(folder.clocks) or {}
+    nodes = data.get("nodes")
+    if data.get("attempt") != attempt or not isinstance(nodes, dict):
+        return {}
+    return {
+        int(node): float(begin)
+        for node, begin in nodes.items()
+        if node.isdigit() and isinstance(begin, (int, float)) and 0.0 < begin < 1e12
+    }
+
+
+def _correct(window: steps.Window, begin: float | None) -> steps.Window:
+    """Return the window with times by the supervisor's clock. ``begin``: as ``_read_clocks``."""
+    if begin is None:
+        return window
+    behind = begin + window.monotonic - window.time
+    entries = tuple((number, at + behind) for number, at in window.entries)
+    return window._replace(time=window.time + behind, entries=entries)
 
 
 def _list_nodes(run_folder: str, attempt: int) -> Sequence[int]:

@@ -98,10 +98,10 @@ def drills_of(name):
 
 
 def test_a_node_without_power_and_one_cut_off_are_named_by_the_verdicts(cli, begin, tmp_path):
-    """Both at once, for a node is given up after 40 seconds of silence; each home has a job queue of its own."""
+    """Both at once, for a node is given up after a silence; each home has a job queue of its own."""
     other = {"DRUMLINE_HOME": str(tmp_path / "other home")}
-    begin("dark", WAITS, nodes=3)
-    begin("cut", WAITS, nodes=3, env=other)
+    begin("dark", WAITS, nodes=3, silence="10s")
+    begin("cut", WAITS, nodes=3, env=other, silence="10s")
     assert cli("drill", "dark", "power-off", "--node", "2").rc == 0
     done = cli("drill", "cut", "partition", "--between", "0,2/1", env=other)
     assert done.rc == 0, done.err
@@ -110,7 +110,7 @@ def test_a_node_without_power_and_one_cut_off_are_named_by_the_verdicts(cli, beg
         cli("job", "wait", name, env=env)
         shown = json.loads(cli("job", "show", name, "-o", "json", env=env).out)
         assert shown["status"] == "Failed"
-        lost = f"the agent of node {node} (lab{name}-{node}) has not answered for 40 s"
+        lost = f"the agent of node {node} (lab{name}-{node}) has not answered for 10 s"
         assert shown["reason"].startswith(lost), shown["reason"]
         assert shown["failed_node"] == node
         page = cli("job", "show", name, "-o", "table", env=env).out

@@ -68,16 +68,20 @@ def connect_to(address: tuple[str, int], timeout_s: float) -> socket.socket:
     return s.create_connection((host, address[1]), timeout_s)
 
 
-def notice_power_cut(peer: socket.socket) -> None:
-    """Have the connection fail after 40 s of silence: a peer whose machine is gone does not close it."""
+SILENCE_S = 40
+"""After which a peer is taken for gone."""
+
+
+def notice_power_cut(peer: socket.socket, silence_s: int = SILENCE_S) -> None:
+    """Have the connection fail after so much silence: a peer whose machine is gone does not close it."""
     import socket as s
 
     peer.setsockopt(s.SOL_SOCKET, s.SO_KEEPALIVE, 1)
     for option, value in (
-        ("TCP_KEEPIDLE", 10),
-        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPIDLE", max(1, silence_s // 4)),
+        ("TCP_KEEPINTVL", max(1, silence_s // 8)),
         ("TCP_KEEPCNT", 6),
-        ("TCP_USER_TIMEOUT", 40_000),
+        ("TCP_USER_TIMEOUT", silence_s * 1000),
     ):
         if hasattr(s, option):
             peer.setsockopt(s.IPPROTO_TCP, getattr(s, option), value)

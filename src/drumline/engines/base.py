@@ -109,6 +109,9 @@ class AgentStarter(Protocol):
     join_timeout_s: float
     """From the start of the agents until all have joined and node 0 was reached."""
 
+    silence_s: int
+    """After which an agent that does not answer at all is lost: its machine, or the way there, is off."""
+
     warm_pool: str | None
     """Where agents find the pool of warm interpreters; empty: each has its own; None: this job gains nothing by one."""
 

@@ -18,6 +18,7 @@ memory: 2g
 shm_size: 64 MiB
 tmp_size: 1.5G
 link: {rate: 1gbit, latency: 200us, loss: 0.5%}
+silence: 10s
 """
 
 
@@ -31,7 +32,7 @@ def test_the_settings_of_a_file_are_read_with_their_units(tmp_path):
 
     compute = load(tmp_path, FILE)
     assert read_isolation(to_dict(compute)) == Isolation(
-        "lab", 0.5, 2 << 30, 64 << 20, 3 << 29, Link(10**9, 0.2, 0.5)
+        "lab", 0.5, 2 << 30, 64 << 20, 3 << 29, Link(10**9, 0.2, 0.5), 10
     )
     compute.dump(tmp_path / "again.yml")
     assert load_compute(tmp_path / "again.yml") == compute
@@ -48,6 +49,7 @@ def test_the_settings_of_a_file_are_read_with_their_units(tmp_path):
         ("rate: 1gbit", "rate: 0gbit", (9, 14), "link.rate must be a rate"),
         ("latency: 200us", "latency: 200", (9, 30), "link.latency must be a time"),
         ("loss: 0.5%", "loss: half", (9, 43), "link.loss must be a part of all packets"),
+        ("silence: 10s", "silence: 1s", (10, 10), "silence must be whole seconds, 2s to 999s"),
         ("isolation: namespace\n", "", (4, 1), "cpus needs isolated nodes"),
         ("loss", "lost", (9, 37), "unknown key 'lost' in link"),
     ],

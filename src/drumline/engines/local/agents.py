@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import base_home
 from drumline.engines.base import AgentProcesses
@@ -34,6 +35,7 @@ class LocalAgents:
     """Of the supervisor, as its agents see it."""
 
     join_timeout_s = 60.0
+    silence_s = SILENCE_S
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
         self._plan = plan

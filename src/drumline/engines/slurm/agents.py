@@ -12,6 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses
 from drumline.engines.slurm import options, script
@@ -30,6 +31,7 @@ class SlurmAgents:
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
 
     join_timeout_s = 300.0
+    silence_s = SILENCE_S
     warm_pool: str | None = ""
 
     def __init__(

@@ -59,6 +59,7 @@ class Starter(NamedTuple):
     inotify: Optional[Inotify]
     process: int = -1
     is_isolated: bool = False
+    silence_s: int = channel.SILENCE_S
 
 
 class Agent:
@@ -347,5 +348,6 @@ def serve(
     with channel.connect_to(address, 30.0) as peer:
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel.notice_power_cut(peer)
+        starter = more.get("starter") or Starter(None)
+        channel.notice_power_cut(peer, starter.silence_s)
         Agent(peer, node, own_address, scratch, cgroup, **more).run(secret)

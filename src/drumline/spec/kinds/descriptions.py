@@ -114,6 +114,7 @@ _TEXTS = {
     "isolation": "namespace: each node has its own network, host name, shared memory and limits.",
     "cpus": "The processor time of each node, in processors.",
     "memory": "The memory of each node, such as 2g.",
+    "silence": "After how long a node that does not answer is lost.",
     "tmp_size": "The size of the folder for temporary files of each node, such as 10g; default: the disk's.",
     "link": "The line of each node to the others.",
     "rate": "The most that a node sends, and receives, such as 1gbit.",

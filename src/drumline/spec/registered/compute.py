@@ -62,7 +62,7 @@ class LocalCompute(Compute):
 
     type = "local"
     _whole = ("nodes",)
-    _settings = ("nodes", "isolation", "cpus", "memory", "shm_size", "tmp_size", "link")
+    _settings = ("nodes", "isolation", "cpus", "memory", "shm_size", "tmp_size", "link", "silence")
     _fields = (*Compute._fields, "size", *_settings)
     tier: str | None = None
     min_instances: int | None = None
@@ -83,6 +83,7 @@ class LocalCompute(Compute):
         shm_size: str | None = None,
         tmp_size: str | None = None,
         link: dict[str, str] | None = None,
+        silence: str | None = None,
         **kwargs: Any,
     ) -> None:
         given = locals()

@@ -301,6 +301,7 @@ _NODE: dict[str, Kind] = {
     "shm_size": _SIZE,
     "tmp_size": _SIZE,
     "link": _LINK,
+    "silence": Line(r"([2-9]|[1-9][0-9]{1,2}) ?[sS]", "whole seconds, 2s to 999s", "such as 10s"),
 }
 ISOLATED = tuple(_NODE)
 """What isolated nodes alone have."""

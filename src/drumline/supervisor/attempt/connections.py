@@ -18,12 +18,15 @@ SEND_TIMEOUT_S = 5.0
 class AgentConnections:
     """Connections by descriptor; an agent is one whose hello was right. ``server``: where they come, closed at last."""
 
-    def __init__(self, server: socket.socket, secret: str, node_count: int) -> None:
+    def __init__(
+        self, server: socket.socket, secret: str, node_count: int, silence_s: int = channel.SILENCE_S
+    ) -> None:
         self.server = server
         self.server.setblocking(False)
         self.port: int = self.server.getsockname()[1]
         self.secret = secret
         self._node_count = node_count
+        self._silence_s = silence_s
         self._peers: dict[int, socket.socket] = {}
         self._lines: dict[int, channel.Lines] = {}
         self._nodes: dict[int, int] = {}
@@ -45,7 +48,7 @@ class AgentConnections:
         # An agent that takes nothing in is as good as gone; without this it would stop us too.
         peer.settimeout(SEND_TIMEOUT_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel.notice_power_cut(peer)
+        channel.notice_power_cut(peer, self._silence_s)
         self._peers[peer.fileno()] = peer
         self._lines[peer.fileno()] = channel.Lines(channel.HELLO_LIMIT)
         return peer.fileno()

@@ -65,7 +65,8 @@ class Loop:
         self._attempt = attempt
         self._nodes = nodes
         self._end: h.Finish | None = None
-        self._agents = AgentConnections(nodes.agents.listen(), os.urandom(32).hex(), len(plan.nodes))
+        known = (os.urandom(32).hex(), len(plan.nodes), nodes.agents.silence_s)
+        self._agents = AgentConnections(nodes.agents.listen(), *known)
         labels = {task.rank: task.label for task in plan.ranks}
         self._poll = ProgressPoll(folder, self._agents, labels, plan.hang_after_s, self._record, self._handle)
         self._clocks = Clocks()

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 _END_TIMEOUT_S = 0.5
 """Between the end of an agent's connection and that of its process."""
 
-_SILENCE_S = 40
-"""After which ``contract.channel`` takes a peer for gone."""
-
 
 def make_nodes(plan: Plan, folder: RunFolder, allocation: LocalAllocation) -> Nodes:
     """Return the isolated nodes of a job, for its supervisor."""
@@ -49,6 +46,7 @@ class IsolatedAgents(LocalAgents):
     def __init__(self, plan: Plan, folder: RunFolder, network: NodeNetwork) -> None:
         super().__init__(plan, folder)
         self._network = network
+        self.silence_s = network.isolation.silence_s
         self._supervisor = os.getpid()
         self._lent: dict[int, int] = {}
         """Descriptors of the agents' processes for whoever waits for them: ``reap`` closes its own."""
@@ -96,7 +94,9 @@ class IsolatedAgents(LocalAgents):
 
     def _serve(self, server: tuple[str, int], secret: str, node: int, starter: agent.Starter) -> None:
         own = (address_of(node), self._scratch[node], self._cgroups[node])
-        starter = starter._replace(process=os.pidfd_open(self._supervisor), is_isolated=True)
+        starter = starter._replace(
+            process=os.pidfd_open(self._supervisor), is_isolated=True, silence_s=self.silence_s
+        )
         try:
             agent.serve(server, secret, node, *own, starter=starter, hello={"host": os.uname().nodename})
         finally:
@@ -128,7 +128,7 @@ class IsolatedAgents(LocalAgents):
             self._note_end(node)
         # An agent that ended by itself has found its supervisor silent, as the first of the two.
         if self._ends.get(node, "ended") == "ended" or node in self._network.off:
-            return f"has not answered for {_SILENCE_S} s: its node is off, or cut off from here"
+            return f"has not answered for {self.silence_s} s: its node is off, or cut off from here"
         return self._ends[node]
 
     def find_cut_off(self) -> dict[int, str]:

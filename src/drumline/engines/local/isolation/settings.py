@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Isolation(NamedTuple):
     shm_bytes: int | None = None
     tmp_bytes: int | None = None
     link: Link = Link()
+    silence_s: int = SILENCE_S
 
     def host(self, node: int) -> str:
         """Return the host name of a node."""
@@ -62,7 +64,8 @@ def read_isolation(compute: Mapping[str, Any]) -> Isolation | None:
     )
     name = re.sub(r"[^a-z0-9-]", "-", str(compute.get("name") or "node").lower()).strip("-")
     processors = None if cpus is None else float(cpus)
-    return Isolation(name[:50] or "node", processors, memory, shm, tmp, read_link(compute))
+    silence_s = round(parse_time_ms(str(compute["silence"])) / 1000) if compute.get("silence") else SILENCE_S
+    return Isolation(name[:50] or "node", processors, memory, shm, tmp, read_link(compute), silence_s)
 
 
 def read_link(compute: Mapping[str, Any]) -> Link:

@@ -251,3 +251,14 @@ def test_a_line_that_is_not_whole_is_left_out():
         data = json.loads(line)
         data["ranks"][0][name] = value
         assert contract.from_line(json.dumps(data).encode()) == ()
+
+
+def test_steps_that_are_short_seldom_ask_the_logger(ours, ring):
+    steps, module = ours["Steps"](ring), Ddp()
+    steps.note_ddp(module)
+    steps._ring.open()
+    # The stride is a power of two, the same on all ranks.
+    for _ in range(64):
+        steps._logger.ask(0.01, steps._ring)
+        steps._ring.number += 1
+    assert module.logger.logged == 16

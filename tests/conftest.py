@@ -18,12 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import hypothesis
 import pytest
 import services
 from slurm_cluster import SlurmCluster, Unavailable
 from waiting import PATIENCE, wait_until
 
 T = TypeVar("T")
+
+# A busy machine is slow: that says nothing about the code.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 _LAUNCHER_NAMES = {
     "RANK",

@@ -181,7 +181,7 @@ def test_another_process_sees_the_same_queue(queue, tmp_path):
     assert starts(JobQueue(str(tmp_path / "queue"), 4, ()), entry(2, 1)) == [False]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(["ask", "leave"]), st.integers(1, 6), st.integers(1, 4)), max_size=25)
 )

@@ -79,7 +79,7 @@ def test_text_of_a_job_stays_text(text):
             assert text.split(">")[0] in page.text
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=40))
 def test_any_text_stays_text(text):
     for markup in hostile_page(text):

@@ -36,7 +36,7 @@ def regex_of(pattern):
         return None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(PATTERNS, st.lists(PATHS, min_size=5, max_size=20))
 def test_the_same_paths_match(pattern, paths):
     before = regex_of(pattern)

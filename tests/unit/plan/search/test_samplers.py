@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_trials_and_another_others(rule):
     assert first != params_of(tried(search(rule=rule, seed="8"), 6))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 6), st.sampled_from(["random", "grid"]))
 def test_whoever_asks_next_goes_on_where_the_last_one_was(known, algorithm):
     asked = search(algorithm, {"a": Choice([1, 2, 3]), "b": Choice(["x", "y", "z"])})

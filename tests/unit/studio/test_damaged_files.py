@@ -8,8 +8,9 @@ import yaml
 from made_jobs import MadeJob
 
 from drumline.contract import events as e
-from drumline.contract.errors import DrumlineError, UsageError
+from drumline.contract.errors import DamagedError, DrumlineError, UsageError
 from drumline.contract.plan import Plan
+from drumline.control.comparing.jobs import compare_jobs
 from drumline.control.jobs import lookup
 from drumline.control.observing import trials
 from drumline.control.observing.job_list.event_text import describe_event
@@ -139,3 +140,12 @@ def test_a_long_reason_is_cut_wherever_it_is_and_a_large_list_left_out():
         "changes"
     ]
     assert (len(changes["tags"]["a"]), changes["list"]) == (4096, [])
+
+
+def test_a_comparison_with_a_damaged_job_is_one_sentence(drumline_home):
+    MadeJob("good")
+    job = MadeJob("bad")
+    plan = json.loads(job.plan.to_json())
+    job.folder.write(job.folder.plan, json.dumps({**plan, "env": 7}))
+    with pytest.raises(DamagedError, match="a file of job bad or good is damaged"):
+        compare_jobs("bad", "good")

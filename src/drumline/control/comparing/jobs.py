@@ -7,6 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.uris import hide_secrets
@@ -60,8 +61,19 @@ def compare_jobs(a: str, b: str) -> dict[str, Any]:
     """
     Return what differs, section by section; a section without differences is empty. Blocks. Raises NotFoundError.
 
-    Values of secret variables are ``(hidden)``. Times are in seconds.
+    Values of secret variables are ``(hidden)``. Times are in seconds. Raises DamagedError for a job whose files are not
+    as they were written.
     """
+    try:
+        return _compare(a, b)
+    except DrumlineError:
+        raise
+    except DAMAGED as error:
+        what = f"a file of job {a} or {b} is damaged: {type(error).__name__}"
+        raise DamagedError(what, f"drumline job show {lookup.as_arguments(a)}") from error
+
+
+def _compare(a: str, b: str) -> dict[str, Any]:
     one, other = _read(a), _read(b)
     return {
         "jobs": [_describe(one), _describe(other)],

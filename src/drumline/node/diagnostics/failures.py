@@ -12,10 +12,10 @@ import contextlib
 import json
 import os
 import re
-import stat
 from typing import TYPE_CHECKING, Any, Optional, cast
 
 from drumline.contract.evidence import ExitEvidence
+from drumline.contract.folder import read_plain
 from drumline.contract.patterns import compile_late
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _at(one: dict[str, Any]) -> float:
 
 def _read_notes(notes: str) -> list[dict[str, Any]]:
     found = []
-    for line in _read_bytes(notes, from_end=False).splitlines():
+    for line in read_plain(notes, _MAX_BYTES).splitlines():
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
             if isinstance(one, dict) and _GROUP_KEY not in one and _TRAINING_KEY not in one:
@@ -230,7 +230,7 @@ def _chain(noted: list[Any]) -> list[dict[str, Any]]:
 
 def read_lines(notes: str) -> list[bytes]:
     """Return the notes of a rank, for the functions that look for one of them."""
-    return _read_bytes(notes, from_end=False).splitlines()
+    return read_plain(notes, _MAX_BYTES).splitlines()
 
 
 def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Optional[tuple[float, str]]:
@@ -256,21 +256,6 @@ def has_training(lines: Iterable[bytes], since: float, until: float) -> bool:
                 if isinstance(at, (int, float)) and since <= at <= until:
                     return True
     return False
-
-
-def _read_bytes(path: str, *, from_end: bool) -> bytes:
-    """Read a part of a file, which the job may have made anything of: a link, a pipe that nobody writes to."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            known = os.fstat(descriptor)
-            if not stat.S_ISREG(known.st_mode):
-                return b""
-            return os.pread(descriptor, _MAX_BYTES, max(0, known.st_size - _MAX_BYTES) if from_end else 0)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return b""
 
 
 def _pick_message(message: str, kind: str) -> str:
@@ -314,7 +299,7 @@ def show_path(path: str, cwd: str) -> str:
 
 def read_log_end(log: str) -> str:
     """Return the last bytes of a log as text."""
-    return _read_bytes(log, from_end=True).decode(errors="replace")
+    return read_plain(log, _MAX_BYTES, from_end=True).decode(errors="replace")
 
 
 def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:

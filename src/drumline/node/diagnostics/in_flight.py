@@ -16,6 +16,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
+from drumline.contract.folder import read_plain
 from drumline.linux import descendants, kernel
 from drumline.node.diagnostics import failures, stacks
 
@@ -94,10 +95,8 @@ def _handles_request(pid: int) -> bool:
 def _read_answer(path: str, cwd: str) -> Optional[list[RaisedException]]:
     """Read an answer; the job may have made anything of that file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            told = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
+        told = json.loads(read_plain(path, _MAX_BYTES))
+    except (ValueError, RecursionError):
         return None
     if not isinstance(told, list):
         return None

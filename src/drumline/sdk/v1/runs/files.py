@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError
+from drumline.contract.folder import open_plain
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -64,8 +66,7 @@ def strip_folders(name: str, prefix: str) -> str:
 def read_text(path: str) -> str:
     """Return the text of a plain file; empty for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, encoding="utf-8", errors="replace") as file:
+        with io.TextIOWrapper(open_plain(path), encoding="utf-8", errors="replace") as file:
             return file.read(_MAX_READ_BYTES)
     except OSError:
         return ""

@@ -91,6 +91,25 @@ def _succeeds_in_child(step: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+_FREE_DESCRIPTORS = 64
+
+
+def allow_open_files(count: int) -> None:
+    """
+    Allow this process so many open files besides a few, as far as it may: many systems begin with 1,024.
+
+    Programs that it starts afterwards inherit that.
+    """
+    import resource
+
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _FREE_DESCRIPTORS
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def signal_thread(pid: int, thread: int, signal_number: int) -> None:
     """Signal that thread of the process, where the C library can; else the process. Raises OSError when it is gone."""
     try:

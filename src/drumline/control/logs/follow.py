@@ -30,6 +30,9 @@ _ROUND = 1 << 21
 
 _SMALLEST_READ = 1 << 14
 
+_FEW_LOGS = 256
+"""Logs that fit into the files that any process may have open."""
+
 _OUTCOME_POLL_S = 1.0
 """Between two looks at what became of a job whose supervisor is on another machine."""
 
@@ -67,6 +70,11 @@ class Follower:
             for task in node.ranks
             if labels is None or task.label in labels
         ]
+        if len(self._logs) > _FEW_LOGS:
+            # Few jobs have so many ranks.
+            from drumline.linux import kernel
+
+            kernel.allow_open_files(len(self._logs))
         self._is_alone = is_alone
         self._watcher = LogWatcher(self._logs, may_watch=is_alone)
         self._bars: set[RankLog] = set()

@@ -26,6 +26,11 @@ CHUNK = 1 << 18
 _PROGRESS_S = 1.0
 """How often a progress bar that never ends its line is shown."""
 
+_SETTLED_S = 2.0
+"""After its last change a folder's time tells of the next one, however coarse times of the file system are."""
+
+_MOST_FOLDERS = 64
+
 
 class RankLog:
     """
@@ -227,12 +232,36 @@ class RankLog:
 def list_earlier(path: str) -> list[tuple[int, str]]:
     """Return the attempts before the present one, and the path that the log of that name would have in each."""
     folder, name = os.path.split(path)
+    return [(number, os.path.join(folder, f"attempt-{number}", name)) for number in _list_attempts(folder)]
+
+
+_read_folders: dict[str, tuple[tuple[int, ...], list[int]]] = {}
+"""By path: what tells whether a folder has changed, and the attempts in it."""
+
+
+def _list_attempts(folder: str) -> list[int]:
+    """
+    List the attempts that have a folder in that one. All logs of a job share it, and there may be thousands: it is read
+    once, unless it has just changed, because a change that follows at once need not show.
+    """
+    try:
+        found = os.stat(folder)
+    except OSError:
+        found = None
+    state = (found.st_dev, found.st_ino, found.st_mtime_ns) if found else ()
+    known = _read_folders.get(folder)
+    if known is not None and known[0] == state:
+        return known[1]
     numbers = sorted(
         int(entry.removeprefix("attempt-"))
         for entry in _entries(folder)
         if entry.startswith("attempt-") and entry.removeprefix("attempt-").isdecimal()
     )
-    return [(number, os.path.join(folder, f"attempt-{number}", name)) for number in numbers]
+    if found and time.time() - found.st_mtime > _SETTLED_S:
+        if len(_read_folders) >= _MOST_FOLDERS:
+            _read_folders.clear()
+        _read_folders[folder] = (state, numbers)
+    return numbers
 
 
 def shorten_lines(lines: bytes) -> bytes:

@@ -59,6 +59,7 @@ BENCHES = {
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
     "isolation": Bench("isolation/run.py"),
     "logs": Bench("logs/run.py"),
+    "supervisor": Bench("supervisor/run.py", page=BENCHMARKS),
     "studio": Bench("studio/run.py", page=STUDIO),
     "cascades": _into_reliability("verdict/run.py"),
     "endings": _into_reliability("verdict/run_endings.py"),

@@ -124,8 +124,23 @@ class CheckLinks(NamedTuple):
     deadline_s: float
 
 
+class ShareVariables(NamedTuple):
+    """
+    Take what ``LaunchRanks`` leaves out, because it is the same for all nodes: with many of them this is most of what
+    there is to say. A rank's own variables override its node's, and these ``env``; ``last`` overrides all of them.
+    """
+
+    env: dict[str, str]
+    last: dict[str, str]
+    texts: dict[str, str]
+    """Texts for references such as ``${text:host_list}`` in the variables of ranks, by reference."""
+
+    secrets: Mapping[str, str] = {}
+    """More variables of ranks, which override the others."""
+
+
 class RankLaunch(NamedTuple):
-    """A rank of ``LaunchRanks``."""
+    """A rank of ``LaunchRanks``, with what differs from ``ShareVariables``."""
 
     rank: int
     argv: list[str]
@@ -171,7 +186,7 @@ class LaunchRanks(NamedTuple):
 
     cores: list[int]
     node_env: dict[str, str]
-    """For what is no rank: the launcher, and commands of other nodes."""
+    """More for what is no rank: the launcher, and commands of other nodes."""
 
     by_launcher: bool = False
     launcher: Optional[LauncherTask] = None
@@ -191,6 +206,9 @@ class LaunchRanks(NamedTuple):
     warm: WarmSettings = WarmSettings()
     secrets: Sequence[str] = ()
     """Names of variables of the ranks that no process may have that outlives the job."""
+
+    env: Mapping[str, str] = {}
+    """Of all ranks of the node."""
 
 
 class ReadClock(NamedTuple):
@@ -530,9 +548,9 @@ class NodeEmptied(NamedTuple):
 
 
 ToAgent = Union[
-    PrepareNode, ConnectToFirst, CheckNode, CheckLinks, LaunchRanks, ReadClock, PollProgress, InspectRanks,
-    ListConnections, RunCommand, EndCommand, AnswerCaller, BeginDrill, EndDrill, TerminateRanks, KillRanks, EmptyNode,
-    LeaveJob,
+    PrepareNode, ConnectToFirst, CheckNode, CheckLinks, ShareVariables, LaunchRanks, ReadClock, PollProgress,
+    InspectRanks, ListConnections, RunCommand, EndCommand, AnswerCaller, BeginDrill, EndDrill, TerminateRanks,
+    KillRanks, EmptyNode, LeaveJob,
 ]  # fmt: skip
 
 FromAgent = Union[

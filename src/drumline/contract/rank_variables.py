@@ -35,25 +35,29 @@ class RankVariables:
         """Raises KeyError as ``bind``."""
         self._plan = plan
         self.texts = {f"text:{name}": bind(text, facts) for name, text in plan.texts.items()}
+        self._references = {name: f"${{{name}}}" for name in self.texts}
         self._facts = _chain(self.texts, facts)
         differing = {
             name: value for name, value in plan.env.items() if any(one in value for one in _NODE_NAMES)
         }
         self._differing = differing
         same = {name: value for name, value in plan.env.items() if name not in differing}
-        self._same = _bind_all(same, self._facts)
+        self.common = _bind_all(same, self._facts)
+        """The variables that are the same on all nodes."""
+
+    def of_node(self, node: NodeTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
+        """Return the variables of a node besides ``common``. Raises KeyError as ``bind``."""
+        facts = _chain(own, self._facts)
+        return {**_bind_all(self._differing, facts), **_bind_all(node.env, facts)}
+
+    def of_task(self, task: RankTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
+        """Return the variables of a rank besides its node's, in which texts are still references."""
+        return _bind_all(task.env, _chain(self._references, own, self._facts))
 
     def of_rank(self, node: NodeTask, task: RankTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
         """Return the variables that a rank starts with, on top of those it inherits. Raises KeyError as ``bind``."""
-        facts = _chain(own, self._facts)
-        return {**self._of_node(node, facts), **_bind_all(task.env, facts), **self._plan.user_env}
-
-    def of_helper(self, node: NodeTask, own: Mapping[str, str] = _NONE) -> dict[str, str]:
-        """Return the variables of a process that is no rank: a launcher, a command that another node asked for."""
-        return {**self._of_node(node, _chain(own, self._facts)), **self._plan.user_env}
-
-    def _of_node(self, node: NodeTask, facts: Mapping[str, str]) -> dict[str, str]:
-        return {**self._same, **_bind_all(self._differing, facts), **_bind_all(node.env, facts)}
+        env = _bind_all(task.env, _chain(own, self._facts))
+        return {**self.common, **self.of_node(node, own), **env, **self._plan.user_env}
 
 
 def _chain(*maps: Any) -> Mapping[str, str]:

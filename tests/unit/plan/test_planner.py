@@ -60,8 +60,8 @@ def test_a_plan_of_a_newer_format_is_not_guessed_at():
         ({"timeout": 0}, r"limits.timeout: 0"),
         ({"command": "echo \0"}, r"U\+0000 cannot be in a command"),
         (
-            {"nodes": 4096, "distribution": {"type": "pytorch", "process_count_per_instance": 8}},
-            r"16384 ranks",
+            {"nodes": 4096, "distribution": {"type": "pytorch", "process_count_per_instance": 9}},
+            r"32768 ranks",
         ),
         ({"command": "   "}, r"command: the job has no command"),
         ({"command": "echo ${{outputs.nope}}"}, r"outputs.nope"),

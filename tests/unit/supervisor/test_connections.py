@@ -35,7 +35,7 @@ def agent(agents):
 
 def test_what_does_not_arrive_whole_is_the_last_that_an_agent_is_told(agents, agent, monkeypatch):
     """An agent that was stopped takes nothing in. What came after half a line would be half of two messages."""
-    (descriptor,) = agents.descriptors_of(0)
+    descriptor = agents.find_agent(0)
     agents._peers[descriptor].settimeout(0.05)
     assert not agents.send(0, messages.ConnectToFirst("x" * (64 << 20), 1))
     assert agents.take_stuck() == [0]

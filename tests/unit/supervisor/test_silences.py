@@ -48,9 +48,8 @@ class Agents:
     def connected_nodes(self):
         return {0, 1}
 
-    def send(self, node, message):
-        self.asked.append((node, message.id))
-        return True
+    def send_all(self, nodes, message):
+        self.asked += [(node, message.id) for node in nodes]
 
 
 @pytest.fixture

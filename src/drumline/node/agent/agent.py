@@ -218,6 +218,8 @@ class Agent:
         elif isinstance(message, m.CheckLinks):
             if self._checking:
                 self._checking.ask("links", message._asdict())
+        elif isinstance(message, m.ShareVariables):
+            self._environment.shared = message
         elif isinstance(message, m.LaunchRanks):
             self._launch(message)
         elif isinstance(message, m.ReadClock):
@@ -277,12 +279,12 @@ class Agent:
         self._ports.close_probe()
         if self._checking:
             self._checking.end()
-        self._environment.launch = message
+        self._environment.begin(message)
         self._observer.begin_sampling()
         if not message.by_launcher:
             self._ranks.start_all()
             return
-        self._warm.begin(message, [])
+        self._warm.begin(self._environment.launch, [])
         if self._launching:
             self._launching.begin()
 

@@ -12,7 +12,7 @@ from drumline.node.containers import rank_containers
 from drumline.node.warm.tasks import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class JobEnvironment:
@@ -23,8 +23,24 @@ class JobEnvironment:
         self.launch = m.LaunchRanks([], "", [], [], {})
         """What is started; nothing, at first."""
 
+        self.shared = m.ShareVariables({}, {}, {})
+
         self.bin = ""
         """The folder of the shims, first on the PATH; empty: there are none."""
+
+    def begin(self, launch: m.LaunchRanks) -> None:
+        """Take in what is started, completed by what is the same for all nodes."""
+        env = {**self.shared.env, **launch.env}
+        last = {**self.shared.last, **self.shared.secrets}
+        ranks = [rank._replace(env={**env, **self._put_texts(rank.env), **last}) for rank in launch.ranks]
+        helpers = {**env, **self.shared.last, **launch.node_env}
+        self.launch = launch._replace(ranks=ranks, node_env=helpers)
+
+    def _put_texts(self, variables: Mapping[str, str]) -> dict[str, str]:
+        found = dict(variables)
+        for reference, text in self.shared.texts.items():
+            found = {name: value.replace(reference, text) for name, value in found.items()}
+        return found
 
     def inherited_variables(self) -> dict[str, str]:
         """Return what every process of the job on this node has."""

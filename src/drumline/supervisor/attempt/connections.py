@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
 from drumline.contract import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MOST_STRANGERS = 64
 """Connections beyond the agents' that may wait to show a secret; any process of the machine can open one."""
@@ -25,32 +28,38 @@ class AgentConnections:
         self.server.setblocking(False)
         self.port: int = self.server.getsockname()[1]
         self.secret = secret
-        self._node_count = node_count
+        self.node_count = node_count
         self._silence_s = silence_s
         self._peers: dict[int, socket.socket] = {}
         self._lines: dict[int, channel.Lines] = {}
         self._nodes: dict[int, int] = {}
+        self._agents: dict[int, int] = {}
+        """By node, the descriptor of its agent: the other way round."""
+
+        self._strangers: dict[int, None] = {}
+        """Those that are not in ``_nodes``, in the order in which they came."""
+
         self._stuck: list[int] = []
         self._refused: list[tuple[int, str]] = []
 
     def accept(self) -> int | None:
         """Accept a new peer and return its descriptor; None when it is gone."""
-        strangers = [descriptor for descriptor in self._peers if descriptor not in self._nodes]
         try:
             peer, _ = self.server.accept()
         except OSError:
             return None
         # Agents of other machines try each address of this one first.
-        if len(strangers) >= 8 * self._node_count + _MOST_STRANGERS:
+        if len(self._strangers) >= 8 * self.node_count + _MOST_STRANGERS:
             # Whoever has said nothing for longest is shown out, and heard of by the end of its file.
             with contextlib.suppress(OSError):
-                self._peers[strangers[0]].shutdown(socket.SHUT_RDWR)
+                self._peers[next(iter(self._strangers))].shutdown(socket.SHUT_RDWR)
         # An agent that takes nothing in is as good as gone; without this it would stop us too.
         peer.settimeout(SEND_TIMEOUT_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel.notice_power_cut(peer, self._silence_s)
         self._peers[peer.fileno()] = peer
         self._lines[peer.fileno()] = channel.Lines(channel.HELLO_LIMIT)
+        self._strangers[peer.fileno()] = None
         return peer.fileno()
 
     def knows(self, descriptor: int) -> bool:
@@ -60,11 +69,15 @@ class AgentConnections:
     def node_at(self, descriptor: int) -> int | None:
         return self._nodes.get(descriptor)
 
-    def descriptors_of(self, node: int) -> list[int]:
-        return [descriptor for descriptor, other in self._nodes.items() if other == node]
+    def find_agent(self, node: int) -> int | None:
+        """Return the descriptor of the agent of a node; None where there is none."""
+        return self._agents.get(node)
 
     def connected_nodes(self) -> set[int]:
-        return set(self._nodes.values())
+        return set(self._agents)
+
+    def is_connected(self, node: int) -> bool:
+        return node in self._agents
 
     def receive(self, descriptor: int) -> list[m.FromAgent] | None:
         """
@@ -90,15 +103,17 @@ class AgentConnections:
     def _admit(self, descriptor: int, hello: dict[str, Any]) -> bool:
         node = hello.get("node")
         right = hello["type"] == m.Hello.__name__ and channel.same_secret(self.secret, hello.get("secret"))
-        if not right or not isinstance(node, int) or not 0 <= node < self._node_count:
+        if not right or not isinstance(node, int) or not 0 <= node < self.node_count:
             return False
-        if node in self._nodes.values():
+        if node in self._agents:
             return False
         other = m.describe_difference(hello)
         if other:
             self._refused.append((node, f"is {other}"))
             return False
         self._nodes[descriptor] = node
+        self._agents[node] = descriptor
+        del self._strangers[descriptor]
         self._lines[descriptor].limit = channel.MESSAGE_LIMIT
         return True
 
@@ -106,7 +121,11 @@ class AgentConnections:
         """Close a connection; the node it was of, if any."""
         self._peers.pop(descriptor).close()
         del self._lines[descriptor]
-        return self._nodes.pop(descriptor, None)
+        self._strangers.pop(descriptor, None)
+        node = self._nodes.pop(descriptor, None)
+        if node is not None:
+            del self._agents[node]
+        return node
 
     def send(self, node: int, message: m.ToAgent) -> bool:
         """
@@ -114,18 +133,28 @@ class AgentConnections:
 
         A message that does not arrive whole is the last one: what comes after half a line could not be understood.
         """
-        for descriptor in self.descriptors_of(node):
-            peer = self._peers[descriptor]
-            try:
-                m.send(peer, message)
-            except OSError as error:
-                if isinstance(error, TimeoutError):
-                    self._stuck.append(node)
-                with contextlib.suppress(OSError):
-                    peer.shutdown(socket.SHUT_RDWR)
-                return False
-            return True
-        return False
+        return self._send_line(node, m.encode(message))
+
+    def send_all(self, nodes: Iterable[int], message: m.ToAgent) -> None:
+        """Send a message to each of the nodes, as ``send`` does."""
+        line = m.encode(message)
+        for node in nodes:
+            self._send_line(node, line)
+
+    def _send_line(self, node: int, line: bytes) -> bool:
+        descriptor = self._agents.get(node)
+        if descriptor is None:
+            return False
+        peer = self._peers[descriptor]
+        try:
+            peer.sendall(line)
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                self._stuck.append(node)
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+            return False
+        return True
 
     def take_stuck(self) -> list[int]:
         """Return the nodes that took in too little for ``SEND_TIMEOUT_S``, each once. They are told nothing more."""

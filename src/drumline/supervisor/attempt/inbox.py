@@ -7,12 +7,17 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from drumline.linux import kernel
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drumline.contract.messages import FromAgent
     from drumline.engines.base import AgentStarter
     from drumline.supervisor.attempt.connections import AgentConnections
+
+_FEW = 256
+"""Nodes whose connections fit into the open files that any process may have."""
 
 _LEAVE_TIMEOUT_S = 2.0
 """For the agents to end after their last message."""
@@ -39,9 +44,13 @@ class Inbox:
         self._take_in = take_in
         self._lose = lose
         self._lose_missing = lose_missing
-        self._poller = select.poll()
+        # Unlike poll, it takes no longer where there are more agents.
+        self._poller = select.epoll()
         self._own: dict[int, int] = {}
         """Node by the descriptor of its agent's process, where that is a child of this one."""
+
+        self._own_nodes: set[int] = set()
+        """The nodes of ``_own``."""
 
         self._starter: int | None = None
         """As of ``AgentProcesses``, until it has ended."""
@@ -52,26 +61,30 @@ class Inbox:
     def start_agents(self) -> None:
         """Start the agents. Raises EngineError."""
         processes = self._agents.start(self._connections.port, self._connections.secret)
+        if self._connections.node_count > _FEW:
+            # After the agents were started, whose ranks are to have the limit that the user has.
+            kernel.allow_open_files(2 * self._connections.node_count)
         self._own = {descriptor: node for node, descriptor in processes.own.items()}
+        self._own_nodes = set(processes.own)
         self._starter = processes.starter
         self._quiet = {descriptor: node for node, descriptor in processes.quiet.items()}
         for descriptor in self._list_processes():
-            self._poller.register(descriptor, select.POLLIN)
-        self._poller.register(self._connections.server, select.POLLIN)
-        self._poller.register(self._wake, select.POLLIN)
+            self._poller.register(descriptor, select.EPOLLIN)
+        self._poller.register(self._connections.server, select.EPOLLIN)
+        self._poller.register(self._wake, select.EPOLLIN)
 
     def _list_processes(self) -> list[int]:
         return [*self._own, *([] if self._starter is None else [self._starter])]
 
     def wait(self, patience_s: float) -> list[int]:
         """Return the descriptors that can be heard, after ``patience_s`` at the latest."""
-        return [descriptor for descriptor, _ in self._poller.poll(patience_s * 1000)]
+        return [descriptor for descriptor, _ in self._poller.poll(patience_s)]
 
     def hear(self, descriptor: int) -> None:
         if descriptor == self._connections.server.fileno():
             peer = self._connections.accept()
             if peer is not None:
-                self._poller.register(peer, select.POLLIN)
+                self._poller.register(peer, select.EPOLLIN)
         elif descriptor == self._wake:
             os.read(self._wake, 512)
         elif descriptor == self._starter:
@@ -93,7 +106,7 @@ class Inbox:
             for refused, reason in self._connections.take_refused():
                 self._lose(refused, reason)
             # The end of an agent's own process, which is seen as well, tells more.
-            if node is not None and node not in self._own.values():
+            if node is not None and node not in self._own_nodes:
                 self._lose(node, self._agents.explain_loss(node))
             return
         node = self._connections.node_at(descriptor)
@@ -107,10 +120,10 @@ class Inbox:
         """
         self._poller.unregister(descriptor)
         node = self._own[descriptor]
-        for peer in self._connections.descriptors_of(node):
-            while self._connections.node_at(peer) is not None:
-                self._hear_peer(peer)
+        while (peer := self._connections.find_agent(node)) is not None:
+            self._hear_peer(peer)
         del self._own[descriptor]
+        self._own_nodes.discard(node)
         self._lose(node, self._agents.reap(node))
 
     def wait_for_ends(self) -> None:

@@ -27,7 +27,7 @@ from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
@@ -118,8 +118,7 @@ class Loop:
         while self._end is None:
             self._turn(on_network=on_network)
         self._drills.finish()
-        for node in self._agents.connected_nodes():
-            self._agents.send(node, m.LeaveJob())
+        self._agents.send_all(self._agents.connected_nodes(), m.LeaveJob())
         self._inbox.wait_for_ends()
         return self._end
 
@@ -146,7 +145,7 @@ class Loop:
             self._handle(h.Elapsed(timer))
         self._poll.start_when_due()
         if self._reports.wants_connections:
-            self._send_all(self._agents.connected_nodes(), m.ListConnections())
+            self._agents.send_all(self._agents.connected_nodes(), m.ListConnections())
         self._losses.lose_silent()
         if self._nodes.facts.clocks_differ:
             self._look_at_clocks()
@@ -274,9 +273,9 @@ class Loop:
             case h.Terminate():
                 self._terminate(instruction)
             case h.Seek():
-                self._send_all(instruction.nodes, m.InspectRanks())
+                self._agents.send_all(instruction.nodes, m.InspectRanks())
             case h.Kill():
-                self._send_all(instruction.nodes, m.KillRanks())
+                self._agents.send_all(instruction.nodes, m.KillRanks())
             case h.Empty():
                 self._empty(instruction)
             case h.SetTimer():
@@ -287,10 +286,6 @@ class Loop:
                 self._losses.is_over = True
             case _:
                 assert_never(instruction)
-
-    def _send_all(self, nodes: Iterable[int], message: m.ToAgent) -> None:
-        for node in nodes:
-            self._agents.send(node, message)
 
     def _prepare(self) -> None:
         network = self._start.choose_network()
@@ -305,7 +300,7 @@ class Loop:
         self._poll.end()
         self._start.running = None
         told = self._nodes.preemption.has_signaled_ranks()
-        self._send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
+        self._agents.send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
         self._record(e.JobStopping(wall_time(), instruction.reason))
 
     def _empty(self, instruction: h.Empty) -> None:

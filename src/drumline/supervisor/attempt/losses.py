@@ -49,7 +49,7 @@ class AgentLosses:
     def lose_failed(self) -> None:
         """Give up agents that could not start, as far as they could say so."""
         for node, reason in self._agents.find_failed().items():
-            if node not in self._connections.connected_nodes():
+            if not self._connections.is_connected(node):
                 self.lose(node, reason)
 
     def lose_late(self) -> None:
@@ -62,7 +62,7 @@ class AgentLosses:
 
     def _lose_unconnected(self, explain: Callable[[int], str | None]) -> None:
         for task in self._plan.nodes:
-            if task.node in self._connections.connected_nodes() or task.node in self._lost or self.is_over:
+            if self._connections.is_connected(task.node) or task.node in self._lost or self.is_over:
                 continue
             reason = explain(task.node)
             if reason is not None:

@@ -120,8 +120,7 @@ class ProgressPoll:
         nodes = self._agents.connected_nodes()
         self._count += 1
         self._rounds[self._count] = _Round(nodes, stacks=stacks, asked=asked)
-        for node in nodes:
-            self._agents.send(node, m.PollProgress(self._count, stacks))
+        self._agents.send_all(nodes, m.PollProgress(self._count, stacks))
 
     def take_in(self, node: int, message: m.ProgressPolled) -> None:
         self._silences.note_answer(node)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import messages as m
 from drumline.contract import samples
 from drumline.contract.folder import STEPS
-from drumline.contract.plan import bind
+from drumline.contract.plan import bind, late
 from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.deciding import happenings as h
 
@@ -83,8 +83,11 @@ class RankStart:
 
     def prepare_nodes(self) -> None:
         """Have the agents lease ports."""
+        names_of: dict[int, list[str]] = {}
+        for name, node in self._plan.ports.items():
+            names_of.setdefault(node, []).append(name)
         for task in self._plan.nodes:
-            names = [name for name, node in self._plan.ports.items() if node == task.node]
+            names = names_of.get(task.node, [])
             probe = task.node == 0 and len(self._plan.nodes) > 1
             address = self._facts[f"node_{task.node}"]
             message = m.PrepareNode(names, probe, self._plan.wants_launcher_sockets, address)
@@ -96,8 +99,8 @@ class RankStart:
             self._probe_port = message.probe_port
 
     def connect_to_first(self) -> None:
-        for task in self._plan.nodes[1:]:
-            self._connections.send(task.node, m.ConnectToFirst(self._facts["node_0"], self._probe_port))
+        message = m.ConnectToFirst(self._facts["node_0"], self._probe_port)
+        self._connections.send_all((task.node for task in self._plan.nodes[1:]), message)
 
     @property
     def may_check(self) -> bool:
@@ -135,6 +138,7 @@ class RankStart:
         if self._plan.host_file:
             self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
         variables = RankVariables(self._plan, self._facts)
+        self._connections.send_all((node.node for node in self._plan.nodes), self._make_shared(variables))
         for node in self._plan.nodes:
             self._connections.send(node.node, self._make_launch(node, variables))
 
@@ -145,21 +149,18 @@ class RankStart:
             m.RankLaunch(
                 task.rank,
                 [bind(word, facts) for word in task.argv] or list(self._plan.argv),
-                {**self._add_attempt(variables.of_rank(node, task, own)), **self._secrets},
+                variables.of_task(task, own),
                 os.path.join(self._folder.path, task.log),
             )
             for task in node.ranks
         ]
-        node_env = variables.of_helper(node, own) if self._plan.wants_launcher_sockets else None
-        if node_env is not None and self._plan.launcher is None:
-            # The command on node 0 starts its workers on the others by ssh.
-            node_env.update(self._secrets)
         return m.LaunchRanks(
             ranks=ranks,
             cwd=self._plan.cwd,
             unset=list(self._plan.unset),
             cores=list(node.cores),
-            node_env={} if node_env is None else self._add_attempt(node_env),
+            # Without a launcher the command on node 0 starts its workers on the others by ssh.
+            node_env=dict(self._secrets) if self._plan.remote_shell else {},
             by_launcher=self._plan.launcher is not None,
             launcher=self._make_launcher_task() if node.node == 0 else None,
             host_name=self._choose_host_name(node.node),
@@ -169,15 +170,18 @@ class RankStart:
             steps=self._choose_steps_file(node.node),
             warm=self._make_warm_settings(),
             secrets=list(self._secrets),
+            env=variables.of_node(node, own),
         )
 
-    def _add_attempt(self, env: dict[str, str]) -> dict[str, str]:
-        """Add the number of this attempt, under torchrun's name too where there is one."""
-        env["DRUMLINE_ATTEMPT"] = str(self._attempt)
+    def _make_shared(self, variables: RankVariables) -> m.ShareVariables:
+        """Make the message about what all nodes share."""
+        texts = {late(name): text for name, text in variables.texts.items()}
+        last = {**self._plan.user_env, "DRUMLINE_ATTEMPT": str(self._attempt)}
+        # The number of this attempt has torchrun's name too where there is one.
         for name, value in (("RESTART_COUNT", self._attempt), ("MAX_RESTARTS", self._plan.max_restarts)):
-            if f"TORCHELASTIC_{name}" in env:
-                env[f"TORCHELASTIC_{name}"] = str(value)
-        return env
+            if f"TORCHELASTIC_{name}" in variables.common or f"TORCHELASTIC_{name}" in last:
+                last[f"TORCHELASTIC_{name}"] = str(value)
+        return m.ShareVariables(dict(variables.common), last, texts, self._secrets)
 
     def _choose_sample_file(self, node: int) -> m.SampleFile | None:
         """Return where samples of the usage of the node and its ranks go; None: nowhere."""

@@ -50,7 +50,7 @@ from drumline.supervisor.deciding.happenings import (
     WentOn,
 )
 from drumline.supervisor.deciding.rank_table import RankTable
-from drumline.supervisor.explaining import exit_messages, missing_rank
+from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +226,8 @@ class Policy:
         if self._phase != phase:
             return False
         self._answered.add(node)
-        if self._answered < self._expected:
+        # All that answer are expected: a comparison of their numbers takes no longer where there are many.
+        if len(self._answered) < len(self._expected):
             return False
         self._phase, self._answered = following, set()
         return True
@@ -250,7 +251,7 @@ class Policy:
         return []
 
     def _on_rank_exited(self, event: RankExited) -> list[Instruction]:
-        self._ranks.note_exit(event)
+        is_telling = self._ranks.note_exit(event)
         if self._is_consequence(event):
             name = exit_messages.describe_failure(self._ranks.label_of(event.rank), event)
             reason = f"{name}, as one that has lost its daemon of {self._launcher}"
@@ -259,14 +260,18 @@ class Policy:
             return self._empty_when_still()
         self._ranks.note_failure(event)
         if self._ranks.has_failed:
-            self._end = self._ranks.judge_failure(self._search.answers)
+            if self._end is None or is_telling:
+                self._judge()
             return self._stop_or_seek()
         return self._complete_when_done()
 
+    def _judge(self) -> None:
+        self._end = self._ranks.judge_failure(self._search.answers)
+
     def _stop_or_seek(self) -> list[Instruction]:
         """Tell the other ranks to end after a failure, once it is known why, or that this cannot be known."""
-        unexplained = missing_rank.is_unexplained(self._ranks.exits) and self._first_failure.code != 0
-        if not unexplained or self._phase != "running" or not self._ranks.list_left(self._nodes):
+        unexplained = self._ranks.is_unexplained and self._first_failure.code != 0
+        if not unexplained or self._phase != "running" or not self._ranks.is_any_left(self._nodes):
             return self._stop_after_failure()
         return [] if self._search.is_on else self._search.begin(self._nodes, self._grace_s)
 
@@ -281,6 +286,7 @@ class Policy:
 
     def _stop_after_failure(self) -> list[Instruction]:
         self._search.is_on = False
+        self._judge()
         assert self._end is not None
         return self._stop(self._end.reason)
 
@@ -290,6 +296,7 @@ class Policy:
     def _expire_cause(self) -> list[Instruction]:
         if not self._search.is_on:
             return []
+        self._judge()
         left = self._ranks.list_left(self._nodes)
         return self._search.wait_on(left, self._first_failure, self._grace_s) or self._stop_after_failure()
 
@@ -496,7 +503,7 @@ class Policy:
         Stop what is left by SIGTERM. A rank that is about to be started will be, and is then stopped with the others.
         """
         nodes = tuple(sorted(self._nodes))
-        if not self._ranks.list_left(self._nodes) or self._phase in _BEFORE_RANKS:
+        if not self._ranks.is_any_left(self._nodes) or self._phase in _BEFORE_RANKS:
             return self._empty(0.0)
         self._phase = "stopping"
         return [Terminate(reason, nodes, self._grace_s), SetTimer("grace", self._grace_s)]
@@ -505,7 +512,7 @@ class Policy:
         if self._phase == "stopping":
             # What a shell started has the rest of the grace; its agent knows.
             rest_s = self._grace_s
-            return [] if self._ranks.list_left(self._nodes) else self._empty(LEFTOVER_GRACE_S, rest_s)
+            return [] if self._ranks.is_any_left(self._nodes) else self._empty(LEFTOVER_GRACE_S, rest_s)
         return self._over() if self._nodes <= self._answered else []
 
     def _empty(self, grace_s: float, rest_s: float = 0.0) -> list[Instruction]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from drumline.contract import status
 from drumline.contract.events import RankExited
 from drumline.supervisor.deciding.happenings import Finish
-from drumline.supervisor.explaining import exit_messages, verdict
+from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from drumline.supervisor.deciding.happenings import Member, Started
@@ -25,6 +25,16 @@ class RankTable:
 
     def __init__(self, members: Mapping[int, Member], *, is_launched: bool) -> None:
         self._members = members
+        self._left = dict(members)
+        """Those that have not ended, so that none of many ends costs a look at all ranks."""
+
+        self._awaited_left = sum(member.awaited for member in members.values())
+        self._explained: set[int] = set()
+        """Those that failed, and not for want of a peer."""
+
+        self._first_failed: float | None = None
+        """The earliest time at which a rank failed, as far as is known."""
+
         self._is_launched = is_launched
         self._started: set[int] = set()
         self._started_before = 0
@@ -42,9 +52,9 @@ class RankTable:
         return self._last_failure is not None
 
     @property
-    def exits(self) -> Iterable[RankExited]:
-        """Return the ends of ranks: those that were heard of, and those of lost nodes."""
-        return self._exited.values()
+    def is_unexplained(self) -> bool:
+        """Return whether ranks have failed, and all of them because another was gone or late."""
+        return self._first_failed is not None and not self._explained
 
     @property
     def are_all_started(self) -> bool:
@@ -55,8 +65,19 @@ class RankTable:
         if event.time is not None:
             self._start_time = min(event.time, self._start_time or event.time)
 
-    def note_exit(self, event: RankExited) -> None:
+    def note_exit(self, event: RankExited) -> bool:
+        """Return whether this end can change whom ``judge_failure`` blames."""
+        member = self._left.pop(event.rank, None)
+        self._awaited_left -= member is not None and member.awaited
         self._exited[event.rank] = event
+        self._explained.discard(event.rank)
+        if event.code == 0:
+            return True
+        at, before = missing_rank.find_failure_time(event), self._first_failed
+        self._first_failed = at if before is None else min(at, before)
+        if not lost_peer.find_lost_peer(event):
+            self._explained.add(event.rank)
+        return event.rank in self._explained or before is None or at < before
 
     def note_failure(self, event: RankExited) -> None:
         """Note that the rank ended while the others had not been told to."""
@@ -66,28 +87,29 @@ class RankTable:
     def note_lost(self, node: int) -> None:
         """Note that the ranks of a node have ended with it."""
         for rank in self.list_left({node}):
-            self._exited[rank] = RankExited(0.0, rank, node, None, 9)
+            self.note_exit(RankExited(0.0, rank, node, None, 9))
             self._lost.add(rank)
 
     def list_left(self, nodes: AbstractSet[int]) -> list[int]:
         """Return the ranks on those nodes that have not ended."""
-        return [
-            rank
-            for rank, member in self._members.items()
-            # With a launcher, a rank that was not started by now will not be: agents refuse it.
-            if member.node in nodes
-            and rank not in self._exited
-            and (not self._is_launched or rank in self._started)
-        ]
+        return [rank for rank, member in self._left.items() if self._is_left(rank, member, nodes)]
+
+    def is_any_left(self, nodes: AbstractSet[int]) -> bool:
+        """Return whether a rank on those nodes has not ended."""
+        return any(self._is_left(rank, member, nodes) for rank, member in self._left.items())
+
+    def _is_left(self, rank: int, member: Member, nodes: AbstractSet[int]) -> bool:
+        # With a launcher, a rank that was not started by now will not be: agents refuse it.
+        return member.node in nodes and (not self._is_launched or rank in self._started)
 
     def are_awaited_done(self) -> bool:
         """Return whether all ranks have ended that the job waits for."""
-        return all(rank in self._exited for rank, member in self._members.items() if member.awaited)
+        return not self._awaited_left
 
     def describe_completion(self) -> tuple[str, bool]:
         """Return the reason for the end of a job whose awaited ranks are done, and whether others are left."""
         awaited = [member.label for member in self._members.values() if member.awaited]
-        left = [member.label for rank, member in self._members.items() if rank not in self._exited]
+        left = [member.label for member in self._left.values()]
         return exit_messages.describe_completion(awaited, left), bool(left)
 
     def list_late(self) -> list[int]:

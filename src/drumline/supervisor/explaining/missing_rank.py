@@ -201,12 +201,6 @@ def _describe_place(where: RunningRank | None, exit_: RankExited) -> str:
     return f"waited{place}" if place else ""
 
 
-def is_unexplained(exits: Iterable[RankExited]) -> bool:
-    """Return whether ranks have failed, and all of them because another was gone or late."""
-    failed = [one for one in exits if one.code != 0]
-    return bool(failed) and all(lost_peer.find_lost_peer(one) for one in failed)
-
-
 def find_early_end(exits: Mapping[int, RankExited], first: RankExited) -> RankExited | None:
     """
     Find the rank that the cut off ranks missed, though it ended well.

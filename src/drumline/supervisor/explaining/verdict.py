@@ -7,6 +7,7 @@ was raised, of anything else the time when the process ended. Whoever failed bec
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
@@ -131,7 +132,7 @@ def _group_others(who: RankExited, others: Sequence[RankExited], stopped_after: 
             groups.alike.append(one.rank)
         else:
             groups.apart.append(one.rank)
-    return groups._replace(how=max(said, key=said.count) if said else "")
+    return groups._replace(how=Counter(said).most_common(1)[0][0] if said else "")
 
 
 def _compose_reason(

@@ -1,0 +1,133 @@
+"""
+With twice as many nodes a supervisor does twice as much, and not four times: benchmarks/supervisor has the times.
+
+Here the steps of the interpreter are counted, which are the same on each machine.
+"""
+
+import socket
+import sys
+from contextlib import ExitStack
+
+import pytest
+from planning import plan
+
+from drumline.contract import messages as m
+from drumline.contract.events import RankExited
+from drumline.contract.rank_variables import RankVariables
+from drumline.supervisor.attempt.connections import AgentConnections
+from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.deciding import policy as p
+
+PROCS = 4
+MOST = 2.3
+"""Of growth where the number of nodes doubles: for dictionaries that grow, and the like."""
+
+
+def steps_of(function, *arguments):
+    """How many steps of the interpreter a call takes."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def growth(function, nodes=50):
+    function(nodes)  # what is done once, such as to compile an expression
+    return steps_of(function, 2 * nodes) / steps_of(function, nodes)
+
+
+def started(nodes):
+    members = {rank: h.Member(rank // PROCS, str(rank)) for rank in range(nodes * PROCS)}
+    job = p.Policy(members, nodes, grace_s=30.0)
+    for kind in (h.Joined, h.Prepared):
+        for node in range(nodes):
+            job.handle(kind(node))
+    for node in range(1, nodes):
+        job.handle(h.Reached(node, ""))
+    for rank in members:
+        job.handle(h.Started(rank, 1.0))
+    return job, members
+
+
+def over(job, nodes):
+    for node in range(nodes):
+        last = job.handle(h.Emptied(node, ()))
+    return next(item for item in last if isinstance(item, h.Finish))
+
+
+def failed(rank, message, time):
+    failure = {"type": "RuntimeError", "message": message, "time": time}
+    evidence = {"failure": failure, "told": None}
+    return RankExited(time + 0.1, rank, rank // PROCS, 1, None, "", evidence)
+
+
+def run_well(nodes):
+    job, members = started(nodes)
+    for rank in members:
+        job.handle(RankExited(9.0, rank, rank // PROCS, 0, None))
+    assert over(job, nodes).status == "Completed"
+
+
+def fail_first(nodes):
+    """Rank 0 fails, and then all others."""
+    job, members = started(nodes)
+    job.handle(failed(0, "loss is nan", 5.0))
+    for rank in range(1, len(members)):
+        job.handle(failed(rank, "Connection closed by peer", 5.1))
+    assert over(job, nodes).rank == 0
+
+
+def fail_last(nodes):
+    """The failure of the last rank is heard of behind all those that come of it."""
+    job, members = started(nodes)
+    last = len(members) - 1
+    for rank in range(last):
+        job.handle(failed(rank, "Connection closed by peer", 5.1 + rank * 1e-6))
+    job.handle(failed(last, "loss is nan", 5.0))
+    assert over(job, nodes).rank == last
+
+
+@pytest.mark.parametrize("case", [run_well, fail_first, fail_last])
+def test_the_policy_looks_at_each_rank_a_few_times(case):
+    assert growth(case) < MOST
+
+
+def test_an_agent_is_told_without_a_look_at_the_others():
+    def count(nodes):
+        with ExitStack() as stack:
+            agents = AgentConnections(socket.create_server(("127.0.0.1", 0)), "secret", nodes)
+            stack.callback(agents.close)
+            agents.server.settimeout(20.0)
+            for node in range(nodes):
+                peer = stack.enter_context(socket.create_connection(("127.0.0.1", agents.port)))
+                own = ("secret", node, m.compute_version(), m.find_package(), 1, "127.0.0.1", "subreaper")
+                m.send(peer, m.Hello(*own))
+                descriptor = agents.accept()
+                assert isinstance(agents.receive(descriptor)[0], m.Hello)
+            return steps_of(agents.send_all, range(nodes), m.KillRanks())
+
+    count(2)
+    assert count(120) / count(60) < MOST
+
+
+def test_what_is_sent_to_a_node_does_not_depend_on_how_many_there_are():
+    def size(nodes):
+        made = plan(nodes=nodes, distribution={"type": "pytorch", "process_count_per_instance": PROCS})
+        facts = {f"node_{node}": f"10.0.0.{node}" for node in range(nodes)}
+        variables = RankVariables(made, {**facts, "interface": "ib0", "master_port": "1", "jax_port": "2"})
+        node = made.nodes[3]
+        told = [variables.of_node(node), *(variables.of_task(task) for task in node.ranks)]
+        return len(repr(told))
+
+    assert size(200) == size(100)

@@ -17,6 +17,7 @@ from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.attempt.connections import AgentConnections
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
+from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 PROCS = 4
 MOST = 2.3
@@ -101,6 +102,11 @@ def fail_last(nodes):
 @pytest.mark.parametrize("case", [run_well, fail_first, fail_last])
 def test_the_policy_looks_at_each_rank_a_few_times(case):
     assert growth(case) < MOST
+
+
+def test_pairs_of_nodes_are_chosen_without_all_others():
+    assert growth(plan_rounds, 500) < MOST
+    assert growth(plan_peers, 500) < MOST
 
 
 def test_an_agent_is_told_without_a_look_at_the_others():

@@ -157,8 +157,8 @@ class PreflightPhase:
         }
         peers, rounds, budget = plan_peers(count), plan_rounds(count), self._budget
         for node in self._reports:
-            asked = {str(other) for other in (*peers[node], *rounds[node])}
-            own = {other: place for other, place in places.items() if other in asked}
+            asked = map(str, sorted({*peers[node], *rounds[node]}))
+            own = {other: places[other] for other in asked if other in places}
             message = m.CheckLinks(own, peers[node], rounds[node], budget.connect_s, budget.links_s)
             self._connections.send(node, message)
 

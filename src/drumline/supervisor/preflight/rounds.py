@@ -19,9 +19,8 @@ def plan_rounds(count: int, most: int = MOST_ROUNDS) -> list[list[int]]:
     """
     slots = count + count % 2
     # The circle method: one slot stays, the others go round. Of many rounds those are taken that lie far apart.
-    rounds = [_pair(slots, number) for number in range(slots - 1)]
-    step = max(1, len(rounds) // most)
-    chosen = rounds[::step][:most]
+    step = max(1, (slots - 1) // most)
+    chosen = [_pair(slots, number) for number in range(0, slots - 1, step)[:most]]
     return [
         [partner if (partner := pairs[node]) < count else -1 for pairs in chosen] for node in range(count)
     ]

@@ -380,7 +380,8 @@ def test_what_all_nodes_say_alike_is_one_finding():
 
 def test_what_could_not_be_checked_is_told_where_nobody_waits_for_ranks():
     reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
-    reports[1].facts.update(gpus={"failed": "no core was free for it"}, names={"late": 10.0})
+    unknown = {"gpus": {"failed": "no core was free for it"}, "names": {"late": 10.0}}
+    reports[1] = reports[1]._replace(facts={**reports[1].facts, **unknown})
     found = registry.add_unknown(registry.judge_all(reports), reports)
     told = [(one.check, one.node, one.finding) for one in found if one.status != "ok"]
     assert told == [

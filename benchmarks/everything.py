@@ -35,13 +35,14 @@ STUDIO = "docs/development/studio.md"
 
 
 class Bench(NamedTuple):
-    """``mark``: where its tables are in ``page``. ``levels``: how much deeper its headings are there."""
+    """``levels``: how much deeper its headings are in ``page``. ``has_rounds``: whether it repeats its cases."""
 
     script: str
     arguments: tuple[str, ...] = ()
     page: str = PERFORMANCE
     levels: int = 0
     writes_itself: bool = False
+    has_rounds: bool = True
 
 
 def _into_reliability(script: str) -> Bench:
@@ -58,6 +59,7 @@ BENCHES = {
     "cli": Bench("cli/run.py", ("--rounds", "15"), page=BENCHMARKS),
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
     "isolation": Bench("isolation/run.py"),
+    "scale": Bench("scale/run.py", has_rounds=False),
     "logs": Bench("logs/run.py"),
     "supervisor": Bench("supervisor/run.py", page=BENCHMARKS),
     "studio": Bench("studio/run.py", page=STUDIO),
@@ -94,7 +96,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def command(bench: Bench, rounds: int, markdown: Path, extra: Sequence[str]) -> list[str]:
     words = [sys.executable, str(HERE / bench.script)]
     if not bench.writes_itself:
-        words += ["--rounds", str(rounds), "--markdown", str(markdown)]
+        words += ["--markdown", str(markdown)]
+        if bench.has_rounds:
+            words += ["--rounds", str(rounds)]
     return [*words, *bench.arguments, *extra]
 
 

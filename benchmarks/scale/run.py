@@ -97,7 +97,7 @@ def render(results: dict[str, Any]) -> str:
 
 
 def _render_case(one: dict[str, Any]) -> str:
-    head = f"| {one['rate']} | {one['bytes'] / 2**20:g} "
+    head = f"| {one['rate']} | {one['bytes'] / 2**20:.1f} "
     if "error" not in one:
         return f"{head}| - | - | - | - | - | refused | - |"
     times = "".join(f"| {1e3 * seconds:.1f} " for seconds in (*one["steps_s"], one["predicted_s"]))

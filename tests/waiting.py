@@ -1,7 +1,9 @@
 """Waiting for a condition, with an end: the one place in the tests that lets time pass."""
 
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -28,3 +30,13 @@ def wait_until(predicate: Callable[[], T], timeout_s: float = 10.0, what: str = 
             name = what or getattr(predicate, "__qualname__", repr(predicate))
             raise TimeoutError(f"not within {timeout_s:g} s: {name}")
         time.sleep(_PAUSE_S)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of a job that runs, and may make a file in it meanwhile. Raises TimeoutError."""
+
+    def is_removed() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait_until(is_removed, what=f"{folder} to be removed")

@@ -13,7 +13,6 @@ from waiting import wait_until
 from drumline.engines.local.isolation import inside
 from drumline.linux import namespaces
 from drumline.supervisor.preflight.findings import NodeDemand
-from drumline.supervisor.preflight.links import read_rates
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -141,30 +140,6 @@ def run_in(nodes, network, *words: str) -> None:
         return ()
 
     inside.call_in_child(enter_and_run)
-
-
-def test_a_slow_link_is_named_with_its_rate_and_measures_what_it_is():
-    with open_nodes(3, link={"rate": "1gbit"}) as nodes:
-        nodes.network.set_link(1, rate="100mbit")
-        told = []
-
-        def is_told():
-            # A machine that is busy measures its own cores: then there is no finding, and another try.
-            told[:] = [one for one in nodes.check() if one.check == "links"]
-            rates = read_rates(nodes.reports)
-            slow = [8 * rate / 1e6 for link, rate in rates.items() if 1 in link]
-            return (
-                [one.node for one in told] == [1, 1]
-                and len(slow) == 4
-                and 90 <= min(slow) <= max(slow) <= 100
-            )
-
-        wait_until(is_told, 60.0, "four links of node 1 that carry 90 to 100 Mbit/s")
-        for one in told:
-            assert " Mbit/s " in one.finding
-            assert "those of the other nodes" in one.finding
-        nodes.network.set_link(1)
-        wait_until(lambda: not [one for one in nodes.check() if one.check == "links"], 60.0, "links alike")
 
 
 def test_a_node_that_cannot_reach_another_is_named():

@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import shutil
 import signal
 import time
 
 from cli_jobs import WAIT_FOR_SIGNAL, background, on_terminal, one_rank, wait_for_status, write_job
 from pipelines import step, write_pipeline
-from waiting import wait_until
+from waiting import remove_folder, wait_until
 
 
 def create(cli, tmp_path, name, command):
@@ -71,7 +70,7 @@ def test_a_job_that_is_removed_has_an_end_too(cli, tmp_path, drumline_home):
     wait_for_status("gone", "Running")
     with background("job", "wait", "gone", cwd=tmp_path) as waiting:
         wait_until(lambda: _sleeps(waiting.process.pid), what="the command to wait")
-        shutil.rmtree(drumline_home / "jobs" / "gone")
+        remove_folder(drumline_home / "jobs" / "gone")
         assert waiting.end() == 3
         assert "job gone removed (exit code 3)" in waiting.err
 
@@ -83,7 +82,7 @@ def test_the_end_of_a_job_that_was_removed_right_after_is_known(cli, tmp_path, d
         wait_until(lambda: _sleeps(waiting.process.pid), what="the command to wait")
         waiting.process.send_signal(signal.SIGSTOP)
         cli("job", "cancel", "short")
-        shutil.rmtree(drumline_home / "jobs" / "short")
+        remove_folder(drumline_home / "jobs" / "short")
         waiting.process.send_signal(signal.SIGCONT)
         assert waiting.end() == 130
 

@@ -113,50 +113,6 @@ def test_pytorch_reduces_over_the_nodes_with_no_variable_set_by_hand(cli, lab, t
     assert [log.split() for log in logs_of(drumline_home / "jobs" / "job")] == [["sum", "10"]] * 4
 
 
-MEASURE = """
-import contextlib, os, socket, struct, time
-if os.environ["RANK"] == "0":
-    server, best = socket.create_server((socket.gethostname(), 7000)), 0.0
-    # On a busy machine the sender may wait for its turn, or TCP for a lost packet: the best of as many as it takes.
-    for _ in range(60):
-        peer, _ = server.accept()
-        with peer:
-            # Both nodes have the clock of this machine.
-            (began,) = struct.unpack("d", peer.recv(8, socket.MSG_WAITALL))
-            got, part = 0, bytearray(1 << 16)
-            while size := peer.recv_into(part):
-                got += size
-            best = max(best, got * 8 / (time.monotonic() - began) / 1e6)
-        if best > 90:
-            break
-    print(best)
-else:
-    peer = None
-    while True:
-        try:
-            peer = socket.create_connection(("node-0", 7000))
-        except OSError:
-            if peer is not None:
-                break  # the other has seen enough
-            time.sleep(0.05)
-            continue
-        with contextlib.suppress(OSError), peer:
-            peer.sendall(struct.pack("d", time.monotonic()) + bytes(4_000_000))
-            peer.shutdown(socket.SHUT_WR)
-            peer.recv(1)
-"""
-
-
-def test_a_link_of_100_mbit_carries_90_to_100(cli, tmp_path):
-    skip_without(link={"rate": "100mbit"})
-    (tmp_path / "measure.py").write_text(MEASURE)
-    done = cli(
-        "run", "--nodes", "2", "--isolate", "--link", "100mbit", "--ranks", "0", "--", "python", "measure.py"
-    )
-    assert done.rc == 0, done.err
-    assert 90 <= float(done.out.split()[-1]) <= 100
-
-
 def test_without_isolated_nodes_there_is_no_link(cli):
     done = cli("run", "--nodes", "2", "--link", "1gbit", "--", "true")
     assert (done.rc, done.err.splitlines()[0]) == (2, "error: --link needs --isolate")

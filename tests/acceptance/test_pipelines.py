@@ -24,7 +24,7 @@ from pipelines import (
     waits_for,
     write_pipeline,
 )
-from waiting import wait_until
+from waiting import remove_folder, wait_until
 
 from drumline import load_job
 from drumline.contract import events as e
@@ -306,7 +306,7 @@ def test_a_step_whose_job_is_removed_fails(begin, tmp_path, drumline_home):
     begin({"a": step(f"{waits_for(tmp_path / 'go')}")})
     wait_for_step("a")
     supervisor = driver_of("p-a")
-    shutil.rmtree(drumline_home / "jobs" / "p-a")
+    remove_folder(drumline_home / "jobs" / "p-a")
     (tmp_path / "go").touch()
     wait_until(lambda: not Path(f"/proc/{supervisor}").exists(), 20.0)
     assert wait_for_end()["reason"] == "step a failed (job p-a): its run folder was removed"
@@ -495,11 +495,11 @@ def test_a_step_is_reused_while_nothing_of_it_has_changed(chain, tmp_path, druml
     assert chain() == ALL
     last = {one["job"] for one in description.show_job("p10")["steps"]}
     assert last == {"p9-make", "p9-use", "p9-by"}
-    shutil.rmtree(drumline_home / "jobs" / "p9-use")
+    remove_folder(drumline_home / "jobs" / "p9-use")
     assert chain() == {"make", "by"}
     why = "job p9-use, which did the same, no longer has the outputs that it wrote"
     assert steps_of("p11", "not_reused")["use"] == why
-    shutil.rmtree(drumline_home / "jobs" / "p9-make" / "named-outputs" / "o")
+    remove_folder(drumline_home / "jobs" / "p9-make" / "named-outputs" / "o")
     assert chain() == {"use", "by"}
 
 
@@ -517,7 +517,7 @@ def test_a_step_that_failed_or_may_differ_each_time_is_not_reused(run, tmp_path)
 def test_another_job_of_the_same_name_is_not_taken_for_the_one_before(run, drumline_home):
     run({"a": step("echo 1")})
     for name in ("p", "p-a"):
-        shutil.rmtree(drumline_home / "jobs" / name)
+        remove_folder(drumline_home / "jobs" / name)
     run({"a": step("echo 2")})
     run({"a": step("echo 1")}, "q")
     assert reused("q") == set()

@@ -1,12 +1,11 @@
 """A run folder that is removed under its job: nobody could see or end that any more, so it ends."""
 
 import shlex
-import shutil
 
 import pytest
 from chaos import carrying
 from cli_jobs import CORES, WAIT_FOR_SIGNAL, background, logs_of, wait_for_status, write_job
-from waiting import wait_until
+from waiting import remove_folder, wait_until
 
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder
@@ -46,7 +45,7 @@ def gone(who, token):
 def test_a_job_whose_run_folder_is_removed_ends(cli, drumline_home, token):
     who = begin(cli, token)
     all_ready(drumline_home)
-    shutil.rmtree(drumline_home / "jobs" / "job")
+    remove_folder(drumline_home / "jobs" / "job")
     gone(who, token)
     # Its cores are free again, and nothing was made where it was.
     assert not (drumline_home / "jobs" / "job").exists()
@@ -70,7 +69,7 @@ def test_one_that_waits_in_the_queue_leaves_it(cli, drumline_home, token):
     all_ready(drumline_home, "holds")
     waits = begin(cli, token, name="waits")
     wait_for_status("waits", "Queued")
-    shutil.rmtree(drumline_home / "jobs" / "waits")
+    remove_folder(drumline_home / "jobs" / "waits")
     wait_until(lambda: not identity.is_alive(waits), 20, "the supervisor that waits to be gone")
     assert cli("job", "cancel", "-n", "holds").rc == 0
     gone(holds, token)
@@ -85,7 +84,7 @@ def test_the_steps_of_a_pipeline_whose_run_folder_is_removed_end(cli, tmp_path, 
     first = supervisor_of("p-a")
     driver = supervisor_of("p")
     all_ready(drumline_home, "p-a")
-    shutil.rmtree(drumline_home / "jobs" / "p")
+    remove_folder(drumline_home / "jobs" / "p")
     wait_until(lambda: not identity.is_alive(driver), 20, "the driver to be gone")
     assert wait_for_status("p-a", "Completed", "Failed", "Canceled")["reason"] == (
         "canceled by whoever removed the run folder of job p"
@@ -97,7 +96,7 @@ def test_who_follows_it_is_told(cli, tmp_path, drumline_home, token):
     program = ("python", "-c", WAIT_FOR_SIGNAL, token)
     with background("run", "--name", "job", "--", *program, cwd=tmp_path) as command:
         command.wait_for_output("ready")
-        shutil.rmtree(drumline_home / "jobs" / "job")
+        remove_folder(drumline_home / "jobs" / "job")
         assert command.end() != 0
         assert "Traceback" not in command.err
         assert "there is no job 'job'" in command.err

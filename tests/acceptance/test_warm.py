@@ -5,14 +5,13 @@ import json
 import os
 import re
 import resource
-import shutil
 import signal
 import stat
 import textwrap
 
 import pytest
 from cli_jobs import logs_of, wait_for_status, write_script
-from waiting import wait_until
+from waiting import remove_folder, wait_until
 
 from drumline.control.machine import warm
 from drumline.control.observing import description
@@ -405,7 +404,7 @@ def test_an_interpreter_is_made_anew_though_the_folder_of_the_first_is_gone(
     packages(slow="VALUE = 7")
     run(SHOWS)
     for folder in (tmp_path / "job", drumline_home / "jobs" / "job"):
-        shutil.rmtree(folder)
+        remove_folder(folder)
     packages(slow="VALUE = 'new'")
     assert run(SHOWS, "next")[0] == "rank 0 sees new\n"
     assert len(warm_starts(drumline_home, "next")) == 1

@@ -88,7 +88,7 @@ def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
     text = (tree / "scripts" / "test").read_text()
     named = [
         path
-        for _, some in re.findall(r"^(computing|small)=\((.*)\)$", text, re.MULTILINE)
+        for _, some in re.findall(r"^(computing|small|alone)=\((.*)\)$", text, re.MULTILINE)
         for path in some.split()
     ]
     listed = re.search(r"^for name in (mpi .*); do$", text, re.MULTILINE)

@@ -67,6 +67,7 @@ BEFORE = {
 NOT_RUN = {
     "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
     "howto/scale": "a quiet machine for minutes: tests/acceptance/test_scale.py",
+    "howto/tune": "PyTorch and a quiet machine: tests/acceptance/test_tune.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",
     "tutorials/slurm": "a Slurm cluster: tests/integration/slurm",

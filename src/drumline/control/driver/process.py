@@ -127,9 +127,15 @@ def _run(folder: RunFolder, kind: str, wake: int) -> End:
     if kind == "sweep":
         from drumline.control.driver import sweep
         from drumline.control.settings import tracking
+        from drumline.plan.search import tuning
 
         # Its trials have the same variables.
         tracking.rules.trusts_plans = True
+        properties = ((folder.read_json(folder.graph) or {}).get("sweep") or {}).get("properties") or {}
+        if tuning.PROPERTY in properties:
+            from drumline.control.driver import tune
+
+            return tune.drive(folder, wake)
         return sweep.drive(folder, wake)
     from drumline.control.driver import pipeline
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.spec.jobs.command import Command
 
 _CANCELED_CODE = 130
 _TIMEOUT_CODE = 124
@@ -41,10 +42,12 @@ _LEISURE = 150
 
 def drive(folder: RunFolder, wake: int) -> End:
     """Run the sweep until it has ended. Blocks. Raises DrumlineError."""
-    return _SweepDriver(folder, wake).run()
+    return SweepDriver(folder, wake).run()
 
 
-class _SweepDriver:
+class SweepDriver:
+    """What other searches do in another way are methods: which job a trial is, which comes next, when one ends."""
+
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self._folder = folder
         self._graph = read_graph(folder)
@@ -73,7 +76,7 @@ class _SweepDriver:
             self._folder.append(e.JobRunning(time.time()))
         for name in self._children.under_way:
             # Whoever drove before may have been killed between saying so and doing it.
-            self._submit(name, self._children.steps[name].detail.get("params") or {})
+            self._submit(name, self._children.steps[name].detail)
         while True:
             self._children.pass_on_cancel()
             for name, outcome in self._children.collect_ended():
@@ -108,19 +111,24 @@ class _SweepDriver:
 
     def _start_next(self) -> bool:
         """Start the next trial, if any; return whether one was started."""
-        under_way = self._children.under_way
-        is_full = len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room
-        if self._is_ending or is_full or not self._may_go_on or self._is_line_long():
+        if self._is_ending or self._is_full or not self._may_go_on:
             return False
         try:
             params = next_params(self._request.search, self._list_tried())
             if params is not None:
-                self._submit(f"trial_{len(self._children.steps)}", params)
+                self._submit(f"trial_{len(self._children.steps)}", {"params": params})
         except DrumlineError as error:
             # A package that was there when the sweep was submitted. The trials under way are not to be left alone.
             self._trouble, params = error.message, None
         self._is_exhausted = params is None
         return not self._is_exhausted
+
+    @property
+    def _is_full(self) -> bool:
+        """Return whether no other trial may run or wait beside those under way."""
+        under_way = self._children.under_way
+        is_full = len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room
+        return is_full or self._is_line_long()
 
     def _is_line_long(self) -> bool:
         waiting = 0
@@ -129,11 +137,13 @@ class _SweepDriver:
             waiting += own.engine == "local" and own.started is None
         return waiting >= _MOST_IN_LINE
 
-    def _submit(self, name: str, params: dict[str, Any]) -> None:
-        number = int(name.removeprefix("trial_"))
-        job = trial_job(self._sweep, self._sweep.trial, params, number)
+    def _submit(self, name: str, detail: dict[str, Any]) -> None:
+        job = self._make_job(int(name.removeprefix("trial_")), detail)
         job._snapshots = self._graph.get("snapshots") or {}
-        self._children.submit(name, job, {"params": params})
+        self._children.submit(name, job, detail)
+
+    def _make_job(self, number: int, detail: Mapping[str, Any]) -> Command:
+        return trial_job(self._sweep, self._sweep.trial, detail.get("params") or {}, number)
 
     def _list_tried(self) -> list[Tried]:
         """List the trials so far; a failed one has no objective, one that was stopped early has."""
@@ -216,7 +226,7 @@ class _SweepDriver:
 
     def _finish(self) -> End:
         steps = self._children.steps
-        leader = trials.best_of(steps, self._goal)
+        leader = self._find_leader()
         if leader is not None:
             self._publish(leader)
         said = self._summary(steps, leader)
@@ -228,6 +238,9 @@ class _SweepDriver:
         if self._trouble:
             return End(status.FAILED, 1, f"no more trials: {self._trouble}; {said}")
         return End(status.COMPLETED, 0, said) if leader else End(status.FAILED, 1, self._failure(steps, said))
+
+    def _find_leader(self) -> StepOutcome | None:
+        return trials.best_of(self._children.steps, self._goal)
 
     def _publish(self, leader: StepOutcome) -> None:
         """Link the outputs of the best trial as those of the sweep."""

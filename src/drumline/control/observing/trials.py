@@ -109,7 +109,9 @@ def _ranks(steps: Mapping[str, StepOutcome], goal: str) -> dict[str, int]:
         for step in steps.values()
         if step.status == status.COMPLETED and step.detail.get("metric") is not None
     ]
-    done.sort(key=lambda step: float(step.detail["metric"]), reverse=goal == "maximize")
+    sign = -1.0 if goal == "maximize" else 1.0
+    # Of a tuning, what was measured longer is known better.
+    done.sort(key=lambda step: (-(step.detail.get("rung") or 0), sign * float(step.detail["metric"])))
     return {step.step: index + 1 for index, step in enumerate(done)}
 
 

@@ -12,6 +12,7 @@ from drumline.control.submission.planning import plan, take_code
 from drumline.plan.search.request import request_of
 from drumline.plan.search.samplers import next_params
 from drumline.plan.search.trials import trial_job
+from drumline.plan.search.tuning import PROPERTY
 from drumline.spec.jobs.sweep import resolve_trial
 from drumline.spec.jobs.trial import ParameterizedCommand
 
@@ -57,7 +58,12 @@ def _probe(sweep: SweepJob, request: SearchRequest) -> tuple[dict[str, str], lis
         snapshots, said = (first._snapshots, []) if first._snapshots else take_code(first)
     except PlanError as error:
         raise _of_trial(error) from None
-    if not metrics.run_dir_of(planned) and not is_server(planned.user_env.get("MLFLOW_TRACKING_URI", "")):
+    is_read = PROPERTY not in sweep.properties
+    if (
+        is_read
+        and not metrics.run_dir_of(planned)
+        and not is_server(planned.user_env.get("MLFLOW_TRACKING_URI", ""))
+    ):
         raise PlanError(
             "trial.environment_variables: the metrics of the trials go where a sweep cannot read them",
             "leave out the MLFLOW_ variables, or name an MLflow server: https://HOST:PORT",

@@ -1,0 +1,54 @@
+"""How long the steps of a job take that is measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+from drumline.contract.record import NamedTuple
+from drumline.control.observing.steps.history import read_steps
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
+
+FEWEST = 3
+"""Steps that say something of a setting."""
+
+_NEVER_SURER = 0.1
+"""Of a value: the next run of the same job may differ by so much, however alike the steps of this one are."""
+
+
+class StepRate(NamedTuple):
+    """Seconds of a step of the slowest rank, and between which they are. ``steps``: so many were measured."""
+
+    step_s: float
+    low_s: float
+    high_s: float
+    steps: int
+    ranks: int
+
+
+def measure(folder: RunFolder, outcome: Outcome, warm: int, *, is_median: bool = False) -> StepRate | None:
+    """
+    Return how long the steps of the job's newest attempt take after the ``warm`` first ones; None: too few of them.
+
+    The mean, because steps that wait for input may come in groups; ``is_median``: the median.
+    """
+    history = read_steps(folder.path, len(outcome.attempts))
+    rows = [[one for one in history.every(rank, "step")[warm:] if one] for rank in history.ranks]
+    return reduce_steps(rows, is_median=is_median)
+
+
+def reduce_steps(rows: list[list[float]], *, is_median: bool = False) -> StepRate | None:
+    """Return the rate of ranks whose steps took these seconds."""
+    count = min(map(len, rows), default=0)
+    if count < FEWEST:
+        return None
+    centre = statistics.median if is_median else statistics.fmean
+    slowest = max(rows, key=centre)
+    step_s = centre(slowest)
+    # By parts: the mean of groups of steps varies as groups do, not as their steps.
+    doubt = max(2.0 * statistics.stdev(slowest) / math.sqrt(len(slowest)), _NEVER_SURER * step_s)
+    return StepRate(step_s, max(step_s / 4, step_s - doubt), step_s + doubt, count, len(rows))

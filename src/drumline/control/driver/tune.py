@@ -1,0 +1,183 @@
+"""Drives a tuning: a sweep whose trials are a job with other settings, each stopped when its steps are measured."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.control.driver import step_rates
+from drumline.control.driver.sweep import SweepDriver
+from drumline.control.observing import trials
+from drumline.plan.search import halving
+from drumline.plan.search.halving import Measurement
+from drumline.plan.search.trials import trial_job
+from drumline.plan.search.tuning import (
+    STEP_S,
+    WARM_STEPS,
+    describe_value,
+    from_properties,
+    list_measures,
+    prepare_measured,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.control.driver.children import End
+    from drumline.control.driver.step_rates import StepRate
+    from drumline.plan.search.halving import Standing
+    from drumline.spec.jobs.command import Command
+
+_POLL_S = 0.25
+_MEASURED = "its steps are measured"
+_SLOWER = f"{_MEASURED}: clearly slower than another setting"
+_TIME_LIMIT_CODE = 124
+
+
+def drive(folder: RunFolder, wake: int) -> End:
+    """Measure settings until one has won. Blocks. Raises DrumlineError."""
+    return _TuneDriver(folder, wake).run()
+
+
+class _TuneDriver(SweepDriver):
+    """Its trials are those of the sweep driver; which comes next, and when one ends, follows from their steps."""
+
+    def __init__(self, folder: RunFolder, wake: int) -> None:
+        super().__init__(folder, wake)
+        tuning = from_properties(self._sweep.properties)
+        if tuning is None:
+            raise DrumlineError(f"{folder.graph} is damaged")
+        self._tuning = tuning
+        self._asked: set[str] = set()
+        """Trials that were asked to end."""
+
+    @property
+    def _may_go_on(self) -> bool:
+        return not self._find_standing().is_over
+
+    @property
+    def _pause_s(self) -> float:
+        return min(_POLL_S, super()._pause_s)
+
+    def _find_standing(self) -> Standing:
+        return self._tuning.find_standing(self._children.steps.values())
+
+    def _start_next(self) -> bool:
+        if self._is_ending or self._is_full:
+            return False
+        standing = self._find_standing()
+        if not standing.waiting:
+            return False
+        setting = standing.waiting[0]
+        detail = {"params": self._tuning.params(setting), "setting": setting, "rung": standing.rung}
+        self._submit(f"trial_{len(self._children.steps)}", detail)
+        return True
+
+    def _make_job(self, number: int, detail: Mapping[str, Any]) -> Command:
+        job = trial_job(self._sweep, self._sweep.trial, {}, number)
+        prepare_measured(job, self._sweep.trial.environment_variables, self._tuning, detail["setting"])
+        return job
+
+    def _apply_policy(self) -> None:
+        """End the trials whose steps are measured, or that hang."""
+        if self._is_ending:
+            return
+        for name in self._children.under_way:
+            why = "" if name in self._asked else self._find_end(self._children.steps[name])
+            if why:
+                self._asked.add(name)
+                self._children.cancel(name, trials.STOPPED_BY + why, at_once=True)
+
+    def _find_end(self, step: StepOutcome) -> str:
+        """Return why a trial is to end; empty while it is not."""
+        folder = RunFolder.for_job(step.job)
+        outcome = fold(folder.read_events())
+        if outcome.hang:
+            return f"it hangs: {outcome.hang}"
+        rate = self._measure(folder, outcome)
+        if rate is None:
+            return ""
+        rung = step.detail["rung"]
+        if rate.steps >= self._tuning.rungs[rung].steps:
+            return _MEASURED
+        others = [
+            one for one in list_measures(self._children.steps.values()) if one.rung == rung and one.is_over
+        ]
+        return _SLOWER if halving.is_worse(self._judge(step, rate), others, self._tuning.goal) else ""
+
+    def _measure(self, folder: RunFolder, outcome: Outcome) -> StepRate | None:
+        is_median = self._tuning.metric == STEP_S
+        return step_rates.measure(folder, outcome, WARM_STEPS, is_median=is_median)
+
+    def _judge(self, step: StepOutcome, rate: StepRate) -> Measurement:
+        setting = step.detail["setting"]
+        value, *bounds = (
+            self._tuning.value_of(setting, step_s, rate.ranks)
+            for step_s in (rate.step_s, rate.low_s, rate.high_s)
+        )
+        return Measurement(setting, step.detail["rung"], value, min(bounds), max(bounds))
+
+    def _note_end(self, name: str, outcome: Outcome) -> None:
+        step = self._children.steps[name]
+        by_us, reason = trials.ending(outcome)
+        how, detail = outcome.status, {"ran_s": outcome.run_seconds(time.time())}
+        is_late = outcome.exit_code == _TIME_LIMIT_CODE
+        rate = self._measure(RunFolder.for_job(step.job), outcome)
+        if rate and (how == status.COMPLETED or by_us.startswith(_MEASURED) or is_late):
+            judged = self._judge(step, rate)
+            how, reason = status.COMPLETED, self._describe(judged, rate)
+            detail |= {
+                "metric": judged.value,
+                "low": judged.low,
+                "high": judged.high,
+                "step_s": rate.step_s,
+                "measured": rate.steps,
+                "ranks": rate.ranks,
+                "stopped": by_us == _SLOWER,
+            }
+        elif how == status.COMPLETED:
+            fewest = WARM_STEPS + step_rates.FEWEST
+            how, reason = status.FAILED, f"it made fewer than {fewest} steps with an optimizer of PyTorch"
+        elif how == status.FAILED and outcome.failed_rank is None and not self._was_repeated(step):
+            # Its supervisor or agent was killed: that says nothing of the setting.
+            detail["again"] = True
+        elif by_us:
+            how = status.FAILED
+        self._children.note(e.StepEnded(time.time(), name, how, reason, detail))
+
+    def _describe(self, judged: Measurement, rate: StepRate) -> str:
+        return f"{describe_value(self._tuning.metric, judged.value or 0.0)} over {rate.steps} steps"
+
+    def _was_repeated(self, step: StepOutcome) -> bool:
+        """Return whether this setting was measured again on this rung already."""
+        wanted = (step.detail["rung"], step.detail["setting"])
+        return any(
+            one.detail.get("again") and (one.detail["rung"], one.detail["setting"]) == wanted
+            for one in self._children.steps.values()
+        )
+
+    def _find_leader(self) -> StepOutcome | None:
+        winner = self._find_standing().winner
+        own = [
+            step
+            for step in self._children.steps.values()
+            if step.detail["setting"] == winner and step.detail.get("metric") is not None
+        ]
+        return max(own, key=lambda step: int(step.detail["rung"])) if own else None
+
+    def _publish(self, leader: StepOutcome) -> None:
+        """Leave the outputs where they are: every trial was cut off."""
+
+    def _summary(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
+        tried = {step.detail["setting"] for step in steps.values()}
+        said = f"{len(tried)} of {len(self._tuning.settings)} settings measured in {len(steps)} runs"
+        if leader is None:
+            return said
+        shown = ", ".join(f"{name} {value}" for name, value in leader.detail["params"].items())
+        return f"{said}; best: {shown}: {leader.reason}"

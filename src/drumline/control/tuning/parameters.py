@@ -1,0 +1,230 @@
+"""The parameters that ``drumline tune --over`` names: what each sets in a job, and the values that are tried."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import UsageError
+from drumline.contract.record import NamedTuple
+from drumline.plan.search.trials import describe_refusal
+from drumline.plan.search.tuning import ENV, INPUT, PROCS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_SETTINGS = 200
+_THREADS = "OMP_NUM_THREADS"
+_FOUND = {
+    "workers": ("workers", "num_workers", "dataloader_num_workers", "dataloader_workers", "data_workers"),
+    "batch": ("batch", "batch_size", "per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
+    "buckets": ("buckets", "bucket_cap_mb", "bucket_mb", "bucket_size_mb"),
+}
+"""Names of inputs; variables of a job have the same in capitals."""
+
+_LEAST = {PROCS: 1, "threads": 1, "workers": 0, "batch": 1, "buckets": 1}
+_USUAL_BUCKETS = (10, 25, 50, 100)
+"""MB; PyTorch's own is 25."""
+
+_MOST_WORKERS = 8
+_EXAMPLE = "--over procs=1|2|4,threads,env:NAME=a|b"
+
+
+class NodeRoom(NamedTuple):
+    """What a node of the job has; None: not known from here. ``cores`` are shared fairly among nodes of one machine."""
+
+    cores: int | None
+    gpus: int = 0
+
+
+class Parameter(NamedTuple):
+    """``target``: as of ``Tuning``. ``is_ours``: its values were not given, but chosen here."""
+
+    name: str
+    target: str
+    values: tuple[Any, ...]
+    is_ours: bool = False
+
+
+def list_parameters(words: Sequence[str], job: Any, site: NodeRoom) -> list[Parameter]:
+    """Return the parameters of ``--over``, or the usual ones where it is not given. Raises UsageError."""
+    parts = [part.strip() for word in words for part in word.split(",")]
+    if not words:
+        parts = [PROCS, "threads"] if _has_procs(job) else ["threads"]
+    found = [_read_parameter(part, job, site) for part in parts]
+    targets = [one.target for one in found]
+    twice = next((one.name for one in found if targets.count(one.target) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--over: {twice!r} is set twice", "name each setting once, with all of its values")
+    return found
+
+
+def list_settings(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> list[tuple[Any, ...]]:
+    """Return the combinations of all values, without those that have more threads than cores where we chose them."""
+    count = math.prod(len(one.values) for one in parameters)
+    if count > 50 * MOST_SETTINGS:
+        raise _refuse_count(count)
+    names = [one.name for one in parameters]
+    ours = "threads" in names and parameters[names.index("threads")].is_ours
+    usual = getattr(job.distribution, "process_count_per_instance", None) or 1
+    kept = []
+    for values in itertools.product(*(one.values for one in parameters)):
+        given = dict(zip(names, values, strict=True))
+        threads = given.get("threads", 1)
+        if ours and threads > 1 and threads * given.get(PROCS, usual) > (site.cores or math.inf):
+            continue
+        kept.append(values)
+    if len(kept) > MOST_SETTINGS:
+        raise _refuse_count(len(kept))
+    return kept
+
+
+def find_batch(job: Any) -> tuple[str, float | None]:
+    """Return the target of the batch size of the job, and its value; empty and None where there is none."""
+    target = _find_target("batch", job)
+    value = _read_current(target, job) if target else None
+    return target, _to_number(value)
+
+
+def _refuse_count(count: int) -> UsageError:
+    return UsageError(
+        f"--over: {count:,} combinations, and {MOST_SETTINGS} are the most", "fewer values: procs=1|4"
+    )
+
+
+def _read_parameter(text: str, job: Any, site: NodeRoom) -> Parameter:
+    name, equals, listed = text.partition("=")
+    name = name.strip()
+    target = _target_of(name, job)
+    if not equals:
+        return Parameter(name, target, _choose_values(name, target, job, site), is_ours=True)
+    current = None if target == PROCS else _read_current(target, job)
+    is_text = isinstance(current, str) and _to_number(current) is None and name not in _LEAST
+    values = [one.strip() if is_text else _parse_value(one.strip()) for one in listed.split("|")]
+    if target.startswith(ENV) and name not in _LEAST:
+        values = [one.strip() for one in listed.split("|")]
+    for value in values:
+        _check_value(name, value)
+    return Parameter(name, target, tuple(dict.fromkeys(values)))
+
+
+def _check_value(name: str, value: Any) -> None:
+    least = _LEAST.get(name)
+    is_whole = isinstance(value, int) or (name == "buckets" and isinstance(value, float))
+    if least is not None and not (is_whole and value >= least):
+        raise UsageError(f"--over {name}: {value!r} is not a number from {least} on", f"--over {name}=2|4")
+    if value == "":
+        raise UsageError(f"--over {name}: there is an empty value", _EXAMPLE)
+    refusal = describe_refusal(value)
+    if refusal:
+        raise UsageError(f"--over {name}: {refusal}")
+
+
+def _target_of(name: str, job: Any) -> str:
+    """Return what the name stands for in this job. Raises UsageError."""
+    if name == PROCS:
+        if not _has_procs(job):
+            kind = job.distribution.type if job.distribution else "plain"
+            what = f"--over procs needs a job with the distribution pytorch or mpi; this one is {kind}"
+            raise UsageError(what, "--over threads")
+        return PROCS
+    if name == "threads":
+        return ENV + _THREADS
+    if name.startswith(ENV):
+        if not re.fullmatch(r"[A-Za-z_]\w*", name.removeprefix(ENV), re.ASCII):
+            raise UsageError(f"--over: {name!r} is not the name of a variable", "env:NAME=a|b")
+        return name
+    target = _find_target(name, job) if name in _FOUND else _find_input(name, job)
+    if target:
+        return target
+    if name in _FOUND:
+        usual = _FOUND[name][1]
+        raise UsageError(
+            f"--over {name}: the job has neither an input {usual!r} nor a variable {usual.upper()!r}",
+            f"declare one that your script reads, or name another: --over INPUT=1|2, --over env:{usual.upper()}=1|2",
+        )
+    inputs = ", ".join(_list_literals(job)) or "none"
+    raise UsageError(
+        f"--over: {name!r} is neither a setting nor an input with a value",
+        f"procs, threads, workers, batch, buckets, env:NAME=a|b, or an input of the job: {inputs}",
+    )
+
+
+def _find_target(name: str, job: Any) -> str:
+    known = _list_literals(job)
+    variables = job.environment_variables or {}
+    for one in _FOUND[name]:
+        if one in known:
+            return INPUT + one
+    return next((ENV + one.upper() for one in _FOUND[name] if one.upper() in variables), "")
+
+
+def _find_input(name: str, job: Any) -> str:
+    return INPUT + name if name in _list_literals(job) else ""
+
+
+def _list_literals(job: Any) -> list[str]:
+    return [name for name, value in (job.inputs or {}).items() if not hasattr(value, "path")]
+
+
+def _has_procs(job: Any) -> bool:
+    return hasattr(job.distribution, "process_count_per_instance")
+
+
+def _read_current(target: str, job: Any) -> Any:
+    if target.startswith(ENV):
+        return (job.environment_variables or {}).get(target.removeprefix(ENV))
+    return job.inputs[target.removeprefix(INPUT)]
+
+
+def _choose_values(name: str, target: str, job: Any, site: NodeRoom) -> tuple[Any, ...]:
+    """Return the values to try of a parameter that was named without any. Raises UsageError."""
+    if name == "buckets":
+        return _USUAL_BUCKETS
+    if name == "batch":
+        now = _to_number(_read_current(target, job))
+        if now is None or now < 1 or now != int(now):
+            raise UsageError("--over batch: the job's own is no whole number", "--over batch=32|64|128")
+        return tuple(dict.fromkeys((max(1, int(now) // 2), int(now), 2 * int(now), 4 * int(now))))
+    if name not in (PROCS, "threads", "workers"):
+        raise UsageError(f"--over {name}: its values are missing", f"--over {name}=a|b")
+    if site.cores is None:
+        raise UsageError(
+            f"--over {name}: the nodes of this compute are not known from here", f"--over {name}=1|2|4"
+        )
+    if name == PROCS:
+        return _double(site.gpus or site.cores)
+    if name == "threads":
+        return _double(site.cores)
+    return (0, *_double(min(site.cores, _MOST_WORKERS)))
+
+
+def _double(most: int) -> tuple[int, ...]:
+    """
+    Return the powers of two up to ``most``, and itself.
+
+    >>> _double(6)
+    (1, 2, 4, 6)
+    """
+    powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
+    return tuple(dict.fromkeys((*powers, most)))
+
+
+def _parse_value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else text
+    return text
+
+
+def _to_number(value: Any) -> float | None:
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

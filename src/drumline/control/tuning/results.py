@@ -1,0 +1,139 @@
+"""What came of a tuning: each setting with its newest figures, and the job file that won."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError, UsageError
+from drumline.plan.search.halving import MINIMIZE
+from drumline.plan.search.tuning import UNITS, Tuning, apply_setting, describe_value, from_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome, StepOutcome
+
+_MARK = "# Made by drumline tune "
+
+
+def read_tuning(folder: RunFolder) -> Tuning:
+    """Return what the tuning tries. Raises DrumlineError for a job that is none."""
+    graph = folder.read_json(folder.graph) or {}
+    tuning = from_properties((graph.get("sweep") or {}).get("properties"))
+    if tuning is None:
+        raise DrumlineError(f"job {folder.name} is not a tuning")
+    return tuning
+
+
+def name_unit(tuning: Tuning) -> str:
+    """Return the unit of the figures by which settings are compared."""
+    return UNITS[tuning.metric]
+
+
+def to_values(folder: RunFolder, outcome: Outcome, tuning: Tuning) -> dict[str, Any]:
+    """Return the figures as ``-o json`` has them; the best setting first, those without a figure last."""
+    newest: dict[int, StepOutcome] = {}
+    for step in outcome.steps.values():
+        if not step.detail.get("again"):
+            newest[step.detail["setting"]] = step
+    winner = find_winner(outcome, tuning)
+    rows = [_to_row(setting, newest.get(setting), tuning) for setting in range(len(tuning.settings))]
+    rows.sort(key=lambda row: _rank(row, tuning, winner))
+    best = next((row for row in rows if row["number"] == winner), None)
+    return {
+        "name": folder.name,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "metric": tuning.metric,
+        "goal": tuning.goal,
+        "strong": tuning.strong,
+        "runs": len(outcome.steps),
+        "seconds": _seconds(outcome),
+        "best": best and {key: best[key] for key in ("setting", "metric", "step_s", "job")},
+        "settings": [{key: value for key, value in row.items() if key != "number"} for row in rows],
+    }
+
+
+def find_winner(outcome: Outcome, tuning: Tuning) -> int | None:
+    """Return the number of the setting that won; None while that is open, and if none could be measured."""
+    return tuning.find_standing(outcome.steps.values()).winner
+
+
+def _to_row(number: int, step: StepOutcome | None, tuning: Tuning) -> dict[str, Any]:
+    detail = step.detail if step else {}
+    return {
+        "number": number,
+        "setting": tuning.params(number),
+        "metric": detail.get("metric"),
+        "step_s": detail.get("step_s"),
+        "steps": detail.get("measured"),
+        "ranks": detail.get("ranks"),
+        "rung": detail.get("rung"),
+        "status": (step.status if step else "") or None,
+        "reason": step.reason if step else "not measured",
+        "job": step.job if step else None,
+    }
+
+
+def _rank(row: Mapping[str, Any], tuning: Tuning, winner: int | None) -> tuple[Any, ...]:
+    sign = 1.0 if tuning.goal == MINIMIZE else -1.0
+    value = row["metric"]
+    return (row["number"] != winner, value is None, -(row["rung"] or 0), sign * (value or 0.0))
+
+
+def _seconds(outcome: Outcome) -> float | None:
+    if outcome.created is None or outcome.ended is None:
+        return None
+    return round(max(0.0, outcome.ended - outcome.created), 1)
+
+
+def list_lines(values: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of the table, the heading first."""
+    names = list(values["settings"][0]["setting"])
+    lines = [(*(name.upper() for name in names), "STEPS", "STEP, MS", "RESULT")]
+    for row in values["settings"]:
+        step_s = row["step_s"]
+        is_best = values["best"] is not None and row["setting"] == values["best"]["setting"]
+        result = describe_value(values["metric"], row["metric"]) if row["metric"] else row["reason"]
+        lines.append(
+            (
+                *(str(row["setting"][name]) for name in names),
+                str(row["steps"] or "-"),
+                f"{1000 * step_s:.1f}" if step_s else "-",
+                result + (" (best)" if is_best else ""),
+            )
+        )
+    return lines
+
+
+def check_target(path: str, *, is_named: bool) -> None:
+    """Raise UsageError where the job file that won cannot be written. ``is_named``: the user named it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
+        raise UsageError(f"--write: {path!r} cannot be written", "--write FILE")
+    if is_named or not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        if not file.read(len(_MARK)).startswith(_MARK.encode()):
+            raise UsageError(f"{path} is there, and was not made by drumline tune", "--write FILE")
+
+
+def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str) -> None:
+    """Write the job with the setting that won. Raises OSError."""
+    from drumline.spec.jobs.job import to_yaml
+
+    best = values["best"]
+    assert values["status"] == status.COMPLETED
+    apply_setting(job, tuning.targets, best["setting"])
+    shown = ", ".join(f"{name} {value}" for name, value in best["setting"].items())
+    figure = describe_value(values["metric"], best["metric"])
+    comment = " ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split())
+    is_elsewhere = os.path.dirname(os.path.abspath(path)) != job.base_path
+    text = f"{comment}\n{to_yaml(job, absolute=is_elsewhere)}"
+    partial = f"{path}.part"
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(partial, path)

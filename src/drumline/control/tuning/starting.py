@@ -1,0 +1,87 @@
+"""A tuning that begins, or goes on where the command that began it was killed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import status
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.record import NamedTuple
+from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.waiting import wait_for_end
+from drumline.control.submission import driven
+from drumline.control.submission.submit import submit
+from drumline.control.tuning.request import name_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drumline.contract.outcome import Outcome
+    from drumline.spec.jobs.sweep import SweepJob
+
+BEGINS, GOES_ON, WAS_MEASURED = "begins", "goes on", "was measured before"
+
+_POLL_S = 0.5
+
+
+class StartedTuning(NamedTuple):
+    """``how``: one of the words above. ``warnings``: of a tuning that begins."""
+
+    folder: RunFolder
+    how: str
+    warnings: tuple[str, ...] = ()
+
+
+def start(sweep: SweepJob, *, again: bool = False) -> StartedTuning:
+    """
+    Start the tuning, unless it is there: then it goes on, or was measured. ``again``: whatever was measured.
+
+    Raises SpecError, PlanError, EngineError.
+    """
+    graph, _ = driven.prepare(sweep)
+    sweep._snapshots = graph["snapshots"]
+    wanted = name_after(sweep, sweep._snapshots)
+    known, name = _find_last(wanted)
+    if known is not None:
+        outcome = recover(known)
+        if not outcome.is_final:
+            return StartedTuning(known, GOES_ON)
+        if outcome.status == status.COMPLETED and not again:
+            return StartedTuning(known, WAS_MEASURED)
+    sweep.name = name
+    try:
+        submitted = submit(sweep)  # type: ignore[arg-type]
+    except DrumlineError:
+        # The same command in another window was faster.
+        if not RunFolder.for_job(name).exists():
+            raise
+        return StartedTuning(RunFolder.for_job(name), GOES_ON)
+    return StartedTuning(submitted.folder, BEGINS, submitted.warnings)
+
+
+def _find_last(wanted: str) -> tuple[RunFolder | None, str]:
+    """Return the newest tuning of that name, and the name of the next."""
+    known, name, number = None, wanted, 1
+    while (folder := RunFolder.for_job(name)).exists():
+        known, number = folder, number + 1
+        name = f"{wanted}-{number}"
+    return known, name
+
+
+def follow(folder: RunFolder, tell: Callable[[str], None]) -> Outcome:
+    """Wait for the end of the tuning. Blocks. ``tell`` takes a line for each setting that is measured from now on."""
+    outcome = recover(folder)
+    told = {name for name, step in outcome.steps.items() if step.status}
+    while True:
+        is_over = wait_for_end(folder, time.monotonic() + _POLL_S)
+        outcome = recover(folder)
+        for name, step in outcome.steps.items():
+            if step.status and name not in told:
+                told.add(name)
+                shown = ", ".join(f"{key} {value}" for key, value in step.detail["params"].items())
+                once_more = "; it is measured once more" if step.detail.get("again") else ""
+                tell(f"{shown}: {step.reason}{once_more}")
+        if is_over:
+            return outcome

@@ -1,0 +1,159 @@
+"""What a tuning tries: launcher settings of a job, as the sweep that tries them has them in its properties."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import SpecError
+from drumline.contract.record import NamedTuple
+from drumline.contract.steps import DETAIL
+from drumline.plan.search.halving import MAXIMIZE, MINIMIZE, Measurement, Rung, find_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from drumline.contract.outcome import StepOutcome
+    from drumline.plan.search.halving import Standing
+    from drumline.spec.jobs.command import Command
+
+PROPERTY = "drumline.tuning"
+"""The property of a sweep that is a tuning."""
+
+THROUGHPUT, LATENCY = "throughput", "latency"
+PROCS = "procs"
+"""The target of a parameter; others are ``env:NAME`` and ``input:NAME``."""
+
+ENV, INPUT = "env:", "input:"
+
+SAMPLES, STEPS, RANK_STEPS, STEP_S = "samples_per_s", "steps_per_s", "rank_steps_per_s", "step_s"
+"""What is compared: samples or steps per second, those of all ranks added up, or the seconds of a step."""
+
+UNITS = {SAMPLES: "samples/s", STEPS: "steps/s", RANK_STEPS: "steps/s of all ranks", STEP_S: "s a step"}
+
+WARM_STEPS = 5
+"""Not measured: PyTorch chooses its buckets anew after the first step, and caches fill."""
+
+_RESTARTS = ("max_restarts", "restart_on", "notify", "steps")
+"""Settings of a job that its measurements do not have: a failure is a result, and the steps are what is wanted."""
+
+
+class Tuning(NamedTuple):
+    """
+    ``targets``: what each parameter sets, by the name that the user gave. ``settings``: values in that order.
+
+    ``batch``: the batch of a rank, or with ``strong`` of all ranks; ``batch_of``: the parameter that is it instead.
+    """
+
+    metric: str
+    targets: Mapping[str, str]
+    settings: tuple[tuple[Any, ...], ...]
+    rungs: tuple[Rung, ...]
+    strong: bool = False
+    batch: float | None = None
+    batch_of: str = ""
+
+    @property
+    def goal(self) -> str:
+        return MINIMIZE if self.metric == STEP_S else MAXIMIZE
+
+    def find_standing(self, steps: Iterable[StepOutcome]) -> Standing:
+        """Return what is to be done next. ``steps``: the trials of the sweep so far."""
+        return find_standing(self.rungs, len(self.settings), self.goal, list_measures(steps))
+
+    def params(self, setting: int) -> dict[str, Any]:
+        """Return the values of a setting by the names of their parameters."""
+        return dict(zip(self.targets, self.settings[setting], strict=True))
+
+    def value_of(self, setting: int, step_s: float, ranks: int) -> float:
+        """Return what is compared, of a setting whose steps take that long on so many ranks."""
+        if self.metric == STEP_S:
+            return step_s
+        of_step = 1.0 if self.strong or self.metric == STEPS else float(ranks)
+        if self.metric == SAMPLES:
+            of_step *= float(self.params(setting)[self.batch_of] if self.batch_of else self.batch or 1)
+        return of_step / step_s
+
+
+def list_measures(steps: Iterable[StepOutcome]) -> list[Measurement]:
+    """Return what the trials say of their settings; a trial that was repeated says nothing."""
+    return [
+        Measurement(
+            step.detail["setting"],
+            step.detail["rung"],
+            step.detail.get("metric"),
+            step.detail.get("low") or 0.0,
+            step.detail.get("high") or 0.0,
+            is_over=bool(step.status),
+        )
+        for step in steps
+        if not step.detail.get("again")
+    ]
+
+
+def to_text(tuning: Tuning) -> str:
+    """Return the value of the property."""
+    return json.dumps(tuning._asdict(), ensure_ascii=False)
+
+
+def from_properties(properties: Mapping[str, Any] | None) -> Tuning | None:
+    """Return the tuning that a sweep is; None for any other. Raises SpecError for a property that none has written."""
+    text = (properties or {}).get(PROPERTY)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        found["settings"] = tuple(tuple(one) for one in found["settings"])
+        found["rungs"] = tuple(Rung(*one) for one in found["rungs"])
+        tuning = Tuning(**found)
+        for number in range(len(tuning.settings)):
+            tuning.params(number)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise SpecError(f"properties: {PROPERTY} is no tuning", "drumline tune -f FILE") from error
+    return tuning
+
+
+def apply_setting(job: Command, targets: Mapping[str, str], params: Mapping[str, Any]) -> None:
+    """Set the values in the job, as its file would have them."""
+    for name, value in params.items():
+        target = targets[name]
+        if target == PROCS:
+            job.distribution.process_count_per_instance = value
+        elif target.startswith(ENV):
+            job.environment_variables = {
+                **(job.environment_variables or {}),
+                target.removeprefix(ENV): str(value),
+            }
+        else:
+            job.inputs[target.removeprefix(INPUT)] = value
+
+
+def prepare_measured(job: Command, variables: Mapping[str, Any], tuning: Tuning, setting: int) -> None:
+    """
+    Make a sweep's trial the measurement of a setting. ``variables``: the job's own, without those of trials, which
+    would differ from the job's in the end and give each its own warm interpreter.
+    """
+    params = tuning.params(setting)
+    job.environment_variables = {**variables, DETAIL: "1"}
+    job.drumline = {name: value for name, value in (job.drumline or {}).items() if name not in _RESTARTS}
+    job.properties = {name: value for name, value in job.properties.items() if name != PROPERTY}
+    shown = ", ".join(f"{name} {value}" for name, value in params.items())
+    job.display_name = f"{job.parent_job_name}: {shown}"
+    job.tags = {**job.tags, "hyperparameters": json.dumps(params, ensure_ascii=False)}
+    apply_setting(job, tuning.targets, params)
+
+
+def describe_value(metric: str, value: float) -> str:
+    """
+    Return the value with its unit.
+
+    >>> describe_value(STEP_S, 0.0523), describe_value(SAMPLES, 1234.5)
+    ('52.3 ms a step', '1234 samples/s')
+    """
+    if metric == STEP_S:
+        return f"{_short(1000 * value)} ms a step"
+    return f"{_short(value)} {UNITS[metric]}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

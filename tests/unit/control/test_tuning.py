@@ -1,0 +1,192 @@
+"""What a tuning tries of a job, how steps become figures, and the file that won."""
+
+import json
+
+import pytest
+
+from drumline.contract.errors import SpecError, UsageError
+from drumline.control.driver.step_rates import reduce_steps
+from drumline.control.tuning import parameters, request, results
+from drumline.control.tuning.parameters import NodeRoom
+from drumline.control.tuning.request import TuneRequest
+from drumline.plan.search import tuning
+from drumline.spec.load import load_job
+
+PYTORCH = {"type": "pytorch", "process_count_per_instance": 2}
+SITE = NodeRoom(4)
+
+
+def make_job(tmp_path, **fields):
+    path = tmp_path / "job.yml"
+    given = {"command": "python train.py --batch ${{inputs.batch_size}}", "inputs": {"batch_size": 32}}
+    written = {**given, "distribution": PYTORCH, **fields}
+    path.write_text(json.dumps({name: value for name, value in written.items() if value is not None}))
+    return load_job(str(path))
+
+
+def list_values(tmp_path, *words, site=SITE, **fields):
+    listed = parameters.list_parameters(words, make_job(tmp_path, **fields), site)
+    return [(one.target, one.values) for one in listed]
+
+
+def list_settings(tmp_path, *words, site=SITE, **fields):
+    job = make_job(tmp_path, **fields)
+    return parameters.list_settings(parameters.list_parameters(words, job, site), job, site)
+
+
+def test_each_setting_has_its_place_in_the_job(tmp_path):
+    assert list_values(tmp_path) == [("procs", (1, 2, 4)), ("env:OMP_NUM_THREADS", (1, 2, 4))]
+    assert list_values(tmp_path, distribution=None) == [("env:OMP_NUM_THREADS", (1, 2, 4))]
+    assert list_values(tmp_path, "procs", site=NodeRoom(64, gpus=2)) == [("procs", (1, 2))]
+    assert list_values(tmp_path, "batch") == [("input:batch_size", (16, 32, 64, 128))]
+    assert list_values(tmp_path, "batch=8|8|64") == [("input:batch_size", (8, 64))]
+    variables = {"NUM_WORKERS": "2", "BUCKET_CAP_MB": "25"}
+    assert list_values(tmp_path, "workers,buckets=1.5|25", environment_variables=variables) == [
+        ("env:NUM_WORKERS", (0, 1, 2, 4)),
+        ("env:BUCKET_CAP_MB", (1.5, 25)),
+    ]
+    assert list_values(tmp_path, "env:A=1|x, batch_size=4") == [
+        ("env:A", ("1", "x")),
+        ("input:batch_size", (4,)),
+    ]
+
+
+def test_combinations_that_need_more_cores_than_there_are_are_left_out(tmp_path):
+    assert list_settings(tmp_path) == [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1)]
+    assert list_settings(tmp_path, "threads") == [(1,), (2,)]
+    # Whoever names values has a reason.
+    assert list_settings(tmp_path, "threads=4|8") == [(4,), (8,)]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("proc", "--over: 'proc' is neither a setting nor an input with a value"),
+        (
+            "workers",
+            "--over workers: the job has neither an input 'num_workers' nor a variable 'NUM_WORKERS'",
+        ),
+        ("procs=0", "--over procs: 0 is not a number from 1 on"),
+        ("procs=two", "--over procs: 'two' is not a number from 1 on"),
+        ("batch_size", "--over batch_size: its values are missing"),
+        ("env:A", "--over env:A: its values are missing"),
+        ("env:1A=x", "--over: 'env:1A' is not the name of a variable"),
+        ("env:A=x|", "--over env:A: there is an empty value"),
+        ("batch=1|2,batch_size=3", "--over: 'batch' is set twice"),
+        ("", "--over: '' is neither a setting nor an input with a value"),
+        ("env:A=${{inputs.x}}", "--over env:A: a value cannot hold a placeholder"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_with_a_sentence(tmp_path, word, message):
+    with pytest.raises(UsageError) as error:
+        list_values(tmp_path, word)
+    assert error.value.message.startswith(message)
+
+
+def test_what_needs_a_look_at_the_nodes_needs_values_elsewhere(tmp_path):
+    with pytest.raises(UsageError, match="the nodes of this compute are not known from here"):
+        list_values(tmp_path, "procs", site=NodeRoom(None))
+    with pytest.raises(UsageError, match="procs needs a job with the distribution pytorch or mpi"):
+        list_values(tmp_path, "procs=1|2", distribution=None)
+    many = "env:A=" + "|".join(map(str, range(201)))
+    with pytest.raises(UsageError, match="201 combinations, and 200 are the most"):
+        list_settings(tmp_path, many)
+
+
+def test_a_request_that_measures_nothing_is_refused():
+    for given, message in (
+        ({"steps": 4}, "--steps must be 5 or more"),
+        ({"at_once": 0}, "--at-once must be 1 or more"),
+        ({"trial_timeout_s": 0}, "--trial-timeout must be 1 or more"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            request.check_request(TuneRequest("throughput", **given))
+    request.check_request(TuneRequest("latency"))
+
+
+def find_tuning(tmp_path, goal, *over, **fields):
+    job = make_job(tmp_path, **fields)
+    sweep = request.make_sweep(job, TuneRequest(goal, over))
+    return tuning.from_properties(sweep.properties)
+
+
+def test_what_is_compared_depends_on_what_is_known_of_the_batch(tmp_path):
+    made = find_tuning(tmp_path, "throughput", "procs=1|2,batch=8|16")
+    assert (made.metric, made.goal, made.batch_of) == (tuning.SAMPLES, "maximize", "batch")
+    assert made.settings == ((1, 8), (1, 16), (2, 8), (2, 16))
+    assert made.value_of(3, 0.5, ranks=2) == 16 * 2 / 0.5
+    made = find_tuning(tmp_path, "throughput", "procs=1|2")
+    assert (made.metric, made.value_of(1, 0.5, ranks=2)) == (tuning.SAMPLES, 32 * 2 / 0.5)
+    assert made._replace(strong=True).value_of(1, 0.5, ranks=2) == 32 / 0.5
+    no_batch = {"command": "python train.py", "inputs": {}}
+    made = find_tuning(tmp_path, "throughput", "procs=1|2", **no_batch)
+    assert (made.metric, made.value_of(1, 0.5, ranks=2)) == (tuning.RANK_STEPS, 4.0)
+    made = find_tuning(tmp_path, "throughput", "threads=1|2", **no_batch)
+    assert (made.metric, made.value_of(1, 0.5, ranks=2)) == (tuning.STEPS, 2.0)
+    made = find_tuning(tmp_path, "latency", "batch=8|16")
+    assert (made.metric, made.goal, made.value_of(1, 0.5, ranks=2)) == (tuning.STEP_S, "minimize", 0.5)
+
+
+def test_the_same_request_has_the_same_name_and_another_another(tmp_path):
+    def name(*over, snapshots=None, **fields):
+        sweep = request.make_sweep(make_job(tmp_path, **fields), TuneRequest("throughput", over))
+        return request.name_after(sweep, snapshots or {})
+
+    assert name("threads=1|2") == name("threads=1|2")
+    others = {
+        name("threads=1|2"),
+        name("threads=1|4"),
+        name("threads=1|2", snapshots={"code": "1"}),
+        name("threads=1|2", environment_variables={"A": "1"}),
+    }
+    assert len(others) == 4
+
+
+def test_a_property_that_no_tuning_has_written_is_refused():
+    assert tuning.from_properties({"other": "x"}) is None
+    for text in (
+        "",
+        "{",
+        "[]",
+        '{"metric": 1}',
+        '{"settings": [[1]], "rungs": [], "targets": {}, "metric": ""}',
+    ):
+        with pytest.raises(SpecError, match="is no tuning"):
+            tuning.from_properties({tuning.PROPERTY: text})
+
+
+def test_the_slowest_rank_counts_and_the_figure_has_a_doubt():
+    rate = reduce_steps([[0.1] * 10, [0.2] * 8])
+    assert (rate.step_s, rate.steps, rate.ranks) == (pytest.approx(0.2), 8, 2)
+    assert (rate.low_s, rate.high_s) == (pytest.approx(0.18), pytest.approx(0.22))
+    # Two workers bring batches in pairs: the median is half of the truth, or twice of it.
+    pairs = [0.001, 0.199] * 10
+    assert reduce_steps([pairs]).step_s == pytest.approx(0.1)
+    assert reduce_steps([pairs]).high_s > 0.14
+    assert reduce_steps([[0.1, 0.1, 0.1, 9.9]], is_median=True).step_s == pytest.approx(0.1)
+    assert reduce_steps([[0.1] * 10, [0.1] * 2]) is None
+    assert reduce_steps([]) is None
+
+
+def test_the_file_that_won_is_the_job_with_that_setting(tmp_path):
+    job = make_job(tmp_path, display_name="small", code=".")
+    made = find_tuning(tmp_path, "throughput", "procs=1|4,threads=1,batch=64", code=".")
+    best = {"setting": made.params(1), "metric": 1234.5}
+    values = {"name": "tune-x", "status": "Completed", "metric": made.metric, "best": best}
+    path = tmp_path / "job.tuned.yml"
+    results.write_winner(job, made, values, str(path))
+    assert path.read_text().splitlines()[0] == (
+        "# Made by drumline tune (tune-x): procs 4, threads 1, batch 64: 1234 samples/s"
+    )
+    loaded = load_job(str(path))
+    assert loaded.distribution.process_count_per_instance == 4
+    assert loaded.environment_variables == {"OMP_NUM_THREADS": "1"}
+    assert loaded.inputs["batch_size"] == 64
+    assert loaded.command == job.command
+    results.check_target(str(path), is_named=False)
+    path.write_text("command: mine\n")
+    with pytest.raises(UsageError, match="was not made by drumline tune"):
+        results.check_target(str(path), is_named=False)
+    results.check_target(str(path), is_named=True)
+    with pytest.raises(UsageError, match="cannot be written"):
+        results.check_target(str(tmp_path / "nowhere" / "x.yml"), is_named=True)

@@ -82,6 +82,20 @@ def test_other_hosts_are_left_to_the_real_ssh(once, tmp_path):
     assert (rc, out) == (0, "the real one: -p 22 git@example.org true\n")
 
 
+def test_deepspeed_gets_the_nodes_of_the_job(once, tmp_path):
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "deepspeed").write_text('#!/bin/sh\necho "$@"\n')
+    (folder / "deepspeed").chmod(0o755)
+    rc, out = once(
+        'echo "--hostfile $DRUMLINE_HOSTFILE --master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py"; '
+        "deepspeed train.py",
+        environment_variables={"PATH": f"{folder}:{os.environ['PATH']}"},
+    )
+    expected, got = out.splitlines()
+    assert (rc, got) == (0, expected)
+
+
 def test_there_is_no_stand_in_where_every_process_is_started_here(cli, tmp_path):
     fields = {**ONCE, "drumline": {}}
     job = write_job(tmp_path, 'case $(command -v ssh) in "${TMPDIR}"*) exit 3;; esac', **fields)

@@ -209,14 +209,13 @@ def _at(site: Site, request: Request) -> Request:
 
 
 def _launcher_warnings(job: Command, request: Request) -> list[str]:
-    """Warn of DeepSpeed's launcher without a hostfile: it then trains on one node, without a word."""
+    """
+    Warn of DeepSpeed's launcher without a hostfile: it then trains on one node, without a word. As ``deepspeed`` on the
+    PATH it is given the file (``node/launcher/deepspeed_shim.py``).
+    """
     command = str(job.command or "")
-    if (
-        not request.once
-        or request.node_count == 1
-        or "deepspeed" not in command
-        or "hostfile" in command.lower()
-    ):
+    is_on_path = not re.search(r"/deepspeed(\s|$)|deepspeed\.launcher", command)
+    if not request.once or request.node_count == 1 or is_on_path or "hostfile" in command.lower():
         return []
     return ['command: deepspeed without --hostfile "$DRUMLINE_HOSTFILE" starts ranks on node 0 alone']
 

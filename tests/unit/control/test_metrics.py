@@ -114,3 +114,29 @@ def test_values_of_several_ranks_or_attempts_are_said_to_be_mixed(job):
     job.append(e.AttemptEnded(1.0, 0, 1, "it failed"))
     (note,) = metrics.read_metrics(job).notes
     assert f"the job's {ranks} ranks and 2 attempts log" in note
+
+
+def test_experiments_of_deepspeed_have_their_names(job):
+    """With MLflow its autotuner logs some to runs of these names itself: those are not told twice."""
+    folder = f"{job.outputs}/autotuning_results/z0_gas1_tmbspg8"
+    os.makedirs(folder)
+    with open(f"{folder}/exp.json", "w") as file:
+        file.write("{}")
+    with open(f"{folder}/metrics.json", "w") as file:
+        file.write('{"throughput": 812.5, "latency": 12.25, "rank": 0}')
+    child = f"{os.path.dirname(job.run_dir)}/child"
+    os.makedirs(f"{child}/tags")
+    for name, text in (
+        ("mlflow.parentRunId", os.path.basename(job.run_dir)),
+        ("mlflow.runName", "z0_gas1_tmbspg8"),
+    ):
+        with open(f"{child}/tags/{name}", "w") as file:
+            file.write(text)
+    files.log_value(child, "latency", 12.25)
+    found = metrics.read_metrics(job)
+    assert [(one.name, one.run, one.source, [point.value for point in one]) for one in found.series] == [
+        ("latency", "z0_gas1_tmbspg8", "mlflow", [12.25]),
+        ("throughput", "z0_gas1_tmbspg8", "deepspeed", [812.5]),
+    ]
+    assert [one.name for one in metrics.read_metrics(job, ["thr*"]).series] == ["throughput"]
+    assert metrics.read_latest(job)[0]["z0_gas1_tmbspg8/throughput"] == 812.5

@@ -204,13 +204,20 @@ def test_grace_is_thirty_seconds_unless_the_job_says_otherwise():
     assert plan(nodes=1, drumline={"grace": 2.5}).grace_s == 2.5
 
 
-def test_a_launcher_that_would_stay_on_one_node_is_warned_of():
-    warned = "starts ranks on node 0 alone"
-    once = {"distribution": {"type": "pytorch"}, "drumline": {"once": True}}
-    assert any(warned in warning for warning in plan(command="deepspeed train.py", **once).warnings)
-    told = plan(command='deepspeed --hostfile "$DRUMLINE_HOSTFILE" train.py', **once)
-    assert not any(warned in warning for warning in told.warnings)
-    assert not any(warned in warning for warning in plan(nodes=1, command="deepspeed x.py", **once).warnings)
+@pytest.mark.parametrize(
+    ("command", "nodes", "stays"),
+    [
+        ("/opt/train/bin/deepspeed train.py", 2, True),
+        ("python -m deepspeed.launcher.runner train.py", 2, True),
+        ("python -m deepspeed.launcher.runner train.py", 1, False),
+        ('bin/deepspeed --hostfile "$DRUMLINE_HOSTFILE" train.py', 2, False),
+        # That one is ours, and knows the nodes.
+        ("deepspeed --autotuning run train.py --deepspeed src/deepspeed.json", 2, False),
+    ],
+)
+def test_a_launcher_that_would_stay_on_one_node_is_warned_of(command, nodes, stays):
+    made = plan(nodes=nodes, command=command, distribution={"type": "pytorch"}, drumline={"once": True})
+    assert any("starts ranks on node 0 alone" in warning for warning in made.warnings) == stays
 
 
 @pytest.mark.parametrize(

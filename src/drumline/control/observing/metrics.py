@@ -1,6 +1,6 @@
 """
 The metrics that a job has logged, wherever: its run in MLflow's file store or at a server, the runs below that,
-TensorBoard's event files. Of a pipeline or a sweep those of its steps.
+TensorBoard's event files, the experiments of DeepSpeed's autotuner. Of a pipeline or a sweep those of its steps.
 
 Nothing here fails because of what a job wrote or a server answers, and all of it has an end in time.
 """
@@ -38,7 +38,7 @@ _EVENT_FILES_S = 0.5
 _MOST_SERIES = 2000
 _MOST_STEPS = 100
 _MOST_NAMED = 3
-MLFLOW, TENSORBOARD = "mlflow", "tensorboard"
+MLFLOW, TENSORBOARD, DEEPSPEED = "mlflow", "tensorboard", "deepspeed"
 
 
 class FoundMetrics(NamedTuple):
@@ -126,6 +126,9 @@ class MetricsReader:
             logged = self._at_server(where, plan, _READ_LIMIT_S if limit_s is None else limit_s)
         known = {one.name for one in logged}
         found = logged + [one for one in self._in_events(deadline) if one.name not in known]
+        # With MLflow the autotuner has logged some of them itself, to runs of these names.
+        with_runs = {(one.run, one.name) for one in logged}
+        found += [one for one in self._in_experiments() if (one.run, one.name) not in with_runs]
         self._notes += self._explain_repeats(found, len(plan.ranks))
         return found
 
@@ -199,6 +202,15 @@ class MetricsReader:
                     series.is_cut = state.behind
         return list(self._scalars.values())
 
+    def _in_experiments(self) -> list[Series]:
+        found = []
+        for (experiment, name), point in _read_experiments(self._folder).items():
+            if self._choose((name,)):
+                series = Series(name, DEEPSPEED, experiment)
+                series.extend([point])
+                found.append(series)
+        return found
+
     def _choose(self, names: Iterable[str]) -> list[str]:
         if not self._patterns:
             return list(names)
@@ -236,6 +248,8 @@ def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str,
     if len(found) < MOST_SHOWN and not in_files:
         for name, value in _latest_in_events(folder).items():
             found.setdefault(name, value)
+        for (experiment, name), point in _read_experiments(folder).items():
+            found.setdefault(f"{experiment}/{name}", point.value)
     shown = sorted(found)[:MOST_SHOWN]
     return {name: to_json_number(found[name]) for name in shown}, left_out + len(found) - len(shown)
 
@@ -276,6 +290,17 @@ def _latest_in_events(folder: RunFolder) -> dict[str, float]:
     for place in _event_folders(folder):
         scalars = tensorboard.read_scalars(place, limit_s=_EVENT_FILES_S)
         found |= {tag: points[-1].value for tag, points in scalars.items() if points}
+    return found
+
+
+def _read_experiments(folder: RunFolder) -> dict[tuple[str, str], metrics.Point]:
+    """Read the experiments of DeepSpeed's autotuner, beneath the outputs or where it writes by default."""
+    from drumline.tracking import autotuning
+
+    found: dict[tuple[str, str], metrics.Point] = {}
+    for place in (folder.outputs, os.path.join(folder.code, autotuning.RESULTS)):
+        if os.path.isdir(place) and not os.path.islink(place):
+            found |= autotuning.read_experiments(place)
     return found
 
 

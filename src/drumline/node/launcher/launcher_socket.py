@@ -2,7 +2,8 @@
 The socket where programs of this node ask the agent for something, in the node's scratch folder, for its owner alone.
 
 Beside it lies what asks there (``ssh_shim``): ``bin/ssh``, ``bin/rsh`` and ``bin/pdsh``, which reach the other nodes of
-the job, and for an MPI ``bin/drumline-daemon``, by which its launcher does so. What an MPI's daemons start in the place
+the job, for an MPI ``bin/drumline-daemon``, by which its launcher does so, and ``bin/deepspeed`` (``deepspeed_shim``),
+which runs DeepSpeed's launcher with the nodes of the job. What an MPI's daemons start in the place
 of a rank, ``bin/drumline-rank``, asks over pipes (``rank_shims``). ``bin`` comes first on the PATH of the job.
 
 A request is ten digits, the length of what follows, and words separated by zero bytes. The answer is one line:
@@ -21,11 +22,12 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
-from drumline.node.launcher import ssh_shim
+from drumline.node.launcher import deepspeed_shim, ssh_shim
 
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
     from drumline.node.launcher.rank_shims import RankShims
 
@@ -168,12 +170,16 @@ class _Caller:
 
 def _write_programs(folder: str, launcher_socket: str, address: str) -> None:
     os.mkdir(folder, 0o700)
-    program = os.path.join(folder, "ssh_shim.pyc")
-    with open(program, "wb") as file:
-        file.write(_compile_shim())
+    program = _write_shim(folder, ssh_shim)
     for name, mode in {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon"}.items():
-        words = [sys.executable, "-I", "-S", program, launcher_socket, address, mode]
-        _write_program(folder, name, "#!/bin/sh\nexec " + " ".join(map(_quote, words)) + ' "$@"\n')
+        _write_python(folder, name, [program, launcher_socket, address, mode])
+    _write_python(folder, "deepspeed", [_write_shim(folder, deepspeed_shim)])
+
+
+def _write_python(folder: str, name: str, words: list[str]) -> None:
+    """Write a program that runs a Python file by our own Python, with its first words."""
+    words = [sys.executable, "-I", "-S", *words]
+    _write_program(folder, name, "#!/bin/sh\nexec " + " ".join(map(_quote, words)) + ' "$@"\n')
 
 
 def _write_program(folder: str, name: str, text: str) -> None:
@@ -183,14 +189,17 @@ def _write_program(folder: str, name: str, text: str) -> None:
     os.chmod(path, 0o700)
 
 
-def _compile_shim() -> bytes:
-    """Return the shim compiled for this Python, which takes longer to compile it than to run it."""
+def _write_shim(folder: str, shim: ModuleType) -> str:
+    """Write a shim compiled for this Python, which takes longer to compile it than to run it, and return its path."""
     from importlib.util import MAGIC_NUMBER
 
-    loader = ssh_shim.__spec__.loader if ssh_shim.__spec__ else None
-    code = loader.get_code(ssh_shim.__name__)  # type: ignore[union-attr]
-    # Neither a time nor a size of the source: as a program it is not compared with one.
-    return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
+    loader = shim.__spec__.loader if shim.__spec__ else None
+    code = loader.get_code(shim.__name__)  # type: ignore[union-attr]
+    path = os.path.join(folder, shim.__name__.rpartition(".")[2] + ".pyc")
+    with open(path, "wb") as file:
+        # Neither a time nor a size of the source: as a program it is not compared with one.
+        file.write(MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+    return path
 
 
 def _quote(word: str) -> str:

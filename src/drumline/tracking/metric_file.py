@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from array import array
 from typing import TYPE_CHECKING, BinaryIO
@@ -12,7 +13,9 @@ from drumline.tracking.metrics import MOST_BYTES, metric_path
 if TYPE_CHECKING:
     from drumline.tracking.series import Series
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+_PLAIN = b"0123456789.eE+- \n"
+_COMMAS = bytes.maketrans(b" \n", b",,")
 
 
 class MetricFile:
@@ -49,15 +52,21 @@ class MetricFile:
         return len(data) == _CHUNK
 
     def _take_at_once(self, lines: bytes) -> bool:
-        """Add lines that all have time, value and step, which is quick; return False for others."""
-        words = lines.split()
+        """
+        Add lines that all have time, value and step, as plain numbers; return False for others.
+
+        JSON's reader makes numbers of text faster than anything else here, and makes no object of each word.
+        """
         count = lines.count(b"\n")
-        if len(words) != 3 * count or lines.count(b" ") != 2 * count:
+        if lines.count(b" ") != 2 * count or lines.translate(None, _PLAIN):
             return False
         try:
-            steps, times = array("q", map(int, words[2::3])), array("q", map(int, words[::3]))
-            values = array("d", map(float, words[1::3]))
-        except (ValueError, OverflowError):
+            numbers = json.loads(b"[%b0]" % lines.translate(_COMMAS))
+            steps, times = array("q", numbers[2::3]), array("q", numbers[:-1:3])
+            values = array("d", numbers[1::3])
+        except (ValueError, TypeError, OverflowError):
+            return False
+        if len(numbers) != 3 * count + 1:
             return False
         self.series.add_many(steps, times, values)
         return True

@@ -17,10 +17,12 @@ from drumline.control.machine import node_list, queue_view
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.charts.sample_lines import list_uses
+from drumline.control.observing.job_list import one_job
 from drumline.control.observing.ranks import stack_groups
 from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.observing.ranks.variables import describe_variables
 from drumline.spec.registered.assets import Data
+from drumline.tracking.metric_file import MetricFile
 
 
 @pytest.fixture
@@ -343,3 +345,38 @@ def test_a_damaged_plan_is_one_sentence(job, text):
         with pytest.raises(DrumlineError, match="the plan of job calm_drum cannot be read"):
             ask(job.name)
     assert look_at(job.name, "code")["kind"] == "none"
+
+
+# the head of a job's page
+
+
+def test_the_head_of_a_page_reads_no_metrics_and_parses_events_once(job, monkeypatch):
+    job.track()
+    metrics_folder = os.path.join(job.run_dir, "metrics")
+    os.makedirs(metrics_folder, exist_ok=True)
+    with open(os.path.join(metrics_folder, "loss"), "w") as file:
+        file.writelines(f"{1_700_000_000_000 + step} 0.5 {step}\n" for step in range(100))
+    job.add(*(e.RankExited(1005.0, rank, rank // 2, 0, None) for rank in range(4)))
+    job.add(e.JobEnded(1006.0, "Completed", 0, "all ranks completed"))
+    monkeypatch.setattr(MetricFile, "read_more", pytest.fail)
+    one_job.describe_job(job.name)  # Its metric is known from now on.
+    parsed = []
+    real = e.from_line
+    monkeypatch.setattr(e, "from_line", lambda line: parsed.append(line) or real(line))
+    told = one_job.describe_job(job.name)
+    assert told["page"]["next"] == f"drumline job metrics -n {job.name}"
+    assert told["row"]["metric"] == {"name": "loss", "value": 0.5}
+    # One reading, and the beginning of another one for when the attempt began.
+    with open(job.folder.events, "rb") as file:
+        lines = len(file.readlines())
+    assert lines <= len(parsed) < 2 * lines
+    assert [one["began"] for one in told["attempts"]] == ["1970-01-01T00:16:41.000Z"]
+
+
+def test_the_head_of_a_page_knows_that_a_job_wrote_outputs(job):
+    os.makedirs(os.path.join(job.folder.outputs, "deep"))
+    job.add(e.JobEnded(1006.0, "Completed", 0, "all ranks completed"))
+    assert one_job.describe_job(job.name)["page"]["next"] == f"drumline job logs -n {job.name}"
+    with open(os.path.join(job.folder.outputs, "deep", "model"), "w"):
+        pass
+    assert one_job.describe_job(job.name)["page"]["next"] == f"drumline job download -n {job.name} --all"

@@ -83,7 +83,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         "started_at": utc(outcome.started),
         "ended_at": utc(outcome.ended),
         "services": {
-            **_describe_services(outcome),
+            **describe_services(outcome),
             "Studio": {"endpoint": f"file://{folder.path}" if brief else find_page(folder), "type": "Studio"},
             "Tracking": _tracking(folder, outcome, brief=brief),
             **_describe_notifications(outcome),
@@ -320,7 +320,7 @@ def _describe_notifications(outcome: Outcome) -> dict[str, Any]:
     return {"Notifications": {"type": "Notifications", "warning": told.error}} if told and told.error else {}
 
 
-def _describe_services(outcome: Outcome) -> dict[str, Any]:
+def describe_services(outcome: Outcome) -> dict[str, Any]:
     """Describe the programs beside the ranks."""
     found = {}
     for name, one in sorted(outcome.services.items()):
@@ -339,7 +339,7 @@ def show_services(name: str) -> dict[str, Any]:
 
     Raises NotFoundError.
     """
-    return _describe_services(recover(folder_of(name)))
+    return describe_services(recover(folder_of(name)))
 
 
 def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:

@@ -117,14 +117,20 @@ class KnownJobs:
             with contextlib.suppress(NotFoundError):
                 yield self.overview(name, with_metric=with_metric)
 
-    def overview(self, name: str, *, with_metric: bool = False) -> JobOverview:
-        """Return the facts of a job, which is recovered where necessary. Raises NotFoundError."""
+    def overview(
+        self, name: str, *, with_metric: bool = False, outcome: Outcome | None = None
+    ) -> JobOverview:
+        """
+        Return the facts of a job. Raises NotFoundError.
+
+        ``outcome``: of a job that was recovered just now; None: it is recovered where necessary.
+        """
         stamp = self._stamp(name)
         kept = self._get_kept(name, stamp)
         found = _from_text(kept.facts) if kept else None
         if found is None:
             folder = folder_of(name)
-            outcome = recover(folder)
+            outcome = outcome or recover(folder)
             found = _look(folder, outcome)
             stamp = self._stamp(name) if _is_settled(outcome) else ""
             self._add(name, stamp, found)

@@ -32,6 +32,9 @@ _METRICS_LIMIT_S = 2.0
 _MOST_FILES = 5000
 """Of a folder, that are counted; a folder with more is said to have more."""
 
+_MOST_SAID = 100
+"""Warnings and drills that the head of a page has."""
+
 _SHORTEST_PHASE_S = 0.005
 _NOTES = "link: "
 """The beginning of a plan's warnings that a reader of the job's times must know."""
@@ -83,6 +86,30 @@ def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         page |= describe_parts(folder, outcome)
     page["next"] = _choose_next(folder, outcome, page)
     return page
+
+
+def describe_head(folder: RunFolder, outcome: Outcome, *, has_metrics: bool) -> dict[str, Any]:
+    """Return the facts with which a page begins: those that take no longer where a job has logged and written much."""
+    head: dict[str, Any] = {
+        "sentences": split_reason(outcome.reason),
+        "hang": outcome.hang,
+        "drills": _list_drills(outcome)[:_MOST_SAID],
+        "warnings": [one.text for one in outcome.warnings[:_MOST_SAID]],
+        "pruned": sorted(outcome.pruned),
+        "pruned_at": utc(min(outcome.pruned.values(), default=None)),
+    }
+    if outcome.kind == "command":
+        labels = {rank: label for rank, label, _ in _list_tasks(folder.read_json(folder.plan) or {})}
+        head["failed_rank"] = _describe_failed(folder, outcome, labels)
+        places = (("outputs", folder.outputs), ("named-outputs", folder.named_outputs))
+        known = {
+            "files": [{"what": what} for what, path in places if _has_files(path)],
+            "metrics": ["logged"] if has_metrics else [],
+        }
+    else:
+        known = describe_parts(folder, outcome)
+    head["next"] = _choose_next(folder, outcome, {**head, **known})
+    return head
 
 
 def split_reason(reason: str) -> list[str]:
@@ -342,6 +369,23 @@ def measure_folder(path: str) -> dict[str, Any]:
         except OSError:
             continue  # Removed meanwhile, or not ours to read.
     return {"files": files, "bytes": size, "is_more": False}
+
+
+def _has_files(path: str) -> bool:
+    """Return whether there is a file below a folder, as far as it is looked through."""
+    left, seen = [path], 0
+    while left and seen <= _MOST_FILES:
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.is_file(follow_symlinks=False):
+                        return True
+                    if seen <= _MOST_FILES and entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+        except OSError:
+            continue  # Removed meanwhile, or not ours to read.
+    return False
 
 
 # pipelines and sweeps

@@ -13,7 +13,7 @@ from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
 from drumline.control.observing.job_list.rows import describe_row
 from drumline.control.observing.overview import KnownJobs
-from drumline.control.observing.page import describe_folder
+from drumline.control.observing.page import describe_head
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ def describe_job(name: str) -> dict[str, Any]:
     folder = folder_of(name)
     outcome = recover(folder)
     known = KnownJobs()
-    job = known.overview(name, with_metric=True)
+    known.load([name])
+    job = known.overview(name, with_metric=True, outcome=outcome)
     known.keep()
-    page = describe_folder(folder, outcome)
+    page = describe_head(folder, outcome, has_metrics=job.metric is not None)
     failed = page.get("failed_rank") or {}
     lines = [{"rank": failed["rank"], "text": line} for line in failed.get("last_lines", ())]
     return {
@@ -43,7 +44,7 @@ def describe_job(name: str) -> dict[str, Any]:
         "hang": {"sentence": outcome.hang} if outcome.hang else None,
         "last_lines": lines,
         "attempts": list_attempts(folder.read_events(), outcome),
-        "services": description.show_services(name),
+        "services": description.describe_services(outcome),
         "commands": list_commands(name, outcome),
     }
 
@@ -91,6 +92,8 @@ def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str,
             began.append(None)
         elif isinstance(event, (e.JobStarting, e.AgentJoined, e.RankStarted)) and began[-1] is None:
             began[-1] = event.time
+            if len(began) > len(outcome.attempts):
+                break  # A job may have a million events, and nothing else is looked for.
     listed = [
         {
             "number": number,

@@ -159,6 +159,7 @@ class RowFigures:
         """Return the rows of jobs with as many metrics as can be read in time."""
         deadline = time.monotonic() + _FIGURES_S
         known = KnownJobs()
+        known.load([job.name for job in jobs if not job.has_metric])
         rows, found = [], []
         for job in jobs:
             full = self._add_metric(known, table, job, deadline)

@@ -18,6 +18,27 @@ def test_the_list_shows_each_job_with_its_sentence(visit):
     assert "good" not in guest.find("jobs").inner_text()
 
 
+@pytest.mark.parametrize(
+    ("page", "question"),
+    [
+        ("/", "/jobs?"),
+        ("/jobs?status=failed,running&sort=name", "/jobs?"),
+        ("/jobs/good", "/jobs/good"),
+        ("/jobs/good", "/me"),
+    ],
+)
+def test_what_the_page_begins_with_is_asked_once_and_before_its_modules_run(visit, page, question):
+    guest = visit()
+    asked = []
+    guest.page.on("request", lambda request: asked.append(request.url.removeprefix(guest.address)))
+    guest.open(page)
+    guest.page.wait_for_selector('main [data-test="jobs"] tr[data-row], [data-test="rank-grid"] [data-rank]')
+    named = [url for url in asked if url.startswith("/api/v1" + question) and "/ranks" not in url]
+    assert len([url for url in named if url.partition("?")[0] == "/api/v1" + question.rstrip("?")]) == 1, (
+        asked
+    )
+
+
 def test_a_new_job_reaches_its_curve_in_two_clicks(visit):
     guest = visit()
     guest.open("/")

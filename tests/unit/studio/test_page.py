@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from drumline.studio import libraries
-from drumline.studio.pages import Pages, drop_types
+from drumline.studio import joined, libraries
+from drumline.studio.joined import drop_types
+from drumline.studio.pages import Pages
 
 STUDIO = Path(libraries.HERE)
 PAGE = STUDIO / "page"
@@ -74,7 +75,7 @@ def test_our_own_scripts_and_styles_stay_light():
 
 
 def test_browsers_are_sent_scripts_without_their_types():
-    request = Request({"type": "http", "path_params": {"hash": "", "path": "js/lib.js"}})
+    request = Request({"type": "http", "headers": [], "path_params": {"hash": "", "path": "js/lib.js"}})
     sent = asyncio.run(Pages(None, None).send_file(request)).body
     assert sent == drop_types((PAGE / "js" / "lib.js").read_bytes())
     assert b"/**" not in sent
@@ -105,25 +106,105 @@ def test_index_refers_to_files_that_are_there_and_to_nothing_else():
     assert named
     for one in named:
         assert one.startswith("__STATIC__/"), one
-        path = PAGE / one.removeprefix("__STATIC__/")
-        assert path.name in libraries._MODULES if path.parent.name == "vendor" else path.is_file()
+        name = one.removeprefix("__STATIC__/")
+        path = PAGE / name
+        assert name in (joined.SCRIPT, joined.STYLE) or path.is_file()
 
 
-def test_what_the_first_page_needs_is_asked_for_at_once():
-    """A module that is found by another one costs a round trip; those of other pages would be in its way."""
-    needed, left = set(), [PAGE / "js" / "main.js", PAGE / "js" / "pages" / "jobs.js"]
-    while left:
-        path = left.pop()
-        for target in re.findall(r"""\bfrom ["']([^"']+)["']""", path.read_text()):
-            found = (path.parent / target).resolve()
-            if found not in needed:
-                needed.add(found)
-                left += [found] if found.parent.name != "vendor" else []
-    preloaded = re.findall(r'"modulepreload" href="__STATIC__/([^"]+)"', (PAGE / "index.html").read_text())
-    vendor = {one for one in preloaded if one.startswith("vendor/")}
-    own = {str(one.relative_to(PAGE)) for one in needed if one.parent.name != "vendor"} | {"js/pages/jobs.js"}
-    assert set(preloaded) - vendor == own
-    assert vendor == {f"vendor/{name}" for name in libraries._MODULES if not name.startswith("uplot")}
+def test_a_new_browser_asks_for_few_files():
+    """A browser has six connections: of fifty files, most wait for others."""
+    named = re.findall(
+        r'<(?:link|script)[^>]*(?:href|src)="__STATIC__/([^"]+)"', (PAGE / "index.html").read_text()
+    )
+    assert sorted(set(named)) == ["css/joined.css", "icon.svg", "js/first.js", "js/joined.js"]
+
+
+# joined modules
+
+
+has_libraries = pytest.mark.skipif(
+    bool(libraries.find_missing()), reason="scripts/setup studio has fetched nothing here"
+)
+APART = {PAGE / "js" / "first.js", PAGE / "js" / "login.js"}
+"""What index.html and login.html load themselves."""
+
+
+@has_libraries
+def test_all_modules_are_joined_each_once():
+    text = joined.join_scripts(str(PAGE)).decode()
+    named = re.findall(r'^\$make\["([^"]+)"\]', text, re.MULTILINE)
+    own = {str(path.relative_to(PAGE)) for path in SCRIPTS if path not in APART}
+    assert len(named) == len(set(named))
+    assert {name for name in named if name.startswith("js/")} == own
+    assert {name for name in named if name.startswith("vendor/")} == {
+        f"vendor/{name}" for name in libraries._MODULES if not name.startswith("uplot")
+    }
+
+
+@has_libraries
+def test_nothing_is_left_for_a_browser_to_ask_for():
+    text = joined.join_scripts(str(PAGE)).decode()
+    left = re.findall(r"""(?:^|[;}])\s*(?:import|export)\b[^.(][^\n]{0,60}""", text, re.MULTILINE)
+    assert left == []
+    assert re.findall(r"""\bimport\(\s*["'`]([^"'`]*)""", text) == ["../vendor/uplot.js"]
+
+
+def test_no_module_imports_itself_through_others():
+    """Joined, it would begin again before it has ended."""
+    needed = {
+        path: [
+            (path.parent / one).resolve()
+            for one in re.findall(r"""\bfrom ["'](\.[^"']+)["']""", path.read_text())
+        ]
+        for path in SCRIPTS
+    }
+
+    def walk(path, above):
+        assert path not in above, " -> ".join(one.name for one in [*above, path])
+        for target in needed.get(path, ()):
+            walk(target, [*above, path])
+
+    for path in SCRIPTS:
+        walk(path, [])
+
+
+@has_libraries
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_joined_modules_are_a_program(tmp_path):
+    (tmp_path / "joined.mjs").write_bytes(joined.join_scripts(str(PAGE)))
+    command = ["node", "--check", str(tmp_path / "joined.mjs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FORMS = {
+    "js/main.js": (
+        'import { one, two as other } from "./a/b.js";\nimport whole from "../vendor/c.js";\n'
+        'import("./late.js").then(({ late }) => tell(one, other(), whole(), late));\n'
+    ),
+    "js/a/b.js": (
+        'export const one = 1;\nexport function two() {\n  return "two";\n}\nexport { three } from "../d.js";\n'
+    ),
+    "js/d.js": "const kept = 3;\nexport { kept as three };\n",
+    "js/late.js": 'import { three } from "./a/b.js";\nexport class Late {}\nexport const late = three;\n',
+    "vendor/c.js": "var n=4;export default function(){return n}\n",
+}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_all_forms_of_import_and_export_mean_the_same_joined(tmp_path):
+    for name, text in FORMS.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    text = joined.join_scripts(str(tmp_path)).decode()
+    (tmp_path / "joined.mjs").write_text(
+        f"const tell = (...all) => console.log(JSON.stringify(all));\n{text}"
+    )
+    done = subprocess.run(
+        ["node", str(tmp_path / "joined.mjs")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ('[1,"two",4,3]\n', "")
 
 
 def test_index_has_no_script_or_style_of_its_own():

@@ -122,3 +122,8 @@ interface SystemAnswer {
   rows: { rank: number | null; node: number; label: string; values: (number | null)[] }[];
   marks: { time: string | number; kind: string; text: string }[];
 }
+
+interface Window {
+  /** What first.js has asked, by address. */
+  early?: Map<string, Promise<Response>>;
+}

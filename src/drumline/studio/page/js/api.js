@@ -1,11 +1,12 @@
 /** Questions to the server, and their answers as signals. */
 
-import { computed, useEffect, useMemo, signal } from "./lib.js";
+import { computed, signal, useLayoutEffect, useMemo } from "./lib.js";
 import { connected } from "./live.js";
 import { route, withQuery } from "./router.js";
 
 const ROOT = "/api/v1";
 const SHORTEST_PAUSE_MS = 1000;
+const EARLY_MS = 10_000;
 
 /** An answer other than 2xx, or none: one sentence, and a hint. */
 export class ApiError extends Error {
@@ -58,18 +59,65 @@ export function post(path, body = {}) {
  * @param {RequestInit} request
  */
 async function ask(url, request) {
+  return (await read(url, request)).data;
+}
+
+/**
+ * @param {string} url
+ * @param {RequestInit} request
+ * @returns {Promise<{data: any, text: string}>} Rejects with an ApiError.
+ */
+async function read(url, request) {
   let answer;
   try {
-    answer = await fetch(url, { ...request, credentials: "same-origin", redirect: "error" });
+    answer = await (takeEarly(url, request) ?? fetch(url, { ...request, credentials: "same-origin", redirect: "error" }));
   } catch (error) {
     if (request.signal?.aborted) throw error;
     throw new ApiError("the studio does not answer", "start it again: drumline studio");
   }
-  const data = await answer.json().catch(() => null);
-  if (answer.ok && data !== null) return data;
+  const text = await answer.text().catch(() => "");
+  const data = parse(text);
+  if (answer.ok && data !== null) return { data, text };
   const told = data?.error ?? {};
   const hint = told.hint ?? (answer.status === 401 ? "open the page again: drumline studio" : "");
   throw new ApiError(told.message ?? `the server answered ${answer.status}`, hint, answer.status);
+}
+
+/** @param {string} text */
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The answer to what first.js has asked, once, and while it is new.
+ * @param {string} url
+ * @param {RequestInit} request
+ */
+function takeEarly(url, request) {
+  const answer = request.method === undefined && performance.now() < EARLY_MS ? window.early?.get(url) : undefined;
+  window.early?.delete(url);
+  return answer;
+}
+
+/**
+ * Make a function that works something out of an answer once, however often that is drawn.
+ * @template {object} T
+ * @template R
+ * @param {(data: T) => R} make
+ * @returns {(data: T) => R}
+ */
+export function once(make) {
+  /** @type {WeakMap<T, {made: R}>} */
+  const known = new WeakMap();
+  return (data) => {
+    const found = known.get(data) ?? { made: make(data) };
+    known.set(data, found);
+    return found.made;
+  };
 }
 
 /**
@@ -96,28 +144,28 @@ export function useResource(path, query = {}, { live, every, keep } = {}) {
     [own],
   );
   const signals = live === undefined ? [] : Array.isArray(live) ? live : [live];
-  useEffect(() => (url === null ? undefined : keepAsking(url, own, signals, { every, keep })), [url, own, every, ...signals]);
+  useLayoutEffect(() => (url === null ? undefined : keepAsking(url, own, signals, { every, keep })), [url, own, every, ...signals]);
   return result;
 }
 
 /** @type {Resource} */
 const EMPTY = { state: "loading", data: null, error: null, busy: false, since: null };
 
-/** The last answers to some questions, the latest last. @type {Map<string, Resource>} */
+/** The last answers to some questions, the latest last. @type {Map<string, {answer: Resource, text: string}>} */
 const kept = new Map();
 const MOST_KEPT = 6;
 const KEPT_MS = 60_000;
 
-/** @param {string} url @param {Resource} answer */
-function remember(url, answer) {
+/** @param {string} url @param {Resource} answer @param {string} text */
+function remember(url, answer, text) {
   kept.delete(url);
-  kept.set(url, answer);
+  kept.set(url, { answer, text });
   if (kept.size > MOST_KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
 }
 
 /** @param {string | null} url @returns {Resource} */
 function recall(url) {
-  const answer = kept.get(url ?? "");
+  const answer = kept.get(url ?? "")?.answer;
   return answer && Date.now() - (answer.since ?? 0) < KEPT_MS ? { ...answer, busy: true } : EMPTY;
 }
 
@@ -141,16 +189,22 @@ function keepAsking(url, own, signals, { every, keep }) {
   /** @type {number | undefined} */
   let timer;
 
+  const last = keep ? kept.get(url) : undefined;
+  let told = last && last.answer.data === own.peek().data ? last.text : "";
+
   async function question() {
     asked = Date.now();
     isAsking = true;
     isDue = false;
-    if (own.peek().data !== null) own.value = { ...own.peek(), busy: true };
+    const before = own.peek();
+    if (before.data !== null && !before.busy) own.value = { ...before, busy: true };
     try {
-      const data = await ask(url, { signal: stop.signal });
+      const { data, text } = await read(url, { signal: stop.signal });
       if (stop.signal.aborted) return;
-      own.value = { state: "ready", data, error: null, busy: false, since: Date.now() };
-      if (keep) remember(url, own.value);
+      // What is drawn of the same answer need not be drawn again.
+      own.value = { state: "ready", data: text === told ? own.peek().data : data, error: null, busy: false, since: Date.now() };
+      told = text;
+      if (keep) remember(url, own.value, text);
     } catch (error) {
       if (!stop.signal.aborted) own.value = fail(own.peek(), /** @type {Error} */ (error));
     }

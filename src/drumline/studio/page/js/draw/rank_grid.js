@@ -1,7 +1,7 @@
 /** All ranks at once: a row is a node, a cell a rank, its colour the state and its shade how much it uses. */
 
 import { measure } from "../format.js";
-import { html, useRef, useSignal } from "../lib.js";
+import { html, useMemo, useRef, useSignal } from "../lib.js";
 
 const SMALL_FROM = 65;
 const TINY_FROM = 193;
@@ -53,6 +53,19 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
     event.preventDefault();
     /** @type {HTMLElement | null | undefined} */ (self.current?.querySelector(`[data-rank="${to}"]`))?.focus();
   };
+  // Not drawn again for a tip, or for the same answer: a job may have 512 ranks.
+  const rows = useMemo(
+    () =>
+      data.nodes.map(
+        (node) => html`<div class="node" key=${node.index}>
+          <span class="node-name" title=${node.name}>${node.name}</span>
+          <span class="node-ranks">
+            ${node.ranks.map((rank) => drawCell(byRank.get(rank), rank, { shade, unit, most, chosen, entry, onChoose }))}
+          </span>
+        </div>`,
+      ),
+    [data, shade, unit, chosen],
+  );
   return html`<div
       class=${`grid-frame ${look}`}
       ref=${self}
@@ -65,14 +78,7 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
       onFocusOut=${() => (tip.value = null)}
       data-test="rank-grid"
     >
-      ${data.nodes.map(
-        (node) => html`<div class="node" key=${node.index}>
-          <span class="node-name" title=${node.name}>${node.name}</span>
-          <span class="node-ranks">
-            ${node.ranks.map((rank) => drawCell(byRank.get(rank), rank, { shade, unit, most, chosen, entry, onChoose }))}
-          </span>
-        </div>`,
-      )}
+      ${rows}
     </div>
     ${tip.value && html`<${Tip} at=${tip.value} shade=${shade} unit=${unit} />`}
     <${Legend} ranks=${data.ranks} />`;

@@ -1,6 +1,6 @@
 /** A page or a tab whose module is loaded when it is first shown. */
 
-import { Component, html, signal, useEffect, useMemo } from "../lib.js";
+import { Component, html, signal, useMemo } from "../lib.js";
 import { Problem } from "./card.js";
 
 /**
@@ -8,12 +8,14 @@ import { Problem } from "./card.js";
  * @param {() => Promise<any>} props.load a module that exports Page or Tab; other properties go to that
  */
 export function Lazy({ load, ...others }) {
-  const loaded = useMemo(() => signal(/** @type {{module: any, error: any}} */ ({ module: null, error: null })), [load]);
-  useEffect(() => {
+  const loaded = useMemo(() => {
+    const found = signal(/** @type {{module: any, error: any}} */ ({ module: null, error: null }));
+    // At once: what waits for an effect waits for a frame.
     load().then(
-      (module) => (loaded.value = { module, error: null }),
-      (error) => (loaded.value = { module: null, error }),
+      (module) => (found.value = { module, error: null }),
+      (error) => (found.value = { module: null, error }),
     );
+    return found;
   }, [load]);
   const { module, error } = loaded.value;
   if (error) {

@@ -1,10 +1,10 @@
 /** Ranks: the grid of states, one rank's facts, and the heat map of all ranks over time. */
 
-import { useResource } from "../api.js";
+import { once, useResource } from "../api.js";
 import { clock, measure, moment } from "../format.js";
 import { html } from "../lib.js";
-import { HeatMap } from "../draw/heat_map.js";
-import { chooseMost, findOutlier } from "../draw/heat_pixels.js";
+import { HeatMap, mostOf } from "../draw/heat_map.js";
+import { findOutlier } from "../draw/heat_pixels.js";
 import { endOf, RankGrid, sizeOf, STATES } from "../draw/rank_grid.js";
 import { Card } from "../parts/card.js";
 import { Pick } from "../parts/menu.js";
@@ -115,28 +115,33 @@ function HeatCard({ job, path, attempt, failed, chosen }) {
   <//>`;
 }
 
-/** One rank that differs from all others may be why they wait. @param {{data: SystemAnswer, job: string}} props */
-function Outlier({ data, job }) {
+const outlierOf = once((/** @type {SystemAnswer} */ data) => {
   const known = data.measures.find((one) => one.key === data.measure);
   const rows = data.rows.filter((one) => one.rank !== null);
   const found = findOutlier(rows.map((one) => one.values), known?.unit);
   if (!found) return null;
   const [mean, median] = [found.mean, found.median].map((one) => measure(one, known?.unit ?? ""));
-  const text = `Rank ${rows[found.row].rank} stands out: ${known?.title ?? data.measure} ${mean} on average, the others about ${median}`;
-  return html`<p class="small" data-test="stands-out"><${Sentence} text=${text} job=${job} /></p>`;
+  return `Rank ${rows[found.row].rank} stands out: ${known?.title ?? data.measure} ${mean} on average, the others about ${median}`;
+});
+
+/** One rank that differs from all others may be why they wait. @param {{data: SystemAnswer, job: string}} props */
+function Outlier({ data, job }) {
+  const text = outlierOf(data);
+  return text && html`<p class="small" data-test="stands-out"><${Sentence} text=${text} job=${job} /></p>`;
 }
+
+const hasSamples = once((/** @type {SystemAnswer} */ data) => data.rows.some((row) => row.values.some((one) => one !== null)));
 
 /** @param {SystemAnswer} data */
 function findNoSamples(data) {
-  const hasSome = data.rows.some((row) => row.values.some((one) => one !== null));
-  return hasSome ? null : { text: "No samples yet: the agents take one of every rank each second while it runs." };
+  return hasSamples(data) ? null : { text: "No samples yet: the agents take one of every rank each second while it runs." };
 }
 
 /** @param {{data: SystemAnswer}} props */
 function HeatNote({ data }) {
   if (!data.bin_s) return null; // No rank has started.
   const known = data.measures.find((one) => one.key === data.measure);
-  const most = chooseMost(data.rows.map((one) => one.values), known?.most, known?.unit);
+  const most = mostOf(data);
   const span = data.bin_s < 1 ? `${Math.round(data.bin_s * 1000)} ms` : `${Number(data.bin_s.toPrecision(2))} s`;
   return html`one row a rank, one column ${span} · 0<i class="ramp"></i>${measure(most, known?.unit ?? "")}`;
 }

@@ -12,6 +12,7 @@ node's agent, a JSON object a line, oldest first::
       at        [[q, time], ...]: when the rank entered collective number q, in seconds since 1970 by the node's clock
       src       where the figures come from: optimizer, ddp, ...
       of        [total, before, where from]: steps of the whole training and before this attempt, where known
+      pass      steps of each whole pass over the training's data, where known
       every     with DRUMLINE_STEPS_DETAIL=1 in the rank's variables: the same names, a value for each of the n steps,
                 null where it is not known
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DETAIL = "DRUMLINE_STEPS_DETAIL"
 PHASES = ("step", "input", "forward", "backward", "comm", "overlap", "other")
-OPTIMIZER, DDP = "optimizer", "ddp"
+OPTIMIZER, DDP, METRICS, LOG = "optimizer", "ddp", "metrics", "log"
 
 _MOST_ENTRIES = 8192
 
@@ -76,6 +77,8 @@ class Window(NamedTuple):
     sources: tuple[str, ...] = (OPTIMIZER,)
     total: Optional[Total] = None
     every: Mapping[str, Sequence[Optional[float]]] = {}
+    pass_steps: int = 0
+    """Of each whole pass over the training's data; 0: not known."""
 
 
 def to_line(windows: Sequence[Window]) -> bytes:
@@ -100,6 +103,8 @@ def _of_window(window: Window) -> dict[str, Any]:
     data["src"] = window.sources
     if window.total:
         data["of"] = tuple(window.total)
+    if window.pass_steps:
+        data["pass"] = window.pass_steps
     if window.every:
         data["every"] = {
             name: [None if one is None else round(one, 6) for one in values]
@@ -133,6 +138,7 @@ def _window_from(at: float, monotonic: float, data: Mapping[str, Any]) -> Window
         tuple(str(one)[:100] for one in data["src"]),
         Total(_whole(total[0]), _whole(total[1]), str(total[2])[:200]) if total else None,
         {name: _values_from(values) for name, values in data.get("every", {}).items() if name in PHASES},
+        _whole(data.get("pass", 0)),
     )
 
 

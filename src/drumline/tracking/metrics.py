@@ -133,16 +133,20 @@ def list_some_names(run_dir: str) -> tuple[list[str], bool]:
 
 def read_latest(run_dir: str, name: str) -> Point | None:
     """Return the value of the highest step at the end of its file, the last of several. Raises UsageError."""
+    return max(reversed(read_tail(run_dir, name)), key=lambda point: point.step, default=None)
+
+
+def read_tail(run_dir: str, name: str) -> list[Point]:
+    """Return the values at the end of its file, about a hundred. Raises UsageError."""
     try:
         with open_plain(metric_path(run_dir, name)) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - _TAIL))
             data = file.read(_TAIL)
     except OSError:
-        return None
+        return []
     lines = data.decode("utf-8", "replace").split("\n")[1 if size > _TAIL else 0 : -1]
-    points = [point for point in map(_parse_point, lines) if point is not None]
-    return max(reversed(points), key=lambda point: point.step, default=None)
+    return [point for point in map(_parse_point, lines) if point is not None]
 
 
 def metric_path(run_dir: str, name: str) -> str:

@@ -122,11 +122,22 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
         ({"steps": 50, "max_steps": {"type": "integer", "value": 70}}, ("max_steps", 70)),
         ({"steps": "many", "max_steps": -1}, ("", 0)),
         ({"steps": {"type": "uri_file", "path": "x"}}, ("", 0)),
+        ({"epochs": 8, "lr": 0.1}, ("epochs", 88)),
+        ({"epochs": 8, "steps": 70}, ("steps", 70)),
         (None, ("", 0)),
     ],
 )
 def test_an_input_may_say_how_many_steps_there_are(inputs, found):
-    assert telling.find_total(inputs) == found
+    assert telling.find_total(inputs, 11) == found
+
+
+def test_a_pass_counts_where_all_ranks_make_as_many_steps(tmp_path):
+    for rank in (0, 1):
+        write(tmp_path, 0, 0, [window(rank, 1001.0, 10), window(rank, 1002.0, 20, pass_steps=11)])
+    assert read_steps(str(tmp_path), 0).count_pass() == 11
+    write(tmp_path, 0, 0, [window(1, 1003.0, 30, pass_steps=12)])
+    assert read_steps(str(tmp_path), 0).count_pass() == 0
+    assert telling.find_total({"epochs": 8}, 0) == ("", 0)
 
 
 def test_clocks_of_several_machines_are_set_right(tmp_path):

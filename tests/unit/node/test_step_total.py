@@ -15,12 +15,11 @@ def finder():
     return runpy.run_path(os.path.join(hook_folder.HOOK, "step_total.py"))["TotalFinder"]()
 
 
-def call_from(module, self, function):
+def call_from(module, self, function, name="step"):
     """Call a function from a method of that module."""
-    source = "def step(self, function):\n    return function()\n"
     names = {"__name__": module}
-    exec(source, names)
-    return names["step"](self, function)
+    exec(f"def {name}(self, function):\n    return function()\n", names)
+    return names[name](self, function)
 
 
 def test_a_trainer_of_transformers_knows_its_steps_and_those_before(finder):
@@ -29,6 +28,23 @@ def test_a_trainer_of_transformers_knows_its_steps_and_those_before(finder):
     assert found == (500, 200, "Transformers")
     trainer.state.max_steps = -1
     assert call_from("transformers.trainer", trainer, lambda: finder.find(4)) is None
+
+
+def test_an_engine_of_deepspeed_knows_its_step_and_its_schedules_end(finder):
+    engine = types.SimpleNamespace(global_steps=203, lr_scheduler=types.SimpleNamespace(total_num_steps=500))
+
+    def call(function):
+        return call_from("deepspeed.runtime.engine", engine, function, "_take_model_step")
+
+    assert call(lambda: finder.find(4)) == (500, 200, "DeepSpeed's schedule")
+    assert call(finder.find_engine_step) == (id(engine), 203)
+    assert finder.find_engine_step() is None
+    # What stands above it knows better.
+    trainer = types.SimpleNamespace(state=types.SimpleNamespace(max_steps=400, global_step=203))
+    found = call_from("transformers.trainer", trainer, lambda: call(lambda: finder.find(4)))
+    assert found == (400, 200, "Transformers")
+    engine.lr_scheduler = types.SimpleNamespace()
+    assert call(lambda: finder.find(4)) is None
 
 
 @pytest.mark.parametrize(
@@ -43,9 +59,52 @@ def test_a_trainer_of_lightning_ends_at_the_first_of_its_limits(finder, limits, 
     assert found == ((total, 0, "Lightning") if total else None)
 
 
+@pytest.mark.parametrize(
+    ("more", "total"),
+    [
+        ({}, 40),
+        ({"lightning_module": types.SimpleNamespace(automatic_optimization=False)}, None),
+        ({"callbacks": [types.SimpleNamespace(scheduling={0: 1, 4: 2})]}, None),
+        ({"callbacks": [types.SimpleNamespace(scheduling={0: 2}), object()]}, 40),
+        ({"strategy": types.SimpleNamespace(handles_gradient_accumulation=True)}, None),
+    ],
+)
+def test_a_trainer_of_lightning_whose_steps_cannot_be_foreseen_says_nothing(finder, more, total):
+    trainer = types.SimpleNamespace(
+        max_steps=-1, max_epochs=10, num_training_batches=7, accumulate_grad_batches=2, global_step=1, **more
+    )
+    loop = types.SimpleNamespace(trainer=trainer)
+    found = call_from("lightning.pytorch.loops.optimization.automatic", loop, lambda: finder.find(2))
+    assert found == (total and (total, 0, "Lightning"))
+
+
+def give_batches(finder, sampler, count, number, steps_per_batch=1.0):
+    """Make a pass over a loader; return the number of steps that were made after it."""
+    for place in range(1, count + 1):
+        finder.note_batch(types.SimpleNamespace(_index_sampler=sampler, _num_yielded=place), number)
+        if steps_per_batch and place * steps_per_batch % 1 == 0:
+            number += 1
+            finder.note_step()
+    return number
+
+
+def test_a_pass_is_known_when_the_next_one_begins(finder):
+    training, validation = list(range(12)), list(range(3))
+    number = 0
+    for epoch in range(3):
+        assert finder.pass_steps == (6 if epoch > 1 else 0)
+        number = give_batches(finder, training, 12, number, 0.5)
+        number = give_batches(finder, validation, 3, number, 0.0)
+    assert (number, finder.pass_steps) == (18, 6)
+    # This pass ends early, so the number of steps is not known any more.
+    number = give_batches(finder, training, 4, number, 0.5)
+    give_batches(finder, training, 1, number)
+    assert finder.pass_steps == 0
+
+
 class Bar:
-    def __init__(self, total, n=0):
-        self.total, self.n = total, n
+    def __init__(self, total, n=0, pos=0):
+        self.total, self.n, self.pos = total, n, pos
 
 
 @pytest.fixture
@@ -73,6 +132,15 @@ def test_a_bar_that_went_on_from_a_checkpoint_says_how_many_were_made(finder, ba
     assert finder.find(64) is None
     bars[0].n = 2128
     assert finder.find(128) == (5000, 2000, "a bar of tqdm")
+
+
+@pytest.mark.parametrize(("bar", "batches"), [(Bar(200, 64), 200), (Bar(200, 64, pos=-1), 3)])
+def test_a_bar_of_an_epoch_is_not_taken_for_the_whole(finder, bars, bar, batches):
+    bars += [Bar(3), bar]
+    give_batches(finder, list(range(batches)), 1, 0)
+    finder.find(64)
+    bar.n = 128
+    assert finder.find(128) is None
 
 
 def test_a_bar_of_each_epoch_is_taken_back(finder, bars):

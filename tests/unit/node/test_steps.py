@@ -78,11 +78,8 @@ def test_both_sides_agree_on_the_ring(ours):
     assert ours["RECORD"] == step_ring._RECORD.format
     assert ours["RECORD_BYTES"] == step_ring._RECORD.size
     assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_ring._HEADER_BYTES, step_ring._CAPACITY)
-    assert (ours["BUCKETS_AT"], ours["TOTAL_AT"], ours["SOURCE_AT"]) == (
-        step_ring._BUCKETS_AT,
-        step_ring._TOTAL_AT,
-        step_ring._SOURCE_AT,
-    )
+    places = ("BUCKETS_AT", "TOTAL_AT", "SOURCE_AT", "PASS_AT")
+    assert [ours[name] for name in places] == [getattr(step_ring, f"_{name}") for name in places]
 
 
 def test_a_ring_is_private_and_bounded_and_keeps_the_newest(ours, ring):
@@ -211,6 +208,50 @@ def test_of_several_optimizers_the_first_is_counted_until_it_is_left(ours, ring)
     assert 5 + 10 < len(StepRing(ring).read()) < 5 + 60
 
 
+class Finder:
+    """As that of ``step_total.py``; an engine calls its optimizer twice in a step."""
+
+    def __init__(self):
+        self.calls = 0
+        self.pass_steps = 7
+
+    def find(self, number):
+        return (20, 3, "a test") if number == 4 else None
+
+    def find_engine_step(self):
+        self.calls += 1
+        return 1, (self.calls - 1) // 2
+
+    def note_batch(self, batches, number):
+        return batches == "the first" and number > 0
+
+    def note_step(self):
+        pass
+
+
+def test_what_the_program_says_of_its_steps_is_passed_on(ours, ring, tmp_path, monkeypatch):
+    steps = ours["Steps"](ring, Finder())
+    steps.note_input(0.0, 0, "the first")
+    make_steps(steps, 5)
+    steps.note_input(0.0, steps._ring.thread, "the first")
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0])
+    windows.close()
+    [window] = read_windows(path)
+    assert (window.total, window.pass_steps) == (contract.Total(20, 3, "a test"), 7)
+
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+    make_steps(steps, 6)
+    assert steps._ring.number == 5 + 3
+
+
+def test_a_finder_that_fails_costs_what_it_knows_and_nothing_else(ours, ring):
+    steps = ours["Steps"](ring, object())
+    steps.note_input(0.0, 0, "the first")
+    make_steps(steps, 5)
+    assert len(StepRing(ring).read()) == 5
+
+
 @pytest.mark.parametrize("content", [b"", b"x" * 100, b"DLSTEPS1" + b"\xff" * 9000])
 def test_whatever_a_job_writes_there_costs_nothing_but_steps(ring, tmp_path, content, capsys):
     os.mkdir(os.path.dirname(ring))
@@ -241,7 +282,15 @@ def test_a_folder_that_cannot_be_written_ends_the_following_alone(ours, tmp_path
 
 def test_a_line_that_is_not_whole_is_left_out():
     window = contract.Window(
-        5.0, 2.0, 3, 44, 9, 2, {"step": contract.Spread(1.0, 0.5, 2.0)}, total=contract.Total(10, 1, "x")
+        5.0,
+        2.0,
+        3,
+        44,
+        9,
+        2,
+        {"step": contract.Spread(1.0, 0.5, 2.0)},
+        total=contract.Total(10, 1, "x"),
+        pass_steps=5,
     )
     line = contract.to_line([window])
     assert contract.from_line(line) == (window,)

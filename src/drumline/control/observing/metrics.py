@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.plan import Plan
     from drumline.tracking import tensorboard
+    from drumline.tracking.metrics import Point
     from drumline.tracking.server import Server
 
 MOST_SHOWN = 50
@@ -282,14 +283,25 @@ def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float],
 
 
 def _latest_in_events(folder: RunFolder) -> dict[str, float]:
+    read = read_event_points(folder, _EVENT_FILES_S)
+    return {tag: points[-1].value for tag, points in read.items()}
+
+
+def read_event_points(folder: RunFolder, limit_s: float, *, is_whole: bool = False) -> dict[str, list[Point]]:
+    """
+    Return the points of TensorBoard's event files, by tag, as many as can be read in that time. ``is_whole``: nothing
+    of files that take longer.
+    """
     try:
         from drumline.tracking import tensorboard
     except ImportError:
         return {}
-    found: dict[str, float] = {}
+    found: dict[str, list[Point]] = {}
     for place in _event_folders(folder):
-        scalars = tensorboard.read_scalars(place, limit_s=_EVENT_FILES_S)
-        found |= {tag: points[-1].value for tag, points in scalars.items() if points}
+        state = tensorboard.ReadState()
+        scalars = tensorboard.read_scalars(place, state, limit_s=limit_s)
+        if not (is_whole and state.behind):
+            found |= {tag: points for tag, points in scalars.items() if points}
     return found
 
 

@@ -1,9 +1,9 @@
 """
-How many steps the training of this process makes in all, where its program says so: a Trainer of Transformers or of
-Lightning that is on the stack while an optimizer steps, or a bar of tqdm that counts steps.
+What a program itself says of its steps: how many there are in all, and which calls of its optimizer make one.
 
-``steps.py`` asks now and then. As careful as ``sitecustomize``: the standard library alone, and where anything is
-otherwise, nothing is known.
+A Trainer of Transformers or of Lightning, or an engine of DeepSpeed, that is on the stack while an optimizer steps, or
+a bar of tqdm that counts steps. ``steps.py`` asks now and then. As careful as ``sitecustomize``: the standard library
+alone, and where anything is otherwise, nothing is known.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Optional
 
 _DEEPEST = 60
@@ -28,6 +29,23 @@ class TotalFinder:
     def __init__(self) -> None:
         self._bars: dict[int, tuple[int, int]] = {}
         self._told = 0
+        self._passes = _Passes()
+
+    @property
+    def pass_steps(self) -> int:
+        """Return how many steps each whole pass over the training's data made; 0: there was none, or they differ."""
+        return self._passes.steps
+
+    def note_batch(self, batches: Any, number: int) -> bool:
+        """
+        Note that an iterator of a DataLoader has given a batch after so many steps. Return whether ``pass_steps`` may
+        be new.
+        """
+        return self._passes.note_batch(batches, number)
+
+    def note_step(self) -> None:
+        """Note that an optimizer has made a step with the newest batch."""
+        self._passes.note_step()
 
     def find(self, number: int) -> Optional[tuple[int, int, str]]:
         """
@@ -38,17 +56,31 @@ class TotalFinder:
         found = _ask_trainer(number)
         return found if found is not None else self._ask_bars(number)
 
+    def find_engine_step(self) -> Optional[tuple[int, int]]:
+        """
+        Return which engine of DeepSpeed makes which of its steps; None: there is none on the stack. An engine may call
+        its optimizer several times in a step, for a part of the weights each.
+        """
+        for name, frame in _walk_stack():
+            if name == "deepspeed.runtime.engine" and frame.f_code.co_name == "_take_model_step":
+                engine = frame.f_locals["self"]
+                return id(engine), engine.global_steps
+        return None
+
     def _ask_bars(self, number: int) -> Optional[tuple[int, int, str]]:
         kind = getattr(sys.modules.get("tqdm.std") or sys.modules.get("tqdm"), "tqdm", None)
+        bars = list(getattr(kind, "_instances", ()))[:_MOST_BARS]
         before, self._bars = self._bars, {}
-        for bar in list(getattr(kind, "_instances", ()))[:_MOST_BARS]:
+        for bar in bars:
             count, total = getattr(bar, "n", None), getattr(bar, "total", None)
             if not isinstance(count, int) or not isinstance(total, (int, float)) or not 1 < total < 1 << 53:
                 continue
             self._bars[id(bar)] = (number, count)
             then = before.get(id(bar), (number, count))
             made, counted = number - then[0], count - then[1]
-            if made >= _FEWEST_STEPS and 0.8 * made <= counted <= 1.2 * made and self._told in (0, total):
+            if made < _FEWEST_STEPS or not 0.8 * made <= counted <= 1.2 * made:
+                continue
+            if total > self._passes.batches and not _is_inside(bar, bars) and self._told in (0, total):
                 self._told = int(total)
                 # Of steps from before this process it says more than were made here.
                 return self._told, count - number if count > 1.2 * number else 0, "a bar of tqdm"
@@ -56,33 +88,114 @@ class TotalFinder:
         return (0, 0, "") if is_wrong else None
 
 
-def _ask_trainer(number: int) -> Optional[tuple[int, int, str]]:
-    frame: Any = sys._getframe(2)
+class _Passes:
+    """
+    The passes over the DataLoader whose batches the steps are made of. ``steps``: of each pass that was whole; 0: there
+    was none, or they differ. ``batches``: of a pass, as the loader says; 0: it does not.
+    """
+
+    def __init__(self) -> None:
+        self.steps = self.batches = 0
+        self._begun: dict[int, int] = {}
+        self._newest = self._trained = 0
+        self._has_differed = False
+
+    def note_step(self) -> None:
+        self._trained = self._newest
+
+    def note_batch(self, batches: Any, number: int) -> bool:
+        sampler = getattr(batches, "_index_sampler", None)
+        self._newest = id(sampler)
+        return getattr(batches, "_num_yielded", 0) == 1 and self._begin(sampler, number)
+
+    def _begin(self, sampler: Any, number: int) -> bool:
+        # A loader may be one batch ahead of the steps, so a pass is from one begin to the next.
+        begun = self._begun.get(self._newest)
+        self._begun[self._newest] = number
+        if number == 0 or self._newest == self._trained:
+            self.batches = _count_batches(sampler)
+        if begun is None or self._newest != self._trained or number <= begun:
+            return False
+        self._has_differed = self._has_differed or self.steps not in (0, number - begun)
+        self.steps = 0 if self._has_differed else number - begun
+        return True
+
+
+def _count_batches(sampler: Any) -> int:
+    try:
+        return len(sampler)
+    except Exception:
+        return 0
+
+
+def _is_inside(bar: Any, bars: list[Any]) -> bool:
+    """Return whether another bar is drawn above this one, which may count epochs."""
+    place = abs(getattr(bar, "pos", 0))
+    return any(abs(getattr(one, "pos", 0)) < place for one in bars)
+
+
+def _walk_stack() -> Iterator[tuple[str, Any]]:
+    """Yield the module and the frame of each call, the innermost first."""
+    frame: Any = sys._getframe(1)
     for _ in range(_DEEPEST):
         if frame is None:
-            return None
-        module = frame.f_globals.get("__name__", "")
+            return
+        yield str(frame.f_globals.get("__name__")), frame
+        frame = frame.f_back
+
+
+def _ask_trainer(number: int) -> Optional[tuple[int, int, str]]:
+    """Ask the outermost of those that know: an engine may have a Trainer above it."""
+    found = None
+    for module, frame in _walk_stack():
+        total, done, source = 0, 0, ""
         if module == "transformers.trainer":
             state = getattr(frame.f_locals.get("self"), "state", None)
-            total, done = getattr(state, "max_steps", 0), getattr(state, "global_step", 0)
-            # It counts a step when the optimizer is done with it.
-            return (total, max(0, done + 1 - number), "Transformers") if total > 0 else None
-        if module.startswith(("lightning.pytorch.loops", "pytorch_lightning.loops")):
+            total, done, source = (
+                getattr(state, "max_steps", 0),
+                getattr(state, "global_step", 0),
+                "Transformers",
+            )
+        elif module.startswith(("lightning.pytorch.loops", "pytorch_lightning.loops")):
             trainer = getattr(frame.f_locals.get("self"), "trainer", None)
             if trainer is not None:
-                total = _count_steps(trainer)
-                done = int(getattr(trainer, "global_step", 0))
-                return (total, max(0, done + 1 - number), "Lightning") if total > 0 else None
-        frame = frame.f_back
-    return None
+                total, done, source = (
+                    _count_steps(trainer),
+                    int(getattr(trainer, "global_step", 0)),
+                    "Lightning",
+                )
+        elif module == "deepspeed.runtime.engine" and frame.f_code.co_name == "_take_model_step":
+            engine = frame.f_locals["self"]
+            schedule = getattr(engine, "lr_scheduler", None)
+            total, done = getattr(schedule, "total_num_steps", 0), engine.global_steps
+            source = "DeepSpeed's schedule"
+        if isinstance(total, int) and total > 0:
+            # They count a step when the optimizer is done with it.
+            found = (total, max(0, done + 1 - number), source)
+    return found
 
 
 def _count_steps(trainer: Any) -> int:
     """Return how many steps a Trainer of Lightning makes; 0: it does not say."""
+    if not getattr(getattr(trainer, "lightning_module", None), "automatic_optimization", True):
+        return 0  # Several optimizers, perhaps, of which it counts each step.
     limits = []
     if trainer.max_steps is not None and trainer.max_steps > 0:
         limits.append(trainer.max_steps)
     batches, epochs = trainer.num_training_batches, trainer.max_epochs
     if epochs is not None and epochs > 0 and 0 < batches < 1 << 53:
-        limits.append(epochs * -(-int(batches) // max(1, trainer.accumulate_grad_batches)))
+        together = max(1, trainer.accumulate_grad_batches)
+        if _is_changing(trainer) or (batches % together and _goes_on(trainer)):
+            return 0
+        limits.append(epochs * -(-int(batches) // together))
     return min(limits) if limits else 0
+
+
+def _is_changing(trainer: Any) -> bool:
+    """Return whether it accumulates the gradients of more batches later, or of fewer."""
+    return any(len(getattr(one, "scheduling", ())) > 1 for one in getattr(trainer, "callbacks", ()))
+
+
+def _goes_on(trainer: Any) -> bool:
+    """Return whether gradients of the last batches of an epoch go into a step of the next one."""
+    return bool(getattr(getattr(trainer, "strategy", None), "handles_gradient_accumulation", False))

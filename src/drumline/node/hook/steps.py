@@ -29,7 +29,7 @@ RECORD = "<Q10dQ"
 RECORD_BYTES = 96
 CAPACITY = 4096
 HEAD_AT, PID_AT, DETAIL_AT = 8, 16, 24
-TOTAL_AT, BEFORE_AT, SOURCE_AT, SOURCE_BYTES = 32, 40, 64, 128
+TOTAL_AT, BEFORE_AT, PASS_AT, SOURCE_AT, SOURCE_BYTES = 32, 40, 48, 64, 128
 BUCKETS_AT, BUCKETS_BYTES = 192, 2048
 
 _LOGGER_INTERVAL_S = 0.04
@@ -45,11 +45,15 @@ _UNKNOWN = (float("nan"),) * 4
 
 
 class Steps:
-    """The steps of this process. ``path``: the file of the ring. ``find_total``: as ``TotalFinder.find``."""
+    """
+    The steps of this process. ``path``: the file of the ring. ``finder``: as ``TotalFinder``; None: what the program
+    itself says of its steps is not known.
+    """
 
-    def __init__(self, path: str, find_total: Callable[[int], Any] = lambda _: None) -> None:
+    def __init__(self, path: str, finder: Any = None) -> None:
         self._ring = _Ring(path)
-        self._find_total = find_total
+        self._finder = finder
+        self._engine_step: Any = None
         self._logger = _DdpLogger()
         self._optimizer = 0
         self._others = 0
@@ -57,11 +61,13 @@ class Steps:
         self._input_s = self._forward_s = self._backward_s = 0.0
         self.is_on = True
 
-    def note_input(self, began: float, thread: int) -> None:
-        """Note that the loop has waited for input since ``began``."""
+    def note_input(self, began: float, thread: int, batches: Any = None) -> None:
+        """Note that the loop has waited for input since ``began``. ``batches``: the iterator that gave it."""
         if self._ring.thread in (0, thread):
             self._mark = perf_counter()
             self._input_s += self._mark - began
+            if self._finder:
+                self._note_batch(batches)
 
     def begin_backward(self) -> float:
         """Return the time from which backward counts."""
@@ -80,7 +86,7 @@ class Steps:
 
     def note_step(self, optimizer: Any) -> None:
         """Note that a step of an optimizer is done."""
-        if not self.is_on:
+        if not self.is_on or ("deepspeed" in sys.modules and self._repeats_step()):
             return
         if id(optimizer) != self._optimizer:
             self._others += 1
@@ -92,23 +98,41 @@ class Steps:
         if self._ring.number == 0 and not self._ring.open():
             self.is_on = False
             return
+        if self._finder:
+            self._finder.note_step()
         took = end - self._step_end
         logged = self._logger.ask(took, self._ring)
         self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
         self._input_s = self._forward_s = self._backward_s = 0.0
         number = self._ring.number
-        if number in _ASKED_AT or number % _ASKED_EVERY == 0:
+        if self._finder and (number in _ASKED_AT or number % _ASKED_EVERY == 0):
             self._ask_total(number)
         self._step_end = self._mark = perf_counter()
 
     def _ask_total(self, number: int) -> None:
         try:
-            found = self._find_total(number)
+            found = self._finder.find(number)
         except Exception:
-            self._find_total = lambda _: None
+            self._finder = None
             return
         if found is not None:
             self._ring.put_total(*found)
+
+    def _note_batch(self, batches: Any) -> None:
+        try:
+            if self._finder.note_batch(batches, self._ring.number):
+                self._ring.put_pass(self._finder.pass_steps)
+        except Exception:
+            self._finder = None
+
+    def _repeats_step(self) -> bool:
+        """Return whether this call of an optimizer is of a step of DeepSpeed's engine that is counted already."""
+        try:
+            found = self._finder.find_engine_step()
+        except Exception:
+            return False
+        before, self._engine_step = self._engine_step, found
+        return found is not None and found == before
 
     def forget(self) -> None:
         """Leave all to the parent of this process, which was forked."""
@@ -155,6 +179,10 @@ class _Ring:
         self.number += 1
         self.put(self._pack(RECORD, self.number, time(), *values, 0.0, self.number), at)
         self.put(self._pack("<Q", self.number), HEAD_AT)
+
+    def put_pass(self, steps: int) -> None:
+        """Write how many steps a pass over the data makes; 0: not known. Raises OSError."""
+        self.put(self._pack("<q", steps), PASS_AT)
 
     def put_total(self, total: int, before: int, source: str) -> None:
         """Write how many steps there are in all, and before this process, and who says so. Raises OSError."""
@@ -221,14 +249,8 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     """
     if os.environ.get("DRUMLINE_HOOK") == "0":
         return
-    finder: Any = None
 
-    def find_total(number: int) -> Any:
-        nonlocal finder
-        finder = finder or find_own("step_total.py", "drumline_step_total")["TotalFinder"]()
-        return finder.find(number)
-
-    steps = Steps(path, find_total)
+    steps = Steps(path, find_own("step_total.py", "drumline_step_total")["TotalFinder"]())
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
         return
@@ -269,7 +291,7 @@ def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
             return own(self)
         began = perf_counter()
         got = own(self)
-        steps.note_input(began, get_ident())
+        steps.note_input(began, get_ident(), self)
         return got
 
     _replace(kind, "__next__", own, next_batch)

@@ -16,6 +16,7 @@ _RECORD = struct.Struct("<Q10dQ")
 _CAPACITY = 4096
 _HEAD = struct.Struct("<8sQqq")
 _TOTAL_AT, _TOTAL = 32, struct.Struct("<qq")
+_PASS_AT = 48
 _SOURCE_AT, _SOURCE_BYTES = 64, 128
 _BUCKETS_AT, _BUCKETS_BYTES = 192, 2048
 
@@ -82,6 +83,12 @@ class StepRing:
             return None
         source = os.pread(self._descriptor, _SOURCE_BYTES, _SOURCE_AT).partition(b"\0")[0]
         return Total(total, before, source.decode("utf-8", "replace"))
+
+    def read_pass(self) -> int:
+        """Return how many steps a pass over the training's data makes; 0: not known. Raises OSError."""
+        data = os.pread(self._descriptor, 8, _PASS_AT) if self._descriptor >= 0 else b""
+        steps = int.from_bytes(data, "little") if len(data) == 8 else 0
+        return steps if steps < 1 << 53 else 0
 
     def read_buckets(self) -> tuple[int, ...]:
         """Return the sizes of the buckets that are reduced in a step; empty: not known. Raises OSError."""

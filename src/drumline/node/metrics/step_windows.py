@@ -98,7 +98,17 @@ class _RankFolder:
         total = self.ring.read_total()
         counts = (self._pid, self._before + self._done, len(found))
         window = steps.Window(
-            at, monotonic, self._rank, *counts, seconds, buckets, entries, sources, total, every
+            at,
+            monotonic,
+            self._rank,
+            *counts,
+            seconds,
+            buckets,
+            entries,
+            sources,
+            total,
+            every,
+            self.ring.read_pass(),
         )
         return [window]
 

@@ -46,6 +46,11 @@ class StepHistory(NamedTuple):
         known = [window.bucket_bytes for windows in self.ranks.values() for window in windows[-1:]]
         return next((sizes for sizes in known if sizes), ())
 
+    def count_pass(self) -> int:
+        """Return how many steps a pass over the training's data makes; 0: not known, or not the same on all ranks."""
+        counts = {windows[-1].pass_steps for windows in self.ranks.values()}
+        return counts.pop() if len(counts) == 1 else 0
+
     def recent(self) -> StepHistory:
         """Return the windows of the last minute before the newest."""
         newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
@@ -133,6 +138,7 @@ class StepHistory(NamedTuple):
             "done": before + max(window.done for window in newest),
             "total": totals[0].steps if totals else None,
             "total_source": totals[0].source if totals else None,
+            "told_by": None,
             "rate": _round(recent.rate(), 4),
             "step_s": _round(recent._step_s() or None, 6),
             "phases": {name: round(share, 4) for name, share in recent.phases().items()},

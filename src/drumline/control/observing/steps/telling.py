@@ -18,20 +18,30 @@ if TYPE_CHECKING:
 _TOTALS = ("max_steps", "steps", "num_steps", "total_steps", "train_steps", "max_train_steps")
 """Inputs that say how many steps a training makes, by names that are in use."""
 
+_EPOCHS = ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "train_epochs", "epochs")
+"""Inputs that say how many passes over its data a training makes."""
+
 _SHARE_OF_CORE = 0.1
 
 
 def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
-    """Describe the steps of the latest attempt that made any; None: there were none."""
-    if outcome.kind != "command" or not may_have_steps(folder):
+    """
+    Describe the steps of the latest attempt that made any; where no hook has seen a step, what the job says itself.
+    None: nothing is known.
+    """
+    if outcome.kind != "command":
         return None
+    if not may_have_steps(folder):
+        from drumline.control.observing.steps.signs import describe_signs
+
+        return describe_signs(folder, len(outcome.attempts))
     from drumline.control.observing.steps.history import read_last_attempt
 
     history = read_last_attempt(folder.path, range(len(outcome.attempts) + 1), is_recent=True)
     summary = history.summarize()
     # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
     if summary and summary["total"] is None and not outcome.attempts:
-        name, total = find_total((read_spec(folder)).get("inputs"))
+        name, total = find_total(read_spec(folder).get("inputs"), history.count_pass())
         if total and total >= summary["done"]:
             summary |= {"total": total, "total_source": f"input {name}"}
     return summary
@@ -42,19 +52,23 @@ def may_have_steps(folder: RunFolder) -> bool:
     return os.path.isdir(os.path.dirname(folder.steps_path(0, 0)))
 
 
-def find_total(inputs: Any) -> tuple[str, int]:
+def find_total(inputs: Any, pass_steps: int = 0) -> tuple[str, int]:
     """
-    Return the input that says how many steps there are, and its value; 0: none does.
+    Return the input that says how many steps there are, or how many passes of so many steps, and the number of steps;
+    0: none does.
 
     >>> find_total({"lr": 0.1, "max_steps": {"type": "integer", "value": "200"}})
     ('max_steps', 200)
+    >>> find_total({"epochs": 8}, pass_steps=11)
+    ('epochs', 88)
     """
     given: Mapping[str, Any] = inputs if isinstance(inputs, dict) else {}
-    for name in _TOTALS:
-        value = given.get(name)
-        text = str(value.get("value") if isinstance(value, dict) else value)
-        if text.isdigit() and 0 < int(text) < 1 << 53:
-            return name, int(text)
+    for names, factor in ((_TOTALS, 1), (_EPOCHS, pass_steps)):
+        for name in names:
+            value = given.get(name)
+            text = str(value.get("value") if isinstance(value, dict) else value)
+            if text.isdigit() and 0 < int(text) * factor < 1 << 53:
+                return name, int(text) * factor
     return "", 0
 
 
@@ -69,7 +83,7 @@ class StepsLine:
     def read(self, folder: RunFolder) -> str:
         """Return the line; empty: no rank has made a step."""
         began = time.monotonic()
-        if began >= self._next and may_have_steps(folder):
+        if began >= self._next:
             from drumline.control.observing.steps import words
 
             described = describe_steps(folder, fold(folder.read_events()))

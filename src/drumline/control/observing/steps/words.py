@@ -65,6 +65,8 @@ def _list_progress(steps: Mapping[str, Any], *, is_over: bool) -> list[str]:
     told = f"step {done:,}"
     if total:
         told += f" of {total:,} ({steps['total_source']})"
+    elif steps.get("told_by"):
+        told += f" ({steps['told_by']})"
     listed = [told]
     if rate:
         listed.append(f"{short_number(rate)} steps/s" if rate >= 1 else f"{short_number(1 / rate)} s/step")

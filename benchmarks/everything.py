@@ -60,6 +60,7 @@ BENCHES = {
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
     "isolation": Bench("isolation/run.py"),
     "scale": Bench("scale/run.py", has_rounds=False),
+    "tune": Bench("tune/run.py", has_rounds=False),
     "logs": Bench("logs/run.py"),
     "supervisor": Bench("supervisor/run.py", page=BENCHMARKS),
     "studio": Bench("studio/run.py", page=STUDIO),

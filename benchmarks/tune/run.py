@@ -125,7 +125,7 @@ def _render_case(one: dict[str, Any]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="sets of costs (5)")
-    parser.add_argument("--steps", type=int, default=60, help="of a setting that is measured whole (60)")
+    parser.add_argument("--steps", type=int, default=120, help="of a setting that is measured whole (120)")
     parser.add_argument("--json", type=Path, help="write every figure here")
     parser.add_argument("--markdown", type=Path, help="write the table here, beside standard output")
     return parser.parse_args()

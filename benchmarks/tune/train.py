@@ -8,6 +8,7 @@ import random
 import time
 
 import torch
+import torch._dynamo  # Which the first optimizer imports; here a warm interpreter has it.
 from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()

@@ -80,21 +80,20 @@ def find_standing(rungs: Sequence[Rung], count: int, goal: str, measured: Iterab
     """Return what is to be done next. ``measured``: at most one of a setting and rung."""
     known = {(one.rung, one.setting): one for one in measured}
     failed = {one.setting for one in known.values() if one.is_over and one.value is None}
-    contenders = list(range(count))
-    for index in range(len(rungs)):
+    contenders, index = list(range(count)), 0
+    while True:
         waiting = tuple(setting for setting in contenders if (index, setting) not in known)
         row = [known[index, setting] for setting in contenders if (index, setting) in known]
         if waiting or not all(one.is_over for one in row):
             return Standing(index, waiting)
         # One that fails on a later rung makes room for the next best.
         good = _sort([one for one in row if one.setting not in failed], goal)
-        if len(good) <= 1 or index + 1 == len(rungs):
+        kept = [one for one in good if not is_worse(one, good, goal)]
+        if len(kept) <= 1 or index + 1 == len(rungs):
             return Standing(index, (), good[0].setting if good else None, is_over=True)
-        kept = [one for one in good if not is_worse(one, good, goal)][: rungs[index + 1].most]
-        if len(kept) == 1:
-            return Standing(index, (), kept[0].setting, is_over=True)
-        contenders = [one.setting for one in kept]
-    raise AssertionError("a rung is over, or has something to do")
+        contenders = [one.setting for one in kept[: rungs[index + 1].most]]
+        # A rung that would drop none of them tells nothing that the next does not.
+        index = max(at for at in range(index + 1, len(rungs)) if rungs[at].most >= len(contenders))
 
 
 def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool:

@@ -68,6 +68,11 @@ def test_of_equal_settings_the_first_wins_and_each_rung_has_a_third():
     assert (winner, [len(row) for row in rows]) == (0, [12, 4, 2])
 
 
+def test_a_rung_that_would_drop_none_is_skipped():
+    winner, rows = measure_with([1.0] * 10 + [8.0, 8.1], plan_rungs(12, 60), noise=0.0)
+    assert (winner, rows) == (11, [tuple(range(12)), (11, 10)])
+
+
 def test_a_setting_that_fails_later_makes_room_for_the_next_best():
     winner, rows = measure_with([1.0, 1.01, 1.02, 1.03], plan_rungs(4, 60), noise=0.0, failing=[(3, 1)])
     assert (winner, rows) == (2, [(0, 1, 2, 3), (3, 2), (1,)])

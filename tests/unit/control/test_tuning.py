@@ -160,9 +160,9 @@ def test_the_slowest_rank_counts_and_the_figure_has_a_doubt():
     assert (rate.step_s, rate.steps, rate.ranks) == (pytest.approx(0.2), 8, 2)
     assert (rate.low_s, rate.high_s) == (pytest.approx(0.18), pytest.approx(0.22))
     # Two workers bring batches in pairs: the median is half of the truth, or twice of it.
-    pairs = [0.001, 0.199] * 10
-    assert reduce_steps([pairs]).step_s == pytest.approx(0.1)
-    assert reduce_steps([pairs]).high_s > 0.14
+    pairs = [0.001, 0.199] * 10 + [0.001]
+    assert reduce_steps([pairs]).step_s == pytest.approx(0.0953, rel=0.01)
+    assert reduce_steps([pairs]).high_s > 0.13
     assert reduce_steps([[0.1, 0.1, 0.1, 9.9]], is_median=True).step_s == pytest.approx(0.1)
     assert reduce_steps([[0.1] * 10, [0.1] * 2]) is None
     assert reduce_steps([]) is None

@@ -66,6 +66,7 @@ BEFORE = {
 
 NOT_RUN = {
     "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
+    "howto/kubernetes": "a Kubernetes cluster",
     "howto/scale": "a quiet machine for minutes: tests/acceptance/test_scale.py",
     "howto/tune": "PyTorch and a quiet machine: tests/acceptance/test_tune.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",

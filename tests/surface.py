@@ -187,6 +187,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
 
 ELSEWHERE = {
     "computes": [compute.SLURM, compute.LOCAL],
+    "kubernetes": [compute.KUBERNETES],
     "rehearsal": [rehearsal.DRILLS, rehearsal.DRILL],
 }
 """Not Azure's; these pages of docs/howto have their fields."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from drumline.spec.parts.io import Output as Output
     from drumline.spec.registered.compute import AmlCompute as AmlCompute
     from drumline.spec.registered.compute import Compute as Compute
+    from drumline.spec.registered.compute import KubernetesCompute as KubernetesCompute
     from drumline.spec.registered.compute import LocalCompute as LocalCompute
     from drumline.spec.registered.compute import SlurmCompute as SlurmCompute
     from drumline.spec.registered.workspace import load_workspace as load_workspace
@@ -46,6 +47,7 @@ _MODULES = {
     "Command": "drumline.spec.jobs.command",
     "Compute": "drumline.spec.registered.compute",
     "Input": "drumline.spec.parts.io",
+    "KubernetesCompute": "drumline.spec.registered.compute",
     "LocalCompute": "drumline.spec.registered.compute",
     "MLClient": "drumline.sdk.ml_client",
     "MpiDistribution": "drumline.spec.parts.distribution",

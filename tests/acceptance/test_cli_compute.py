@@ -141,7 +141,7 @@ def test_lists_are_tables(cli):
     [
         ("attach", 2, "hint: drumline compute attach --type slurm --name gpu-cluster --partition gpu"),
         ("attach -t slurm", 2, "a compute's name is missing"),
-        ("attach -t kubernetes -n a", 2, "computes of type 'kubernetes' are not supported"),
+        ("attach -t synapsespark -n a", 2, "computes of type 'synapsespark' are not supported"),
         ("attach -t local -n local", 2, "is this machine, without being attached"),
         ("attach -t local -n ../x", 2, "letters, digits"),
         ("attach -t local -n a --partition gpu", 2, "unknown key 'partition' in a local compute"),

@@ -53,6 +53,15 @@ _SLURM_FIELDS = {
 }
 """Flags of a field each; ``-`` stands for ``_``."""
 
+_KUBERNETES_FIELDS = {
+    "kubeconfig": "the file with clusters and users; default: KUBECONFIG, else ~/.kube/config",
+    "context": "the context of that file",
+    "namespace": "the namespace of its jobs' objects",
+    "image": "the image of its jobs' pods, with Python 3.11 or newer",
+    "queue": "the queue of Kueue that its jobs wait in",
+    "shm-size": "the size of /dev/shm in a pod, such as 8G",
+}
+
 _COMMON = {
     "max-instances": "the maximum number of nodes of one job",
     "tier": "dedicated, or low_priority: every job is spot",
@@ -76,13 +85,15 @@ _IGNORED = {
 """Flags of ``az ml compute create`` without a meaning here: each gets a warning."""
 
 
-_REFUSED = ("resource-id", "namespace", "ssh-port", "ssh-private-key-file")
+_REFUSED = ("resource-id", "ssh-port", "ssh-private-key-file")
 """Flags of ``attach`` and ``create`` for computes of Azure's other types, which are refused by their type."""
 
 
 def _attach_arguments(parser: Parser) -> None:
     _add_name(parser)
-    parser.add_argument("-t", "--type", type=str.lower, metavar="TYPE", help="slurm, local or amlcompute")
+    parser.add_argument(
+        "-t", "--type", type=str.lower, metavar="TYPE", help="slurm, kubernetes, local or amlcompute"
+    )
     parser.add_argument("-f", "--file", help="the compute's file; - for standard input")
     add_set(parser, "priorities.high.qos=urgent")
     parser.add_argument("--size", help="a name for resources.instance_type")
@@ -93,7 +104,7 @@ def _attach_arguments(parser: Parser) -> None:
 
 def _add_fields(parser: Parser) -> None:
     """Add the fields that ``attach`` and ``update`` share."""
-    for flag, text in (_SLURM_FIELDS | _COMMON).items():
+    for flag, text in (_SLURM_FIELDS | _KUBERNETES_FIELDS | _COMMON).items():
         parser.add_argument(f"--{flag}", help=text)
     parser.add_argument(
         "--sbatch-option",
@@ -124,6 +135,16 @@ def _collect_slurm_fields(arguments: Namespace) -> dict[str, Any]:
     return _collect_flags(arguments, (*_SLURM_FIELDS, "sbatch-options", "requeue"))
 
 
+def _collect_kubernetes_fields(arguments: Namespace) -> dict[str, Any]:
+    """Return the fields of a cluster that pods run on; those of Slurm alone are refused by their names."""
+    return _collect_slurm_fields(arguments) | _collect_flags(arguments, _KUBERNETES_FIELDS)
+
+
+def _collect_own_fields(arguments: Namespace, kind: str | None) -> dict[str, Any]:
+    """Return the fields that flags give a compute of that type."""
+    return _collect_kubernetes_fields(arguments) if kind == "kubernetes" else _collect_slurm_fields(arguments)
+
+
 def _collect_notes(arguments: Namespace) -> dict[str, Any]:
     """Return description and tags, which a compute of any type may have."""
     return {**_collect_flags(arguments, ("description",)), **parse_tags(arguments)}
@@ -131,7 +152,9 @@ def _collect_notes(arguments: Namespace) -> dict[str, Any]:
 
 def _list_unused(arguments: Namespace) -> list[str]:
     is_here = getattr(arguments, "type", None) == "local"
-    given = _collect_flags(arguments, (*_IGNORED, *_REFUSED, *(_COMMON if is_here else ())))
+    is_kubernetes = getattr(arguments, "type", None) == "kubernetes"
+    more = (*(_COMMON if is_here else ()), *(() if is_kubernetes else _KUBERNETES_FIELDS))
+    given = _collect_flags(arguments, (*_IGNORED, *_REFUSED, *more))
     return [f"{field}: not used; the machines exist already" for field in given]
 
 
@@ -157,6 +180,8 @@ def _from_flags(arguments: Namespace) -> Compute:
     if arguments.type == "local":
         values |= _collect_slurm_fields(arguments)  # to be refused by name
         values |= _collect_flags(arguments, ("size",))
+    elif arguments.type == "kubernetes":
+        values |= _collect_kubernetes_fields(arguments) | _collect_flags(arguments, _COMMON)
     elif arguments.type == "slurm":
         values |= _collect_slurm_fields(arguments) | _collect_flags(arguments, _COMMON)
         values |= {"instance_types": {arguments.size: {}}} if arguments.size else {}
@@ -182,7 +207,7 @@ def _from_file(arguments: Namespace) -> Compute:
         return _adapt_amlcompute(loaded, arguments)
     if arguments.type not in (None, loaded.type):
         raise UsageError(f"--type {arguments.type}: {arguments.file} is of type {loaded.type}")
-    return _change_fields(loaded, _collect_slurm_fields(arguments))
+    return _change_fields(loaded, _collect_own_fields(arguments, loaded.type))
 
 
 def _load(file: str, changes: list[dict[str, Any]]) -> Compute:
@@ -232,7 +257,9 @@ def _show(arguments: Namespace) -> int:
 
 
 def _list_arguments(parser: Parser) -> None:
-    parser.add_argument("-t", "--type", type=str.lower, help="only computes of this type: slurm or local")
+    parser.add_argument(
+        "-t", "--type", type=str.lower, help="only computes of this type: slurm, kubernetes or local"
+    )
     parser.add_argument("-r", "--max-results", type=int, help="default: all")
     add_output(parser)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 ENGINES = {
     "local": "drumline.engines.local.engine",
     "slurm": "drumline.engines.slurm.engine",
+    "kubernetes": "drumline.engines.kubernetes.engine",
 }
 
 

@@ -13,6 +13,7 @@ from drumline.contract.errors import SpecError
 from drumline.spec.load import load_compute
 from drumline.spec.registered.compute import (
     AmlCompute,
+    KubernetesCompute,
     LocalCompute,
     SlurmCompute,
     check_compute,
@@ -153,7 +154,7 @@ def test_an_option_that_is_not_the_users_is_refused_with_the_reason(tmp_path, op
     ("text", "said"),
     [
         ("name: a\n", "missing key 'type' in a compute"),
-        ("name: a\ntype: kubernetes\n", "computes of type 'kubernetes' are not supported"),
+        ("name: a\ntype: synapsespark\n", "computes of type 'synapsespark' are not supported"),
         ("name: a\ntype: slrum\n", "'slrum' is not a type of compute"),
         ("type: slurm\n", "missing key 'name'"),
         ("type: local\nname: ../x\n", "letters, digits"),
@@ -247,6 +248,33 @@ def test_every_field_is_in_its_page():
     page = (Path(__file__).parents[3] / "docs" / "howto" / "computes.md").read_text()
     fields = {*SlurmCompute._fields, *AmlCompute._fields, *LocalCompute._fields}
     assert [field for field in sorted(fields) if f"`{field}" not in page] == []
+
+
+def test_every_field_of_kubernetes_is_in_its_page_whose_file_has_all(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "kubernetes.md").read_text()
+    assert [field for field in KubernetesCompute._settings if f"| `{field}`" not in page] == []
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    compute: Any = load_compute(write(tmp_path, block))
+    assert compute.volumes == [{"claim": "datasets", "path": "/data", "read_only": True}]
+    given = to_dict(compute).keys() | {"kubeconfig", "description", "tags"}
+    assert given == {"name", "type", "description", "tags", *KubernetesCompute._settings}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("partition: gpu", "unknown key 'partition' in a kubernetes compute"),
+        ("namespace: A_b", "lower-case letters, digits and '-'"),
+        ("image: 'a b'", "the name of an image"),
+        ("memory_per_node: 64", "a size with its unit"),
+        ("volumes: [{claim: data}]", "missing key 'path'"),
+        ("volumes: [{claim: data, path: data}]", "an absolute path"),
+        ("shm_size: 2Gi", "a size with its unit"),
+    ],
+)
+def test_what_no_pod_can_have_is_refused(tmp_path, line, said):
+    with pytest.raises(SpecError, match=said):
+        load_compute(write(tmp_path, f"name: k8s\ntype: kubernetes\n{line}\n"))
 
 
 def test_the_file_of_its_page_is_valid(tmp_path):

@@ -1,4 +1,4 @@
-"""The computes that jobs run on, by name: a Slurm cluster, this machine, or what Azure calls an amlcompute."""
+"""The computes that jobs run on, by name: Slurm, Kubernetes, this machine, or what Azure calls an amlcompute."""
 
 from __future__ import annotations
 
@@ -152,6 +152,60 @@ class SlurmCompute(Compute):
         return next(iter(self._values().get("instance_types") or ()), None)
 
 
+class KubernetesCompute(Compute):
+    """
+    A cluster that a kubeconfig leads to. docs/howto/kubernetes.md says what each field does.
+    """
+
+    type = "kubernetes"
+    _whole = ("cores_per_node", "gpus_per_node", "max_instances", "gang_timeout")
+    _settings = (
+        "kubeconfig", "context", "namespace", "image", "python", "cores_per_node", "memory_per_node",
+        "shm_size", "gpus_per_node", "gpu_resource", "max_instances", "queue", "gang_timeout",
+        "priority_class", "node_selector", "tolerations", "image_pull_secrets", "volumes",
+    )  # fmt: skip
+    _fields = (*Compute._fields, *_settings)
+    size: str | None = None
+    tier: str | None = None
+    min_instances: int | None = None
+    idle_time_before_scale_down: int | None = None
+
+    def __init__(  # noqa: PLR0913 - a cluster has this many
+        self,
+        *,
+        name: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        namespace: str | None = None,
+        image: str | None = None,
+        python: str | None = None,
+        cores_per_node: int | None = None,
+        memory_per_node: str | None = None,
+        shm_size: str | None = None,
+        gpus_per_node: int | None = None,
+        gpu_resource: str | None = None,
+        max_instances: int | None = None,
+        queue: str | None = None,
+        gang_timeout: int | None = None,
+        priority_class: str | None = None,
+        node_selector: dict[str, str] | None = None,
+        tolerations: list[dict[str, str]] | None = None,
+        image_pull_secrets: list[str] | None = None,
+        volumes: list[dict[str, Any]] | None = None,
+        properties: Any = None,
+        identity: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        given = locals()
+        super().__init__(name=name, description=description, tags=tags, **kwargs)
+        for field in self._settings:
+            setattr(self, field, given[field])
+        unused = [field for field in ("properties", "identity") if given[field]]
+        self._warnings = [f"{field}: not used; pods have no identity of Azure's" for field in unused]
+
+
 class AmlComputeSshSettings(Entity):
     """Read, and not used: the cluster's administrators manage logins."""
 
@@ -235,10 +289,15 @@ class AmlCompute(Compute):
 
 
 _KEPT = ("location", "resource_id", "type", "created_on", "provisioning_state", "provisioning_errors")
-_CLASSES: dict[str, type[Compute]] = {"slurm": SlurmCompute, "local": LocalCompute, "amlcompute": AmlCompute}
+_CLASSES: dict[str, type[Compute]] = {
+    "slurm": SlurmCompute,
+    "local": LocalCompute,
+    "kubernetes": KubernetesCompute,
+    "amlcompute": AmlCompute,
+}
 TYPES = tuple(_CLASSES)
 _KNOWN_TYPES = "one of " + ", ".join(map(repr, TYPES))
-_OTHER_TYPES = ("kubernetes", "virtualmachine", "computeinstance", "synapsespark")
+_OTHER_TYPES = ("virtualmachine", "computeinstance", "synapsespark")
 
 
 def to_dict(compute: Compute) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The tables of a compute: a Slurm cluster, this machine, or what Azure calls an amlcompute."""
+"""The tables of a compute: a Slurm cluster, Kubernetes, this machine, or what Azure calls an amlcompute."""
 
 from __future__ import annotations
 
@@ -344,4 +344,43 @@ AMLCOMPUTE = Record(
 )
 """Numbers may be any, as for Azure's client; which cannot be shows once it stands for a cluster."""
 
-RECORDS = {"slurm": SLURM, "local": LOCAL, "amlcompute": AMLCOMPUTE}
+_OBJECT = Line(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "lower-case letters, digits, '-' and '.'")
+_NAMESPACE = Line(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "lower-case letters, digits and '-', 63 at most")
+_RESOURCE = Line(r"[A-Za-z0-9./_-]+", "the name of a resource", "such as nvidia.com/gpu")
+_MOUNT = Line(r"/[^\"'`$\\:]*", "an absolute path, without quotes, ':' or '$'")
+
+VOLUME = Record(
+    "volumes",
+    {"claim": _OBJECT, "path": _MOUNT, "read_only": Flag()},
+    required=("claim", "path"),
+)
+
+KUBERNETES = Record(
+    "a kubernetes compute",
+    {
+        "type": OneOf("kubernetes"),
+        **_EVERY,
+        "kubeconfig": _PATH,
+        "context": Line(r"[^\"'`$\\]+", "the name of a context", "kubectl config get-contexts shows them"),
+        "namespace": _NAMESPACE,
+        "image": Line(r"[^\s\"'`$\\]+", "the name of an image", "such as python:3.12-slim"),
+        "python": Line(r"[A-Za-z0-9/._+-]+", "a program's name or path", "such as python3"),
+        "cores_per_node": Count(1),
+        "memory_per_node": _MEMORY,
+        "shm_size": _MEMORY,
+        "gpus_per_node": Count(0),
+        "gpu_resource": _RESOURCE,
+        "max_instances": Count(1),
+        "queue": _OBJECT,
+        "gang_timeout": Count(1),
+        "priority_class": _OBJECT,
+        "node_selector": MapOf(Text()),
+        "tolerations": ListOf(MapOf(Text())),
+        "image_pull_secrets": ListOf(_OBJECT),
+        "volumes": ListOf(VOLUME),
+    },
+    required=("name", "type"),
+    ignored=(*_READ_ONLY, "kubernetes", "identity", "properties"),
+)
+
+RECORDS = {"slurm": SLURM, "local": LOCAL, "kubernetes": KUBERNETES, "amlcompute": AMLCOMPUTE}

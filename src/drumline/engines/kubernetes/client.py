@@ -1,0 +1,210 @@
+"""
+The API of Kubernetes, for the two processes that talk to it: the one that submits, and the job's courier.
+
+lightkube reads kubeconfigs, runs their credential plugins and speaks HTTP; objects stay plain dictionaries, so that no
+field is lost that its models do not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import EngineError, NotSubmittedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TIMEOUT_S = 20.0
+
+_PLURALS = {
+    "Job": ("batch", "v1", "jobs"),
+    "Secret": ("", "v1", "secrets"),
+    "Service": ("", "v1", "services"),
+    "Pod": ("", "v1", "pods"),
+    "Event": ("", "v1", "events"),
+}
+_GLOBAL = {"Node": ("", "v1", "nodes")}
+
+
+class ApiRefusedError(NotSubmittedError):
+    """Kubernetes has understood and said no. ``status``: of HTTP."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "", *, status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+class ApiSilentError(EngineError):
+    """The API server does not answer, or not in a way that can be read."""
+
+
+class Api:
+    """The API server of a compute, in its namespace. Raises EngineError."""
+
+    def __init__(self, compute: Mapping[str, Any]) -> None:
+        try:
+            import lightkube
+        except ImportError as error:
+            from drumline.contract.extras import install_line
+
+            raise ApiRefusedError(
+                "Kubernetes needs the package lightkube", install_line("kubernetes")
+            ) from error
+        self.namespace = str(compute.get("namespace") or "default")
+        config = _load_config(compute)
+        self.server = str(config.cluster.server)
+        with _translate(self.server):
+            self._client: Any = lightkube.Client(config=config, namespace=self.namespace, trust_env=False)
+        self._kinds: dict[str, Any] = {}
+
+    def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+        """Create an object; return it as the server has it."""
+        kind = self._kind(str(thing["kind"]))
+        with _translate(self.server):
+            return dict(self._client.create(kind(_plain(thing))))
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        """Return an object; None where there is none."""
+        try:
+            with _translate(self.server):
+                return dict(self._client.get(self._kind(kind), name))
+        except ApiRefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, kind: str, labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """List objects of the namespace, or nodes."""
+        with _translate(self.server):
+            return [dict(one) for one in self._client.list(self._kind(kind), labels=dict(labels or {}))]
+
+    def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
+        """Merge the change into an object."""
+        from lightkube.types import PatchType
+
+        with _translate(self.server):
+            self._client.patch(self._kind(kind), name, dict(change), patch_type=PatchType.MERGE)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job and all that it owns. No error where it is gone."""
+        from lightkube.types import CascadeType
+
+        with contextlib.suppress(_GoneError), _translate(self.server):
+            self._client.delete(self._kind("Job"), name, cascade=CascadeType.BACKGROUND)
+
+    def follow_log(self, pod: str) -> Iterator[str]:
+        """Yield the lines that a pod has printed, and those that it prints until it ends."""
+        with _translate(self.server):
+            for line in self._client.log(pod, follow=True, newlines=False):
+                yield str(line)
+
+    def version(self) -> str:
+        """Return the version of the server, such as v1.30.1."""
+        with _translate(self.server):
+            answer = self._client._client._client.get("/version", timeout=TIMEOUT_S)
+            answer.raise_for_status()
+            return str(answer.json()["gitVersion"])
+
+    def _kind(self, kind: str) -> Any:
+        """Return lightkube's class of a kind: one of our own, whose objects are dictionaries."""
+        if kind not in self._kinds:
+            from lightkube import generic_resource
+
+            root = generic_resource.GenericNamespacedResource
+            if kind in _GLOBAL:
+                root = generic_resource.GenericGlobalResource
+            group, version, plural = (_PLURALS | _GLOBAL)[kind]
+            info = generic_resource.create_api_info(group, version, kind, plural)
+            self._kinds[kind] = type(kind, (root,), {"_api_info": info})
+        return self._kinds[kind]
+
+
+class _GoneError(ApiRefusedError):
+    """There is no such object."""
+
+
+def open_api(compute: Mapping[str, Any]) -> Api:
+    """Return the API of a compute; nothing is asked yet. Raises EngineError."""
+    return Api(compute)
+
+
+def _plain(thing: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(thing)
+
+
+def _load_config(compute: Mapping[str, Any]) -> Any:
+    """Return the kubeconfig's context. Raises ApiRefusedError."""
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError
+
+    path = _find_config(compute)
+    try:
+        config = KubeConfig.from_file(path) if path else KubeConfig.from_service_account()
+        single = config.get(compute.get("context") or None)
+    except (ConfigError, KeyError, OSError, ValueError, TypeError) as error:
+        where = path or "~/.kube/config"
+        what = f"{where} does not say how to reach Kubernetes: {error}"
+        raise ApiRefusedError(
+            what, "context and kubeconfig of the compute, else KUBECONFIG, say which"
+        ) from error
+    _complete_plugin(single)
+    return single
+
+
+def _find_config(compute: Mapping[str, Any]) -> str:
+    """Return the path of the kubeconfig; empty: that of a pod's own account."""
+    named = str(compute.get("kubeconfig") or "")
+    listed = [one for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    usual = os.path.expanduser("~/.kube/config")
+    if named:
+        return named
+    found = next((one for one in listed if os.path.exists(one)), "")
+    if found or listed:
+        return found or listed[0]
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    return "" if in_pod and not os.path.exists(usual) else usual
+
+
+def _complete_plugin(config: Any) -> None:
+    """Have a credential plugin be asked as kubectl asks it: lightkube knows only v1beta1, and passes no request."""
+    plugin = getattr(config.user, "exec", None)
+    if plugin is None:
+        return
+    import json
+
+    from lightkube.config.models import NameValue
+
+    wanted = {"apiVersion": plugin.apiVersion, "kind": "ExecCredential", "spec": {"interactive": False}}
+    plugin.env = [*(plugin.env or []), NameValue(name="KUBERNETES_EXEC_INFO", value=json.dumps(wanted))]
+    plugin.apiVersion = "client.authentication.k8s.io/v1beta1"
+
+
+@contextlib.contextmanager
+def _translate(server: str) -> Iterator[None]:
+    """Turn what goes wrong into EngineError."""
+    import httpx2
+    from lightkube.core.exceptions import ApiError, ConfigError
+
+    try:
+        yield
+    except ApiError as error:
+        status = int(error.status.code or 0)
+        said = str(error.status.message or error)
+        if status == 404:
+            raise _GoneError(said, status=status) from error
+        if status in (429, 500, 502, 503, 504):
+            raise ApiSilentError(f"Kubernetes at {server} is busy: {said}") from error
+        hint = "kubectl auth can-i --list shows what you may do" if status == 403 else ""
+        raise ApiRefusedError(f"Kubernetes refused it: {said}", hint, status=status) from error
+    except ConfigError as error:
+        raise ApiRefusedError(
+            f"the credentials of Kubernetes at {server} are not to be had: {error}"
+        ) from error
+    except (httpx2.HTTPError, OSError, ValueError) as error:
+        raise ApiSilentError(
+            f"Kubernetes at {server} does not answer: {error or type(error).__name__}"
+        ) from error

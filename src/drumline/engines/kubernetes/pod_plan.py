@@ -1,0 +1,97 @@
+"""The plan as the pods read it: what lies in the run folder here lies in the run folder there."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import PlanError, Problem
+from drumline.contract.plan import Plan
+from drumline.engines.kubernetes import objects
+
+if TYPE_CHECKING:
+    from drumline.contract.folder import RunFolder
+
+INPUTS = os.path.join(objects.HOME, "given-inputs")
+"""Where local inputs of mode download come to a pod, before they are copied to their places."""
+
+
+def check(plan: Plan, folder: RunFolder) -> None:
+    """Refuse what a job cannot have here. Raises PlanError that names each."""
+    wrong = []
+    if not plan.compute.get("image"):
+        wrong.append(
+            Problem("image: the compute names none", hint="image: python:3.12, or one with your packages")
+        )
+    most = plan.compute.get("max_instances")
+    if most and len(plan.nodes) > int(most):
+        what = f"resources.instance_count: {len(plan.nodes)} nodes, and the compute gives {most}"
+        wrong.append(Problem(what, path="resources.instance_count"))
+    if plan.asked.instance_type:
+        what = "resources.instance_type: a compute on Kubernetes has no instance types"
+        wrong.append(
+            Problem(what, path="resources.instance_type", hint="cores_per_node and the like of the compute")
+        )
+    if plan.cwd != folder.code:
+        wrong.append(Problem("the pods do not have this folder", hint="code: . in a job file sends it"))
+    if plan.build is not None:
+        hint = "an image with the packages: image of the compute"
+        wrong.append(Problem("environment: none is built in pods", path="environment", hint=hint))
+    if plan.launcher is not None or plan.host_file:
+        wrong.append(
+            Problem("distribution: launchers such as mpirun do not run in pods yet", path="distribution")
+        )
+    remote = [*(one.name for one in plan.fetches), *(one.name for one in plan.uploads)]
+    if remote:
+        hint = "a volume of the compute, or the script itself"
+        wrong.append(Problem(f"{remote[0]}: remote data does not reach pods yet", path=remote[0], hint=hint))
+    if plan.services:
+        wrong.append(Problem("services: none run in pods yet", path="services"))
+    wrong.extend(_list_unreachable(plan, folder))
+    if wrong:
+        raise PlanError(wrong)
+
+
+def _list_unreachable(plan: Plan, folder: RunFolder) -> list[Problem]:
+    """List inputs and outputs that are on this machine alone."""
+    mounted = [str(one["path"]) for one in plan.compute.get("volumes") or ()]
+    wrong = []
+    for name, value in plan.user_env.items():
+        for prefix, noun in (("AZURE_ML_INPUT_", "inputs"), ("AZURE_ML_OUTPUT_", "outputs")):
+            if not name.startswith(prefix) or not os.path.isabs(value):
+                continue
+            places = [folder.path, *mounted]
+            if not any(value == place or value.startswith(place.rstrip("/") + "/") for place in places):
+                hint = "mode: download sends a small input; a volume of the compute has large ones"
+                what = f"{noun}.{name.removeprefix(prefix)}: the pods do not have {value}"
+                wrong.append(Problem(what, path=noun, hint=hint))
+    return wrong
+
+
+def adapt(plan: Plan, folder: RunFolder) -> Plan:
+    """Return the plan with the paths of the pods, and their own PATH."""
+    own = plan.user_env.get("PATH")
+    search_path = os.environ.get("PATH", "")
+    if own and own.endswith(search_path):
+        # That of this machine, which the planner put there.
+        plan = plan._replace(
+            user_env={name: value for name, value in plan.user_env.items() if name != "PATH"}
+        )
+    copies = tuple(
+        copy._replace(source=os.path.join(INPUTS, str(index), os.path.basename(copy.source)))
+        for index, copy in enumerate(plan.copies)
+    )
+    data = json.loads(plan._replace(copies=copies).to_json())
+    return Plan.from_json(json.dumps(_move(data, folder.root, objects.HOME)))
+
+
+def _move(value: Any, root: str, home: str) -> Any:
+    """Return the value with the home of the pods in place of the one here, in all its texts."""
+    if isinstance(value, str):
+        return value.replace(root, home)
+    if isinstance(value, list):
+        return [_move(one, root, home) for one in value]
+    if isinstance(value, dict):
+        return {key: _move(one, root, home) for key, one in value.items()}
+    return value

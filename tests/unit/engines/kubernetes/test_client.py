@@ -1,0 +1,184 @@
+"""What the client asks of an API server, and what it makes of its answers; the server is one of this test."""
+
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from drumline.contract.errors import EngineError
+from drumline.engines.kubernetes import client, cluster_nodes
+from drumline.engines.kubernetes.engine import ENGINE
+
+pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
+
+NODE = {
+    "metadata": {"name": "e1"},
+    "spec": {"unschedulable": True},
+    "status": {
+        "allocatable": {"cpu": "3920m", "memory": "16Gi", "nvidia.com/gpu": "2"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+class Server:
+    """``answers``: status and object by method and path; of every other it answers 404. ``asked``: what came."""
+
+    def __init__(self):
+        self.answers = {}
+        self.asked = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self):
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size)) if size else None
+                path = self.path.split("?")[0]
+                outer.asked.append((self.command, path, body, self.headers.get("Authorization")))
+                said = {"kind": "Status", "code": 404, "message": "there is none"}
+                status, answer = outer.answers.get((self.command, path), (404, said))
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names of the standard library
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kubeconfig(server, tmp_path, monkeypatch):
+    """Writes one with that user, which KUBECONFIG then names; returns its path."""
+
+    def write(**user):
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "users": [{"name": "u", "user": user or {"token": "t0k3n"}}],
+            "contexts": [
+                {"name": "one", "context": {"cluster": "c", "user": "u"}},
+                {"name": "two", "context": {"cluster": "c", "user": "nobody"}},
+            ],
+            "current-context": "one",
+        }
+        (tmp_path / "config").write_text(json.dumps(config))
+        monkeypatch.setenv("KUBECONFIG", f"/nowhere:{tmp_path}/config")
+        return tmp_path / "config"
+
+    return write
+
+
+def test_objects_are_sent_and_read_whole(server, kubeconfig):
+    kubeconfig()
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": {"nobodyKnows": 1}}
+    server.answers["POST", "/apis/batch/v1/namespaces/default/jobs"] = (
+        201,
+        {**job, "metadata": {"name": "a", "uid": "0f1e"}},
+    )
+    api = client.open_api({})
+    made = api.create(job)
+    assert (made["metadata"]["uid"], made["spec"]) == ("0f1e", {"nobodyKnows": 1})
+    assert server.asked == [("POST", "/apis/batch/v1/namespaces/default/jobs", job, "Bearer t0k3n")]
+    assert api.get("Job", "b") is None
+    api.delete_job("b")
+
+
+def test_a_namespace_and_a_context_are_those_of_the_compute(server, kubeconfig):
+    path = kubeconfig()
+    server.answers["GET", "/api/v1/namespaces/training/pods"] = (200, {"items": []})
+    assert client.open_api({"namespace": "training", "kubeconfig": str(path)}).list("Pod") == []
+    with pytest.raises(client.ApiRefusedError, match="does not say how to reach Kubernetes"):
+        client.open_api({"context": "two"})
+    with pytest.raises(client.ApiRefusedError, match="Context 'three' not found"):
+        client.open_api({"context": "three"})
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_credential_plugin_is_asked_as_kubectl_asks_it(server, kubeconfig, tmp_path, version):
+    code = (
+        "import json, os; asked = json.loads(os.environ['KUBERNETES_EXEC_INFO']);"
+        "print(json.dumps({'status': {'token': asked['apiVersion'][-7:] + os.environ['MINE']}}))"
+    )
+    plugin = {"apiVersion": f"client.authentication.k8s.io/{version}", "command": sys.executable}
+    kubeconfig(exec={**plugin, "args": ["-c", code], "env": [{"name": "MINE", "value": "-mine"}]})
+    server.answers["GET", "/api/v1/namespaces/default/pods"] = (200, {"items": []})
+    client.open_api({}).list("Pod")
+    assert server.asked[0][3] == f"Bearer {plugin['apiVersion'][-7:]}-mine"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (403, client.ApiRefusedError, "Kubernetes refused it: no"),
+        (409, client.ApiRefusedError, "Kubernetes refused it: no"),
+        (429, client.ApiSilentError, "is busy: no"),
+        (503, client.ApiSilentError, "is busy: no"),
+    ],
+)
+def test_an_error_is_one_sentence(server, kubeconfig, status, kind, said):
+    kubeconfig()
+    answer = {"kind": "Status", "code": status, "message": "no"}
+    server.answers["GET", "/api/v1/namespaces/default/pods"] = (status, answer)
+    with pytest.raises(kind, match=said) as error:
+        client.open_api({}).list("Pod")
+    assert ("can-i" in error.value.hint) is (status == 403)
+
+
+def test_a_server_that_is_away_is_named(server, kubeconfig):
+    kubeconfig()
+    server.close()
+    with pytest.raises(client.ApiSilentError, match=f"Kubernetes at {server.url} does not answer"):
+        client.open_api({}).list("Pod")
+    assert "does not answer" in ENGINE.check({})[0]
+
+
+def test_the_nodes_of_a_cluster(server, kubeconfig):
+    kubeconfig()
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE]})
+    (node,) = ENGINE.list_nodes({})
+    assert (node["node"], node["state"], node["cores"], node["gpus"], node["memory_mb"]) == (
+        "e1",
+        "ready, cordoned",
+        3,
+        2,
+        16384,
+    )
+    assert cluster_nodes.amount("nonsense") == 0
+
+
+def test_a_cluster_is_described_by_its_server(server, kubeconfig):
+    kubeconfig()
+    server.answers["GET", "/version"] = (200, {"gitVersion": "v1.20.2"})
+    assert ENGINE.describe({}) == {"version": "v1.20.2", "server": server.url, "namespace": "default"}
+
+
+def test_no_job_is_taken_for_submitted(tmp_path):
+    with pytest.raises(EngineError, match="jobs do not run on Kubernetes yet"):
+        ENGINE.submit(None, None)
+
+
+def test_the_engine_does_not_load_the_client():
+    code = "import sys, drumline.engines.kubernetes.engine; print('lightkube' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,184 @@
+"""The objects of a job: their fields, and what servers of newer versions say to them."""
+
+import json
+
+import pytest
+import yaml
+from planning import plan
+
+from drumline.contract.errors import PlanError
+from drumline.contract.folder import RunFolder
+from drumline.contract.plan import Asked, Build, Fetch
+from drumline.engines.kubernetes import objects, pod_plan, render
+
+FOLDER = RunFolder("/home/ann/jobs/calm_drum")
+VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
+FULL = {
+    "image": "python:3.12-slim",
+    "namespace": "training",
+    "cores_per_node": 4,
+    "memory_per_node": "16G",
+    "gpu_resource": "amd.com/gpu",
+    "queue": "team",
+    "priority_class": "high",
+    "node_selector": {"pool": "gpu"},
+    "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": "60"}],
+    "image_pull_secrets": ["registry"],
+    "volumes": [{"claim": "data", "path": "/data", "read_only": True}],
+}
+
+
+def job(compute=None, nodes=2, gpus=0, **changed):
+    made = plan(nodes, gpus=gpus, at={"engine": "kubernetes", "folder": FOLDER})
+    return made._replace(compute={"image": "python:3.12", **(compute or {})}, **changed)
+
+
+def made(*arguments, **settings):
+    return objects.make_objects(job(*arguments, **settings), FOLDER, {objects.TOKEN_FILE: "eA=="})
+
+
+def pod_of(thing):
+    return thing["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("compute", [{}, FULL], ids=["plain", "full"])
+def test_newer_servers_know_every_field(compute):
+    validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
+    owner = {"metadata": {"name": "dl", "uid": "0f1e"}}
+    for thing in made(compute, gpus=2):
+        for version in VERSIONS:
+            validate.validate(objects.own(thing, owner), version, strict=True)
+
+
+def test_a_field_that_no_server_knows_is_found():
+    validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
+    nodes = made().nodes
+    pod_of(nodes)["automountServiceAccountTokens"] = False
+    with pytest.raises(validate.ValidationError):
+        validate.validate(nodes, VERSIONS[0], strict=True)
+
+
+def test_all_objects_go_with_the_first_which_is_held_back():
+    things = made()
+    assert things.supervisor["spec"]["parallelism"] == 0
+    assert things.supervisor["spec"]["backoffLimit"] == 0
+    owned = objects.own(things.secret, {"metadata": {"name": "dl", "uid": "0f1e"}})
+    assert owned["metadata"]["ownerReferences"] == [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "dl", "uid": "0f1e"}
+    ]
+    assert "ownerReferences" not in things.secret["metadata"]
+
+
+def test_a_node_is_a_pod_without_rights():
+    things = made(nodes=3)
+    assert (things.nodes["spec"]["parallelism"], things.nodes["spec"]["completions"]) == (3, 3)
+    for thing in (things.supervisor, things.nodes):
+        pod = pod_of(thing)
+        (container,) = pod["containers"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert pod["restartPolicy"] == "Never"
+
+
+def test_the_service_leads_to_the_supervisor_before_it_is_ready():
+    things = made()
+    spec = things.service["spec"]
+    assert spec["clusterIP"] == "None"
+    assert spec["publishNotReadyAddresses"] is True
+    labels = things.supervisor["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"].items() <= labels.items()
+    assert not spec["selector"].items() <= things.nodes["spec"]["template"]["metadata"]["labels"].items()
+    name, port = pod_of(things.nodes)["containers"][0]["args"][2:]
+    assert (name, int(port)) == (
+        f"{things.service['metadata']['name']}.default.svc",
+        spec["ports"][0]["port"],
+    )
+
+
+def test_resources_are_those_of_the_compute():
+    things = made(FULL, gpus=2)
+    (container,) = pod_of(things.nodes)["containers"]
+    assert container["resources"]["requests"] == {"cpu": "4", "memory": "16Gi", "amd.com/gpu": "2"}
+    assert container["resources"]["limits"] == {"memory": "16Gi", "amd.com/gpu": "2"}
+    assert things.nodes["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert pod_of(things.nodes)["tolerations"][0]["tolerationSeconds"] == 60
+
+
+@pytest.mark.parametrize(
+    ("compute", "size"),
+    [
+        ({}, "4Gi"),
+        ({"memory_per_node": "16G"}, "8192Mi"),
+        ({"memory_per_node": "1K"}, "1Ki"),
+        ({"memory_per_node": "16G", "shm_size": "2G"}, "2Gi"),
+    ],
+)
+def test_shared_memory_has_a_size_always(compute, size):
+    for thing in (made(compute).supervisor, made(compute).nodes):
+        (shm,) = [one for one in pod_of(thing)["volumes"] if one["name"] == "shm"]
+        assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": size}
+
+
+def test_only_the_supervisor_has_the_secrets_of_the_job():
+    things = objects.make_objects(job(), FOLDER, {objects.SECRETS_FILE: "eA=="})
+    files = [
+        {item["path"] for item in pod_of(thing)["volumes"][0]["secret"]["items"]}
+        for thing in (things.supervisor, things.nodes)
+    ]
+    assert (objects.SECRETS_FILE in files[0], objects.SECRETS_FILE in files[1]) == (True, False)
+
+
+def test_names_are_those_of_the_cluster_and_of_one_run_folder():
+    names = [objects.name_of(job()._replace(job=name), FOLDER) for name in ("Calm_Drum", "-", "x" * 64, "1_")]
+    other = objects.name_of(job(), RunFolder("/home/bob/jobs/calm_drum"))
+    assert other != names[0]
+    for name in names:
+        assert len(name + "-nodes") <= 63
+        assert name.startswith("dl-")
+        assert name.replace("-", "").isalnum()
+        assert name == name.lower()
+
+
+def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
+    printed = list(yaml.safe_load_all(render.render(job(FULL), FOLDER)))
+    assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
+    sent = made(FULL)
+    assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
+
+
+def test_what_pods_cannot_have_is_refused_by_its_field():
+    fetch = Fetch("inputs.x", "https://a/b", "file", "/home/ann/jobs/calm_drum/inputs/x", False, "download")
+    build = Build("uv", "0", "/x", {})
+    wrong = job(
+        {"image": None, "max_instances": 1},
+        asked=Asked(instance_type="big"),
+        cwd="/home/ann/code",
+        build=build,
+        fetches=(fetch,),
+        user_env={"AZURE_ML_INPUT_data": "/home/ann/data"},
+    )
+    with pytest.raises(PlanError) as error:
+        pod_plan.check(wrong, FOLDER)
+    told = error.value.message
+    for word in (
+        "image",
+        "instance_count",
+        "instance_type",
+        "folder",
+        "environment",
+        "remote data",
+        "/home/ann/data",
+    ):
+        assert word in told
+    held = job({"volumes": [{"claim": "x", "path": "/home/ann/data"}]})
+    pod_plan.check(held._replace(user_env={"AZURE_ML_INPUT_data": "/home/ann/data/a"}), FOLDER)
+
+
+def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    there = pod_plan.adapt(job(), FOLDER)
+    assert there.cwd == "/drumline/home/jobs/calm_drum/code"
+    assert "/home/ann/jobs" not in there.to_json()
+    assert "PATH" not in there.user_env

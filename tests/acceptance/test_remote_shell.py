@@ -4,9 +4,12 @@ import json
 import os
 import re
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 from cli_jobs import background, write_job
+from waiting import wait_until
 
 from drumline.control.jobs import lookup
 from drumline.control.observing import description
@@ -94,6 +97,19 @@ def test_deepspeed_gets_the_nodes_of_the_job(once, tmp_path):
     )
     expected, got = out.splitlines()
     assert (rc, got) == (0, expected)
+
+
+def test_deepspeed_does_not_end_the_launchers_of_other_jobs(once):
+    """When it gets SIGTERM it ends all that look like its own, which on a machine with several nodes are others too."""
+    name = f"deepspeed.launcher.launch-{os.urandom(8).hex()}"
+    other = subprocess.Popen(["bash", "-c", f"exec -a '{name}' sleep 1000"])
+    try:
+        wait_until(lambda: name in Path(f"/proc/{other.pid}/cmdline").read_text())
+        rc, _ = once(f"pdsh -S -w 127.0.0.1,127.0.0.2 'pkill -f ' '{name}'")
+        assert (rc, other.poll()) == (0, None)
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_there_is_no_stand_in_where_every_process_is_started_here(cli, tmp_path):

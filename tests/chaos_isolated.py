@@ -7,7 +7,7 @@ from pathlib import Path
 from chaos import SOON_S, Trial
 from waiting import wait_until
 
-_OURS = re.compile(r"port\d+|switch|group\d+|probe\d?")
+_OURS = re.compile(r"port\d+|far\d+|gap\d+|switch|group\d+|probe\d?")
 """Interfaces that are in namespaces of the nodes' network alone."""
 
 

@@ -5,6 +5,7 @@ their owner alone. A line that another process was cut off in, or has damaged, i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,9 +17,13 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FOLDER = "node-links"
+"""Of a home, with a file for each compute."""
+
 MOST_RUNS = 100
 """That are looked at for one node."""
 
+_SUFFIX = ".jsonl"
 _MOST_BYTES = 1 << 20
 """Of a file; then its older half goes."""
 
@@ -60,9 +65,26 @@ def add_job(home: str, compute: str, job: str, time: float, nodes: Mapping[str, 
         write_whole(path, "".join(one + "\n" for one in lines[len(lines) // 2 :]))
 
 
+def forget(home: str, compute: str) -> None:
+    """Remove the links of a compute's nodes. No error where there are none. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(_path(home, compute))
+
+
+def list_files(home: str) -> list[tuple[str, str]]:
+    """List the computes of whose nodes links are kept, each with its file."""
+    folder = os.path.join(home, FOLDER)
+    try:
+        with os.scandir(folder) as entries:
+            found = [one.name for one in entries if one.name.endswith(_SUFFIX) and not one.is_dir()]
+    except OSError:
+        return []
+    return [(name.removesuffix(_SUFFIX), os.path.join(folder, name)) for name in sorted(found)]
+
+
 def _path(home: str, compute: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", compute)[:100] or "local"
-    return os.path.join(home, "node-links", f"{name}.jsonl")
+    return os.path.join(home, FOLDER, f"{name}{_SUFFIX}")
 
 
 def _read_lines(path: str) -> list[str]:

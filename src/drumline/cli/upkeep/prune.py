@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.pruning import KeptJob, Pruned, PrunedJob, PruneFilter
 
 _MOST_SHOWN = 20
+_NAMES = {"data": ("downloaded file", "downloaded files"), "links": ("record of links", "records of links")}
+"""Of kinds that are not named by a noun in the plural."""
 
 
 def main(argv: list[str]) -> int:
@@ -213,6 +215,5 @@ def _summarize(found: Pruned) -> str:
 
 
 def _name_kind(kind: str, count: int) -> str:
-    if kind == "data":
-        return "downloaded file" if count == 1 else "downloaded files"
-    return kind.removesuffix("s") if count == 1 else kind
+    one, more = _NAMES.get(kind, (kind.removesuffix("s"), kind))
+    return one if count == 1 else more

@@ -16,7 +16,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.submission import run_folder
-from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, trash
+from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, stored_links, trash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +55,11 @@ class PruneFilter(NamedTuple):
     def is_narrow(self) -> bool:
         return bool(self.statuses or self.experiment)
 
+    @property
+    def is_partial(self) -> bool:
+        """Return whether only jobs, or parts of them, and their snapshots are removed."""
+        return self.is_narrow or self.parts != WHOLE
+
 
 class KeptJob(NamedTuple):
     """A job that is old enough, and why it stays."""
@@ -75,6 +80,8 @@ class PruneChoice(NamedTuple):
     kept: tuple[KeptJob, ...]
     snapshots: tuple[Content, ...]
     environments: tuple[Content, ...]
+    links: tuple[Content, ...] = ()
+    """Of nodes, whose compute is attached no more."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -100,7 +107,8 @@ def choose(wanted: PruneFilter, known: StoredJobs | None = None) -> PruneChoice:
     chosen = tuple(tuple(families[top]) for top in order)
     gone = [name for family in chosen for name in family] if wanted.parts == WHOLE else []
     snapshots, environments = _choose_content(jobs, gone, before, wanted)
-    return PruneChoice(chosen, tuple(kept), snapshots, environments)
+    links = () if wanted.is_partial else stored_links.choose_links(disk.list_roots(), wanted.older_than_s)
+    return PruneChoice(chosen, tuple(kept), snapshots, environments, links)
 
 
 def _is_chosen(jobs: StoredJobs, top: str, family: Iterable[str], before: float, wanted: PruneFilter) -> bool:
@@ -218,6 +226,7 @@ def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
             "snapshots": _measure(choice.snapshots),
             "environments": _measure(choice.environments),
             "images": disk.Size(sum(images), sum(size > 0 for size in images)),
+            "links": _measure(choice.links),
             "data": disk.Size(int(data.get("size_bytes", 0)), int(data.get("files", 0))),
         },
         tuple(map(_describe_job, choice.jobs, families)),
@@ -246,7 +255,7 @@ def _measure(chosen: Sequence[Content]) -> Size:
 
 
 def _prune_data(wanted: PruneFilter, *, dry_run: bool) -> dict[str, Any]:
-    if wanted.is_narrow or wanted.parts != WHOLE:
+    if wanted.is_partial:
         return {}
     from drumline.control.machine import cache
 
@@ -274,6 +283,8 @@ def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:
                 _take_parts(family, wanted.parts, removal)
         for content in choice.snapshots:
             removal.take(content.path, content.root, "snapshot")
+        for content in choice.links:
+            removal.take(content.path, content.root, "links")
         gone = [one for one in choice.environments if stored_content.remove_environment(one, removal)]
     problems = [*trash.empty_bins(bins), *removal.empty()]
     _prune_data(wanted, dry_run=False)
@@ -285,13 +296,15 @@ def _narrow(choice: PruneChoice, shown: PruneChoice) -> PruneChoice:
     """Leave out what was not shown."""
     return choice._replace(
         jobs=tuple(family for family in choice.jobs if family in shown.jobs),
-        snapshots=tuple(
-            one for one in choice.snapshots if one.path in {each.path for each in shown.snapshots}
-        ),
-        environments=tuple(
-            one for one in choice.environments if one.path in {each.path for each in shown.environments}
-        ),
+        snapshots=_narrow_content(choice.snapshots, shown.snapshots),
+        environments=_narrow_content(choice.environments, shown.environments),
+        links=_narrow_content(choice.links, shown.links),
     )
+
+
+def _narrow_content(chosen: Sequence[Content], shown: Sequence[Content]) -> tuple[Content, ...]:
+    paths = {one.path for one in shown}
+    return tuple(one for one in chosen if one.path in paths)
 
 
 def _take_parts(family: Iterable[str], parts: str, removal: TrashRemoval) -> None:

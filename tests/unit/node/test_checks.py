@@ -151,11 +151,29 @@ def test_infiniband_ports_are_read_from_the_tree(tmp_path):
 
 
 def test_a_name_that_nobody_knows_is_told_with_its_time():
-    facts = network.gather_names({"host_names": ["no-such-host.invalid"], "addresses": ["127.0.0.1"]})
-    own, unknown = facts["looked_up"]
-    assert own["name"] == socket.gethostname()
-    assert unknown["error"]
-    assert unknown["seconds"] >= 0
+    facts = network.gather_names({"host_names": ["no-such-host.invalid"]})["looked_up"]
+    assert facts[0]["name"] == socket.gethostname()
+    # On a busy machine the first may take long, and the rest is left out.
+    assert len(facts) == 2 or facts[0]["seconds"] > 0.5
+    assert all(one["error"] and one["seconds"] >= 0 for one in facts[1:])
+
+
+def test_one_look_up_that_takes_long_is_enough(monkeypatch):
+    asked = []
+
+    def look_up(place, flags):
+        asked.append(place[0])
+        assert flags == socket.NI_NAMEREQD
+        if len(asked) == 2:
+            began = time.monotonic()
+            waiting.wait_until(lambda: time.monotonic() > began + 0.6)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getnameinfo", look_up)
+    addresses = [f"10.0.0.{number}" for number in range(1, 9)]
+    found = network.gather_reverse({"addresses": addresses})["looked_up"]
+    assert [one["address"] for one in found] == asked == addresses[: len(asked)]
+    assert (len(found) <= 2, found[-1]["seconds"] > 0.5) == (True, True)
 
 
 def test_who_holds_the_default_port_is_named():

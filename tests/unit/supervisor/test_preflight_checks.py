@@ -48,7 +48,8 @@ def healthy(node, count):
         },
         "code": {"folder": "/shared/code", "digest": "1234", "files": 3},
         "library": {"path": "/lib/libtorch_cpu.so", "rate": 2_000_000_000},
-        "names": {"host": f"n{node}", "looked_up": [name], "reverse": []},
+        "names": {"host": f"n{node}", "looked_up": [name]},
+        "reverse": {"looked_up": [{"address": "10.0.0.1", "name": "", "seconds": 0.001}]},
         "network": {
             "address": address,
             "machine": f"boot-{node}",
@@ -159,6 +160,8 @@ FAULTS = [
     ("host-name", "warning", assign("names/looked_up/0/error", "Name or service not known"), "cannot be looked up"),
     ("look-ups", "warning", assign("names/looked_up/0/seconds", 5.0), "takes 5.0 s"),
     ("look-ups", "warning", assign("names", {"late": 0.8}), "longer than 0.8 s"),
+    ("look-ups", "warning", assign("reverse/looked_up/0/seconds", 5.0), "looking up 10.0.0.1 takes 5.0 s"),
+    ("look-ups", "warning", assign("reverse", {"late": 0.8}), "the names of the nodes' addresses takes"),
     (
         "interfaces",
         "error",

@@ -35,6 +35,7 @@ GATHERERS: dict[str, Gatherer] = {
     "code": software.gather_code,
     "library": software.gather_library,
     "names": network.gather_names,
+    "reverse": network.gather_reverse,
     "network": network.gather_network,
     "proxies": network.gather_proxies,
     "cpu": hardware.gather_cpu,

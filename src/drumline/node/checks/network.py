@@ -11,10 +11,13 @@ from drumline.contract import identity
 from drumline.linux import interfaces, kernel_files, ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _MOST_NAMES = 8
 """Of names that are looked up, each in its turn."""
+
+_SLOW_LOOK_UP_S = 0.5
+"""Above which a look-up is slow (``supervisor/preflight/networks.py``), and those after it are left out."""
 
 _DEFAULT_PORT = 29500
 """Of PyTorch, for programs that choose none."""
@@ -29,12 +32,31 @@ def name_machine() -> str:
 
 
 def gather_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Look up the own host name, and the names and addresses of the other nodes; each with the seconds it took."""
+    """Look up the own host name and those of the other nodes, until one takes long; each with its seconds."""
     own = socket.gethostname()
     names = [own, *(name for name in settings.get("host_names", ()) if name != own)]
-    looked_up = [_look_up(name) for name in names[:_MOST_NAMES]]
-    reverse = [_look_up_address(address) for address in list(settings.get("addresses", ()))[:_MOST_NAMES]]
-    return {"host": own, "looked_up": looked_up, "reverse": reverse}
+    return {"host": own, "looked_up": _look_up_until_slow(names, _look_up)}
+
+
+def gather_reverse(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Look up the names of the other nodes' addresses, until one takes long; each with its seconds.
+
+    A group of its own: where no server answers, each takes many seconds, which are not to cost the facts of names.
+    """
+    return {"looked_up": _look_up_until_slow(settings.get("addresses", ()), _look_up_address)}
+
+
+def _look_up_until_slow(
+    asked: Iterable[str], look_up: Callable[[str], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what was found. One that is slow is enough to tell of: the next ones would be, too."""
+    found: list[dict[str, Any]] = []
+    for one in list(asked)[:_MOST_NAMES]:
+        found.append(look_up(one))
+        if found[-1]["seconds"] > _SLOW_LOOK_UP_S:
+            break
+    return found
 
 
 def _look_up(name: str) -> dict[str, Any]:

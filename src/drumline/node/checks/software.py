@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ print(json.dumps({"version": ".".join(map(str, sys.version_info[:3])), "packages
 
 _MOST_FILES = 5000
 _READ = 16 << 20
+_LIBRARY = "lib/python3*/*-packages/torch/lib/libtorch_cpu.so"
+"""Below the folder of a Python, in an environment or a system."""
 
 
 def gather_python(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,11 +107,12 @@ def _list_programs(folder: str) -> Iterator[str]:
 def gather_library(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the bytes a second at which the first 16 MiB of PyTorch's largest library are read."""
     python = find_python(settings)
-    folder = os.path.join(os.path.dirname(os.path.dirname(python)), "lib") if python else ""
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    path = os.path.join(folder, version, "site-packages", "torch", "lib", "libtorch_cpu.so")
-    if not os.path.exists(path):
+    folder = os.path.dirname(os.path.dirname(python)) if python else ""
+    # The ranks' Python may be another version than this one.
+    found = glob.glob(os.path.join(glob.escape(folder), _LIBRARY)) if folder else []
+    if not found:
         return {"path": "", "rate": None}
+    path = sorted(found)[0]
     began = time.monotonic()
     with open(path, "rb", buffering=0) as file:
         size = 0

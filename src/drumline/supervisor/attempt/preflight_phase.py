@@ -75,14 +75,16 @@ class PreflightPhase:
         self._hosts = hosts
         job = Budget(LIMIT_S, _FACTS_S, _CONNECT_S, _LINKS_S)
         self._budget = _ALONE if plan.checks_only else job
-        self._began = 0.0
+        self._began = self._asked = 0.0
+        """In monotonic seconds, and in seconds since 1970."""
+
         self._reports: dict[int, NodeReport] = {}
         self._measured: set[int] = set()
         self._is_over = False
 
     def begin(self) -> float:
         """Ask for facts; return the seconds after which ``conclude`` is due."""
-        self._began = time.monotonic()
+        self._began, self._asked = time.monotonic(), wall_time()
         groups = registry.list_groups()
         for task in self._plan.nodes:
             address = self._addresses[task.node]
@@ -95,7 +97,8 @@ class PreflightPhase:
         if self._is_over:
             return
         if message.part == "facts":
-            self._reports[node] = NodeReport(node, self._hosts.get(node, ""), message.facts, wall_time())
+            times = (wall_time(), self._asked)
+            self._reports[node] = NodeReport(node, self._hosts.get(node, ""), message.facts, *times)
             if len(self._reports) == len(self._plan.nodes):
                 self._check_links()
         elif node in self._reports:

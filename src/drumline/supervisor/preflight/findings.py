@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 class NodeReport(NamedTuple):
     """
-    The facts of a node by group (``node/checks``). ``arrived``: seconds since 1970 by this machine's clock, when they
-    came; None: they are of this machine.
+    The facts of a node by group (``node/checks``). ``arrived`` and ``asked``: when they came and were asked for,
+    in seconds since 1970 by this machine's clock; None: they are of this machine.
     """
 
     node: int
     host: str
     facts: Mapping[str, Mapping[str, Any]]
     arrived: float | None = None
+    asked: float | None = None
 
     def get(self, group: str) -> Mapping[str, Any]:
         """Return the facts of a group; empty where they could not be had."""

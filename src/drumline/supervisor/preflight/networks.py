@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     Demands = Sequence[NodeDemand]
 
 _SLOW_LOOK_UP_S = 0.5
+_SLOW_KINDS = {"names": "looking up host names", "reverse": "looking up the names of the nodes' addresses"}
+"""By group of facts."""
+
 _FEWEST_PORTS = 1000
 _FIRST_PORT = 20000
 """Of those that Drumline leases (``linux/ports.py``)."""
@@ -60,24 +63,22 @@ def _has_other_address(one: NodeReport) -> bool:
 
 def judge_look_ups(reports: Nodes, _: Demands) -> Iterator[Finding]:
     for one in reports:
-        if "late" in one.facts.get("names", {}):
-            yield warning(
-                one.node,
-                f"looking up host names takes longer than {one.facts['names']['late']:g} s",
-                "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts",
-            )
-            continue
-        facts = one.get("names")
-        tried = [*facts.get("looked_up", ()), *facts.get("reverse", ())]
-        if not tried:
-            continue
-        slowest = max(tried, key=lambda found: found["seconds"])
-        failed = [found for found in facts["looked_up"][1:] if found["error"]]
-        if slowest["seconds"] > _SLOW_LOOK_UP_S:
+        late = [
+            f"{what} takes longer than {one.facts[group]['late']:g} s"
+            for group, what in _SLOW_KINDS.items()
+            if "late" in (one.facts.get(group) or {})
+        ]
+        facts = one.get("names").get("looked_up", ())
+        tried = [*facts, *one.get("reverse").get("looked_up", ())]
+        slowest = max(tried, key=lambda found: found["seconds"], default={"seconds": 0.0})
+        failed = [found for found in facts[1:] if found["error"]]
+        if not late and slowest["seconds"] > _SLOW_LOOK_UP_S:
             what = slowest["name"] if "ipv4" in slowest else slowest["address"]
+            late = [f"looking up {what} takes {slowest['seconds']:.1f} s"]
+        if late:
             yield warning(
                 one.node,
-                f"looking up {what} takes {slowest['seconds']:.1f} s",
+                "; ".join(late),
                 "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts",
             )
         elif failed:
@@ -86,7 +87,7 @@ def judge_look_ups(reports: Nodes, _: Demands) -> Iterator[Finding]:
                 f"it cannot look up the name of another node, {failed[0]['name']}: {failed[0]['error']}",
                 "add the nodes to /etc/hosts, or to the name service",
             )
-        else:
+        elif tried:
             yield ok(f"the slowest look-up took {1000 * slowest['seconds']:.0f} ms", one.node)
 
 
@@ -173,11 +174,12 @@ def judge_clocks(reports: Nodes, _: Demands) -> Iterator[Finding]:
         told = one.get("clock").get("time")
         if told is None or one.arrived is None:
             continue
-        skew = told - one.arrived
-        if abs(skew) > _SKEW_S:
-            how = "ahead of" if skew > 0 else "behind"
+        # The answer of a busy node may be old: it was told between the question and its arrival.
+        ahead, behind = told - one.arrived, (one.asked or one.arrived) - told
+        if max(ahead, behind) > _SKEW_S:
+            how = "ahead of" if ahead > behind else "behind"
             yield warning(
                 one.node,
-                f"its clock is {abs(skew):.1f} s {how} that of the supervisor",
+                f"its clock is {max(ahead, behind):.1f} s {how} that of the supervisor",
                 "start chrony or ntpd there",
             )

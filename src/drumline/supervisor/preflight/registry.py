@@ -34,7 +34,7 @@ CHECKS = (
     Check("packages", "versions of PyTorch, NCCL and others", ("python",), programs.judge_packages),
     Check("mpi", "the MPI on the search path", ("python",), programs.judge_mpi),
     Check("host-name", "the address of the own host name", ("names", "network"), networks.judge_host_name),
-    Check("look-ups", "the time of name look-ups", ("names",), networks.judge_look_ups),
+    Check("look-ups", "the time of name look-ups", ("names", "reverse"), networks.judge_look_ups),
     Check("interfaces", "the addresses of the nodes", ("network",), networks.judge_interfaces),
     Check("ports", "ports for ranks", ("network",), networks.judge_ports),
     Check("ipv6", "IPv6 in the way of IPv4", ("network", "names"), networks.judge_ipv6),

@@ -11,12 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
+
+from drumline.control.machine import isolated
+from drumline.control.submission.run_folder import ISOLATION
 
 CASES = {"shared": [], "isolated": ["--isolate"], "isolated, 1 Gbit/s": ["--isolate", "--link", "1gbit"]}
 PARTS = {
@@ -26,13 +30,15 @@ PARTS = {
     "whole": "the command",
 }
 
+CHECKED = (4, 1)
+"""Of how many nodes the cost of the check before the ranks is measured."""
 
-def run_job(home: Path, options: list[str], count: int) -> dict[str, float]:
+
+def run_job(home: Path, words: list[str]) -> dict[str, float]:
     """Seconds of each part of one job whose ranks do nothing. Raises RuntimeError if it fails."""
-    words = [sys.executable, "-m", "drumline", "run", "--name", "bench", "--nodes", str(count), *options]
     began = time.perf_counter()
     done = subprocess.run(
-        [*words, "--", "true"],
+        [sys.executable, "-m", "drumline", *words],
         cwd=home,
         env={**os.environ, "DRUMLINE_HOME": str(home)},
         stdin=subprocess.DEVNULL,
@@ -54,6 +60,24 @@ def run_job(home: Path, options: list[str], count: int) -> dict[str, float]:
     }
 
 
+def make_words(count: int, options: Sequence[str]) -> list[str]:
+    return ["run", "--name", "bench", "--nodes", str(count), *options, "--", "true"]
+
+
+def write_job(home: Path, count: int, *, is_checked: bool) -> list[str]:
+    """A job for isolated nodes with or without their check, and the words that run it."""
+    job = {
+        "name": "bench",
+        "command": "true",
+        "resources": {"instance_count": count},
+        "distribution": {"type": "pytorch"},
+        "properties": {ISOLATION: isolated.describe_nodes()},
+        "drumline": {"preflight": "auto" if is_checked else "off"},
+    }
+    (home / "job.yml").write_text(json.dumps(job))
+    return ["job", "create", "--file", "job.yml", "--stream"]
+
+
 def measure(rounds: int, count: int) -> dict[str, list[dict[str, float]]]:
     """A job of each case in each round, in another order every time."""
     samples: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
@@ -62,10 +86,25 @@ def measure(rounds: int, count: int) -> dict[str, list[dict[str, float]]]:
         turn = index % len(cases)
         for case in cases[turn:] + cases[:turn]:
             with tempfile.TemporaryDirectory(prefix="drumline-bench-") as folder:
-                sample = run_job(Path(folder), CASES[case], count)
+                sample = run_job(Path(folder), make_words(count, CASES[case]))
             # The first round reads what is not in memory yet.
             if index >= 0:
                 samples[case].append(sample)
+    return samples
+
+
+def measure_checks(rounds: int) -> dict[int, list[dict[str, float]]]:
+    """In each round a job with the check and one without, by the number of nodes: from their agents to their ranks."""
+    samples: dict[int, list[dict[str, float]]] = {count: [] for count in CHECKED}
+    for index in range(-1, rounds):
+        for count in CHECKED:
+            sample = {}
+            for case in ("with", "without") if index % 2 else ("without", "with"):
+                with tempfile.TemporaryDirectory(prefix="drumline-bench-") as folder:
+                    words = write_job(Path(folder), count, is_checked=case == "with")
+                    sample[case] = run_job(Path(folder), words)["ranks"]
+            if index >= 0:
+                samples[count].append(sample)
     return samples
 
 
@@ -83,6 +122,16 @@ def render(results: dict[str, Any]) -> str:
             ratio = statistics.median(one / floor for one, floor in zip(taken, floors, strict=True))
             cells = [f"{one:.3f}" for one in (statistics.median(taken), min(taken), max(taken))]
             lines.append(f"| {part}: {text} | {case} | {' | '.join(cells)} | {ratio:.2f} |")
+    lines += [
+        "",
+        "| isolated nodes | without the check s | with it | it adds (median of pairs) | min | max |",
+    ]
+    lines.append("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    for count, pairs in results["checks"].items():
+        medians = [statistics.median(pair[case] for pair in pairs) for case in ("without", "with")]
+        added = [pair["with"] - pair["without"] for pair in pairs]
+        cells = [f"{one:.3f}" for one in (*medians, statistics.median(added), min(added), max(added))]
+        lines.append(f"| {count} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -100,6 +149,7 @@ def main() -> int:
     machine = describe_machine()
     try:
         samples = measure(arguments.rounds, arguments.nodes)
+        checks = measure_checks(arguments.rounds)
     except RuntimeError as error:
         sys.exit(str(error))
     results = {
@@ -107,6 +157,7 @@ def main() -> int:
         "rounds": arguments.rounds,
         "nodes": arguments.nodes,
         "samples": samples,
+        "checks": checks,
     }
     publish(render(results), results, arguments)
     return 0

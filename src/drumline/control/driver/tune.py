@@ -181,3 +181,9 @@ class _TuneDriver(SweepDriver):
             return said
         shown = ", ".join(f"{name} {value}" for name, value in leader.detail["params"].items())
         return f"{said}; best: {shown}: {leader.reason}"
+
+    def _failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
+        """Return in one sentence why no setting has won."""
+        first = next((step for step in steps.values() if step.status == status.FAILED), None)
+        why = f"; {first.job}: {first.reason}" if first else ""
+        return f"no setting could be measured ({said}){why}"

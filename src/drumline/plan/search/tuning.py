@@ -29,7 +29,7 @@ ENV, INPUT = "env:", "input:"
 SAMPLES, STEPS, RANK_STEPS, STEP_S = "samples_per_s", "steps_per_s", "rank_steps_per_s", "step_s"
 """What is compared: samples or steps per second, those of all ranks added up, or the seconds of a step."""
 
-UNITS = {SAMPLES: "samples/s", STEPS: "steps/s", RANK_STEPS: "steps/s of all ranks", STEP_S: "s a step"}
+UNITS = {SAMPLES: "samples/s", STEPS: "steps/s", RANK_STEPS: "steps/s of all ranks", STEP_S: "seconds a step"}
 
 WARM_STEPS = 5
 """Not measured: PyTorch chooses its buckets anew after the first step, and caches fill."""

@@ -478,6 +478,11 @@ def to_line(event: Event) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
+def begin_of(kind: type) -> bytes:
+    """Return how each line of events of that kind begins, so that others need not be parsed."""
+    return b'{"type":"%b"' % kind.__name__.encode()
+
+
 def from_line(line: bytes) -> Event | None:
     """
     Return the event of a line; None if it is cut short, damaged, or of a type that a newer version writes.

@@ -177,7 +177,7 @@ def _users_home() -> str:
 
 
 _MOST_BYTES = 64 << 20
-_LONGEST_EVENT = 16 << 20
+LONGEST_EVENT = 16 << 20
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -322,14 +322,17 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
-    def read_events(self) -> Iterator[e.Event]:
+    def read_events(self, *kinds: type) -> Iterator[e.Event]:
         """
-        Return the events in the order of the file; lines that are cut short are left out. A line that is far
-        too long for one is the end: a job can make its file as large as it likes, at no cost.
+        Return the events in the order of the file, of these kinds or all; lines that are cut short are left out. A line
+        that is far too long for one is the end: a job can make its file as large as it likes, at no cost.
         """
+        begins = tuple(e.begin_of(kind) for kind in kinds)
         try:
             with open_plain(self.events) as file:
-                while (line := file.readline(_LONGEST_EVENT)) and len(line) < _LONGEST_EVENT:
+                while (line := file.readline(LONGEST_EVENT)) and len(line) < LONGEST_EVENT:
+                    if begins and not line.startswith(begins):
+                        continue
                     event = e.from_line(line)
                     if event is not None:
                         yield event

@@ -16,7 +16,7 @@ from drumline.control.logs.lines.page import read_lines
 from drumline.control.machine import node_list, queue_view
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.charts.sample_lines import list_uses
+from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, list_uses
 from drumline.control.observing.job_list import one_job
 from drumline.control.observing.ranks import stack_groups
 from drumline.control.observing.ranks.rank_states import describe_ranks
@@ -332,9 +332,9 @@ def test_what_is_read_quickly_is_what_was_written():
     )
     gpu = samples.Gpu("0", 'odd "x":1} name', 80, 10, 80_000, 300.0, 40)
     one = samples.Sample(1.0, 0, 1.0, 0.0, 4, (50, 1000), None, (0, 0), (0, 0), (0, 0), 1.0, ranks, (gpu,))
-    assert [tuple(quick) for quick in list_uses(samples.to_line(one))] == [
-        (use.rank, use.cpu_s, use.memory, use.has_ended) for use in ranks
-    ]
+    line = samples.to_line(one)
+    assert list_uses(line, CPU_S) == [(use.rank, use.cpu_s, use.has_ended) for use in ranks]
+    assert list_uses(line, MEMORY) == [(use.rank, use.memory, use.has_ended) for use in ranks]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"nodes": [1]}'])

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import status
-from drumline.contract.outcome import fold
-from drumline.control.jobs.outcome import KILLED, examine, is_writable
+from drumline.control.jobs.outcome import KILLED, examine, fold_events, is_writable
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def recover(folder: RunFolder) -> Outcome:
         folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
     else:
         _register_outputs(folder)
-    return fold(folder.read_events())
+    return fold_events(folder)
 
 
 def _end_what_is_left(folder: RunFolder) -> e.JobEnded:

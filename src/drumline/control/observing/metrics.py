@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
-from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.outcome import fold_events
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
 from drumline.tracking.series import Series
@@ -95,7 +95,7 @@ class MetricsReader:
 
     def _of_steps(self, deadline: float) -> list[Series]:
         found: list[Series] = []
-        steps = [step for step in fold(self._folder.read_events()).steps.values() if step.job]
+        steps = [step for step in fold_events(self._folder).steps.values() if step.job]
         if len(steps) > _MOST_STEPS:
             self._notes.append(f"only the last {_MOST_STEPS} of {len(steps)} steps are read")
         for step in steps[-_MOST_STEPS:]:
@@ -136,7 +136,7 @@ class MetricsReader:
     def _explain_repeats(self, found: Iterable[Series], rank_count: int) -> list[str]:
         """Say where values of several ranks or attempts are mixed: a run has one series for each metric."""
         names = [one.name for one in found if one.has_repeats]
-        attempts = len(fold(self._folder.read_events()).attempts) + 1 if names else 1
+        attempts = len(fold_events(self._folder).attempts) + 1 if names else 1
         many = [f"{rank_count} ranks"] if rank_count > 1 else []
         many += [f"{attempts} attempts"] if attempts > 1 else []
         if not names or not many:
@@ -168,7 +168,7 @@ class MetricsReader:
         from drumline.tracking.children import ChildRuns
 
         if self._children is None:
-            created = fold(self._folder.read_events()).created or 0.0
+            created = fold_events(self._folder).created or 0.0
             self._children = ChildRuns(run_dir, created)
         self._children.look()
 
@@ -265,7 +265,7 @@ def to_json_number(value: float) -> float | str:
 def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
     from drumline.tracking.children import ChildRuns
 
-    children = ChildRuns(run_dir, fold(folder.read_events()).created or 0.0)
+    children = ChildRuns(run_dir, fold_events(folder).created or 0.0)
     children.look()
     places: dict[str, str] = {}
     is_cut = False

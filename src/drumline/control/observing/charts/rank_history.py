@@ -21,7 +21,7 @@ from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.lines.growth import group_looks, read_looks
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.observing.charts.marks import list_marks
-from drumline.control.observing.charts.sample_lines import choose_lines, list_uses
+from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, choose_lines, list_uses
 from drumline.control.observing.ranks.rank_states import cut_attempt, read_attempt
 from drumline.control.times import utc
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
     from drumline.contract.samples import RankUse, Sample
-    from drumline.control.observing.charts.sample_lines import QuickUse
     from drumline.control.observing.ranks.rank_states import Attempt
 
 MOST_BINS = 2000
@@ -48,14 +47,14 @@ Values: TypeAlias = "array[float]"
 
 class Measure(NamedTuple):
     """
-    What is drawn. ``quick``, ``of_rank`` or ``of_node``: what a sample says. ``is_total``: it only grows; its rate
-    times ``factor`` is shown.
+    What is drawn. ``quick``, ``of_rank`` or ``of_node``: what a sample says, quick by the place of its value in what
+    ``list_uses`` returns. ``is_total``: it only grows; its rate times ``factor`` is shown.
     """
 
     key: str
     title: str
     unit: str
-    quick: Callable[[QuickUse], float] | None = None
+    quick: int = 0
     of_rank: Callable[[Sample, RankUse], float | None] | None = None
     of_node: Callable[[Sample], float | None] | None = None
     is_total: bool = False
@@ -74,8 +73,8 @@ def _count_disk(_sample: Sample, use: RankUse) -> float | None:
 MEASURES = {
     one.key: one
     for one in (
-        Measure("cpu", "CPU", "% of a core", lambda use: use.cpu_s, is_total=True, factor=100.0),
-        Measure("memory", "Memory", "bytes", lambda use: use.memory),
+        Measure("cpu", "CPU", "% of a core", CPU_S, is_total=True, factor=100.0),
+        Measure("memory", "Memory", "bytes", MEMORY),
         Measure("gpu", "GPU", "%", of_rank=_gpu_busy),
         Measure(
             "gpu_memory",
@@ -233,8 +232,8 @@ def _list_uses(
 ) -> Iterable[tuple[float, int, float | None, bool]]:
     if measure.quick:
         for when, line in lines:
-            for quick in list_uses(line):
-                yield when, quick.rank, measure.quick(quick), quick.has_ended
+            for rank, value, has_ended in list_uses(line, measure.quick):
+                yield when, rank, value, has_ended
     elif measure.of_rank:
         for sample in _parse(lines):
             for use in sample.ranks:
@@ -273,15 +272,19 @@ def _fill(span: Span, points: Iterable[tuple[float, float | None]], measure: Mea
     """Put values into their bins, and into those before them back to the value before: a sample is of all that time."""
     values = array("d", [_UNKNOWN]) * span.bins
     before, first, known = span.begin, 0, 0.0
+    begin, bin_s, most = span.begin, span.bin_s, span.bins - 1
     for when, value in points:
-        last = span.bin_of(when)
+        # As bin_of does, 150,000 times.
+        last = min(most, max(0, int((when - begin) / bin_s)))
         shown = value
         if measure.is_total and value is not None:
             took = max(when - before, 1e-3)
             shown = max(0.0, value - known) / took * measure.factor
             before, known = when, value
         if shown is not None:
-            for place in range(min(first, last), last + 1):
-                values[place] = round(shown, 3)
+            shown = round(shown, 3)
+            values[last] = shown
+            for place in range(first, last):
+                values[place] = shown
         first = last + 1
     return values

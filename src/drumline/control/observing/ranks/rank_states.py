@@ -63,8 +63,8 @@ def read_attempt(folder: RunFolder, number: int | None = None) -> Attempt:
     if not 0 <= chosen <= latest:
         there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
         raise UsageError(f"job {folder.name} has no attempt {number}", f"it has {there}")
-    events = list(cut_attempt(folder.read_events(), chosen))
     stops = (e.CancelRequested, e.Preempted, e.JobHung)
+    events = list(cut_attempt(folder.read_events(e.AttemptEnded, e.NodeLost, *stops), chosen))
     lost = frozenset(event.node for event in events if isinstance(event, e.NodeLost))
     asked = any(isinstance(event, stops) for event in events)
     if chosen == latest:

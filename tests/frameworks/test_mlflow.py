@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from cli_jobs import write_script
-from frameworks import table
+from frameworks import followed, table
 from frameworks.conftest import skip_without
 
 READ = """
@@ -67,7 +67,7 @@ class Model(lightning.LightningModule):
 
 lightning.Trainer(
     logger=MLFlowLogger(), accelerator="cpu", devices=2, strategy="ddp", max_steps=4, log_every_n_steps=1,
-    enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
+    accumulate_grad_batches=2, enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
 ).fit(Model(), torch.utils.data.DataLoader(torch.ones(32, 4), batch_size=2))
 """
 
@@ -88,7 +88,10 @@ class Model(torch.nn.Module):
 
 Trainer(
     Model(),
-    TrainingArguments("trained", max_steps=4, logging_steps=1, report_to="mlflow", use_cpu=True, save_strategy="no"),
+    TrainingArguments(
+        "trained", max_steps=4, logging_steps=1, report_to="mlflow", use_cpu=True, save_strategy="no",
+        gradient_accumulation_steps=2,
+    ),
     train_dataset=[{"x": torch.ones(4), "labels": torch.ones(1)}] * 64,
 ).train()
 """
@@ -136,7 +139,7 @@ def test_what_every_rank_of_plain_ddp_logged_is_in_the_jobs_one_run(ran, cli):
     assert shown["rank_3/done"] == 1.0
 
 
-def test_what_lightnings_logger_logged_is_in_one_run_below_the_jobs(ran, cli):
+def test_what_lightnings_logger_logged_is_in_one_run_below_the_jobs(ran, cli, drumline_home):
     skip_without(table.BASE, "torch", "lightning", "mlflow-skinny")
     own, others = ran(LIGHTNING, node_count=1)
     assert [(run["parent"], run["status"]) for run in others] == [("job", "FINISHED")]
@@ -146,11 +149,14 @@ def test_what_lightnings_logger_logged_is_in_one_run_below_the_jobs(ran, cli):
     (found,) = json.loads(cli("job", "metrics", "job", "-m", "train_loss", "-o", "json").out)
     assert [[point["step"], point["value"]] for point in found["points"]] == logged
     assert json.loads(cli("job", "show", "job").out)["metrics"]["train_loss"] == logged[-1][1]
+    # Two batches are one step.
+    followed.check(drumline_home / "jobs" / "job", table.Followed(4, "Lightning"))
 
 
 @pytest.mark.skipif(not os.environ.get("DRUMLINE_SLOW"), reason="10 s of imports; DRUMLINE_SLOW=1 runs it")
-def test_what_the_trainer_of_transformers_logged_is_in_the_jobs_one_run(ran):
+def test_what_the_trainer_of_transformers_logged_is_in_the_jobs_one_run(ran, drumline_home):
     skip_without(table.BASE, "torch", "transformers", "accelerate", "mlflow-skinny")
     own, others = ran(TRANSFORMERS, node_count=1)
     assert others == []
     assert [step for step, _ in own["metrics"]["loss"]] == [1, 2, 3, 4]
+    followed.check(drumline_home / "jobs" / "job", table.Followed(4, "Transformers"))

@@ -12,6 +12,7 @@ from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
 
 pytest.importorskip("torch")
@@ -86,6 +87,7 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
     assert values["runs"] == 4
     assert len(job_names(drumline_home)) == 5
     won = load_job(str(tmp_path / "job.tuned.yml"))
+    assert isinstance(won, Command)
     assert dict(won.inputs) == {"batch_size": 8, "pause": 0.02}
 
     os.remove(tmp_path / "job.tuned.yml")

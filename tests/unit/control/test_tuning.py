@@ -10,6 +10,7 @@ from drumline.control.tuning import parameters, request, results
 from drumline.control.tuning.parameters import NodeRoom
 from drumline.control.tuning.request import TuneRequest
 from drumline.plan.search import tuning
+from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
 
 PYTORCH = {"type": "pytorch", "process_count_per_instance": 2}
@@ -179,6 +180,8 @@ def test_the_file_that_won_is_the_job_with_that_setting(tmp_path):
         "# Made by drumline tune (tune-x): procs 4, threads 1, batch 64: 1234 samples/s"
     )
     loaded = load_job(str(path))
+    assert isinstance(loaded, Command)
+    assert loaded.distribution is not None
     assert loaded.distribution.process_count_per_instance == 4
     assert loaded.environment_variables == {"OMP_NUM_THREADS": "1"}
     assert loaded.inputs["batch_size"] == 64

@@ -1,9 +1,11 @@
 """A job at several sizes: what is measured, what is written, and what is refused."""
 
 import json
+import os
+import signal
 
 import pytest
-from cli_jobs import job_names, write_script
+from cli_jobs import background, job_names, wait_for_status, write_job, write_script
 
 pytest.importorskip("torch")
 
@@ -89,8 +91,9 @@ def test_a_job_without_steps_is_refused_and_not_waited_for(cli, tmp_path):
     assert "failed: " in done.out
 
 
-def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, drumline_home):
+def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, drumline_home, monkeypatch):
     path = write_script(tmp_path, "pass", distribution={"type": "ray"})
+    (tmp_path / "taken" / "scale.html").mkdir(parents=True)
 
     def refuse(*words):
         done = cli("scale", "-f", path, *words)
@@ -100,10 +103,54 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, 
     assert refuse("--nodes", "1,x") == "--nodes: '1,x' is not a list of numbers"
     assert refuse("--nodes", "0,1").startswith("--nodes: numbers of nodes from 1 on")
     assert refuse("--nodes", "2,2").startswith("--nodes: numbers of nodes from 1 on")
+    assert refuse("--steps", "1991").startswith("--steps must be 1990 or less")
     assert refuse("--steps", "29").startswith("--steps must be 30 or more")
     assert refuse("--to", "2").startswith("--to must be 4 or more")
     assert refuse("--folder", tmp_path / "nowhere").startswith("--folder: no files can be written to ")
+    assert refuse("--folder", tmp_path / "taken").endswith("scale.html' is a folder")
+    assert refuse("--to", "9" * 400) == "--to must be 1000000 or less"
+    assert refuse("--query", "[").startswith("--query: '[' is not a JMESPath expression: ")
+    for name in ("DRUMLINE_STEPS", "DRUMLINE_HOOK"):
+        assert refuse("--set", f"environment_variables.{name}=0").startswith(f"{name} is 0, so no steps are")
+    monkeypatch.setenv("DRUMLINE_STEPS", "0")
+    assert refuse().startswith("DRUMLINE_STEPS is 0")
+    monkeypatch.delenv("DRUMLINE_STEPS")
     assert refuse("--procs", "0") == "--procs must be 1 or more"
     assert refuse("--procs", "2").startswith("--procs needs a job with the distribution pytorch or mpi")
     assert cli("scale", "-f", "-").rc == 2
     assert job_names(drumline_home) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_job_outlives_a_command_that_is_ended(number, tmp_path, drumline_home):
+    path = write_job(tmp_path, "sleep 1000", resources={"instance_count": 1})
+    with background("scale", "-f", path, "--nodes", "1", "--folder", tmp_path, cwd=tmp_path) as command:
+        command.wait_for_error(": job ")
+        (job,) = job_names(drumline_home)
+        wait_for_status(job, "Running")
+        command.process.send_signal(number)
+        assert command.end() == (130 if number == signal.SIGINT else -number)
+    ended = wait_for_status(job, "Canceled")
+    by_guard = ended["reason"] == "canceled by drumline scale (its command was ended)"
+    assert by_guard == (number == signal.SIGKILL), ended["reason"]
+    assert not list(tmp_path.glob("scale.*"))
+
+
+def test_figures_replace_a_link_and_are_shown_where_they_cannot_be_written(cli, tmp_path):
+    path = write_job(tmp_path, "exit 3", resources={"instance_count": 1})
+    made = tmp_path / "made"
+    made.mkdir()
+    (tmp_path / "other").write_text("of another")
+    (made / "scale.json").symlink_to("../other")
+    os.mkfifo(made / "scale.html")
+    assert cli("scale", "-f", path, "--nodes", "1", "--folder", made).rc == 1
+    assert json.loads((made / "scale.json").read_text())["measured"]
+    assert (made / "scale.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "other").read_text() == "of another"
+    assert sorted(os.listdir(made)) == ["scale.html", "scale.json"]
+    # The folder is removed by the job itself.
+    path.write_text(json.dumps({"command": f"rm -r {made}", "resources": {"instance_count": 1}}))
+    done = cli("scale", "-f", path, "--nodes", "1", "--folder", made, "-o", "table")
+    assert done.rc == 1
+    assert "not measured" in done.out
+    assert done.err.splitlines()[-1] == f"error: No such file or directory: {made / 'scale.json'}"

@@ -52,6 +52,17 @@ def is_for_people(form: str | None, query: str | None) -> bool:
     return not query and (form or ("table" if sys.stdout.isatty() else "json")) == "table"
 
 
+def check_query(query: str | None) -> None:
+    """Raise UsageError for a query that is no JMESPath, before a command does what takes long."""
+    if query:
+        import jmespath
+
+        try:
+            jmespath.compile(query)
+        except jmespath.exceptions.JMESPathError as error:
+            raise UsageError(f"--query: {query!r} is not a JMESPath expression: {error}") from error
+
+
 def print_warnings(warnings: Iterable[str]) -> None:
     """Print each to standard error."""
     for warning in warnings:

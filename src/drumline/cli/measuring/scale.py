@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -61,14 +62,12 @@ def _scale(arguments: Namespace) -> int:
 
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError("the job file is read once for each size; standard input has it once", "-f FILE")
+    output.check_query(arguments.query)
     nodes = parse_sizes(arguments.nodes)
     request = running.ScaleRequest(nodes, arguments.procs, arguments.steps)
     to = max(_USUAL_TO, nodes[-1]) if arguments.to is None else arguments.to
     running.check_request(request, to, refusals.FEWEST_STEPS)
-    if not os.path.isdir(arguments.folder) or not os.access(arguments.folder, os.W_OK):
-        raise UsageError(
-            f"--folder: no files can be written to {arguments.folder!r}", "name a folder that is there"
-        )
+    _check_folder(arguments.folder)
 
     def load() -> Any:
         return load_job_file(arguments.file, arguments.set)
@@ -81,6 +80,17 @@ def _scale(arguments: Namespace) -> int:
     made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
     _show(arguments, made)
     return 0 if not made.refused else 1
+
+
+def _check_folder(folder: str) -> None:
+    """Raise UsageError for a folder that the files cannot be written to: that is known before anything runs."""
+    from drumline.contract.errors import UsageError
+
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--folder: no files can be written to {folder!r}", "name a folder that is there")
+    for name in (_FIGURES, _PAGE):
+        if os.path.isdir(os.path.join(folder, name)):
+            raise UsageError(f"--folder: {os.path.join(folder, name)!r} is a folder", "name another folder")
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -99,23 +109,47 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show(arguments: Namespace, made: ScaleReport) -> None:
-    import json
-
-    from drumline.control.scaling.page import make_page
     from drumline.control.scaling.values import to_values
 
     values = to_values(made)
-    text = json.dumps(values, ensure_ascii=False, indent=1) + "\n"
-    for name, content in ((_FIGURES, text), (_PAGE, make_page(made))):
-        with open(
-            os.path.join(arguments.folder, name), "w", encoding="utf-8", errors="backslashreplace"
-        ) as file:
-            file.write(content)
+    failure = _write_files(arguments.folder, made, values)
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(clean(line) + "\n" for line in format_report(made)))
-        _tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
+        if failure is None:
+            _tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
     else:
         output.show(values, arguments.output, arguments.query)
+    if failure is not None:
+        raise failure
+
+
+def _write_files(folder: str, made: ScaleReport, values: dict[str, Any]) -> OSError | None:
+    """Write the figures and the page; return what went wrong, which must not cost what was measured for minutes."""
+    import json
+
+    from drumline.control.scaling.page import make_page
+
+    text = json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+    for name, content in ((_FIGURES, text), (_PAGE, make_page(made))):
+        path = os.path.join(folder, name)
+        try:
+            _write_whole(path, content)
+        except OSError as error:
+            return OSError(error.errno, error.strerror, path)
+    return None
+
+
+def _write_whole(path: str, text: str) -> None:
+    """Write a file or nothing, in the place of what is there, which may be a link. Raises OSError."""
+    partial = f"{path}.{os.urandom(4).hex()}.partial"
+    try:
+        with open(partial, "x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
 
 
 def format_report(made: ScaleReport) -> list[str]:
@@ -137,4 +171,6 @@ def _format_row(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _tell(text: str) -> None:
-    print(clean(text), file=sys.stderr, flush=True)
+    # Progress that nobody reads must not cost what was measured.
+    with contextlib.suppress(OSError):
+        print(clean(text), file=sys.stderr, flush=True)

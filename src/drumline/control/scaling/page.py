@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from drumline.control.scaling import drawing
+from drumline.control.scaling.refusals import describe_ms
 from drumline.control.scaling.sentences import list_sentences
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ def list_rows(report: ScaleReport) -> list[tuple[str, ...]]:
         if one.facts is None:
             rows.append((*head, "-", "-", "-", "-", "-", "not measured"))
             continue
-        times = [f"{1e3 * value:.1f}" for value in (one.facts.step_s, *one.facts.band_s)]
+        times = [describe_ms(value) for value in (one.facts.step_s, *one.facts.band_s)]
         how = "not trusted" if one.refused else "measured"
         rows.append((*head, *times, *_format_gain(one.speed_up, one.efficiency), how))
     for two in report.predicted:
-        times = [f"{1e3 * value:.1f}" for value in (two.step_s, two.low_s, two.high_s)]
+        times = [describe_ms(value) for value in (two.step_s, two.low_s, two.high_s)]
         gain = _format_gain(two.speed_up, two.efficiency)
         rows.append((str(two.nodes), str(two.ranks), *times, *gain, "guess" if two.is_guess else "predicted"))
     return rows

@@ -31,6 +31,9 @@ _MOST_LINK_SHARE = 0.4
 _LEAST_LINK_SHARE = 0.75
 """Of an emulated link's rate, below which all-reduces show that something else is the limit."""
 
+NO_PREDICTION = "nothing is predicted: "
+"""Before the reason."""
+
 GUESS_FACTOR = 16
 """Beyond so many times the largest measured size a prediction is a guess."""
 
@@ -93,14 +96,14 @@ def refuse_slowed_links(one: SizeFacts, rate: float, emulation: Emulation | None
 def refuse_model(model: StepModel | None, sizes: Sequence[SizeFacts]) -> str:
     """Return why nothing is predicted; empty if it can be."""
     if len({one.ranks for one in sizes}) < 2:
-        return "nothing is predicted: that needs two sizes whose figures can be trusted"
+        return NO_PREDICTION + "that needs two sizes whose figures can be trusted"
     if model is None:
-        return "nothing is predicted: no size of several nodes has an all-reduce that was measured"
+        return NO_PREDICTION + "no size of several nodes has an all-reduce that was measured"
     for one in sorted(sizes, key=lambda one: -one.ranks):
         error = compare_s(model.predict_s(one.ranks), one.step_s)
         if abs(error) > (MOST_RESIDUAL if one.nodes > 1 else _MOST_RESIDUAL_ALONE):
             return (
-                f"nothing is predicted: the model does not fit; at {name_nodes(one.nodes)} it says "
+                f"{NO_PREDICTION}the model does not fit; at {name_nodes(one.nodes)} it says "
                 f"{1e3 * model.predict_s(one.ranks):.1f} ms a step, and {1e3 * one.step_s:.1f} ms were measured"
             )
     return ""
@@ -114,6 +117,16 @@ def name_nodes(count: int) -> str:
     ('1 node', '4 nodes')
     """
     return f"{count} node" + ("" if count == 1 else "s")
+
+
+def describe_ms(seconds: float) -> str:
+    """
+    Return seconds as milliseconds, with more digits where there is less than one.
+
+    >>> describe_ms(0.13184), describe_ms(0.0000123)
+    ('131.8', '0.012')
+    """
+    return f"{1e3 * seconds:.1f}" if seconds >= 1e-3 else f"{1e3 * seconds:.3f}"
 
 
 def describe_rate(bytes_per_s: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import STEPS
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.control.jobs import cancel
@@ -16,12 +18,15 @@ from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.scaling import gathering
 from drumline.control.scaling.facts import SizeRun
+from drumline.control.scaling.guard import JobGuard
 from drumline.control.scaling.processors import ProcessorUse
 from drumline.control.scaling.refusals import Emulation, name_nodes
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
 from drumline.engines.table import is_elsewhere
+from drumline.node.metrics.step_windows import MOST_DETAILED
+from drumline.spec import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +45,14 @@ _POLL_ELSEWHERE_S = 2.0
 _PATIENCE_S = 60.0
 """After which it is said that no step has come."""
 
-_BY = "drumline scale: its steps are measured"
+_FARTHEST = 1_000_000
+"""The most nodes of a prediction."""
+
+_SWITCHES = (STEPS, "DRUMLINE_HOOK")
+"""Variables that are 0 where steps are not to be followed."""
+
+_BY_MEASURED = "drumline scale: its steps are measured"
+_BY_HANG = "drumline scale: it hangs"
 
 
 class ScaleRequest(NamedTuple):
@@ -62,7 +74,13 @@ def plan_sizes(load: Callable[[], Any], request: ScaleRequest) -> list[Plan]:
         raise UsageError(
             f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
         )
-    return [planning.plan(copy.deepcopy(_resize(load(), request, nodes))) for nodes in request.nodes]
+    plans = [planning.plan(copy.deepcopy(_resize(load(), request, nodes))) for nodes in request.nodes]
+    for name in _SWITCHES:
+        if (plans[0].user_env.get(name) or (os.environ.get(name) if name == STEPS else "")) == "0":
+            raise UsageError(
+                f"{name} is 0, so no steps are followed and none can be measured", f"unset {name}"
+            )
+    return plans
 
 
 def _resize(job: Any, request: ScaleRequest, nodes: int) -> Any:
@@ -104,9 +122,10 @@ def find_emulation(
     job.set_resources(instance_count=count)
     job.properties = {**(job.properties or {}), ISOLATION: json.dumps({"isolation": "namespace", "link": {}})}
     job.display_name = "the links of this machine without limits"
-    folder = submit(job).folder
-    tell(f"{name_nodes(count)} without limits of their links: job {folder.name}")
-    _wait(folder)
+    with JobGuard() as guard:
+        folder = _start(job, guard)
+        tell(f"{name_nodes(count)} without limits of their links: job {folder.name}")
+        _wait(folder)
     rates = sorted(pair.bytes_per_s for pair in gathering.list_pairs(read_outcome(folder)))
     # Half of the nodes send at the same time, each to one of the others.
     capacity = rates[len(rates) // 2] * (count // 2) if rates else 0.0
@@ -122,17 +141,23 @@ def run_sizes(
     Raises as ``submit``.
     """
     found = []
-    for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
-        prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
-        folder = submit(_resize(load(), request, nodes)).folder
-        tell(f"{prefix}job {folder.name}")
-        run = _measure(folder, plan, request.steps, tell)
-        found.append(run)
-        tell(
-            prefix
-            + (run.why_not or f"{min((len(one.step_s) for one in run.steps), default=0)} steps measured")
-        )
+    with JobGuard() as guard:
+        for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
+            prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
+            folder = _start(_resize(load(), request, nodes), guard)
+            tell(f"{prefix}job {folder.name}")
+            run = _measure(folder, plan, request.steps, tell)
+            found.append(run)
+            count = min((len(one.step_s) for one in run.steps), default=0)
+            tell(prefix + (run.why_not or f"{count} steps measured"))
     return found
+
+
+def _start(job: Any, guard: JobGuard) -> RunFolder:
+    """Submit a job that ends with this process. Raises as ``submit``."""
+    job.name = names.random_name()
+    guard.watch(job.name)
+    return submit(job).folder
 
 
 def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None]) -> SizeRun:
@@ -140,6 +165,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
     use = ProcessorUse()
     pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
     patience = time.monotonic() + _PATIENCE_S
+    by = ""
     try:
         while True:
             outcome = read_outcome(folder)
@@ -148,6 +174,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             if done < WARM_STEPS:
                 use.begin()
             if outcome.is_final or outcome.hang or done >= WARM_STEPS + steps:
+                by = _BY_HANG if outcome.hang else _BY_MEASURED
                 break
             if not done and time.monotonic() > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
@@ -156,7 +183,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
         share = use.find_share() if done > WARM_STEPS else None
     finally:
         if not read_outcome(folder).is_final:
-            cancel.cancel(folder.name, at_once=True, by=_BY)
+            cancel.cancel(folder.name, at_once=True, by=by)
         _wait(folder)
     return _describe(folder, plan, outcome, steps, share)
 
@@ -168,9 +195,8 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
     failed = outcome.is_final and outcome.status not in (status.COMPLETED, status.CANCELED)
     why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
     if not ranks and not why_not and not outcome.hang:
-        why_not = (
-            f"no steps were seen in job {folder.name}: its ranks make none of PyTorch's optimizers, or fewer than "
-            f"{WARM_STEPS}"
+        why_not = _explain_absence(
+            folder.name, max((len(history.every(one, "step")) for one in history.ranks), default=0)
         )
     return SizeRun(
         len(plan.nodes),
@@ -184,6 +210,14 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
         outcome.hang,
         why_not,
     )
+
+
+def _explain_absence(job: str, made: int) -> str:
+    """``made``: how many steps a rank of it made, which are too few."""
+    if made:
+        steps = f"{made} step" + ("" if made == 1 else "s")
+        return f"job {job} ended after {steps}, and the first {WARM_STEPS} are not measured"
+    return f"no steps were seen in job {job}: its ranks make none with an optimizer of PyTorch"
 
 
 def _wait(folder: RunFolder) -> None:
@@ -201,7 +235,12 @@ def check_request(request: ScaleRequest, to: int, fewest_steps: int) -> None:
         raise UsageError("--nodes: numbers of nodes from 1 on, each once", "--nodes 1,2,4")
     if request.steps < fewest_steps:
         raise UsageError(f"--steps must be {fewest_steps} or more: fewer say nothing of a median")
+    most_steps = MOST_DETAILED - WARM_STEPS
+    if request.steps > most_steps:
+        raise UsageError(f"--steps must be {most_steps} or less: no more steps of a rank are kept")
     if request.procs is not None and request.procs < 1:
         raise UsageError("--procs must be 1 or more")
     if to < max(request.nodes):
         raise UsageError(f"--to must be {max(request.nodes)} or more, which is measured")
+    if to > _FARTHEST:
+        raise UsageError(f"--to must be {_FARTHEST} or less")

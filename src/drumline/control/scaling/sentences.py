@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from drumline.control.figures import short_size
 from drumline.control.scaling import stragglers
-from drumline.control.scaling.refusals import GUESS_FACTOR, describe_rate, name_nodes
+from drumline.control.scaling.refusals import (
+    GUESS_FACTOR,
+    NO_PREDICTION,
+    describe_ms,
+    describe_rate,
+    name_nodes,
+)
 
 if TYPE_CHECKING:
     from drumline.control.scaling.facts import SizeFacts
@@ -46,7 +52,7 @@ def list_sentences(report: ScaleReport) -> list[str]:
     found += _list_predictions(report)
     if report.limit is not None:
         found += _list_limits(report, report.limit)
-    return found + [f"not trusted: {one}" for one in report.refused]
+    return found + [one if one.startswith(NO_PREDICTION) else f"not trusted: {one}" for one in report.refused]
 
 
 def _list_speeds(report: ScaleReport) -> list[str]:
@@ -67,11 +73,13 @@ def _list_speeds(report: ScaleReport) -> list[str]:
 def _describe_step(one: MeasuredSize) -> str:
     assert one.facts is not None, "of sizes that were measured alone"
     parts = [
-        f"{PHASES[name]} {1e3 * seconds:.1f} ms ({100 * seconds / one.facts.step_s:.0f} %)"
+        f"{PHASES[name]} {describe_ms(seconds)} ms ({100 * seconds / one.facts.step_s:.0f} %)"
         for name, seconds in list_phases(one.facts)
         if seconds >= 0.0005 * one.facts.step_s
     ]
-    return f"a step at {name_nodes(one.run.nodes)} takes {1e3 * one.facts.step_s:.1f} ms: {', '.join(parts)}"
+    return (
+        f"a step at {name_nodes(one.run.nodes)} takes {describe_ms(one.facts.step_s)} ms: {', '.join(parts)}"
+    )
 
 
 def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:

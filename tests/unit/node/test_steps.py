@@ -98,6 +98,31 @@ def test_a_ring_is_private_and_bounded_and_keeps_the_newest(ours, ring):
     assert os.stat(ring).st_size < 1 << 20
 
 
+def test_backward_within_backward_and_in_other_threads_counts_once(ours, ring):
+    steps = ours["Steps"](ring)
+    now = [0.0]
+    steps.note_step.__globals__["perf_counter"] = lambda: now[0]
+    steps._step_end = steps._mark = 0.0
+    make_steps(steps, 1)
+    thread = steps._ring.thread
+    assert steps.begin_backward(thread + 1) is None
+    now[0] = 1.0
+    began = steps.begin_backward(thread)
+    now[0] = 3.0
+    # As checkpointing does, to compute a part of forward again.
+    inner = steps.begin_backward(thread)
+    assert inner is None
+    now[0] = 4.0
+    steps.end_backward(inner)
+    now[0] = 6.0
+    steps.end_backward(began)
+    now[0] = 7.0
+    assert steps.begin_backward(thread) == 7.0
+    make_steps(steps, 1)
+    newest = StepRing(ring).read()[-1]
+    assert (newest.forward, newest.backward) == (2.0, 5.0)
+
+
 def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp_path):
     steps, module = ours["Steps"](ring), Ddp()
     path = RunFolder(str(tmp_path)).steps_path(0, 0)
@@ -116,7 +141,7 @@ def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp
     for _ in range(4):
         steps.note_input(pass_time(0.03), steps._ring.thread)
         pass_time(0.02)
-        began = steps.begin_backward()
+        began = steps.begin_backward(steps._ring.thread)
         pass_time(0.04)
         steps.end_backward(began)
         pass_time(0.01)

@@ -59,6 +59,9 @@ class Steps:
         self._others = 0
         self._step_end = self._mark = perf_counter()
         self._input_s = self._forward_s = self._backward_s = 0.0
+        self._is_in_backward = False
+        """One that computes parts of forward again calls others."""
+
         self.is_on = True
 
     def note_input(self, began: float, thread: int, batches: Any = None) -> None:
@@ -69,14 +72,20 @@ class Steps:
             if self._finder:
                 self._note_batch(batches)
 
-    def begin_backward(self) -> float:
-        """Return the time from which backward counts."""
+    def begin_backward(self, thread: int) -> float | None:
+        """Return the time from which backward counts; None: it is part of another, or of another thread's loop."""
+        if self._is_in_backward or self._ring.thread not in (0, thread):
+            return None
+        self._is_in_backward = True
         began = perf_counter()
         self._forward_s += began - self._mark
         return began
 
-    def end_backward(self, began: float) -> None:
-        """Note that backward has returned, which began then."""
+    def end_backward(self, began: float | None) -> None:
+        """Note that backward has returned, or failed, which began then."""
+        if began is None:
+            return
+        self._is_in_backward = False
         self._mark = perf_counter()
         self._backward_s += self._mark - began
 
@@ -301,16 +310,19 @@ def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
 
 
 def _time_backward(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+    from _thread import get_ident
+
     module = sys.modules["torch.autograd"]
     own = module.backward
 
     def backward(*arguments: Any, **named: Any) -> Any:
         if not steps.is_on or is_compiling():
             return own(*arguments, **named)
-        began = steps.begin_backward()
-        done = own(*arguments, **named)
-        steps.end_backward(began)
-        return done
+        began = steps.begin_backward(get_ident())
+        try:
+            return own(*arguments, **named)
+        finally:
+            steps.end_backward(began)
 
     _replace(module, "backward", own, backward)
 

@@ -109,9 +109,11 @@ def test_what_cannot_be_is_refused(attempt):
     attempt.ask("one", kind="clock", node=0)
     attempt.ask("two", kind="fill-disk", node=0)
     attempt.run()
-    assert [one.reason for one in attempt.events if isinstance(one, e.DrillEnded)] == [
-        "its clock is shared",
-        "it is gone",
+    assert [one.refused for one in attempt.events] == [True, True]
+    drills = fold(attempt.events).drills.values()
+    assert [(one.began, one.reason) for one in drills] == [
+        (None, "its clock is shared"),
+        (None, "it is gone"),
     ]
 
 

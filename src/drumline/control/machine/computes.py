@@ -150,8 +150,11 @@ def _check_engine(compute: Compute) -> None:
 
     said = engine(compute.type).check(to_dict(compute))
     if said:
-        hint = f"--no-check attaches it all the same; drumline compute attach --type local --name {compute.name} "
-        hint += "runs its jobs on this machine"
+        hint = "--no-check attaches it all the same"
+        if compute.type != LOCAL:
+            hint += (
+                f"; drumline compute attach --type local --name {compute.name} runs its jobs on this machine"
+            )
         problems = [Problem(f"compute {compute.name!r}: {what}", hint=hint) for what in map(str, said)]
         raise PlanError(problems)
 

@@ -106,7 +106,7 @@ class Drills:
         if message.error:
             self._refuse(asked.request, message.error, asked.target)
         else:
-            self._note_begin(asked)
+            self._note_begin(asked, wall_time())
             self._start_clock(asked.request)
 
     def finish(self) -> None:
@@ -171,17 +171,21 @@ class Drills:
             return
         request = self._performer.complete(request)
         one = _RunningDrill(request, target, None)
-        if self._performer.is_for_agent(request.kind):
+        began, is_asked = wall_time(), self._performer.is_for_agent(request.kind)
+        # A preemption writes down itself what follows from it.
+        is_told_first = request.kind == "preempt"
+        if is_asked:
             self._asked[request.drill] = one
-        else:
-            self._note_begin(one)
+        elif is_told_first:
+            self._note_begin(one, began)
         error = self._performer.begin(request, target.node, target.rank)
         if error:
             self._asked.pop(request.drill, None)
-            self._running.pop(request.drill, None)
             self._refuse(request, error, target)
-        else:
-            self._start_clock(request)
+            return
+        if not is_asked and not is_told_first:
+            self._note_begin(one, began)
+        self._start_clock(request)
 
     def _start_clock(self, request: DrillRequest) -> None:
         """Let the time of a drill that lasts begin: making the failure took some already."""
@@ -198,13 +202,13 @@ class Drills:
             return _Target(request.node, self._plan.nodes[request.node].ranks[0].rank)
         return _Target(request.node, None)
 
-    def _note_begin(self, one: _RunningDrill) -> None:
+    def _note_begin(self, one: _RunningDrill, began: float) -> None:
         request, target = one.request, one.target
         if drills.KINDS[request.kind].lasts:
             self._running[request.drill] = one
         self._record(
             e.DrillBegan(
-                wall_time(),
+                began,
                 request.drill,
                 request.kind,
                 request.by,

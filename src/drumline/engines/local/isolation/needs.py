@@ -78,7 +78,8 @@ def check_limits(isolation: Isolation) -> None:
     )
     if isolation.memory_bytes is not None and not groups.memory:
         raise EngineError(
-            "memory of a node cannot be limited: no control group for memory is yours here", hint
+            "memory of a node cannot be limited: no control group for memory is yours here",
+            f"leave out memory; or {hint}",
         )
     if isolation.cpus is not None and not groups.cpu and isolation.cpus != int(isolation.cpus):
         raise EngineError(

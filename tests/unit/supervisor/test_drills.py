@@ -134,6 +134,23 @@ def test_a_drill_with_a_time_is_due_then_and_lasts_as_long_as_it_is_to(attempt):
     assert attempt.events[-1].reason == "its time was over"
 
 
+def test_a_drill_ends_in_time_while_its_attempt_is_ended(attempt):
+    """An agent that is stopped could not end its ranks."""
+    attempt.ask("one", kind="wedge-agent", node=0, for_s=0.01)
+    attempt.run()
+    attempt.ask("late", kind="kill-agent", node=0)
+    attempt.start = None
+    assert len(list(attempt.drills.list_times())) == 1
+
+    def end():
+        attempt.drills.poll()
+        return attempt.performer.done[1:]
+
+    assert wait_until(end, 20) == [("end", "wedge-agent", 0, None)]
+    assert attempt.events[-1].reason == "its time was over"
+    assert list(attempt.drills.list_times()) == []
+
+
 def test_an_end_ends_those_too_that_have_not_begun(attempt):
     attempt.ask("late", kind="kill-agent", node=0, after_s=1000.0)
     attempt.ask("one", kind="wedge", node=0)

@@ -75,13 +75,12 @@ class Drills:
     def poll(self) -> None:
         """Take new requests; begin and end what is due."""
         self._take_requests()
-        start = self._find_start()
-        if start is None:
-            return  # Drills are of ranks that run.
-        now = time.monotonic()
-        for request in list(self._waiting.values()):
-            if self._is_due(request, start, now):
-                self._begin(request)
+        start, now = self._find_start(), time.monotonic()
+        # Drills are of ranks that run, and end also while those are ended.
+        if start is not None:
+            for request in list(self._waiting.values()):
+                if self._is_due(request, start, now):
+                    self._begin(request)
         for one in list(self._running.values()):
             if one.until is not None and one.until <= now:
                 self._end(one, "its time was over")
@@ -89,11 +88,10 @@ class Drills:
     def list_times(self) -> Iterator[float]:
         """List the times at which there is something to do, in monotonic seconds."""
         start = self._find_start()
-        if start is None:
-            return
-        for request in self._waiting.values():
-            is_timed = request.at_step is None
-            yield self._find_begin(request, start) if is_timed else time.monotonic() + _STEP_INTERVAL_S
+        if start is not None:
+            for request in self._waiting.values():
+                is_timed = request.at_step is None
+                yield self._find_begin(request, start) if is_timed else time.monotonic() + _STEP_INTERVAL_S
         for one in self._running.values():
             if one.until is not None:
                 yield one.until

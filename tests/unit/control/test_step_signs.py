@@ -91,7 +91,9 @@ def test_the_metric_with_the_most_steps_counts(job):
     assert found is not None
     assert words.list_parts(found) == ["step 300 (metric loss), 10 steps/s"]
     assert found["sources"] == ["metrics"]
-    # A log that also knows the end says more.
+    # A log says more where it also knows the end.
+    job.log(0, "step 5: loss 3\nstep 6: loss 2\n")
+    assert describe(job)["told_by"] == "metric loss"
     job.log(0, "step 301/1000\n")
     assert describe(job)["total"] == 1000
 

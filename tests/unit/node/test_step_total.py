@@ -94,7 +94,8 @@ def test_a_pass_is_known_when_the_next_one_begins(finder):
     for epoch in range(3):
         assert finder.pass_steps == (6 if epoch > 1 else 0)
         number = give_batches(finder, training, 12, number, 0.5)
-        number = give_batches(finder, validation, 3, number, 0.0)
+        if epoch != 1:
+            give_batches(finder, validation, 3, number, 0.0)
     assert (number, finder.pass_steps) == (18, 6)
     # This pass ends early, so the number of steps is not known any more.
     number = give_batches(finder, training, 4, number, 0.5)

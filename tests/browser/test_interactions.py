@@ -47,8 +47,13 @@ def test_a_part_of_an_axis_is_chosen_by_dragging_and_by_the_wheel(visit, tab, pl
     axis.wait_for()
     wait_until_quiet(guest.page)
     drag(guest.page, box_of(axis), (0.3, 0.5), (0.6, 0.5))
+    guest.page.wait_for_url(re.compile(r"[?&]part=[-\d.e]+\.\.[-\d.e]+"))
+    # The address shows the same to somebody else.
+    guest.page.reload()
     guest.find(whole).first.click()
     miss(guest.find(whole))
+    guest.page.wait_for_url(lambda url: "part=" not in url)
+    wait_until_quiet(guest.page)
     turn_wheel(guest.page, box_of(axis), -300, "Control")
     guest.find(whole).first.wait_for()
     turn_wheel(guest.page, box_of(axis), 3000, "Control")

@@ -4,6 +4,7 @@ import { onTheme } from "../draw/colours.js";
 import { fade, readInk } from "../draw/ink.js";
 import { clock, number } from "../format.js";
 import { html, loadPlot, useEffect, useRef, useSignal } from "../lib.js";
+import { isZoomed, listenToFingers, narrow, noteZoom, showPart, turn } from "./zooming.js";
 
 /** @typedef {import("./smooth.js").Column} Column */
 /**
@@ -30,8 +31,6 @@ import { html, loadPlot, useEffect, useRef, useSignal } from "../lib.js";
  */
 
 const COLOURS = 8;
-const WHEEL = 0.002; // A notch of a wheel, 100 pixels, is a fifth.
-const CLOSEST = 1e-3; // Of the whole axis.
 
 /**
  * @param {object} props
@@ -80,12 +79,6 @@ function shapeOf({ curves, log, time, marks, range }) {
   return JSON.stringify([lines, log, time, range, marks?.length ?? 0]);
 }
 
-/** @param {any} chart */
-function isZoomed(chart) {
-  const x = chart.data[0];
-  return x.length > 0 && (chart.scales.x.min > x[0] || chart.scales.x.max < x[x.length - 1]);
-}
-
 /** @param {Drawing} drawing */
 function toData({ x, curves, log }) {
   const positive = (/** @type {Column} */ values) => (log ? values.map((one) => (one !== null && one > 0 ? one : null)) : values);
@@ -104,13 +97,15 @@ function attach(uPlot, box, { latest, height, sync, pointed, at, chart, zoomed }
     const options = { ...optionsOf(drawing, sync), width: box.clientWidth || 300, height };
     options.hooks = {
       setCursor: [(/** @type {any} */ self) => point(self, at, pointed)],
-      setScale: [(/** @type {any} */ self) => (zoomed.value = isZoomed(self))],
+      setScale: [(/** @type {any} */ self) => noteZoom(self, zoomed)],
       draw: [drawMarks],
     };
     const found = new uPlot(options, toData(drawing), box);
     found.group = uPlot.sync(sync);
     found.over.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turn(found, event), { passive: false });
+    listenToFingers(found);
     found.drumline = drawing;
+    showPart(found);
     chart.current = found;
   };
   make();
@@ -128,39 +123,6 @@ function attach(uPlot, box, { latest, height, sync, pointed, at, chart, zoomed }
     chart.current?.destroy();
     chart.current = null;
   };
-}
-
-/**
- * Zoom where the pointer is. Without ctrl, which a pinch on a touchpad sends too, the page scrolls.
- * @param {any} chart @param {WheelEvent} event
- */
-function turn(chart, event) {
-  if (!event.ctrlKey && !event.metaKey) return;
-  event.preventDefault();
-  const { min, max } = chart.scales.x;
-  const [first, last] = endsOf(chart);
-  const by = Math.exp(WHEEL * event.deltaY);
-  if (!(last > first) || (max - min) * by < CLOSEST * (last - first)) return;
-  const here = chart.posToVal(event.clientX - chart.over.getBoundingClientRect().left, "x");
-  const part = (/** @type {number} */ x) => Math.max(0, Math.min(1, (x - first) / (last - first)));
-  narrow(chart, part(here - (here - min) * by), part(here + (max - here) * by));
-}
-
-/**
- * Have all charts with the same pointer show a part of their axis, from 0 to 1.
- * @param {any} chart @param {number} from @param {number} to
- */
-function narrow(chart, from, to) {
-  for (const one of chart.group.plots) {
-    const [first, last] = endsOf(one);
-    one.setScale("x", { min: first + from * (last - first), max: to < 1 ? first + to * (last - first) : last });
-  }
-}
-
-/** @param {any} chart @returns {[number, number]} */
-function endsOf(chart) {
-  const x = chart.data[0];
-  return [x[0] ?? 0, x[x.length - 1] ?? 0];
 }
 
 /** @param {any} chart @param {Signal<number | null>} at @param {Signal<number | null> | undefined} pointed */

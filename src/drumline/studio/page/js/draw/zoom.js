@@ -1,6 +1,8 @@
 /** A part of an axis of time that a person has chosen on lanes. */
 
-import { useSignal } from "../lib.js";
+import { useEffect, useMemo, useSignal } from "../lib.js";
+import { readPart, writePart } from "./part.js";
+import { trackFingers } from "./span.js";
 
 /** @typedef {{begin: number, end: number}} Span in milliseconds */
 
@@ -8,14 +10,31 @@ const WHEEL = 0.002;
 const CLOSEST_MS = 1;
 const SHORTEST_DRAG = 0.01; // Of the axis; less is a click.
 
+/** The chosen part of lanes, as the address has it; null: the whole. @param {any} scope another one begins with the whole */
+export function useChosen(scope) {
+  const part = useMemo(readPart, []);
+  const chosen = useSignal(/** @type {Span | null} */ (part && { begin: part[0] * 1000, end: part[1] * 1000 }));
+  const before = useSignal(scope);
+  useEffect(() => {
+    if (before.peek() !== scope) chosen.value = null;
+    before.value = scope;
+  }, [scope]);
+  const { value } = chosen;
+  useEffect(() => writePart(value && [value.begin / 1000, value.end / 1000]), [value]);
+  return chosen;
+}
+
 /**
  * Let a person choose a part: drag along a track, turn the wheel with ctrl, click twice for the whole.
  * @param {Signal<Span | null>} chosen null: the whole
  * @param {Span} whole
  */
 export function useZoom(chosen, whole) {
+  const fingers = useMemo(trackFingers, []);
   const dragged = useSignal(/** @type {{from: number, to: number} | null} */ (null));
-  const shown = chosen.value ?? whole;
+  const known = chosen.value;
+  const isInside = known && known.begin < whole.end && known.end > whole.begin;
+  const shown = isInside ? known : whole;
   const length = shown.end - shown.begin;
   /** @param {MouseEvent} event @returns {number | null} null: beside the tracks */
   const timeAt = (event) => {
@@ -30,23 +49,36 @@ export function useZoom(chosen, whole) {
     const isWhole = begin <= whole.begin && end >= whole.end;
     chosen.value = isWhole ? null : { begin: Math.max(begin, whole.begin), end: Math.min(end, whole.end) };
   };
+  /** Two fingers: what was under them stays there. @param {PointerEvent} event @param {{from: number, to: number, by: number}} how */
+  const squeeze = (event, { from, to, by }) => {
+    const rect = /** @type {HTMLElement} */ (event.currentTarget).querySelector(".lane-track")?.getBoundingClientRect();
+    if (!rect?.width || length * by < CLOSEST_MS) return;
+    const begin = shown.begin + ((from - rect.left) / rect.width) * length - ((to - rect.left) / rect.width) * length * by;
+    show({ begin, end: begin + length * by });
+  };
   const on = {
     onPointerDown: (/** @type {PointerEvent} */ event) => {
       const from = timeAt(event);
       if (event.button || from === null || /** @type {Element} */ (event.target).closest("a")) return;
-      dragged.value = { from, to: from };
+      dragged.value = fingers.down(event) > 1 ? null : { from, to: from };
       /** @type {HTMLElement} */ (event.currentTarget).setPointerCapture(event.pointerId);
     },
     onPointerMove: (/** @type {PointerEvent} */ event) => {
+      const pinched = fingers.move(event);
+      if (pinched) return squeeze(event, pinched);
       const to = timeAt(event);
       if (dragged.value && to !== null) dragged.value = { ...dragged.value, to };
     },
-    onPointerUp: () => {
+    onPointerUp: (/** @type {PointerEvent} */ event) => {
+      fingers.up(event);
       const { from, to } = dragged.value ?? { from: 0, to: 0 };
       dragged.value = null;
       if (Math.abs(to - from) > Math.max(CLOSEST_MS, SHORTEST_DRAG * length)) show({ begin: Math.min(from, to), end: Math.max(from, to) });
     },
-    onPointerCancel: () => (dragged.value = null),
+    onPointerCancel: (/** @type {PointerEvent} */ event) => {
+      fingers.up(event);
+      dragged.value = null;
+    },
     onDblClick: () => (chosen.value = null),
     onWheel: (/** @type {WheelEvent} */ event) => {
       const here = timeAt(event);

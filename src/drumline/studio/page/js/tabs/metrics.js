@@ -3,7 +3,7 @@
 import { useResource } from "../api.js";
 import { ChartCard } from "../charts/metric.js";
 import { plural } from "../format.js";
-import { html, useSignal } from "../lib.js";
+import { html, loadPlot, useMemo, useSignal } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Pick, Segments } from "../parts/menu.js";
@@ -22,6 +22,7 @@ export function Tab({ job }) {
   const path = `/jobs/${encodeURIComponent(job.name)}/metrics`;
   const listed = useResource(path, { brief: 1 }, { live: [job.live.events, job.live.system], every: 5000 }).value;
   const more = useSignal(FIRST);
+  useMemo(loadPlot, []); // While the server looks.
   const others = (query.with ?? "").split(",").filter(Boolean);
   const view = viewOf(query);
   return html`<div class="metrics" data-test="metrics">
@@ -78,7 +79,7 @@ const AXES = [
 function Tools({ view, others, filter }) {
   return html`<div class="panel-tools">
     <input class="input" type="search" placeholder="name of a metric" aria-label="name of a metric" value=${filter} onInput=${(/** @type {any} */ event) => setQuery({ metric: event.target.value })} data-test="metric-filter" />
-    <${Segments} label="axis" value=${view.x} options=${AXES} onChange=${(/** @type {string} */ x) => setQuery({ x: x === "step" ? null : x })} test="metric-x" />
+    <${Segments} label="axis" value=${view.x} options=${AXES} onChange=${(/** @type {string} */ x) => setQuery({ x: x === "step" ? null : x, part: null })} test="metric-x" />
     <label class="check"><input type="checkbox" checked=${view.log} onChange=${(/** @type {any} */ event) => setQuery({ log: event.target.checked ? 1 : null })} data-test="metric-log" />log scale</label>
     <label class="check"
       >smoothing

@@ -2,9 +2,9 @@
 
 import { address, useResource } from "../api.js";
 import { barOf, Ruler } from "../draw/lanes.js";
-import { useZoom } from "../draw/zoom.js";
+import { useChosen, useZoom } from "../draw/zoom.js";
 import { clock, duration, moment } from "../format.js";
-import { html, useEffect, useSignal } from "../lib.js";
+import { html } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Sentence } from "../parts/sentence.js";
@@ -18,8 +18,7 @@ export function Tab({ job }) {
   const path = `/jobs/${encodeURIComponent(job.name)}/timeline`;
   const attempt = job.attempt.value ?? undefined;
   const found = useResource(path, { attempt }, { live: job.live.events }).value;
-  const chosen = useSignal(/** @type {import("../draw/zoom.js").Span | null} */ (null));
-  useEffect(() => void (chosen.value = null), [attempt]);
+  const chosen = useChosen(attempt);
   const tools = html`${chosen.value && html`<button type="button" class="button" onClick=${() => (chosen.value = null)} data-test="timeline-whole">Show all</button>`}
     <a class="button" href=${address(`${path}/trace`)} download data-test="trace" title="opens in ui.perfetto.dev">Perfetto trace</a>`;
   return html`<div class="stack" data-test="timeline">

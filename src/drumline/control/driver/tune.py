@@ -103,13 +103,12 @@ class _TuneDriver(SweepDriver):
         rate = self._measure(folder, outcome)
         if rate is None:
             return ""
-        rung = step.detail["rung"]
-        if rate.steps >= self._tuning.rungs[rung].steps:
+        tuning = self._tuning
+        if rate.steps >= tuning.rungs[step.detail["rung"]].steps:
             return _MEASURED
-        others = [
-            one for one in list_measures(self._children.steps.values()) if one.rung == rung and one.is_over
-        ]
-        return _SLOWER if halving.is_worse(self._judge(step, rate), others, self._tuning.goal) else ""
+        known = list_measures(self._children.steps.values())
+        is_decided = halving.is_decided(tuning.rungs, self._judge(step, rate), known, tuning.goal)
+        return _SLOWER if is_decided else ""
 
     def _measure(self, folder: RunFolder, outcome: Outcome) -> StepRate | None:
         is_median = self._tuning.metric == STEP_S

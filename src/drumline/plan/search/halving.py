@@ -96,6 +96,13 @@ def find_standing(rungs: Sequence[Rung], count: int, goal: str, measured: Iterab
         index = max(at for at in range(index + 1, len(rungs)) if rungs[at].most >= len(contenders))
 
 
+def is_decided(rungs: Sequence[Rung], one: Measurement, measured: Iterable[Measurement], goal: str) -> bool:
+    """Return whether a setting under way is worse than one of its rung, so that more steps of it say nothing."""
+    others = [other for other in measured if other.rung == one.rung and other.is_over]
+    # A single rung is there to measure every setting whole.
+    return len(rungs) > 1 and is_worse(one, others, goal)
+
+
 def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool:
     """Return whether a measure is worse than another, all chance considered."""
     if goal == MINIMIZE:

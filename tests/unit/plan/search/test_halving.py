@@ -10,6 +10,7 @@ from drumline.plan.search.halving import (
     Measurement,
     Rung,
     find_standing,
+    is_decided,
     is_worse,
     plan_rungs,
 )
@@ -105,6 +106,14 @@ def test_rungs_grow_to_the_steps_that_were_asked_for():
 def test_halving_takes_less_than_half_of_the_steps(count):
     rungs = plan_rungs(count, 60)
     assert sum(rung.most * (rung.steps + 5) for rung in rungs) < 0.5 * count * (60 + 5)
+
+
+def test_a_setting_that_is_worse_is_stopped_unless_every_one_is_measured_whole():
+    slow, known = Measurement(1, 0, 50.0, 45.0, 55.0), [Measurement(0, 0, 100.0, 90.0, 110.0)]
+    assert is_decided(plan_rungs(3, 60), slow, known, MAXIMIZE)
+    assert not is_decided(plan_rungs(3, 60), slow, [known[0]._replace(rung=1)], MAXIMIZE)
+    assert not is_decided(plan_rungs(3, 60), slow, [known[0]._replace(is_over=False)], MAXIMIZE)
+    assert not is_decided(plan_rungs(3, 60, exhaustive=True), slow, known, MAXIMIZE)
 
 
 def test_worse_is_what_chance_does_not_explain():

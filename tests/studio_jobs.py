@@ -1,5 +1,6 @@
 """Jobs of every kind for the pages of the studio to show, run for real."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from waiting import wait_until
 
 SIZE = {"resources": {"instance_count": 2}}
 TORCH = {"distribution": {"type": "pytorch", "process_count_per_instance": 2}}
@@ -74,6 +76,27 @@ if os.environ["RANK"] == "1":
 wait_for_word(sys.argv[1])
 """
 
+LATE = """
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (batch,) in DataLoader(TensorDataset(torch.ones(4 * STEPS, 16)), batch_size=4):
+    time.sleep(0.15 if dist.get_rank() == 2 else 0.02)
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    time.sleep(0.01)
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
 HUNG = """
 import os
 import time
@@ -117,6 +140,7 @@ class Jobs:
         own = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         self.env = {**own, "DRUMLINE_HOME": str(self.home), "DRUMLINE_CONTAINER": "none"}
         self._word = folder / "word"
+        self.has_torch = importlib.util.find_spec("torch") is not None
 
     def run(self, *words: str, code: int | None = 0) -> str:
         """Run a command, which has that exit code; None: any."""
@@ -160,7 +184,14 @@ class Jobs:
         restarts = {"drumline": {"max_restarts": 1}}
         self.create("restarted", "python train.py", RESTARTED, **SIZE, **TORCH, **restarts)
         self._make_driven()
+        if self.has_torch:
+            steps = 200 if large else 25
+            program, inputs = LATE.replace("STEPS", str(steps)), {"inputs": {"max_steps": steps}}
+            self.create("late", "python train.py", program, **SIZE, **TORCH, **inputs)
         self.create("waiting", f"python train.py '{self._word}'", WAIT, -1, **SIZE, **TORCH)
+        self.run("drill", "waiting", "wedge", "--node", "1", "--for", "1s")
+        events = self.home / "jobs" / "waiting" / "events.jsonl"
+        wait_until(lambda: "DrillEnded" in events.read_text(), 60.0, "the drill to end")
 
     def hang(self) -> None:
         fields = {"drumline": {"hang_after": HANG_AFTER_S, "grace": 1}}

@@ -7,6 +7,8 @@ import signal
 import pytest
 from cli_jobs import background, job_names, wait_for_status, write_job, write_script
 
+from drumline.control.scaling.keeping import read_report
+
 pytest.importorskip("torch")
 
 TRAIN = """
@@ -72,6 +74,10 @@ def test_a_job_is_measured_at_each_size_and_stopped(cli, tmp_path, drumline_home
     assert shown["status"] == "Canceled"
     assert "drumline scale" in json.dumps(shown)
     assert json.loads((tmp_path / "made" / "scale.json").read_text()) == values
+    for row in (one, two):
+        kept = read_report(row["job"])
+        assert [each["job"] for each in kept["measured"]] == [one["job"], two["job"]]
+        assert (kept["title"], kept["sentences"]) == ("<b>small</b>", values["sentences"])
     page = (tmp_path / "made" / "scale.html").read_text()
     assert "<b>" not in page
     assert "&lt;b&gt;small" in page

@@ -7,6 +7,9 @@ import pytest
 from cli_jobs import write_script
 
 from drumline.control.jobs import lookup
+from drumline.control.observing.charts.rank_history import read_system
+from drumline.control.observing.ranks.rank_states import describe_ranks
+from drumline.control.observing.steps.attempt_steps import describe_attempt
 from drumline.control.observing.steps.history import read_steps
 
 STEPS = 30
@@ -81,6 +84,13 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert f"step {STEPS} of {STEPS + 1} (input max_steps), " in page
     assert "latest rank: 1, by " in page
     assert f"step {STEPS} of" in cli("job", "top", "job", "--once").out
+
+    told = describe_attempt("job")
+    assert told["progress"].startswith(f"step {STEPS} of {STEPS + 1} (input max_steps), ")
+    assert "wait for rank 1" in told["sentence"]
+    assert [one["lateness"] > 50 for one in describe_ranks("job")["ranks"]] == [False, True]
+    rows = read_system("job", "lateness")["rows"]
+    assert max(one for one in rows[1]["values"] if one == one) > 50  # noqa: PLR0124 - nan is not
 
 
 OWN_LOOP = """

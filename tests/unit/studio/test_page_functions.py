@@ -109,6 +109,26 @@ def test_one_rank_that_differs_from_all_others_is_found():
     assert run("draw/heat_pixels.js", find, [[[9e9, 9e9], [9e9, 9e9], [2e9, 2e9]]], "bytes")[0]["row"] == 2
 
 
+def test_one_late_step_hides_no_other():
+    """Of milliseconds, nearly all are below the last colour; ranks that differ by less than one do not stand out."""
+    most = "v[0].map(([one, most]) => m.chooseMost([[one]], most, 'ms'))"
+    assert run("draw/heat_pixels.js", most, [[2000, 10], [0.3, 13.2]]) == [10, 20]
+    rows = [[[0.1, 0.2], [0.2, 0.1], [0.5, 0.6]], [[0.1, 0.2], [0.2, 0.1], [13, 14]]]
+    found = run("draw/heat_pixels.js", "v[0].map((rows) => m.findOutlier(rows, 'ms'))", rows)
+    assert [one and one["row"] for one in found] == [None, 2]
+
+
+def test_a_band_says_what_it_is_of():
+    cases = [
+        [[{"runs": 1, "a_step": 4}], 4],
+        [[{"runs": 1, "a_step": 4}], 8],
+        [[{"runs": 3, "a_step": 3}], 3],
+        [[{"runs": 1, "a_step": None}], 4],
+    ]
+    told = run("charts/smooth.js", "v[0].map(([series, ranks]) => m.bandOf(series, ranks))", cases)
+    assert told == [" of 4 ranks", " of 4 values a step", " of 3 runs", ""]
+
+
 def test_a_rank_that_does_nothing_does_not_look_hot():
     """The most that there can be is the scale only where some come near it."""
     most = "v[0].map(([one, most, unit]) => m.chooseMost([[one]], most, unit))"

@@ -109,9 +109,11 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show(arguments: Namespace, made: ScaleReport) -> None:
+    from drumline.control.scaling.keeping import keep_report
     from drumline.control.scaling.values import to_values
 
     values = to_values(made)
+    keep_report(values)
     failure = _write_files(arguments.folder, made, values)
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(clean(line) + "\n" for line in format_report(made)))

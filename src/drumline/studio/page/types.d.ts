@@ -71,6 +71,7 @@ interface JobInfo {
   last_lines: { rank: number; text: string }[];
   attempts: { number: number; began: string | null; ended: string | null; kind: string; sentence: string }[];
   services: Record<string, { url?: string; endpoint?: string; type?: string }>;
+  has_scale: boolean;
   commands: Record<string, string>;
 }
 
@@ -85,6 +86,8 @@ interface Job {
   time: Signal<number | null>;
   /** Counters of what the server tells of this job, for `useResource`. */
   live: Watched;
+  /** GET /jobs/NAME/steps. */
+  steps: ReadonlySignal<Resource<StepsAnswer>>;
   tell: (text: string, how?: { hint?: string; isBad?: boolean }) => void;
 }
 
@@ -101,6 +104,7 @@ interface RankInfo {
   cpu: number | null;
   memory: number | null;
   gpu: number | null;
+  /** Milliseconds, in the last minute. */
   lateness: number | null;
   step: number | null;
   last_line: string;
@@ -111,6 +115,15 @@ interface RankAnswer {
   attempt: number;
   nodes: { index: number; name: string; ranks: number[] }[];
   ranks: RankInfo[];
+}
+
+interface StepsAnswer {
+  attempt: number;
+  steps: { done: number; total: number | null; rate: number | null; step_s: number | null } | null;
+  progress: string;
+  counted: number;
+  phases: { key: string; title: string; seconds: number }[];
+  sentence: string;
 }
 
 interface SystemAnswer {

@@ -1,4 +1,4 @@
-"""The ranks of a job: what became of each, where they are, and with which variables they start."""
+"""The ranks of a job: what became of each, where they are, their steps, and with which variables they start."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ def list_ranks(request: Request) -> dict[str, Any]:
     return rank_states.describe_ranks(request.path_params["name"], query(request).number("attempt", None, 0))
 
 
+def show_steps(request: Request) -> dict[str, Any]:
+    from drumline.control.observing.steps.attempt_steps import describe_attempt
+
+    return describe_attempt(request.path_params["name"], query(request).number("attempt", None, 0))
+
+
 ROUTES = [
     Route("/jobs/{name}/ranks", list_ranks),
+    Route("/jobs/{name}/steps", show_steps),
     Route("/jobs/{name}/environment", of_job(variables.describe_variables)),
     Route("/jobs/{name}/stacks", of_job(stack_groups.group_stacks), methods=["POST"]),
 ]

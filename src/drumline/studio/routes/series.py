@@ -26,6 +26,7 @@ def read_series(request: Request) -> dict[str, Any]:
         points=asked.number("points", 800, 1, series.MOST_POINTS),
         axis=asked.choice("x", "step", series.AXES),
         band=asked.flag("band"),
+        with_marks=asked.flag("marks"),
     )
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from drumline.control.observing.charts import lanes, rank_history
+from drumline.control.observing.charts import lanes, marks, rank_history
 from drumline.studio.answers import attachment, encode
-from drumline.studio.queries import query
+from drumline.studio.queries import of_job, query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,5 +38,6 @@ def read_system(request: Request) -> dict[str, Any]:
 ROUTES = [
     Route("/jobs/{name}/timeline", show_timeline),
     Route("/jobs/{name}/timeline/trace", download_trace),
+    Route("/jobs/{name}/marks", of_job(marks.describe_marks)),
     Route("/jobs/{name}/system", read_system),
 ]

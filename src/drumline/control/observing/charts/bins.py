@@ -24,6 +24,9 @@ class Binned(NamedTuple):
     value_count: int
     """Of all that there are."""
 
+    place_count: int
+    """Of different places that they have."""
+
     x: list[float]
     least: list[float | None]
     most: list[float | None]
@@ -40,7 +43,8 @@ def put_in_bins(places: Sequence[float], values: array[float], most: int) -> Bin
     ([1.0, 3.0], [1.0, 2.0], [5.0, 4.0], [1.0, 2.0])
     """
     places, values = _sort(places, values)
-    found = Binned(len(values), [], [], [], [], [])
+    place_count = sum(map(operator.ne, places, islice(places, 1, None))) + bool(places)
+    found = Binned(len(values), place_count, [], [], [], [], [])
     begin = 0
     for end in _cut(places, most):
         if end > begin:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from drumline.control.jobs.lookup import folder_of
+from drumline.control.observing.charts.marks import read_marks
 from drumline.control.observing.ranks.rank_states import read_attempt
 from drumline.control.observing.timeline import describe_start
 from drumline.control.times import utc
@@ -107,6 +108,18 @@ def make_trace(name: str, attempt: int | None = None) -> dict[str, Any]:
         found.append({"ph": "M", "name": "thread_name", **thread, "args": {"name": lane["label"]}})
         run = _describe_run(lane, ranks.get(lane["rank"]))
         found += [_to_event(phase, zero, now, thread) for phase in [*lane["phases"], *run]]
+    found += [
+        {
+            "ph": "i",
+            "s": "g",
+            "name": mark["text"],
+            "ts": round((mark["at"] - zero) * 1e6),
+            "pid": 0,
+            "tid": 0,
+        }
+        for mark in read_marks(folder_of(name))
+        if mark["at"] >= zero
+    ]
     return {"displayTimeUnit": "ms", "traceEvents": found}
 
 

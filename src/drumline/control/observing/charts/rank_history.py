@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
     from drumline.contract.samples import RankUse, Sample
+    from drumline.control.observing.charts.step_rows import StepRows
     from drumline.control.observing.ranks.rank_states import Attempt
 
 MOST_BINS = 2000
@@ -59,6 +60,7 @@ class Measure(NamedTuple):
     of_node: Callable[[Sample], float | None] | None = None
     is_total: bool = False
     factor: float = 1.0
+    is_of_steps: bool = False
 
 
 def _gpu_busy(sample: Sample, use: RankUse) -> float | None:
@@ -85,6 +87,8 @@ MEASURES = {
         Measure("disk", "Disk", "bytes/s", of_rank=_count_disk, is_total=True),
         Measure("network", "Network", "bytes/s", of_node=lambda sample: sum(sample.network), is_total=True),
         Measure("log", "Log", "bytes/s", is_total=True),
+        Measure("lateness", "Lateness", "ms", is_of_steps=True),
+        Measure("step", "Step time", "ms", is_of_steps=True),
     )
 }
 
@@ -119,7 +123,7 @@ def read_system(
     shown = read_attempt(folder, attempt)
     span = _measure_span(shown, max(1, min(points, MOST_BINS)))
     if span is None or not os.path.exists(folder.plan):
-        known = [_describe_measure(one, []) for one in MEASURES.values() if not one.key.startswith("gpu")]
+        known = [_describe_measure(one, []) for one in _list_measures(has_gpus=False, has_steps=False)]
         empty: dict[str, Any] = {"begin": None, "end": None, "bin_s": None, "rows": [], "marks": []}
         return {"measures": known, "measure": measure, "attempt": shown.number, **empty}
     with _reading:
@@ -131,6 +135,8 @@ def _answer(folder: RunFolder, shown: Attempt, span: Span, measure: Measure, poi
     plan = read_plan(folder)
     key = (folder.path, measure.key, points, shown.number)
     paths = [samples.path_of(folder.path, node.node) for node in plan.nodes]
+    if measure.is_of_steps:
+        paths += [folder.clocks, *(folder.steps_path(shown.number, node.node) for node in plan.nodes)]
     stamp = stamp_files([folder.events, *paths]) if shown.is_over else ""
     kept: dict[str, Any] | None = _answers.get(key, stamp)
     if kept is not None:
@@ -160,6 +166,7 @@ def _measure_span(shown: Attempt, points: int) -> Span | None:
 def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     newest: list[Sample] = []
+    steps = _read_steps(folder, plan, shown, span, measure) if measure.is_of_steps else None
     for node in plan.nodes:
         lines = choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
         newest += _parse(lines[-1:])
@@ -167,6 +174,9 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
             values = _fill(span, [(one.time, measure.of_node(one)) for one in _parse(lines)], measure)
             label = shown.outcome.hosts.get(node.node) or f"node {node.node}"
             rows.append({"rank": None, "node": node.node, "label": label, "values": values})
+        elif steps:
+            nothing = array("d", [_UNKNOWN]) * span.bins
+            rows += [_row(task, node.node, steps.values.get(task.rank, nothing)) for task in node.ranks]
         elif measure.key == "log":
             logged = _read_log(folder, shown, node.node, span)
             rows += [_row(task, node.node, logged(task.rank)) for task in node.ranks]
@@ -175,10 +185,10 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
             rows += [
                 _row(task, node.node, _fill(span, points.get(task.rank, ()), measure)) for task in node.ranks
             ]
-    has_gpus = any(one.gpus for one in newest)
-    known = [one for one in MEASURES.values() if has_gpus or not one.key.startswith("gpu")]
+    has_steps = any(os.path.exists(folder.steps_path(shown.number, node.node)) for node in plan.nodes)
+    known = _list_measures(has_gpus=any(one.gpus for one in newest), has_steps=has_steps)
     return {
-        "measures": [_describe_measure(one, newest) for one in known],
+        "measures": [_describe_measure(one, newest, steps) for one in known],
         "measure": measure.key,
         "attempt": shown.number,
         "begin": utc(span.begin),
@@ -193,16 +203,34 @@ def _row(task: RankTask, node: int, values: Values) -> dict[str, Any]:
     return {"rank": task.rank, "node": node, "label": task.label, "values": values}
 
 
-def _describe_measure(measure: Measure, newest: Sequence[Sample]) -> dict[str, Any]:
-    """Describe a measure. ``most``: what it cannot be above, where that is known."""
+def _list_measures(*, has_gpus: bool, has_steps: bool) -> list[Measure]:
+    left_out = () if has_gpus else ("gpu", "gpu_memory")
+    return [
+        one for one in MEASURES.values() if one.key not in left_out and (has_steps or not one.is_of_steps)
+    ]
+
+
+def _describe_measure(
+    measure: Measure, newest: Sequence[Sample], steps: StepRows | None = None
+) -> dict[str, Any]:
+    """Describe a measure. ``most``: what it cannot be above, or what nearly all is below, where that is known."""
     most: float | None = None
-    if measure.key == "gpu":
+    if measure.is_of_steps:
+        most = steps.most if steps else None
+    elif measure.key == "gpu":
         most = 100.0
     elif measure.key == "memory":
         most = max((one.memory[1] for one in newest), default=None)
     elif measure.key == "gpu_memory":
         most = max((gpu.total for one in newest for gpu in one.gpus if gpu.total), default=None)
     return {"key": measure.key, "title": measure.title, "unit": measure.unit, "most": most}
+
+
+def _read_steps(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> StepRows:
+    from drumline.control.observing.charts.step_rows import read_step_rows
+
+    ranks = {task.rank for task in plan.ranks}
+    return read_step_rows(folder, shown.number, measure.key, ranks, span.bins, span.bin_of)
 
 
 # samples

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.observing.charts.bins import put_in_bins
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
+from drumline.control.observing.charts.marks import read_marks
 from drumline.control.observing.metrics import MetricsReader, to_json_number
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path
@@ -85,13 +87,14 @@ def read_series(
     points: int = 800,
     axis: str = "step",
     band: bool = False,
+    with_marks: bool = False,
 ) -> dict[str, Any]:
     """
     Return the metrics of jobs whose names match a shell pattern, or all, each in at most ``points`` bins.
 
     ``axis``: ``step``; ``time``, seconds since 1970; or ``relative``, seconds since the job's ranks were started.
-    ``band``: a metric that several runs of a job log is one curve, from the lowest to the highest. Raises
-    NotFoundError, UsageError.
+    ``band``: a metric that several runs of a job log is one curve, from the lowest to the highest. ``with_marks``: what
+    happened to the job, at the places of each curve. Raises NotFoundError, UsageError.
     """
     if axis not in AXES:
         raise UsageError(f"x must be one of {', '.join(AXES)}; got {axis!r}")
@@ -101,10 +104,11 @@ def read_series(
 
     def draw(job: str, found: FoundMetrics, began: float) -> dict[str, Any]:
         groups = _group((one for one in found.series if len(one)), band=band)
-        curves = [_draw(job, group, points, axis, began) for group in groups]
+        marks = read_marks(folder_of(job)) if with_marks else []
+        curves = [_draw(job, group, points, axis, began, marks) for group in groups]
         return {"series": curves, "left_out": found.left_out, "notes": list(found.notes)}
 
-    wanted = (points, axis, band)
+    wanted = (points, axis, band, with_marks)
     told = [_answer(folder_of(name), tuple(patterns), wanted, draw) for name in dict.fromkeys(names)]
     return {
         "x": axis,
@@ -121,7 +125,9 @@ def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
     return list(groups.values())
 
 
-def _draw(job: str, group: list[Series], points: int, axis: str, began: float) -> dict[str, Any]:
+def _draw(
+    job: str, group: list[Series], points: int, axis: str, began: float, marks: list[dict[str, Any]]
+) -> dict[str, Any]:
     zero = began if axis == "relative" else 0.0
     binned = put_in_bins(*_join([_place(one, axis, zero) for one in group]), points)
     return {
@@ -132,13 +138,32 @@ def _draw(job: str, group: list[Series], points: int, axis: str, began: float) -
         "runs": len(group),
         "rank": None,
         "count": binned.value_count,
+        "a_step": round(binned.value_count / binned.place_count)
+        if axis == "step" and binned.place_count
+        else None,
         "is_cut": any(one.is_cut for one in group),
         "x": binned.x,
         "min": binned.least,
         "max": binned.most,
         "mean": binned.mean,
         "last": binned.last,
+        "marks": _put_marks(group[0], axis, zero, marks),
     }
+
+
+def _put_marks(one: Series, axis: str, zero: float, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the marks with their places on the axis of a curve; on that of steps, the last step before each."""
+    steps, times, _ = one.arrays()
+    placed = []
+    for mark in marks:
+        x = mark["at"] - zero
+        if axis == "step":
+            before = bisect_right(times, int(1000 * mark["at"]))
+            if not before:
+                continue
+            x = steps[before - 1]
+        placed.append({"x": x, "kind": mark["kind"], "text": mark["text"]})
+    return placed
 
 
 def _place(one: Series, axis: str, zero: float) -> tuple[Sequence[float], array[float]]:

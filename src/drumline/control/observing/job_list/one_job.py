@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -45,6 +46,7 @@ def describe_job(name: str) -> dict[str, Any]:
         "last_lines": lines,
         "attempts": list_attempts(folder.read_events(), outcome),
         "services": description.describe_services(outcome),
+        "has_scale": os.path.isfile(folder.scale),
         "commands": list_commands(name, outcome),
     }
 

@@ -16,6 +16,7 @@ from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.logs.rank_log import is_log, list_earlier, open_log
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
+from drumline.control.observing.steps.telling import may_have_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     Describe the ranks of an attempt, and its nodes; ``sentence`` sums them up. Raises NotFoundError, UsageError.
 
     ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent. Of a job that has ended they are means and peaks.
+    ``lateness`` and ``step``: milliseconds in the last minute.
     """
     folder = folder_of(name)
     with _reading:
@@ -117,6 +119,7 @@ def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
     plan = read_plan(folder)
     states = find_states(plan, shown)
     used = _find_use(folder, shown)
+    paces = _find_paces(folder, shown)
     ranks = [
         {
             "rank": task.rank,
@@ -126,8 +129,7 @@ def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
             "state": states[task.rank],
             **_describe_process(outcome.ranks.get(task.rank)),
             **used.get(task.rank, {"cpu": None, "memory": None, "gpu": None}),
-            "lateness": None,
-            "step": None,
+            **paces.get(task.rank, {"lateness": None, "step": None}),
             "last_line": _read_last_line(os.path.join(folder.path, task.log), shown),
         }
         for node in plan.nodes
@@ -239,6 +241,22 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | 
     return {
         one["rank"]: {"cpu": one.get(cpu), "memory": one.get(memory), "gpu": one.get("gpu_busy_percent")}
         for one in usage.describe_usage(folder, shown.outcome).get("ranks", ())
+    }
+
+
+def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | None]]:
+    """Return what the steps of each rank take, and by how much it is later than the others, in milliseconds."""
+    if not shown.outcome.ranks or not may_have_steps(folder):
+        return {}
+    from drumline.control.observing.steps.history import read_steps
+
+    paces = read_steps(folder.path, shown.number, is_recent=True).recent().paces()
+    return {
+        rank: {
+            "lateness": None if pace.late_s is None else round(max(0.0, 1000 * pace.late_s), 3),
+            "step": None if pace.step_s is None else round(1000 * pace.step_s, 3),
+        }
+        for rank, pace in paces.items()
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import steps
@@ -29,6 +30,13 @@ class Latest(NamedTuple):
     rank: int
     late_s: float
     share: float
+
+
+class Pace(NamedTuple):
+    """The median step of a rank, and by how much it comes later than the median of the others; None: not known."""
+
+    step_s: float | None
+    late_s: float | None
 
 
 class StepHistory(NamedTuple):
@@ -65,15 +73,24 @@ class StepHistory(NamedTuple):
         Return how late each rank entered which collective, by its number and rank: seconds after the first rank.
         Left out are collectives of which not all these ranks noted the time.
         """
+        found = {}
+        for number, times in self.entries().items():
+            first = min(times.values())
+            found[number] = {rank: at - first for rank, at in times.items()}
+        return found
+
+    def entries(self) -> dict[int, dict[int, float]]:
+        """Return when each rank entered which collective; left out are those that not all of several ranks noted."""
         entered: dict[int, dict[int, float]] = {}
         for rank, windows in self.ranks.items():
             for window in windows:
                 for number, at in window.entries:
                     entered.setdefault(number, {})[rank] = at
+        is_whole = len(self.ranks) > 1
         return {
-            number: {rank: at - min(times.values()) for rank, at in times.items()}
+            number: times
             for number, times in sorted(entered.items())
-            if len(times) == len(self.ranks) > 1
+            if is_whole and len(times) == len(self.ranks)
         }
 
     def latest(self) -> Latest | None:
@@ -81,15 +98,21 @@ class StepHistory(NamedTuple):
         late = self.lateness()
         if len(late) < _FEWEST_COMPARED:
             return None
-        last = [max(times, key=lambda rank: times[rank]) for times in late.values()]
-        found = []
-        for rank in self.ranks:
-            behind = [
-                times[rank] - statistics.median(other for one, other in times.items() if one != rank)
-                for times in late.values()
-            ]
-            found.append(Latest(rank, statistics.median(behind), last.count(rank) / len(last)))
+        last = Counter(max(times, key=lambda rank: times[rank]) for times in late.values())
+        found = [
+            Latest(rank, late_s, last[rank] / len(late)) for rank, late_s in _find_late(late.values()).items()
+        ]
         return max(found, key=lambda one: (one.late_s, one.share))
+
+    def paces(self) -> dict[int, Pace]:
+        """Return the pace of each rank."""
+        late = _find_late(self.lateness().values())
+        return {rank: Pace(self.find_median(rank, "step"), late.get(rank)) for rank in self.ranks}
+
+    def find_median(self, rank: int, phase: str) -> float | None:
+        """Return the seconds that a part of a step takes a rank; None: not known."""
+        known = [window.seconds[phase].median for window in self.ranks[rank] if phase in window.seconds]
+        return statistics.median(known) if known else None
 
     def phases(self) -> dict[str, float]:
         """
@@ -107,7 +130,7 @@ class StepHistory(NamedTuple):
         shares = {name: value / sums["step"] for name, value in sums.items() if name != "step" and value}
         exposed = shares.pop("exposed", 0.0)
         if exposed:
-            shares["waiting"] = min(exposed, self._waited_s() / self._step_s())
+            shares["waiting"] = min(exposed, self._waited_s() / self.step_s())
             shares["exchange"] = exposed - shares["waiting"]
         known = sum(shares.values())
         # Medians of parts may add up to more than the median of the whole.
@@ -140,7 +163,7 @@ class StepHistory(NamedTuple):
             "total_source": totals[0].source if totals else None,
             "told_by": None,
             "rate": _round(recent.rate(), 4),
-            "step_s": _round(recent._step_s() or None, 6),
+            "step_s": _round(recent.step_s() or None, 6),
             "phases": {name: round(share, 4) for name, share in recent.phases().items()},
             "latest": latest
             and {
@@ -153,7 +176,8 @@ class StepHistory(NamedTuple):
             ),
         }
 
-    def _step_s(self) -> float:
+    def step_s(self) -> float:
+        """Return the median of what steps take; 0.0 without any."""
         found = [_median(window, "step") for windows in self.ranks.values() for window in windows]
         return statistics.median(found) if found else 0.0
 
@@ -164,6 +188,32 @@ class StepHistory(NamedTuple):
             for times in self.lateness().values()
         ]
         return statistics.median(waits) if waits else 0.0
+
+
+def find_behind(times: Mapping[int, float]) -> dict[int, float]:
+    """
+    Return by how much the time of each of several ranks is after the median of the others.
+
+    >>> find_behind({0: 5.0, 1: 5.0, 2: 5.25})
+    {0: -0.125, 1: -0.125, 2: 0.25}
+    """
+    ranks = sorted(times, key=lambda rank: times[rank])
+    ordered = [times[rank] for rank in ranks]
+    low, high = (len(ranks) - 2) // 2, (len(ranks) - 1) // 2
+    # Without the one itself, those after it are one place further.
+    return {
+        rank: ordered[at] - (ordered[low + (at <= low)] + ordered[high + (at <= high)]) / 2
+        for at, rank in enumerate(ranks)
+    }
+
+
+def _find_late(collectives: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """Return by how much each rank usually comes later than the median of the others."""
+    behind: dict[int, list[float]] = {}
+    for times in collectives:
+        for rank, late_s in find_behind(times).items():
+            behind.setdefault(rank, []).append(late_s)
+    return {rank: statistics.median(late) for rank, late in behind.items()}
 
 
 def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> StepHistory:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+    from drumline.control.observing.steps.history import StepHistory
 
 _TOTALS = ("max_steps", "steps", "num_steps", "total_steps", "train_steps", "max_train_steps")
 """Inputs that say how many steps a training makes, by names that are in use."""
@@ -38,9 +39,14 @@ def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None
     from drumline.control.observing.steps.history import read_last_attempt
 
     history = read_last_attempt(folder.path, range(len(outcome.attempts) + 1), is_recent=True)
+    return summarize_steps(folder, history, is_first=not outcome.attempts)
+
+
+def summarize_steps(folder: RunFolder, history: StepHistory, *, is_first: bool) -> dict[str, Any] | None:
+    """Return what ``summarize`` does, with the total that an input of the job says. ``is_first``: of the attempts."""
     summary = history.summarize()
     # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
-    if summary and summary["total"] is None and not outcome.attempts:
+    if summary and summary["total"] is None and is_first:
         name, total = find_total(read_spec(folder).get("inputs"), history.count_pass())
         if total and total >= summary["done"]:
             summary |= {"total": total, "total_source": f"input {name}"}

@@ -33,16 +33,21 @@ def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
     ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27 min left', 'input 4 %, other 96 %']
     """
     parts = [", ".join(_list_progress(steps, is_over=is_over))]
-    shares = [
-        f"{word} {100 * steps['phases'][name]:.0f} %"
-        for name, word in _PHASES.items()
-        if steps["phases"].get(name, 0.0) >= _LEAST_SHARE
-    ]
+    shares = [f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps)]
     late = steps["latest"]
     return [
         *parts,
         *([", ".join(shares)] if shares else []),
         *([_describe_latest(late)] if stands_out(steps) else []),
+    ]
+
+
+def list_phases(steps: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """List the parts of a step in their order: key, words and share."""
+    return [
+        (name, word, share)
+        for name, word in _PHASES.items()
+        if (share := steps["phases"].get(name, 0.0)) >= _LEAST_SHARE
     ]
 
 

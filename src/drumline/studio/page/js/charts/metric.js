@@ -5,7 +5,7 @@ import { duration, moment, number, plural, rankList } from "../format.js";
 import { html, useEffect, useMemo, useRef, useSignal } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Plot } from "./plot.js";
-import { join, save, smooth, toCsv } from "./smooth.js";
+import { bandOf, join, save, smooth, toCsv } from "./smooth.js";
 
 /** @typedef {import("../tabs/metrics.js").View} View */
 /**
@@ -15,6 +15,9 @@ import { join, save, smooth, toCsv } from "./smooth.js";
  * @property {string} run
  * @property {number | null} rank
  * @property {number} count
+ * @property {number | null} a_step how many values there are at a step
+ * @property {number} runs
+ * @property {{x: number, kind: string, text: string}[]} marks
  * @property {number[]} x
  * @property {(number | null)[]} min
  * @property {(number | null)[]} max
@@ -27,7 +30,7 @@ const POINTS = 800;
 /** @param {{job: Job, jobs: string[], metric: string, view: View}} props */
 export function ChartCard({ job, jobs, metric, view }) {
   const seen = useSeen();
-  const query = { jobs: jobs.join(","), metrics: escapePattern(metric), points: POINTS, x: view.x, band: 1 };
+  const query = { jobs: jobs.join(","), metrics: escapePattern(metric), points: POINTS, x: view.x, band: 1, marks: 1 };
   const found = useResource(seen.isSeen ? "/series" : null, query, { live: [job.live.events, job.live.system], every: 5000 }).value;
   const series = /** @type {Series[]} */ (found.data?.series ?? []).filter((one) => one.metric === metric && one.x.length);
   const drawing = useMemo(() => draw(series, jobs, view), [found.data, view.x, view.smoothing, view.log]);
@@ -35,7 +38,7 @@ export function ChartCard({ job, jobs, metric, view }) {
   return html`<div ref=${seen.box}>
     <${Card}
       title=${metric}
-      note=${noteOf(series, view)}
+      note=${noteOf(series, view, job.info.value.data?.row.processes ?? 0)}
       tools=${download}
       resource=${found}
       height=${220}
@@ -86,6 +89,8 @@ function draw(series, jobs, view) {
     const columns = [values, ...(isBand ? [one.min, one.max] : [])];
     return { one, colour: many ? index : Math.max(0, jobs.indexOf(one.job)), isBand, columns };
   });
+  const marks = series.find((one) => one.job === jobs[0])?.marks ?? [];
+  const failed = marks.findIndex((one) => one.kind === "failed");
   const [x, ...joined] = join(curves.map(({ one, columns }) => ({ x: one.x, columns })));
   let at = 0;
   return {
@@ -93,6 +98,7 @@ function draw(series, jobs, view) {
     log: view.log,
     time: view.x === "time",
     xText: view.x === "relative" ? duration : number,
+    marks: marks.map((one, index) => ({ x: one.x, text: one.text, first: index === failed })),
     curves: curves.map(({ one, colour, isBand }) => {
       const raw = joined[at];
       const [low, high] = isBand ? [joined[at + 1], joined[at + 2]] : [undefined, undefined];
@@ -109,15 +115,15 @@ function labelOf(one, jobs) {
   return parts.join(" · ") || one.metric;
 }
 
-/** @param {Series[]} series @param {View} view */
-function noteOf(series, view) {
+/** @param {Series[]} series @param {View} view @param {number} processes of the job */
+function noteOf(series, view, processes) {
   if (!series.length) return "";
   const points = series.reduce((sum, one) => sum + one.count, 0);
   const isThinned = series.some((one) => one.count > one.x.length);
   const ranks = series.flatMap((one) => (one.rank === null ? [] : [one.rank]));
   return [
     plural(points, "point"),
-    isThinned ? "line: mean, band: least and most" : "",
+    isThinned ? `line: mean, band: least and most${bandOf(series, processes)}` : "",
     ranks.length > 1 ? `ranks ${rankList(ranks)}` : "",
     view.smoothing ? `smoothing ${view.smoothing.toFixed(2)}` : "",
   ].filter(Boolean).join(" · ");

@@ -41,6 +41,19 @@ export function join(curves) {
 }
 
 /**
+ * Of what a band has the least and the most: if a step has as many values as there are ranks, each has logged one.
+ * @param {{runs: number, a_step: number | null}[]} series
+ * @param {number} ranks of the job
+ */
+export function bandOf(series, ranks) {
+  const runs = Math.max(...series.map((one) => one.runs));
+  if (runs > 1) return ` of ${runs} runs`;
+  const values = Math.max(...series.map((one) => one.a_step ?? 1));
+  if (values < 2) return "";
+  return values === ranks ? ` of ${values} ranks` : ` of ${values} values a step`;
+}
+
+/**
  * Return rows as CSV; a text that a spreadsheet would take for a formula is quoted with a sign before it.
  * @param {(string | number | null)[][]} rows
  */

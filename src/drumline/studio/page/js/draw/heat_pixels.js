@@ -85,7 +85,8 @@ export function cutAxis(length, count) {
 
 /**
  * The value of the last colour: the most that there can be, where some come near it, or a round number above the
- * greatest. Parts of a hundred have a hundred: a rank that does nothing must not look hot.
+ * greatest. Parts of a hundred have a hundred: a rank that does nothing must not look hot. Of milliseconds, `most` is
+ * what nearly all are below.
  * @param {(number | null)[][]} rows
  * @param {number | null} [most]
  * @param {string} [unit]
@@ -93,7 +94,8 @@ export function cutAxis(length, count) {
 export function chooseMost(rows, most, unit = "") {
   let greatest = unit.startsWith("%") ? 100 : 0;
   for (const row of rows) for (const value of row) if (value !== null && value > greatest) greatest = value;
-  if (most && greatest >= most / NEAR) return most;
+  if (most && unit === "ms") greatest = most;
+  else if (most && greatest >= most / NEAR) return most;
   if (!greatest) return 1;
   const power = 10 ** Math.floor(Math.log10(greatest));
   return [1, 2, 4, 5, 10].map((one) => one * power).find((one) => one >= greatest) ?? greatest;
@@ -101,6 +103,7 @@ export function chooseMost(rows, most, unit = "") {
 
 const APART = 0.35; // Of the median.
 const APART_PERCENT = 5;
+const APART_MS = 1;
 
 /**
  * The one row whose mean is far from the median of all, and no other nearly as far; null where there is none.
@@ -118,6 +121,6 @@ export function findOutlier(rows, unit = "") {
   const median = (ordered[(ordered.length - 1) >> 1] + ordered[ordered.length >> 1]) / 2;
   const [first, second] = [...means].sort((a, b) => Math.abs(b.mean - median) - Math.abs(a.mean - median));
   const far = Math.abs(first.mean - median);
-  const least = Math.max(APART * Math.abs(median), unit.startsWith("%") ? APART_PERCENT : 0);
+  const least = Math.max(APART * Math.abs(median), unit.startsWith("%") ? APART_PERCENT : unit === "ms" ? APART_MS : 0);
   return far > least && far > 2 * Math.abs(second.mean - median) ? { ...first, median } : null;
 }

@@ -31,7 +31,7 @@ export const STATES = {
 export function RankGrid({ data, shade, unit, chosen, onChoose }) {
   const byRank = new Map(data.ranks.map((one) => [one.rank, one]));
   const values = data.ranks.map((one) => numberOf(one, shade)).filter((one) => one !== null);
-  const most = Math.max(shade === "cpu" || shade === "gpu" ? 100 : 0, ...values) || 1;
+  const most = Math.max(leastScale(data.ranks, shade), ...values) || 1;
   const order = data.nodes.flatMap((node) => node.ranks);
   const tip = useSignal(/** @type {{rank: RankInfo, x: number, y: number} | null} */ (null));
   const self = useRef(/** @type {HTMLElement | null} */ (null));
@@ -91,6 +91,12 @@ export function RankGrid({ data, shade, unit, chosen, onChoose }) {
 export function sizeOf(ranks, onNode) {
   if (ranks >= TINY_FROM) return "tiny-cells";
   return ranks >= SMALL_FROM || onNode > MANY_ON_NODE ? "small-cells" : "";
+}
+
+/** What a full shade stands for at least: a tenth of a step is late. @param {RankInfo[]} ranks @param {string} shade */
+function leastScale(ranks, shade) {
+  if (shade === "lateness") return Math.max(0, ...ranks.map((one) => one.step ?? 0)) / 10;
+  return shade === "cpu" || shade === "gpu" ? 100 : 0;
 }
 
 /** @param {RankInfo | undefined} rank @param {string} shade */

@@ -19,8 +19,8 @@ export function Title({ info, children }) {
   </div>`;
 }
 
-/** @param {{info: JobInfo}} props */
-export function Facts({ info }) {
+/** @param {{info: JobInfo, progress?: string}} props */
+export function Facts({ info, progress }) {
   const { row, page } = info;
   const hasOwn = row.display_name && row.display_name !== row.name;
   return html`<div class="facts" data-test="facts">
@@ -30,6 +30,7 @@ export function Facts({ info }) {
     <${Shape} row=${row} />
     <${Ran} row=${row} />
     ${row.attempts !== null && row.attempts > 1 && html`<span>attempt <b>${row.attempt}</b> of 0-${row.attempts - 1}</span>`}
+    ${progress && html`<span data-test="progress">${progress}</span>`}
     ${row.metric && html`<span>${row.metric.name} <b>${number(row.metric.value)}</b></span>`}
     ${row.started ? html`<span>started <b>${when(row.started)}</b></span>` : html`<span>submitted <b>${when(row.created)}</b></span>`}
     ${Object.entries(info.services ?? {}).map(([name, one]) => html`<${Service} key=${name} name=${name} url=${one.url ?? one.endpoint} />`)}

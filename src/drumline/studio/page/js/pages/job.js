@@ -8,6 +8,7 @@ import { clock, moment } from "../format.js";
 import { useKeys } from "../keys.js";
 import { html, useComputed, useEffect, useMemo, useSignal } from "../lib.js";
 import { unwatch, watch } from "../live.js";
+import { FINAL } from "../parts/badge.js";
 import { EmptyState, Problem, Stale } from "../parts/card.js";
 import { Command } from "../parts/command.js";
 import { Lazy } from "../parts/lazy.js";
@@ -27,15 +28,17 @@ const TABS = {
   code: { title: "Code", load: () => import("../tabs/code.js") },
   outputs: { title: "Outputs", load: () => import("../tabs/outputs.js") },
   plan: { title: "Plan", load: () => import("../tabs/plan.js") },
+  scale: { title: "Scale", load: () => import("../tabs/scale.js") },
   graph: { title: "Graph", load: () => import("../tabs/graph.js") },
   trials: { title: "Trials", load: () => import("../tabs/trials.js") },
 };
 
+const STEPS_MS = 2000;
 const COMMON = ["metrics", "code", "outputs", "plan"];
 
 /** By type of job, in the order of the bar; the first one is shown first. @type {Record<string, string[]>} */
 const TABS_OF = {
-  command: ["ranks", "logs", "timeline", "metrics", "system", "stacks", "environment", "code", "outputs", "plan"],
+  command: ["ranks", "logs", "timeline", "metrics", "system", "stacks", "environment", "code", "outputs", "plan", "scale"],
   pipeline: ["graph", ...COMMON],
   sweep: ["trials", ...COMMON],
 };
@@ -52,14 +55,16 @@ function JobPage({ name, tab, query }) {
   const info = useResource(`/jobs/${encodeURIComponent(name)}`, {}, { live: live.events });
   const time = useSignal(/** @type {number | null} */ (moment(query.at)));
   const attempt = useComputed(() => readAttempt(route.value.query.attempt));
-  const job = useMemo(() => ({ name, info, attempt, time, live, tell }), [name, info]);
   const { data } = info.value;
+  const isRunning = data !== null && !FINAL.has(data.row.status);
+  const steps = useResource(data?.row.type === "command" ? `/jobs/${encodeURIComponent(name)}/steps` : null, { attempt: attempt.value }, { live: live.events, every: isRunning ? STEPS_MS : undefined });
+  const job = useMemo(() => ({ name, info, attempt, time, live, steps, tell }), [name, info, steps]);
   if (!data) return html`<${Waiting} name=${name} resource=${info.value} />`;
 
-  const keys = (TABS_OF[data.row.type] ?? TABS_OF.command).filter((key) => TABS[key]);
+  const keys = (TABS_OF[data.row.type] ?? TABS_OF.command).filter((key) => key !== "scale" || data.has_scale);
   const current = tab || keys[0];
   return html`<${Title} info=${data}><${Actions} info=${data} /><//>
-    <${Facts} info=${data} />
+    <${Facts} info=${data} progress=${steps.value.data?.progress} />
     ${info.value.state === "stale" && html`<${Stale} resource=${info.value} />`}
     <${Verdict} info=${data} />
     <${HangBanner} info=${data} />

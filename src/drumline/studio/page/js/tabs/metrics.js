@@ -1,6 +1,7 @@
 /** What the job has logged, as curves; other jobs beside it. */
 
 import { useResource } from "../api.js";
+import { Marks } from "../charts/marks.js";
 import { ChartCard } from "../charts/metric.js";
 import { plural } from "../format.js";
 import { html, loadPlot, useMemo, useSignal } from "../lib.js";
@@ -25,6 +26,7 @@ export function Tab({ job }) {
   useMemo(loadPlot, []); // While the server looks.
   const others = (query.with ?? "").split(",").filter(Boolean);
   const view = viewOf(query);
+  const marks = useResource(`/jobs/${encodeURIComponent(job.name)}/marks`, {}, { live: job.live.events }).value.data?.marks ?? [];
   return html`<div class="metrics" data-test="metrics">
     <${Tools} view=${view} others=${others} filter=${query.metric ?? ""} />
     <${Card}
@@ -45,6 +47,7 @@ export function Tab({ job }) {
           html`<button type="button" class="button" onClick=${() => (more.value += FIRST)} data-test="more-metrics">Show ${Math.min(FIRST, names.length - more.value)} of ${names.length - more.value} more</button>`}`;
       }}
     <//>
+    <${Marks} job=${job} marks=${marks} />
     <${Command} line=${`drumline job metrics -n ${[job.name, ...others].join(" ")}`} />
   </div>`;
 }

@@ -1,7 +1,8 @@
 /** Ranks: the grid of states, one rank's facts, and the heat map of all ranks over time. */
 
 import { once, useResource } from "../api.js";
-import { clock, measure, moment } from "../format.js";
+import { milliseconds, StepBar, StepLegend, sum } from "../draw/step_bar.js";
+import { clock, measure, moment, plural } from "../format.js";
 import { html } from "../lib.js";
 import { HeatMap, mostOf } from "../draw/heat_map.js";
 import { findOutlier } from "../draw/heat_pixels.js";
@@ -15,11 +16,11 @@ export const key = "ranks";
 export const title = "Ranks";
 
 const SHADES = [
+  { value: "lateness", title: "lateness", unit: "ms" },
   { value: "cpu", title: "CPU", unit: "%" },
   { value: "memory", title: "memory", unit: "B" },
   { value: "gpu", title: "GPU", unit: "%" },
-  { value: "lateness", title: "lateness", unit: "ms" },
-  { value: "step", title: "step time", unit: "s" },
+  { value: "step", title: "step time", unit: "ms" },
 ];
 
 const COLUMNS = 300;
@@ -34,12 +35,14 @@ export function Tab({ job }) {
   const chosen = query.rank === undefined ? null : Number(query.rank);
   const first = ranks.value.data?.ranks.find((/** @type {RankInfo} */ one) => one.state === "failed_first");
   const failed = first ? { rank: first.rank, time: moment(first.ended) } : null;
+  const isLate = ranks.value.data?.ranks.some((/** @type {RankInfo} */ one) => one.lateness !== null);
   const isWide = sizeOf(ranks.value.data?.ranks.length ?? 0, 0) === "tiny-cells";
   return html`<div class=${`ranks ${isWide ? "wide" : ""}`} data-test="ranks">
     <div class="stack">
       <${GridCard} job=${job} resource=${ranks.value} chosen=${chosen} shade=${query.shade} />
+      <${StepCard} job=${job} />
     </div>
-    <${HeatCard} job=${job} path=${ranks.value.state === "loading" ? null : path} attempt=${attempt} failed=${failed} chosen=${query.measure} />
+    <${HeatCard} job=${job} path=${ranks.value.state === "loading" ? null : path} attempt=${attempt} failed=${failed} chosen=${query.measure ?? (isLate ? "lateness" : "cpu")} />
   </div>`;
 }
 
@@ -47,7 +50,7 @@ export function Tab({ job }) {
 function GridCard({ job, resource, chosen, shade }) {
   const ranks = resource.data?.ranks ?? [];
   const has = (/** @type {string} */ name) => ranks.some((one) => typeof (/** @type {any} */ (one)[name]) === "number");
-  const options = SHADES.filter((one) => has(one.value)); // Lateness and step time stand here once a hook takes them.
+  const options = SHADES.filter((one) => has(one.value));
   const current = options.find((one) => one.value === shade) ?? options[0] ?? SHADES[0];
   const rank = ranks.find((one) => one.rank === chosen);
   const tools = options.length > 0 && html`<${Pick} label="shade" value=${current.value} options=${options} onChange=${(/** @type {string} */ value) => setQuery({ shade: value })} showLabel test="shade" />`;
@@ -81,6 +84,7 @@ function RankFacts({ job, rank, node }) {
     ["CPU", rank.cpu === null ? null : measure(rank.cpu, "%")],
     ["memory", rank.memory === null ? null : measure(rank.memory, "B")],
     ["GPU", rank.gpu === null ? null : measure(rank.gpu, "%")],
+    ["step", rank.step === null ? null : `${measure(rank.step, "ms")}${rank.lateness === null ? "" : `, ${measure(rank.lateness, "ms")} later than the others`}`],
   ];
   return html`<div data-test="rank-facts">
     <dl class="rank-facts">
@@ -96,12 +100,31 @@ function RankFacts({ job, rank, node }) {
   </div>`;
 }
 
+/** Where a step goes, and who holds the others up. @param {{job: Job}} props */
+function StepCard({ job }) {
+  const { data } = job.steps.value;
+  if (!data?.steps) return null;
+  const { phases, sentence } = data;
+  if (!phases.length) return null;
+  const note = `median of ${plural(data.counted, "step")}, ${milliseconds(data.steps.step_s ?? sum(phases))}`;
+  return html`<${Card} title="Where a step goes" note=${note} test="card-steps">
+    <${StepBar} parts=${phases} whole=${sum(phases) || 1} test="step-bar" />
+    <${StepLegend} parts=${phases} withTimes />
+    ${sentence && html`<p data-test="latest"><${Sentence} text=${capital(sentence)} job=${job.name} /></p>`}
+  <//>`;
+}
+
+/** @param {string} text */
+function capital(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+
 /**
  * The many numbers of the map are asked for after the grid, which would wait for them.
- * @param {{job: Job, path: string | null, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen?: string}} props
+ * @param {{job: Job, path: string | null, attempt: number | null, failed: {rank: number, time: number | null} | null, chosen: string}} props
  */
 function HeatCard({ job, path, attempt, failed, chosen }) {
-  const query = { measure: chosen ?? "cpu", points: COLUMNS, attempt };
+  const query = { measure: chosen, points: COLUMNS, attempt };
   const resource = useResource(path && `${path}/system`, query, { live: job.live.system, keep: true }).value;
   const data = /** @type {SystemAnswer | null} */ (resource.data);
   const measures = data?.measures ?? [];
@@ -132,9 +155,14 @@ function Outlier({ data, job }) {
 
 const hasSamples = once((/** @type {SystemAnswer} */ data) => data.rows.some((row) => row.values.some((one) => one !== null)));
 
+/** Whether a value has the last colour and is far above it. */
+const isAbove = once((/** @type {SystemAnswer} */ data) => data.rows.some((row) => row.values.some((one) => one !== null && one > mostOf(data))));
+
 /** @param {SystemAnswer} data */
 function findNoSamples(data) {
-  return hasSamples(data) ? null : { text: "No samples yet: the agents take one of every rank each second while it runs." };
+  if (hasSamples(data)) return null;
+  if (data.measure === "lateness") return { text: "Lateness is known of ranks that train together with DistributedDataParallel." };
+  return { text: "No samples yet: the agents take one of every rank each second while it runs." };
 }
 
 /** @param {{data: SystemAnswer}} props */
@@ -143,5 +171,6 @@ function HeatNote({ data }) {
   const known = data.measures.find((one) => one.key === data.measure);
   const most = mostOf(data);
   const span = data.bin_s < 1 ? `${Math.round(data.bin_s * 1000)} ms` : `${Number(data.bin_s.toPrecision(2))} s`;
-  return html`one row a rank, one column ${span} · 0<i class="ramp"></i>${measure(most, known?.unit ?? "")}`;
+  const isCut = isAbove(data);
+  return html`one row a rank, one column ${span} · 0<i class="ramp"></i>${measure(most, known?.unit ?? "")}${isCut ? " or more" : ""}`;
 }

@@ -1,8 +1,9 @@
 /** What nodes and ranks use, over the time of the job; what happened meanwhile stands as marks. */
 
 import { useResource } from "../api.js";
+import { findFailed, Marks } from "../charts/marks.js";
 import { Plot } from "../charts/plot.js";
-import { clock, measure as format, moment, plural, rankList } from "../format.js";
+import { measure as format, moment, plural, rankList } from "../format.js";
 import { html, useMemo } from "../lib.js";
 import { Card } from "../parts/card.js";
 import { Command } from "../parts/command.js";
@@ -77,7 +78,7 @@ function draw(answer, measure, by, ranks) {
   const rows = own.filter((row) => row.rank === null || !wanted.size || wanted.has(row.rank));
   const unit = measure.unit.startsWith("%") ? "%" : measure.unit;
   const range = /** @type {[number, number] | "zero"} */ (measure.unit === "%" && measure.most ? [0, Math.max(measure.most, 1)] : "zero");
-  const failed = answer.marks.findIndex((one) => one.kind === "failed");
+  const failed = findFailed(answer.marks);
   const marks = answer.marks.map((one, index) => ({ x: (moment(one.time) ?? 0) / 1000, text: one.text, first: index === failed }));
   return {
     x,
@@ -123,19 +124,4 @@ export function parseRanks(text) {
     for (let rank = Number(first); rank <= end; rank += 1) found.add(rank);
   }
   return found;
-}
-
-/** @param {{job: Job, marks: SystemAnswer["marks"]}} props */
-function Marks({ job, marks }) {
-  if (!marks.length) return null;
-  const failed = marks.findIndex((one) => one.kind === "failed");
-  return html`<${Card} title="What happened" note="dashed lines in the charts">
-    <ol class="marks" onPointerLeave=${() => (job.time.value = null)}>
-      ${marks.map(
-        (one, index) => html`<li key=${index} class=${index === failed ? "first" : ""} onPointerEnter=${() => (job.time.value = moment(one.time))}>
-          <time>${clock(one.time, 1)}</time> ${one.text}
-        </li>`,
-      )}
-    </ol>
-  <//>`;
 }

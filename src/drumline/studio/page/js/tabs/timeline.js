@@ -1,6 +1,7 @@
 /** How the job started, node by node: what it waited for, and how long. */
 
 import { address, useResource } from "../api.js";
+import { findFailed, Marks } from "../charts/marks.js";
 import { barOf, Ruler } from "../draw/lanes.js";
 import { useChosen, useZoom } from "../draw/zoom.js";
 import { clock, duration, moment } from "../format.js";
@@ -18,17 +19,19 @@ export function Tab({ job }) {
   const path = `/jobs/${encodeURIComponent(job.name)}/timeline`;
   const attempt = job.attempt.value ?? undefined;
   const found = useResource(path, { attempt }, { live: job.live.events }).value;
+  const marks = useResource(`/jobs/${encodeURIComponent(job.name)}/marks`, {}, { live: job.live.events }).value.data?.marks ?? [];
   const chosen = useChosen(attempt);
   const tools = html`${chosen.value && html`<button type="button" class="button" onClick=${() => (chosen.value = null)} data-test="timeline-whole">Show all</button>`}
     <a class="button" href=${address(`${path}/trace`)} download data-test="trace" title="opens in ui.perfetto.dev">Perfetto trace</a>`;
   return html`<div class="stack" data-test="timeline">
-    <${Attempts} job=${job} />
+    <${Whole} job=${job} marks=${marks} />
     <${Card} title="From submission to the first step" note=${found.data ? noteOf(found.data) : ""} tools=${tools} resource=${found} height=${110} test="timeline-phases">
       ${(/** @type {any} */ data) => html`<${Phases} data=${data} job=${job} chosen=${chosen} />`}
     <//>
     <${Card} title="Nodes and ranks" note="one lane each, the same axis · drag along it for a part" resource=${found} height=${60} test="timeline-lanes" empty=${(/** @type {any} */ data) => !data.lanes?.length && { text: "No agent has joined yet: a lane appears for each node that does." }}>
       ${(/** @type {any} */ data) => html`<${Lanes} data=${data} job=${job} chosen=${chosen} />`}
     <//>
+    <${Marks} job=${job} marks=${marks} note="in all attempts, and who asked for it" />
     <${Command} line=${`drumline job show -n ${job.name} --timeline${attempt === undefined ? "" : ` --attempt ${attempt}`}`} />
   </div>`;
 }
@@ -42,25 +45,29 @@ function noteOf(data) {
   return parts.join(" · ");
 }
 
-/** Of all restarts: which attempt ended how. @param {{job: Job}} props */
-function Attempts({ job }) {
+/** All attempts on one axis, with what happened to them. @param {{job: Job, marks: import("../charts/marks.js").Mark[]}} props */
+function Whole({ job, marks }) {
   const attempts = job.info.value.data?.attempts ?? [];
-  if (attempts.length < 2) return null;
+  if (!attempts.some((one) => one.began) || (attempts.length < 2 && marks.length < 2)) return null;
+  const failed = findFailed(marks);
   const times = attempts.flatMap((one) => [moment(one.began), moment(one.ended)]).filter((one) => one !== null);
   const begin = Math.min(...times);
   const isOpen = attempts.some((one) => one.ended === null);
   const end = isOpen ? Date.now() : Math.max(...times);
   const shown = job.attempt.value ?? attempts[attempts.length - 1].number;
-  return html`<${Card} title="Attempts" note=${`${attempts.length} of them, over ${duration((end - begin) / 1000)}`} test="timeline-attempts">
+  const title = attempts.length > 1 ? "Attempts" : "The whole job";
+  const count = attempts.length > 1 ? `${attempts.length} of them, over ` : "";
+  return html`<${Card} title=${title} note=${`${count}${duration((end - begin) / 1000)}`} test="timeline-attempts">
     <div class="lane-track tall">
       ${attempts.map((one) => {
         const style = barOf(moment(one.began) ?? begin, moment(one.ended) ?? end, begin, end);
         return html`<a key=${one.number} class=${`lane-bar attempt ${one.number === shown ? "shown" : ""}`} style=${style} title=${one.sentence} href=${jobPath(job.name, key, { attempt: one.number })}>${one.number}</a>`;
       })}
+      ${marks.map((one, index) => html`<i key=${index} class=${`lane-now ${one.kind} ${index === failed ? "first" : ""}`} style=${barOf(moment(one.time) ?? 0, moment(one.time) ?? 0, begin, end)} title=${`${clock(one.time, 1)} ${one.text}`} data-test="timeline-mark"></i>`)}
     </div>
     <${Ruler} begin=${begin} end=${end} />
     <ol class="attempt-list">
-      ${attempts.map((one) => html`<li key=${one.number} value=${one.number}><b>${one.number}</b> <${Sentence} text=${one.sentence || one.kind || "still runs"} job=${job.name} attempt=${one.number} /></li>`)}
+      ${attempts.length > 1 && attempts.map((one) => html`<li key=${one.number} value=${one.number}><b>${one.number}</b> <${Sentence} text=${one.sentence || one.kind || "still runs"} job=${job.name} attempt=${one.number} /></li>`)}
     </ol>
   <//>`;
 }

@@ -1,0 +1,93 @@
+"""Reports in the run folders of the jobs that were measured for them, for the studio."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import NotFoundError
+from drumline.contract.folder import RunFolder
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.scaling.sentences import PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MOST_SIZES, _MOST_SENTENCES, _LONGEST_TEXT = 100, 200, 4096
+_MOST_NODES = 1_000_000
+_NUMBERS = ("step_s", "low_s", "high_s", "speed_up", "efficiency")
+_KEYS = {"waiting": "exchange", "late": "waiting"}
+"""Names of parts as the steps of a job have them, where those of a report differ."""
+
+
+def keep_report(values: Mapping[str, Any]) -> None:
+    """Write a report, as ``to_values`` returns it, into the run folder of each job that was measured for it."""
+    text = json.dumps(values)
+    for one in values["measured"]:
+        folder = RunFolder.for_job(one["job"])
+        if folder.exists():
+            with suppress(OSError):
+                folder.write(folder.scale, text)
+
+
+def read_report(name: str) -> dict[str, Any]:
+    """
+    Return the report that a job was measured for, and no more than a report has: the job can write the file too.
+
+    Raises NotFoundError.
+    """
+    folder = folder_of(name)
+    data = folder.read_json(folder.scale)
+    if data is None:
+        raise NotFoundError(f"job {name} was not measured by drumline scale", "drumline scale -f job.yml")
+    sentences = data.get("sentences")
+    return {
+        "title": _to_text(data.get("job")),
+        "scaling": "strong" if data.get("scaling") == "strong" else "weak",
+        "sentences": [_to_text(one) for one in _to_list(sentences)[:_MOST_SENTENCES]],
+        "measured": _list_sizes(data.get("measured")),
+        "predicted": _list_sizes(data.get("predicted")),
+    }
+
+
+def _list_sizes(given: Any) -> list[dict[str, Any]]:
+    return [_describe_size(one) for one in _to_list(given)[:_MOST_SIZES] if _is_size(one)]
+
+
+def _is_size(one: Any) -> bool:
+    counts = (one.get("nodes"), one.get("ranks")) if isinstance(one, dict) else ()
+    return bool(counts) and all(type(count) is int and 0 < count <= _MOST_NODES for count in counts)
+
+
+def _describe_size(one: Mapping[str, Any]) -> dict[str, Any]:
+    phases = one.get("phases")
+    known = phases if isinstance(phases, dict) else {}
+    return {
+        "nodes": one["nodes"],
+        "ranks": one["ranks"],
+        "job": _to_text(one.get("job")),
+        "refused": _to_text(one.get("refused")),
+        "is_guess": one.get("guess") is True,
+        **{name: _to_number(one.get(name)) for name in _NUMBERS},
+        "phases": [
+            {"key": _KEYS.get(key, key), "title": title, "seconds": seconds}
+            for key, title in PHASES.items()
+            if (seconds := _to_number(known.get(key))) is not None
+        ],
+    }
+
+
+def _to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _to_text(value: Any) -> str:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def _to_number(value: Any) -> float | None:
+    """Return a number that can be drawn."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and 0.0 <= value < 1e12 else None

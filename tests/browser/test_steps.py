@@ -1,0 +1,89 @@
+"""Steps of a training, drills and reports of scaling, as a person sees them."""
+
+import re
+
+import pytest
+from seeing import count, see
+
+from drumline.control.scaling.facts import RankSteps, SizeRun
+from drumline.control.scaling.keeping import keep_report
+from drumline.control.scaling.report import build_report
+from drumline.control.scaling.values import to_values
+
+
+@pytest.fixture
+def trained(jobs):
+    if not jobs.has_torch:
+        pytest.skip("there is no torch here: scripts/setup torch")
+    return "late"
+
+
+def test_a_training_says_how_far_it_is_where_a_step_goes_and_who_is_late(visit, trained, picture):
+    guest = visit(color_scheme="light")
+    guest.open(f"/jobs/{trained}")
+    see(guest.find("progress"), re.compile(r"step \d+ of \d+ \(input max_steps\), "))
+    see(
+        guest.find("latest"),
+        re.compile(r"The others wait for rank 2: it is the latest in \d+ % of steps, by "),
+    )
+    see(guest.find("latest"), "its forward takes")
+    see(guest.find("card-steps"), "backward")
+    see(guest.find("card-heat"), "Lateness of each rank over time")
+    see(guest.find("stands-out"), "Rank 2 stands out: Lateness")
+    guest.page.wait_for_selector('[data-test="rank-grid"] [data-rank="2"][aria-label*="lateness"]')
+    picture(guest, "studio-steps")
+    guest.find("measure").select_option("step")
+    see(guest.find("card-heat"), "Step time of each rank over time")
+    guest.page.locator('[data-rank="2"]').click()
+    see(guest.find("rank-facts"), "later than the others")
+
+
+def make_report(job):
+    def ranks(number, step_ms, reduce_ms=()):
+        own = (0.004,) * 60, (0.04,) * 60, (0.08,) * 60
+        reduced = tuple(one / 1e3 for one in reduce_ms) * 60
+        overlap = (0.06,) * 60 if reduced else ()
+        return tuple(
+            RankSteps(rank, rank, (step_ms / 1e3,) * 60, *own, reduced, overlap) for rank in range(number)
+        )
+
+    runs = [
+        SizeRun(1, 1, job, ranks(1, 131.8)),
+        SizeRun(2, 2, job, ranks(2, 246.0, (176.5,)), (1 << 20,) * 4),
+        SizeRun(4, 4, job, ranks(4, 335.8, (264.8,)), (1 << 20,) * 4),
+    ]
+    values = to_values(build_report("digits-ddp", runs, to=128))
+    return {**values, "sentences": [*values["sentences"], "<img src=x onerror=\"document.title='taken'\">"]}
+
+
+def test_a_report_of_scaling_is_reached_from_its_job(visit, jobs, monkeypatch, picture):
+    monkeypatch.setenv("DRUMLINE_HOME", str(jobs.home))
+    keep_report(make_report("good"))
+    guest = visit(color_scheme="light")
+    guest.open("/jobs/good")
+    guest.find("tab-scale").click()
+    see(guest.find("scale-sentences"), "How far digits-ddp scales")
+    see(guest.find("scale-sentences"), "<img src=x onerror=")
+    see(guest.find("scale-sentences"), "4 nodes: 1.57 times as fast as 1 node, 39 % efficiency")
+    see(guest.find("scale-sizes"), "a guess")
+    see(guest.find("scale-steps"), "waiting for the all-reduce")
+    count(guest.find("scale-curve").locator("circle"), 3 + 5)
+    assert guest.page.locator('[data-test="scale"] img').count() == 0
+    picture(guest, "studio-scale")
+    guest.open("/jobs/bad")
+    guest.find("tab-plan").wait_for()
+    assert guest.find("tab-scale").count() == 0
+
+
+def test_a_drill_is_marked_with_its_end_and_who_asked(visit):
+    guest = visit()
+    guest.open("/jobs/waiting/timeline")
+    see(guest.find("marks"), re.compile(r"the drill 'wedge' on node 1 began, for \S+"))
+    see(guest.find("marks"), "the drill 'wedge' on node 1 ended")
+    guest.page.wait_for_selector('[data-test="timeline-mark"].drill')
+
+
+def test_a_band_says_over_how_many_ranks_it_goes(visit):
+    guest = visit()
+    guest.open("/jobs/good/metrics")
+    see(guest.find("chart").first, "band: least and most of 4 ranks")

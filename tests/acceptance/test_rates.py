@@ -56,18 +56,18 @@ def test_a_link_of_100_mbit_carries_90_to_100(cli, tmp_path):
 def test_a_slow_link_is_named_with_its_rate_and_measures_what_it_is():
     with open_nodes(3, link={"rate": "1gbit"}) as nodes:
         nodes.network.set_link(1, rate="100mbit")
-        told, best = [], {}
+        told, near = [], set()
 
         def is_told():
-            # A machine that is busy measures its own cores: then there is no finding, and another try.
+            # A machine that is busy measures its own cores: then there is no finding, or what waited for a reader comes
+            # at once, and there is another try.
             told[:] = [one for one in nodes.check() if one.check == "links"]
             for link, rate in read_rates(nodes.reports).items():
-                if 1 in link:
-                    best[link] = max(best.get(link, 0.0), 8 * rate / 1e6)
-            return [one.node for one in told] == [1, 1] and len(best) == 4 and min(best.values()) >= 90
+                if 1 in link and 90 <= 8 * rate / 1e6 <= 100:
+                    near.add(link)
+            return [one.node for one in told] == [1, 1] and len(near) == 4
 
-        wait_until(is_told, 60.0, "four links of node 1 that carry 90 Mbit/s")
-        assert max(best.values()) <= 105
+        wait_until(is_told, 60.0, "four links of node 1 that carry 90 to 100 Mbit/s")
         for one in told:
             assert " Mbit/s " in one.finding
             assert "those of the other nodes" in one.finding

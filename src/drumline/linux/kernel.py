@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -188,7 +189,13 @@ def detach_streams(log: str) -> None:
 
 
 def close_inherited_descriptors(kept: int = 2) -> None:
-    """Close every descriptor but standard input, output and error, and ``kept``."""
+    """
+    Close every descriptor but standard input, output and error, and ``kept``.
+
+    Garbage from before stays where it is: what holds a descriptor would close it by its number, which by then is that
+    of another.
+    """
+    gc.freeze()
     try:
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     except (OSError, ValueError):

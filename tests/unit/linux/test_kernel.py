@@ -38,3 +38,28 @@ def test_a_signal_is_told_with_its_sender():
         name = Path("/proc/self/comm").read_text().strip()
         assert process.stdout.readline() == f" from process {os.getpid()} ({name})\n"
     assert process.returncode == 0
+
+
+GARBAGE = """
+import gc, os, select
+from drumline.linux import kernel
+
+class Holder:
+    pass
+
+gc.disable()
+holder = Holder()
+holder.itself, holder.poller = holder, select.epoll()
+number = holder.poller.fileno()
+del holder
+kernel.close_inherited_descriptors()
+while os.open(os.devnull, os.O_RDONLY) != number:
+    pass
+gc.collect()
+os.fstat(number)
+"""
+
+
+def test_garbage_of_the_parent_closes_no_descriptor_of_its_fork():
+    done = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -141,3 +141,12 @@ class Inbox:
                 else:
                     self._agents.reap(self._own.pop(descriptor))
         self._connections.close()
+
+    def close(self) -> None:
+        """
+        Close what the inbox waits with.
+
+        An agent of the next attempt is forked from this process: its descriptors have the same numbers, and whatever
+        the garbage collector closes there by number may be one of its own.
+        """
+        self._poller.close()

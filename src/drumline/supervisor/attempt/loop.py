@@ -109,6 +109,8 @@ class Loop:
             # Agents end their ranks when they see that.
             self._agents.close()
             raise
+        finally:
+            self._inbox.close()
 
     def _run(self) -> h.Finish:
         self._inbox.start_agents()

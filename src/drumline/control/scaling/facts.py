@@ -52,8 +52,9 @@ class NodePair(NamedTuple):
 
 class SizeRun(NamedTuple):
     """
-    A job at one size. ``cpu_share``: how busy the processors of the machine were meanwhile, if its nodes share this
-    machine, else None. ``hang``: the sentence of a hang. ``why_not``: the reason for which it was not measured.
+    A job at one size. ``job``: its name; empty if it was not run. ``cpu_share``: how busy the processors of the machine
+    were meanwhile, if its nodes share this machine, else None. ``hang``: the sentence of a hang. ``why_not``: the
+    reason for which it was not measured.
     """
 
     nodes: int

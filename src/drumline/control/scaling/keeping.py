@@ -26,6 +26,9 @@ def keep_report(values: Mapping[str, Any]) -> None:
     """Write a report, as ``to_values`` returns it, into the run folder of each job that was measured for it."""
     text = json.dumps(values)
     for one in values["measured"]:
+        if not one["job"]:
+            # A size that was not run.
+            continue
         folder = RunFolder.for_job(one["job"])
         if folder.exists():
             with suppress(OSError):

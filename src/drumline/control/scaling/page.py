@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drumline.control.scaling import drawing
 from drumline.control.scaling.refusals import describe_ms
 from drumline.control.scaling.sentences import list_sentences
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,8 +37,8 @@ HEADINGS = ("nodes", "ranks", "step, ms", "from", "to", "speed-up", "efficiency"
 
 def make_page(report: ScaleReport) -> str:
     """Return the page as text."""
-    title = escape(f"How far {report.title} scales")
-    sentences = "".join(f"<li>{escape(one)}</li>\n" for one in list_sentences(report))
+    title = escape(clean(f"How far {report.title} scales"))
+    sentences = "".join(f"<li>{escape(clean(one))}</li>\n" for one in list_sentences(report))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -88,5 +89,7 @@ def _format_gain(speed_up: float | None, efficiency: float | None) -> tuple[str,
 
 def _make_table(rows: Iterable[Sequence[str]]) -> str:
     heads = "".join(f"<th>{escape(one)}</th>" for one in HEADINGS)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(clean(cell))}</td>" for cell in row) + "</tr>\n" for row in rows
+    )
     return f"<table>\n<tr>{heads}</tr>\n{body}</table>"

@@ -19,7 +19,7 @@ from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.scaling import gathering
 from drumline.control.scaling.facts import SizeRun
 from drumline.control.scaling.guard import JobGuard
-from drumline.control.scaling.processors import ProcessorUse
+from drumline.control.scaling.machine import MemoryUse, ProcessorUse
 from drumline.control.scaling.refusals import Emulation, name_nodes
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
@@ -141,12 +141,19 @@ def run_sizes(
     Raises as ``submit``.
     """
     found = []
+    memory = MemoryUse()
     with JobGuard() as guard:
         for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
             prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
+            ranks = sum(len(node.ranks) for node in plan.nodes)
+            if plan.engine == "local" and (lack := memory.explain_lack(ranks)):
+                found.append(SizeRun(nodes, ranks, "", why_not=lack))
+                tell(prefix + lack)
+                continue
             folder = _start(_resize(load(), request, nodes), guard)
             tell(f"{prefix}job {folder.name}")
             run = _measure(folder, plan, request.steps, tell)
+            memory.add(folder)
             found.append(run)
             count = min((len(one.step_s) for one in run.steps), default=0)
             tell(prefix + (run.why_not or f"{count} steps measured"))

@@ -61,7 +61,7 @@ def test_a_job_is_measured_at_each_size_and_stopped(cli, tmp_path, drumline_home
     for row in (one, two):
         assert row["step_s"] >= 0.02
         assert row["low_s"] <= row["step_s"] <= row["high_s"]
-        assert "ddp" in row["source"]
+        assert "optimizer" in row["source"]
     assert (two["bytes"], two["buckets"]) == (BYTES, 1)
     assert two["cpu_share"] > 0
     (late,) = values["stragglers"]

@@ -7,11 +7,33 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+@contextlib.contextmanager
+def enter_scratch() -> Iterator[Path]:
+    """
+    A folder of its own, in which jobs are kept; what was started there is killed at the end.
+
+    A RuntimeError or a command that failed ends the benchmark with its sentence.
+    """
+    with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
+        folder = Path(scratch).resolve()
+        os.environ["DRUMLINE_HOME"] = str(folder / "home")
+        try:
+            yield folder
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            sys.exit(str(error))
+        finally:
+            kill_marked(str(folder))
+            assert not marked_pids(str(folder))
 
 
 def become_subreaper() -> None:

@@ -1,10 +1,13 @@
 """Computes whose nodes are isolated, and what is left of them, for tests. They need root, or user namespaces."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,23 @@ def find_python_of_everybody() -> str:
         ):
             return python
     return ""
+
+
+@contextlib.contextmanager
+def enter_folder_of_nobody() -> Iterator[tuple[str, str]]:
+    """
+    A folder of an ordinary user who may make isolated nodes, and a Python that this user may run.
+
+    Skips the test where there is none, and where all tests run as an ordinary user.
+    """
+    if os.getuid() != 0:
+        pytest.skip("all of these tests ran as an ordinary user")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        python = find_python_of_everybody()
+        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
+            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+        yield folder, python
 
 
 def run_as_nobody(words: list[str], folder: str, packages: str = "") -> subprocess.CompletedProcess[str]:

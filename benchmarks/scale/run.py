@@ -6,17 +6,15 @@ See README.md beside it. It needs PyTorch, and the right to make namespaces.
 
 import argparse
 import json
-import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
-from processes import kill_marked, marked_pids
+from processes import enter_scratch
 
 from drumline.cli.main import main as drumline
 from drumline.control.scaling import report as reports
@@ -123,18 +121,10 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = parse_arguments()
     results: dict[str, Any] = {"machine": describe_machine(), "cases": []}
-    with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
-        folder = Path(scratch).resolve()
-        os.environ["DRUMLINE_HOME"] = str(folder / "home")
-        try:
-            for rate in arguments.rates:
-                for width in arguments.widths:
-                    results["cases"].append(measure(folder, rate, width, arguments.steps))
-        except RuntimeError as error:
-            sys.exit(str(error))
-        finally:
-            kill_marked(str(folder))
-            assert not marked_pids(str(folder))
+    with enter_scratch() as folder:
+        for rate in arguments.rates:
+            for width in arguments.widths:
+                results["cases"].append(measure(folder, rate, width, arguments.steps))
     publish(render(results), results, arguments)
     return 0
 

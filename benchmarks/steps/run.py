@@ -7,11 +7,9 @@ A job that is followed and one that is not take turns. See README.md beside it.
 import argparse
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
-from processes import kill_marked
+from processes import enter_scratch
 
 TRAIN = Path(__file__).resolve().with_name("train.py")
 DRUMLINE = [sys.executable, "-m", "drumline", "job"]
@@ -142,15 +140,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     given = parse_arguments()
     results: dict[str, Any] = {"machine": describe_machine(), "ranks": given.ranks, "steps": given.steps}
-    with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
-        folder = Path(scratch).resolve()
-        os.environ["DRUMLINE_HOME"] = str(folder / "home")
-        try:
-            results["rounds"] = measure(folder, given)
-        except (RuntimeError, subprocess.CalledProcessError) as error:
-            sys.exit(str(error))
-        finally:
-            kill_marked(str(folder))
+    with enter_scratch() as folder:
+        results["rounds"] = measure(folder, given)
     publish(render(results), results, given)
     return 0
 

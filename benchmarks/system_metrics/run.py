@@ -7,11 +7,9 @@ A job with samples and one without take turns. See README.md beside it.
 import argparse
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
-from processes import kill_marked, marked_pids
+from processes import enter_scratch, kill_marked
 
 from drumline.node.metrics.sampling import Sampler
 
@@ -162,18 +160,10 @@ def main() -> int:
         "shares": {},
         "stretches_s": {},
     }
-    with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
-        folder = Path(scratch).resolve()
-        os.environ["DRUMLINE_HOME"] = str(folder / "home")
-        try:
-            for ranks in map(str, arguments.ranks):
-                results["shares"][ranks] = measure(int(ranks), folder, arguments)
-                results["stretches_s"][ranks] = stretches_s(int(ranks), folder, arguments)
-        except (RuntimeError, subprocess.CalledProcessError) as error:
-            sys.exit(str(error))
-        finally:
-            kill_marked(str(folder))
-            assert not marked_pids(str(folder))
+    with enter_scratch() as folder:
+        for ranks in map(str, arguments.ranks):
+            results["shares"][ranks] = measure(int(ranks), folder, arguments)
+            results["stretches_s"][ranks] = stretches_s(int(ranks), folder, arguments)
     publish(render(results), results, arguments)
     return 0
 

@@ -8,17 +8,15 @@ import argparse
 import contextlib
 import io
 import json
-import os
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
-from processes import kill_marked, marked_pids
+from processes import enter_scratch
 
 from drumline.cli.main import main as drumline
 
@@ -134,17 +132,9 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = parse_arguments()
     results: dict[str, Any] = {"machine": describe_machine(), "cases": []}
-    with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
-        folder = Path(scratch).resolve()
-        os.environ["DRUMLINE_HOME"] = str(folder / "home")
-        try:
-            for seed in range(1, arguments.seeds + 1):
-                results["cases"].append(compare(folder, seed, arguments.steps))
-        except RuntimeError as error:
-            sys.exit(str(error))
-        finally:
-            kill_marked(str(folder))
-            assert not marked_pids(str(folder))
+    with enter_scratch() as folder:
+        for seed in range(1, arguments.seeds + 1):
+            results["cases"].append(compare(folder, seed, arguments.steps))
     publish(render(results), results, arguments)
     return 0
 

@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
 from chaos_isolated import IsolatedTrial
 from chaos_matrix import CELLS, try_cell, try_point
 from conftest import kill, processes_with
-from isolated_nodes import NOBODY, find_python_of_everybody, list_left, run_as_nobody, skip_without
+from isolated_nodes import enter_folder_of_nobody, list_left, run_as_nobody, skip_without
 from waiting import wait_until
 
 from drumline.contract.errors import EngineError
@@ -76,13 +75,7 @@ def test_a_kill_while_the_network_is_made_is_told_and_leaves_nothing_open(folder
 def test_a_kill_leaves_nothing_of_the_nodes_of_an_ordinary_user(target):
     """They are in a user namespace, in which this user may do what root may."""
     skip_without()
-    if os.geteuid() != 0:
-        pytest.skip("all of these tests ran as an ordinary user")
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chown(folder, NOBODY, NOBODY)
-        python = find_python_of_everybody()
-        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
-            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+    with enter_folder_of_nobody() as (folder, python):
         words = ["run", "--name", "job", "--nodes", "2", "--isolate", "--grace", "0.5", "--detach", "--"]
         done = run_as_nobody([python, "-m", "drumline", *words, "sleep", "1000"], folder)
         assert done.returncode == 0, done.stderr

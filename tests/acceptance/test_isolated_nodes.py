@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, background, logs_of, one_rank, status_of, write_script
 from isolated_nodes import (
     NOBODY,
-    find_python_of_everybody,
+    enter_folder_of_nobody,
     list_left,
     list_networks,
     run_as_nobody,
@@ -227,13 +226,7 @@ def test_a_node_that_cannot_be_made_is_told_at_once(cli, lab, tmp_path):
 
 def test_an_ordinary_user_has_isolated_nodes_too(cli, tmp_path):
     skip_without(link={"rate": "100mbit"})
-    if os.geteuid() != 0:
-        pytest.skip("all of these tests ran as an ordinary user")
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chown(folder, NOBODY, NOBODY)
-        python = find_python_of_everybody()
-        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
-            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+    with enter_folder_of_nobody() as (folder, python):
         program = ["sh", "-c", "hostname; id -u; grep CapEff /proc/self/status"]
         # Late packets are carried by a process where the kernel cannot delay them.
         made = write_compute(Path(folder), "node", link={"rate": "100mbit", "latency": "5ms"})

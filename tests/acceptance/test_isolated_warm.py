@@ -2,14 +2,12 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
 from cli_jobs import logs_of, one_rank, write_script
 from isolated_nodes import (
-    NOBODY,
-    find_python_of_everybody,
+    enter_folder_of_nobody,
     list_left,
     run_as_nobody,
     skip_without,
@@ -103,13 +101,7 @@ def test_a_warm_rank_is_under_the_limits_of_its_node(cli, asks, tmp_path, drumli
 
 def test_warm_ranks_of_an_ordinary_user_have_no_more_rights_than_cold_ones():
     skip_without()
-    if os.geteuid() != 0:
-        pytest.skip("all of these tests ran as an ordinary user")
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        os.chown(folder, NOBODY, NOBODY)
-        python = find_python_of_everybody()
-        if not python or run_as_nobody(["unshare", "--user", "--net", "true"], folder).returncode != 0:
-            pytest.skip("an ordinary user has no Python 3.11, or may make no namespaces here")
+    with enter_folder_of_nobody() as (folder, python):
         packages = Path(folder) / "site-packages"
         packages.mkdir()
         (packages / "asks.py").write_text(ASKS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -67,6 +68,12 @@ def print_warnings(warnings: Iterable[str]) -> None:
     """Print each to standard error."""
     for warning in warnings:
         print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """Print a line of progress to standard error; one that nobody can read must not cost what is being done."""
+    with suppress(OSError):
+        print(clean(text), file=sys.stderr, flush=True)
 
 
 def _search(query: str, result: Any) -> Any:

@@ -402,13 +402,18 @@ PARTIAL = ".partial"
 """The end of the name of a file that is being written."""
 
 
-def write_whole(path: str, text: str) -> None:
-    """Write all of a file or nothing: a reader never sees half of it. For its owner alone. Raises OSError."""
+def write_whole(path: str, content: str | bytes, mode: int = 0o600) -> None:
+    """
+    Write all of a file or nothing: a reader never sees half of it. A link that is there is replaced. Raises OSError.
+
+    ``mode`` is less the umask: 0o666 for a file that the user asked for, in place of one for its owner alone.
+    """
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
     partial = f"{path}.{os.urandom(4).hex()}{PARTIAL}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(data)
         os.replace(partial, path)
     except BaseException:
         with suppress(OSError):

@@ -21,6 +21,7 @@ from drumline.cli.arguments import (
     parse_variables,
 )
 from drumline.contract.errors import UsageError
+from drumline.spec.parts.search_space import parse_value
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -166,9 +167,9 @@ def _pair_up(named: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str,
 def _parse_space(name: str, text: str) -> dict[str, Any]:
     """Return the search space that a text stands for, as a job file has it. Raises UsageError."""
     if "," in text:
-        return {"type": "choice", "values": [_parse_value(one) for one in text.split(",")]}
+        return {"type": "choice", "values": [parse_value(one) for one in text.split(",")]}
     parts = text.split(":")
-    bounds = [_parse_value(part) for part in parts[:2]]
+    bounds = [parse_value(part) for part in parts[:2]]
     low, high = bounds if len(bounds) == 2 else ("", "")
     if len(parts) > 3 or isinstance(low, str) or isinstance(high, str):
         what = f"--{name}: {text!r} is no search space"
@@ -192,7 +193,7 @@ def _parse_space(name: str, text: str) -> dict[str, Any]:
         )
     if not last and not is_whole:
         return {"type": "uniform", "min_value": low, "max_value": high}
-    step = _parse_value(last) if last else 1
+    step = parse_value(last) if last else 1
     if isinstance(step, str) or step <= 0:
         what = f"--{name}: {text!r}: the third part is 'log' or a step above 0"
         raise UsageError(what, f"--{name} {parts[0]}:{parts[1]}:log")
@@ -206,17 +207,6 @@ def _parse_space(name: str, text: str) -> dict[str, Any]:
         "type": "choice",
         "values": [one if isinstance(one, int) else float(f"{one:.12g}") for one in values],
     }
-
-
-def _parse_value(text: str) -> Any:
-    text = text.strip()
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return number if math.isfinite(number) else text
-    return text
 
 
 # The job.
@@ -340,7 +330,7 @@ def _parse_policy(text: str | None) -> dict[str, Any] | None:
         return None
     if name == "median" and not colon:
         return {"type": "median_stopping"}
-    value = _parse_value(number)
+    value = parse_value(number)
     if name == "bandit" and isinstance(value, (int, float)) and value > 0:
         return {"type": "bandit", "slack_factor": value}
     if name == "truncation" and isinstance(value, int) and 0 < value < 100:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.contract.folder import write_whole
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
     from drumline.control.scaling.report import ScaleReport
 
@@ -73,8 +72,8 @@ def _scale(arguments: Namespace) -> int:
         return load_job_file(arguments.file, arguments.set)
 
     plans = running.plan_sizes(load, request)
-    emulation = running.find_emulation(load, plans, _tell)
-    runs = running.run_sizes(load, request, plans, _tell)
+    emulation = running.find_emulation(load, plans, output.tell)
+    runs = running.run_sizes(load, request, plans, output.tell)
     job = load()
     title = str(job.display_name or job.name or os.path.basename(arguments.file))
     made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
@@ -118,7 +117,7 @@ def _show(arguments: Namespace, made: ScaleReport) -> None:
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(clean(line) + "\n" for line in format_report(made)))
         if failure is None:
-            _tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
+            output.tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
     else:
         output.show(values, arguments.output, arguments.query)
     if failure is not None:
@@ -135,44 +134,19 @@ def _write_files(folder: str, made: ScaleReport, values: dict[str, Any]) -> OSEr
     for name, content in ((_FIGURES, text), (_PAGE, make_page(made))):
         path = os.path.join(folder, name)
         try:
-            _write_whole(path, content)
+            write_whole(path, content.encode(errors="backslashreplace"), mode=0o666)
         except OSError as error:
             return OSError(error.errno, error.strerror, path)
     return None
 
 
-def _write_whole(path: str, text: str) -> None:
-    """Write a file or nothing, in the place of what is there, which may be a link. Raises OSError."""
-    partial = f"{path}.{os.urandom(4).hex()}.partial"
-    try:
-        with open(partial, "x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
 def format_report(made: ScaleReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
+    from drumline.cli.columns import fit_table, join
     from drumline.control.scaling.page import HEADINGS, list_rows
     from drumline.control.scaling.sentences import list_sentences
 
     rows = [tuple(one.upper() for one in HEADINGS), *list_rows(made)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    table = [_format_row(row, widths) for row in rows]
-    return [*table, "", *list_sentences(made)]
-
-
-def _format_row(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Numbers end below each other, words begin below each other."""
-    *numbers, word = row
-    cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-    return "  ".join([*cells, word]).rstrip()
-
-
-def _tell(text: str) -> None:
-    # Progress that nobody reads must not cost what was measured.
-    with contextlib.suppress(OSError):
-        print(clean(text), file=sys.stderr, flush=True)
+    # Figures end below each other; the last column is text.
+    table = fit_table(rows, None, right=range(len(HEADINGS) - 1))
+    return [*map(join, table), "", *list_sentences(made)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
@@ -133,18 +132,16 @@ def _describe_start(name: str, how: str, tuning: Tuning) -> str:
 
 
 def _show(arguments: Namespace, values: Mapping[str, Any]) -> None:
-    from drumline.cli.columns import join, measure, pad
+    from drumline.cli.columns import fit_table, join
     from drumline.control.tuning import results
 
     if not output.is_for_people(arguments.output, arguments.query):
         output.show(values, arguments.output, arguments.query)
         return
     rows = [[clean(cell) for cell in line] for line in results.list_lines(values)]
-    widths = [max(map(measure, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        # Figures end where their headings do; the last column is text.
-        cells = [pad(cell, width, right=True) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-        print(join([*cells, row[-1]]).rstrip())
+    # Figures end where their headings do; the last column is text.
+    for cells in fit_table(rows, None, right=range(len(rows[0]) - 1)):
+        print(join(cells))
     _print_end(values)
 
 
@@ -155,4 +152,4 @@ def _print_end(values: Mapping[str, Any]) -> None:
 
 
 def _tell(text: str) -> None:
-    print(f"tune: {clean(text)}", file=sys.stderr, flush=True)
+    output.tell(f"tune: {text}")

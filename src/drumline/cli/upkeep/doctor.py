@@ -59,7 +59,7 @@ def _doctor(arguments: Namespace) -> int:
     if arguments.compute is not None:
         from drumline.control.upkeep import compute_doctor
 
-        checks = compute_doctor.examine_compute(arguments.compute, arguments.nodes, _tell).checks
+        checks = compute_doctor.examine_compute(arguments.compute, arguments.nodes, output.tell).checks
         _show(checks, arguments)
         return int(any(one["status"] == "error" for one in checks))
     from drumline.control.machine import doctor
@@ -71,12 +71,6 @@ def _doctor(arguments: Namespace) -> int:
             found = doctor.examine_machine()
     _show(doctor.describe(found), arguments)
     return int(any(one.status == "error" for one in found))
-
-
-def _tell(text: str) -> None:
-    from drumline.control.terminal import clean
-
-    print(clean(text), file=sys.stderr, flush=True)
 
 
 def _show(checks: Sequence[dict[str, Any]], arguments: Namespace) -> None:

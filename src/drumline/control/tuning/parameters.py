@@ -11,6 +11,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.plan.search.trials import describe_refusal
 from drumline.plan.search.tuning import ENV, INPUT, PROCS
+from drumline.spec.parts.search_space import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,7 @@ def _read_parameter(text: str, job: Any, site: NodeRoom) -> Parameter:
         return Parameter(name, target, _choose_values(name, target, job, site), is_ours=True)
     current = None if target == PROCS else _read_current(target, job)
     is_text = isinstance(current, str) and _to_number(current) is None and name not in _LEAST
-    values = [one.strip() if is_text else _parse_value(one.strip()) for one in listed.split("|")]
+    values = [one.strip() if is_text else parse_value(one) for one in listed.split("|")]
     if target.startswith(ENV) and name not in _LEAST:
         values = [one.strip() for one in listed.split("|")]
     for value in values:
@@ -210,16 +211,6 @@ def _double(most: int) -> tuple[int, ...]:
     """
     powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
     return tuple(dict.fromkeys((*powers, most)))
-
-
-def _parse_value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return number if math.isfinite(number) else text
-    return text
 
 
 def _to_number(value: Any) -> float | None:

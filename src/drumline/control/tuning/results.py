@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
+from drumline.contract.folder import write_whole
 from drumline.plan.search.halving import MINIMIZE
 from drumline.plan.search.tuning import UNITS, Tuning, apply_setting, describe_value, from_properties
 
@@ -133,7 +134,4 @@ def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str)
     comment = " ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split())
     is_elsewhere = os.path.dirname(os.path.abspath(path)) != job.base_path
     text = f"{comment}\n{to_yaml(job, absolute=is_elsewhere)}"
-    partial = f"{path}.part"
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(partial, path)
+    write_whole(path, text, mode=0o666)

@@ -7,6 +7,9 @@ Source: https://learn.microsoft.com/azure/machine-learning/reference-yaml-job-sw
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+
 from drumline.contract.errors import SpecError
 from drumline.spec import fields
 from drumline.spec.entity import Attributes, Entity
@@ -179,6 +182,21 @@ def to_expression(name: str, value: Any) -> ParameterExpression:
         what = f"search_space.{name}: {value.get('type')!r} is not a type of search space"
         raise SpecError(what, "one of " + ", ".join(map(repr, CLASSES)))
     return kind(**{key: item for key, item in value.items() if key != "type"})
+
+
+def parse_value(text: str) -> Any:
+    """
+    Return a value of a command line as a number where it is a finite one, else as text without blanks around it.
+
+    >>> [parse_value(text) for text in ("8", " 1e-3", "nan", "adam ")]
+    [8, 0.001, 'nan', 'adam']
+    """
+    text = text.strip()
+    for kind in (int, float):
+        with suppress(ValueError):
+            number = kind(text)
+            return number if math.isfinite(number) else text
+    return text
 
 
 def _plain(value: Any) -> Any:

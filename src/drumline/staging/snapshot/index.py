@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 
-from drumline.contract.folder import private_folder
+from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 _MAGIC = b"drumline snapshot index 1\n"
@@ -81,26 +81,13 @@ def write_index(home: str, root: str, snapshot: str, files: list[tuple[str, Inde
     path = _path(home, root)
     with contextlib.suppress(OSError):
         private_folder(os.path.dirname(path))
-        _write(path, body + hashlib.sha256(body).digest())
+        write_whole(path, body + hashlib.sha256(body).digest())
         _prune(os.path.dirname(path))
 
 
 def _path(home: str, root: str) -> str:
     name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
     return os.path.join(home, "snapshot-index", name)
-
-
-def _write(path: str, data: bytes) -> None:
-    partial = f"{path}.{os.urandom(4).hex()}.partial"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(partial)
-        raise
 
 
 def _prune(folder: str) -> None:

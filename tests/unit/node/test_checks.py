@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 import waiting
@@ -60,6 +61,28 @@ def test_a_gatherer_that_hangs_costs_its_own_facts_alone(tmp_path):
     for name in ("pid", "child"):
         pid = int(noted.with_name(name).read_text())
         waiting.wait_until(lambda pid=pid: is_gone(pid))
+
+
+def test_what_computes_or_waits_for_a_core_at_the_deadline_is_not_said_to_hang():
+    def compute(_):
+        while True:
+            pass
+
+    facts = gathering.gather(["computes"], {}, 3.0, {"computes": compute})
+    assert list(facts["computes"]) == [gathering.FAILED]
+
+
+def test_an_answer_that_was_there_before_the_deadline_counts_however_late_it_is_read(monkeypatch):
+    start = gathering._start
+
+    def start_and_wait(*given):
+        one = start(*given)
+        # The deadline is over by then, as where this process gets no core.
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+        return one
+
+    monkeypatch.setattr(gathering, "_start", start_and_wait)
+    assert gathering.gather(["works"], {}, 0.0, {"works": lambda _: {"it": 1}}) == {"works": {"it": 1}}
 
 
 def is_gone(pid):
@@ -201,12 +224,19 @@ def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
 
 
 def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
-    metadata = tmp_path / "torch-9.9.9.dist-info" / "METADATA"
-    metadata.parent.mkdir()
-    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
+    for name in (
+        "torch-9.9.9+cpu.dist-info", "nvidia_nccl_cu99-2.21.5.dist-info", "Horovod-0.1-py3.11.egg-info",
+        "torchvision-1.0.dist-info", "jax", "ray-1.txt",
+    ):  # fmt: skip
+        (tmp_path / name).mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     facts = software.gather_python({"python": sys.executable, "path": os.environ["PATH"]})
-    assert facts["packages"]["torch"] == "9.9.9"
+    expected = {"torch": "9.9.9+cpu", "nvidia-nccl-cu99": "2.21.5", "horovod": "0.1"}
+    assert {name: facts["packages"].get(name) for name in expected} == expected
+    assert "torchvision" not in facts["packages"]
+    monkeypatch.setenv("PYTHONPATH", "")
+    # As importlib.metadata says of the packages that are installed.
+    assert software.gather_python({"python": sys.executable})["packages"]["numpy"] == version("numpy")
     assert facts["version"] == ".".join(map(str, sys.version_info[:3]))
     assert software.gather_python({"path": str(tmp_path)})["python"] == ""
 

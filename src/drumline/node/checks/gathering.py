@@ -5,6 +5,7 @@ or name server costs its own facts alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -17,12 +18,17 @@ from drumline.linux import kernel
 from drumline.node.checks import hardware, leavings, limits, network, paths, software
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     Gatherer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 _STARVED_SHARE = 0.1
 """Of the deadline, spent in waiting for a core, above which a gatherer that is late tells nothing."""
+
+_NO_CORE = "it was not done in time, and did not wait for a disk or a server: the node's cores are busy"
+
+_PATIENCE_S = 0.2
+"""For all gatherers that were killed to end."""
 
 LATE = "late"
 """The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
@@ -79,19 +85,20 @@ def gather(
         poller.register(one.descriptor, select.POLLIN)
     texts: dict[str, bytes] = {one.name: b"" for one in running.values()}
     facts: dict[str, dict[str, Any]] = {}
-    while running and (left := deadline - time.monotonic()) > 0:
-        for descriptor, _ in poller.poll(left * 1000):
+    # Once more after the deadline: this process may have had no core when the answers came.
+    while running and (ready := poller.poll(max(0.0, deadline - time.monotonic()) * 1000)):
+        for descriptor, _ in ready:
             one = running[descriptor]
             data = os.read(descriptor, 1 << 16)
             texts[one.name] += data
             if not data:
                 poller.unregister(descriptor)
                 facts[one.name] = _decode(texts[one.name])
-                _end(running.pop(descriptor))
+                _end([running.pop(descriptor)])
     for one in running.values():
         starved = _is_starved(one.pid, deadline_s)
-        facts[one.name] = {FAILED: "no core was free for it"} if starved else {LATE: deadline_s}
-        _end(one)
+        facts[one.name] = {FAILED: _NO_CORE} if starved else {LATE: deadline_s}
+    _end(running.values())
     return facts
 
 
@@ -132,22 +139,24 @@ def _is_starved(pid: int, deadline_s: float) -> bool:
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             waited_s = int(file.read().split()[1]) / 1e9
+        with open(f"/proc/{pid}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
     except (OSError, ValueError, IndexError):
         return False
-    return waited_s > _STARVED_SHARE * deadline_s
+    # The kernel adds up what is over: one that still waits for a core may have no other wait behind it.
+    return state == "R" or waited_s > _STARVED_SHARE * deadline_s
 
 
-def _end(one: _Running) -> None:
-    """End what is left of a gatherer and of the programs that it ran. One that the kernel holds is not waited for."""
-    os.close(one.descriptor)
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(one.pid, signal.SIGKILL)
-        except OSError:
-            continue
-    patience = time.monotonic() + 0.2
-    try:
-        while not os.waitpid(one.pid, os.WNOHANG)[0] and time.monotonic() < patience:
-            time.sleep(0.001)
-    except ChildProcessError:
-        return  # An agent reaps all that ends below it.
+def _end(ended: Collection[_Running]) -> None:
+    """End what is left of gatherers and of the programs that they ran. One that the kernel holds is not waited for."""
+    for one in ended:
+        os.close(one.descriptor)
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(one.pid, signal.SIGKILL)
+    patience = time.monotonic() + _PATIENCE_S
+    for one in ended:
+        # An agent reaps all that ends below it.
+        with contextlib.suppress(ChildProcessError):
+            while not os.waitpid(one.pid, os.WNOHANG)[0] and time.monotonic() < patience:
+                time.sleep(0.001)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drumline.supervisor.attempt.connections import AgentConnections
     from drumline.supervisor.preflight.findings import Finding
 
-LIMIT_S = 2.0
+LIMIT_S = 1.8
 """For all checks together; then what is known is judged."""
 
 _FACTS_S = 0.8

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     Nodes = Sequence[NodeReport]
     Demands = Sequence[NodeDemand]
 
-_PACKAGE_FACTS = "torch-folder"
 _MUST_AGREE = ("torch", "tensorflow", "jax", "deepspeed", "horovod", "ray")
 _OLDEST = (3, 9)
 
@@ -49,7 +48,7 @@ def _minor(facts: Mapping[str, str]) -> str:
 
 
 def judge_packages(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    names = {name for one in reports for name in one.get("python").get("packages", ())} - {_PACKAGE_FACTS}
+    names = {name for one in reports for name in one.get("python").get("packages", ())}
     for name in sorted(names):
         sure = name in _MUST_AGREE or name.startswith("nvidia-nccl")
         for one, own, usual, others in find_odd(reports, lambda one, name=name: _find_version(one, name)):  # type: ignore[misc]
@@ -60,7 +59,7 @@ def judge_packages(reports: Nodes, _: Demands) -> Iterator[Finding]:
             )
     if len(reports) == 1 and reports[0].get("python"):
         found = reports[0].get("python").get("packages", {})
-        told = [f"{name} {version}" for name, version in sorted(found.items()) if name != _PACKAGE_FACTS]
+        told = [f"{name} {version}" for name, version in sorted(found.items())]
         yield ok(", ".join(told) or "no PyTorch, TensorFlow or JAX", reports[0].node)
 
 

@@ -18,15 +18,17 @@ class RankOutcome:
         self.pid = pid
         self.started = started
         self.ended: float | None = None
+        self.lost: float | None = None
+        """When its node was lost, or the job ended, before anyone saw its end."""
         self.code: int | None = None
         self.signal: int | None = None
         self.error = ""
 
     @property
     def state(self) -> str:
-        """Return ``running``, ``done``, or what ended it."""
+        """Return ``running``, ``lost``, ``done``, or what ended it."""
         if self.ended is None:
-            return "running"
+            return "running" if self.lost is None else "lost"
         if self.signal:
             return f"signal {self.signal}"
         return "done" if self.code == 0 else f"exit {self.code}"
@@ -186,6 +188,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
         outcome.verdict = event.verdict
+        _lose_ranks(outcome.ranks.values(), event.time)
     else:
         _apply_around(outcome, event)
         _apply_to_attempt(outcome, event)
@@ -223,6 +226,8 @@ def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
         outcome.reason = f"{what} being taken away by {event.by}"
     elif isinstance(event, e.AgentSilent) and not outcome.is_final:
         outcome.reason = f"the agent of node {event.node} {event.reason}" if event.reason else ""
+    elif isinstance(event, e.NodeLost):
+        _lose_ranks((rank for rank in outcome.ranks.values() if rank.node == event.node), event.time)
     elif isinstance(event, (e.AttemptEnded, e.JobHung, e.JobWentOn)):
         outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
         if isinstance(event, e.AttemptEnded):
@@ -270,6 +275,12 @@ def _start_again(outcome: Outcome, event: e.AttemptEnded) -> None:
     outcome.ranks.clear()
     outcome.warnings.clear()
     outcome.agents.clear()
+
+
+def _lose_ranks(ranks: Iterable[RankOutcome], time: float) -> None:
+    for rank in ranks:
+        if rank.ended is None and rank.lost is None:
+            rank.lost = time
 
 
 def _end_rank(outcome: Outcome, event: e.RankExited) -> None:

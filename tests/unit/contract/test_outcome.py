@@ -55,6 +55,17 @@ def test_times_and_ranks():
     assert outcome.agents == {0: 11}
 
 
+def test_ranks_of_a_lost_node_run_no_more():
+    events = [*START[:5], *(e.RankStarted(5.0, rank, rank, 20 + rank) for rank in range(3))]
+    outcome = fold([*events, e.RankExited(6.0, 2, 2, 1, None), e.NodeLost(7.0, 1, "was killed by SIGKILL")])
+    assert [outcome.ranks[rank].state for rank in range(3)] == ["running", "lost", "exit 1"]
+    assert outcome.ranks[1].lost == 7.0
+    # Nobody is left who would see their end.
+    outcome = fold([e.JobEnded(8.0, "Failed", 1, "its supervisor was killed")], outcome)
+    assert [outcome.ranks[rank].state for rank in range(3)] == ["lost", "lost", "exit 1"]
+    assert (outcome.ranks[0].lost, outcome.ranks[1].lost) == (8.0, 7.0)
+
+
 def test_a_job_started_with_the_rank_that_was_first_not_with_the_one_heard_of_first():
     events = [
         *START[:5],

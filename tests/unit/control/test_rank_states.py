@@ -5,6 +5,8 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
+from drumline.control.observing.description import show_job
+from drumline.control.observing.page import describe_page
 from drumline.control.observing.ranks import rank_states
 from drumline.control.observing.ranks.rank_states import describe_ranks
 
@@ -50,6 +52,21 @@ def test_the_rank_that_began_and_those_that_it_took_with_it(job):
     assert (told["ranks"][2]["exit_code"], told["ranks"][1]["signal"]) == (1, 15)
     assert told["ranks"][2]["last_line"] == "ValueError: no"
     assert told["ranks"][2]["ended"] == "1970-01-01T00:16:50.000Z"
+
+
+def test_ranks_of_a_lost_node_are_lost_wherever_states_are_shown(job):
+    job.start()
+    job.add(exited(1, 0), e.NodeLost(1012.0, 1, "was killed by SIGKILL"))
+    assert states(job) == ["running", "completed", "lost", "lost"]
+    shown = describe_page(job.name)
+    assert [(one["state"], one["ranks"]) for one in shown["rank_states"]] == [
+        ("lost", ["2", "3"]),
+        ("running", ["0"]),
+        ("done", ["1"]),
+    ]
+    described = show_job(job.name)
+    assert [one["state"] for one in described["ranks"]] == ["running", "done", "lost", "lost"]
+    assert [one["rank"] for one in described["processes"]["ranks"]] == [0]
 
 
 def test_an_attempt_that_is_over_is_read_once_unless_its_events_change(job, monkeypatch):

@@ -50,4 +50,6 @@ def _find_rank(folder: RunFolder, outcome: Outcome, text: str) -> tuple[str, Ran
         raise NotFoundError(
             f"rank {label} has ended ({found.state})", f"drumline job logs {named} --rank {label}"
         )
+    if found.lost is not None:
+        raise NotFoundError(f"rank {label} is lost with its node", f"drumline job show {named}")
     return label, found

@@ -350,6 +350,6 @@ def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         "ranks": [
             {"rank": rank.rank, "node": rank.node, "pid": rank.pid}
             for _, rank in sorted(outcome.ranks.items())
-            if rank.ended is None
+            if rank.state == "running"
         ],
     }

@@ -201,7 +201,7 @@ def _group_ranks(outcome: Outcome, labels: Mapping[int, str]) -> list[dict[str, 
     groups: dict[str, list[str]] = {}
     for number, rank in sorted(outcome.ranks.items()):
         groups.setdefault(rank.state, []).append(labels.get(number, str(number)))
-    order = ("exit", "signal", "running", "done")
+    order = ("exit", "signal", "lost", "running", "done")
     ordered = sorted(groups, key=lambda state: (order.index(state.partition(" ")[0]), state))
     return [{"state": state, "ranks": groups[state]} for state in ordered]
 

@@ -202,7 +202,7 @@ def _rank(
         "pid": rank.pid,
         "state": rank.state,
         "seconds_since_output": None
-        if over or rank.ended is not None
+        if over or rank.state != "running"
         else _age_of(folder, str(task.get("log", ""))),
     }
     if sampled is None:

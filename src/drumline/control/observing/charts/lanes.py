@@ -127,7 +127,8 @@ def _describe_run(lane: Mapping[str, Any], rank: RankOutcome | None) -> Iterable
     """Yield what a rank did after its start."""
     if rank is not None and lane["phases"]:
         began = _seconds(lane["phases"][-1]["ended"])
-        yield _phase("running", began, None if rank.ended is None else max(began, rank.ended), rank.state)
+        ended = rank.lost if rank.ended is None else rank.ended
+        yield _phase("running", began, None if ended is None else max(began, ended), rank.state)
 
 
 def _to_event(phase: Mapping[str, Any], zero: float, now: float, thread: Mapping[str, int]) -> dict[str, Any]:

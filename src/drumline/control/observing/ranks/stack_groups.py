@@ -12,6 +12,8 @@ from drumline.supervisor.watching.hang import list_places
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from drumline.contract.outcome import RankOutcome
+
 
 def group_stacks(name: str) -> dict[str, Any]:
     """
@@ -25,12 +27,18 @@ def group_stacks(name: str) -> dict[str, Any]:
     missing = [
         {
             "rank": number,
-            "why": "its node has not answered" if rank.ended is None else f"it has ended: {rank.state}",
+            "why": _explain_silence(rank),
         }
         for number, rank in sorted(outcome.ranks.items())
         if number not in answered
     ]
     return {"sentence": str(answer["reason"]), "groups": _group(answer["ranks"]), "missing": missing}
+
+
+def _explain_silence(rank: RankOutcome) -> str:
+    if rank.ended is not None:
+        return f"it has ended: {rank.state}"
+    return "its node has not answered" if rank.lost is None else "its node was lost"
 
 
 def _group(answered: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:

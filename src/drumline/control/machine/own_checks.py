@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import identity
@@ -13,7 +14,7 @@ from drumline.control.jobs import listing
 from drumline.control.jobs.recovery import recover
 from drumline.linux import kernel_files
 from drumline.node import leftovers, scratch
-from drumline.node.checks import leavings
+from drumline.node.checks import forgotten, leavings
 from drumline.node.warm import pool_folder
 from drumline.store.index import Index
 from drumline.supervisor.preflight.findings import Finding, count_noun
@@ -97,7 +98,12 @@ def fix_leftovers() -> str:
             if run.exists() and not recover(run).is_final:
                 continue
         ended += leftovers.clear_leftovers(run)
-    removed = sum(scratch.remove_abandoned(path) for path in facts["folders"])
+    left = [path for path in facts["folders"] if not scratch.remove_abandoned(path)]
+    gone = forgotten.list_forgotten(left, time.time())
+    for path in gone:
+        scratch.remove_scratch(path)
+        scratch.remove_scratch(scratch.choose_shared_memory_folder(path))
+    removed = len(facts["folders"]) - len(left) + len(gone)
     return f"ended {count_noun(ended, 'process')}, removed {count_noun(removed, 'folder')}"
 
 

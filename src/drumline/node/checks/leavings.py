@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.folder import MARKER, RunFolder
 from drumline.linux import cgroups
+from drumline.node.checks import forgotten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-_HOLDER_FILE = "agent"
+    from collections.abc import Mapping
 
 
 def gather_leftovers(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,14 +74,12 @@ def _read_parent(pid: int) -> tuple[str, int]:
     return name, int(rest.split()[1])
 
 
-def _list_abandoned(parent: str) -> Iterator[str]:
+def _list_abandoned(parent: str) -> list[str]:
     try:
-        entries = list(os.scandir(parent))
+        found = [entry.path for entry in os.scandir(parent) if cgroups.is_node_name(entry.name)]
     except OSError:
-        return
-    for entry in entries:
-        if cgroups.is_node_name(entry.name) and _is_abandoned(entry.path):
-            yield entry.path
+        return []
+    return [*filter(_is_abandoned, found), *forgotten.list_forgotten(found, time.time())]
 
 
 def _is_abandoned(path: str) -> bool:
@@ -90,7 +88,8 @@ def _is_abandoned(path: str) -> bool:
         if os.lstat(path).st_uid != os.getuid():
             return False
         descriptor = os.open(
-            os.path.join(path, _HOLDER_FILE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            os.path.join(path, forgotten.HOLDER_FILE),
+            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
         )
     except OSError:
         return False

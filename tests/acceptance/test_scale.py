@@ -1,5 +1,6 @@
 """A job at several sizes: what is measured, what is written, and what is refused."""
 
+import html
 import json
 import os
 import signal
@@ -82,6 +83,52 @@ def test_a_job_is_measured_at_each_size_and_stopped(cli, tmp_path, drumline_home
     assert "<b>" not in page
     assert "&lt;b&gt;small" in page
     assert "1 of 2: 1 node: 30 steps measured" in done.err
+
+
+HANGS = """
+    import threading
+
+    import torch
+    import torch.distributed as dist
+
+
+    def load_batch():
+        threading.Event().wait()
+
+
+    dist.init_process_group("gloo")
+    weights = torch.zeros(8, requires_grad=True)
+    optimizer = torch.optim.SGD([weights], lr=0.1)
+    for step in range(15):
+        weights.grad = torch.ones(8)
+        optimizer.step()
+    if dist.get_rank() == 1:
+        load_batch()
+    dist.all_reduce(weights.grad)
+"""
+
+
+@pytest.mark.timeout(280)
+def test_a_job_that_hangs_is_ended_and_its_place_is_told(cli, tmp_path):
+    # Scaling neither waits for ever nor has the job start again, whatever the job file says.
+    drumline = {"hang_after": 10, "hang_action": "restart", "max_restarts": 3, "grace": 1}
+    distribution = {"type": "pytorch", "process_count_per_instance": 2}
+    path = write_script(tmp_path, HANGS, distribution=distribution, drumline=drumline)
+    words = ["--nodes", "1", "--steps", "30", "--folder", tmp_path, "-o", "json"]
+    done = cli("scale", "-f", path, *words)
+    assert done.rc == 1, (done.out, done.err)
+    values = json.loads(done.out)
+    (hang,) = values["stragglers"]
+    assert (hang["kind"], hang["nodes"]) == ("hang", 1)
+    where = (
+        "rank 0 waits in all_reduce (train.py:20, in <module>); rank 1 is in wait (train.py:9, in load_batch)"
+    )
+    assert hang["text"] == f"no rank has printed anything or gone on for 10 s: {where}"
+    assert f"hang at 1 node: {hang['text']}" in values["sentences"]
+    assert "1 node: the job hung" in values["refused"]
+    assert html.escape(where) in (tmp_path / "scale.html").read_text()
+    shown = json.loads(cli("job", "show", values["measured"][0]["job"], "-o", "json").out)
+    assert (shown["status"], shown["reason"]) == ("Canceled", "canceled by drumline scale: it hangs")
 
 
 def test_a_job_without_steps_is_refused_and_not_waited_for(cli, tmp_path):

@@ -29,7 +29,7 @@ from drumline.node.metrics.step_windows import MOST_DETAILED
 from drumline.spec import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
@@ -95,9 +95,17 @@ def _resize(job: Any, request: ScaleRequest, nodes: int) -> Any:
         distribution.process_count_per_instance = request.procs
     if getattr(distribution, "worker_count", None) is not None:
         distribution.worker_count = nodes
-    job.drumline = {name: value for name, value in (job.drumline or {}).items() if name != "steps"}
+    job.drumline = _list_settings(job.drumline or {})
     job.environment_variables = {**(job.environment_variables or {}), DETAIL: "1"}
     return job
+
+
+def _list_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's settings without what ends a hang before it is told of here, or lets it last."""
+    kept = {name: value for name, value in given.items() if name not in ("steps", "hang_action")}
+    if "hang_after" in kept and not float(kept["hang_after"]):
+        del kept["hang_after"]
+    return kept
 
 
 def find_emulation(

@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 import hypothesis
 import pytest
 import services
+from kubernetes_cluster import KubernetesCluster
 from slurm_cluster import SlurmCluster, Unavailable
 from waiting import PATIENCE, wait_until
 
@@ -213,6 +214,18 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     except Unavailable as reason:
         if os.environ.get("CI"):  # where a test must not go missing
             pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster() -> Iterator[KubernetesCluster]:
+    """Three nodes e1 to e3, shared by all tests, where Kubernetes was built; not yet in CI."""
+    pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
+    try:
+        cluster = KubernetesCluster()
+    except Unavailable as reason:
         pytest.skip(str(reason))
     yield cluster
     cluster.down()

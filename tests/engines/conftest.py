@@ -1,6 +1,8 @@
 """Every engine, as the tests of what all of them do alike see it."""
 
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_jobs import CORES, logs_of, two_by_two, write_job
+from kubernetes_cluster import KubernetesCluster
 from slurm_jobs import SlurmJobs
 from waiting import wait_until
 
@@ -63,18 +66,48 @@ class Slurm(Local):
         self._jobs.clear()
 
 
-@pytest.fixture(params=["local", "slurm"])
+class Kubernetes(Local):
+    name = "kubernetes"
+    compute = "azureml:k8s"
+
+    def __init__(self, cluster: KubernetesCluster) -> None:
+        self._cluster = cluster
+
+    def fill(self, cli: Any, folder: Path) -> None:
+        self._cluster.cordon(wanted=True)
+
+    def empty(self, cli: Any) -> None:
+        self._cluster.cordon(wanted=False)
+
+    def clear(self) -> None:
+        self._cluster.cordon(wanted=False)
+        wait_until(
+            lambda: not self._cluster.list_objects(), 20.0, "nothing of the job to be left in the cluster"
+        )
+
+
+@pytest.fixture(params=["local", "slurm", "kubernetes"])
 def engine(request, monkeypatch, drumline_home, tmp_path, cli) -> Iterator[Local]:
     if request.param == "local":
         yield Local()
+        return
+    if request.param == "kubernetes":
+        on_kubernetes = request.getfixturevalue("kubernetes_cluster")
+        words = ["--type", "kubernetes", "--name", "k8s", "--kubeconfig", str(on_kubernetes.kubeconfig)]
+        words += ["--image", "none", "--python", os.path.realpath(sys.executable)]
+        done = cli("compute", "attach", *words)
+        assert done.rc == 0, done.err
+        found = Kubernetes(on_kubernetes)
+        yield found
+        found.clear()
         return
     cluster = request.getfixturevalue("slurm_cluster")
     monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
     of_cluster = SlurmJobs(cluster, cli, drumline_home, tmp_path)
     of_cluster.attach("--partition", "main", "--spot-partition", "spot")
-    found = Slurm(of_cluster)
-    yield found
-    found.clear()
+    on_slurm = Slurm(of_cluster)
+    yield on_slurm
+    on_slurm.clear()
 
 
 class Submitted:

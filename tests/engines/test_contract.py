@@ -168,6 +168,8 @@ def test_from_python(job, tmp_path):
     shutil.which("mpirun") is None, reason="there is no mpirun; scripts/test installs openmpi-bin"
 )
 def test_mpi_reaches_the_other_node_without_ssh(job):
+    if job.engine.name == "kubernetes":
+        pytest.skip("mpirun does not run in pods yet")
     pytest.importorskip("mpi4py", reason="MPI's tests need mpi4py, which scripts/test installs")
     done = job.create(
         """

@@ -61,6 +61,16 @@ class Api:
             self._client: Any = lightkube.Client(config=config, namespace=self.namespace, trust_env=False)
         self._kinds: dict[str, Any] = {}
 
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client._client.close()
+
     def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object; return it as the server has it."""
         kind = self._kind(str(thing["kind"]))

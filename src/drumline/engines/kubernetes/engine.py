@@ -1,11 +1,11 @@
-"""The Kubernetes engine: it knows clusters and the objects of jobs; no job runs there yet."""
+"""The Kubernetes engine: makes the objects of a job; its courier does the rest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import EngineError, NotSubmittedError
-from drumline.contract.plan import NodeShape
+from drumline.contract.errors import EngineError, NotFoundError
+from drumline.contract.plan import NodeShape, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
-    from drumline.contract.plan import Plan
     from drumline.engines.base import JobView, Nodes
-
-_NOT_YET = "jobs do not run on Kubernetes yet"
 
 
 class KubernetesEngine:
@@ -40,31 +37,72 @@ class KubernetesEngine:
         return render.render(plan, folder)
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
-        """Refuse: the programs of the pods are not there yet. Raises NotSubmittedError."""
-        raise NotSubmittedError(_NOT_YET, "drumline plan prints the objects that it will have")
+        """
+        Make the objects, and return when Kubernetes has all of them. The one that owns the others starts last, so that
+        a submission that was killed has started nothing.
+        """
+        from drumline.engines.kubernetes import bundle, courier, objects, submission
+        from drumline.engines.kubernetes.client import open_api
+
+        plan = Plan.read(folder.plan)
+        made = objects.make_objects(plan, folder, bundle.make_bundle(plan, folder, secrets))
+        with open_api(plan.compute) as api:
+            submission.send(api, made)
+        courier.ensure(folder)
 
     def claim(self, folder: RunFolder) -> str:
         return ""
 
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
-        raise EngineError(_NOT_YET)
+        from drumline.engines.kubernetes.pod import nodes
+
+        return nodes.make_nodes(plan)
 
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
     ) -> int:
-        raise EngineError(_NOT_YET)
+        raise NotFoundError(
+            "job exec does not reach pods yet", "kubectl exec -it POD -- bash does; job show names the pods"
+        )
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
-        """Return that the job is not there. Never raises."""
+        """Return what the job's courier has last seen, and start one where none is. Never raises."""
         from drumline.engines.base import JobView
+        from drumline.engines.kubernetes import courier, view
 
-        return JobView("unknown", _NOT_YET)
+        known = view.read(folder)
+        if known.state == "gone":
+            return known
+        try:
+            if may_withdraw:
+                courier.ensure(folder)
+        except OSError as error:
+            return JobView("unknown", f"Kubernetes cannot be asked from here: {error.strerror or error}")
+        return known
 
     def withdraw(self, folder: RunFolder) -> None:
-        """Do nothing: no job is there."""
+        """Have the courier see the request. Raises EngineError."""
+        from drumline.engines.kubernetes import courier
+
+        try:
+            courier.ensure(folder)
+        except OSError as error:
+            raise EngineError(f"Kubernetes cannot be asked from here: {error.strerror or error}") from error
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
-        return {}
+        """Return what Kubernetes calls the job."""
+        from drumline.engines.kubernetes import objects
+
+        try:
+            plan = Plan.read(folder.plan)
+        except (OSError, ValueError):
+            return {}
+        name = objects.name_of(plan, folder)
+        return {
+            "namespace": plan.compute.get("namespace") or "default",
+            "supervisor": name,
+            "nodes": f"{name}-nodes",
+        }
 
     # Computes.
 
@@ -72,7 +110,7 @@ class KubernetesEngine:
         from drumline.engines.kubernetes.client import open_api
 
         try:
-            open_api({})
+            open_api({}).close()
         except EngineError:
             return False
         return True
@@ -83,7 +121,8 @@ class KubernetesEngine:
         from drumline.engines.kubernetes.client import open_api
 
         try:
-            open_api(compute).list("Pod", {objects.JOB_LABEL: "none"})
+            with open_api(compute) as api:
+                api.list("Pod", {objects.JOB_LABEL: "none"})
         except EngineError as error:
             return [error.message]
         return []
@@ -92,8 +131,8 @@ class KubernetesEngine:
         """Return what the server says of itself. Raises EngineError."""
         from drumline.engines.kubernetes.client import open_api
 
-        api = open_api(compute)
-        return {"version": api.version(), "server": api.server, "namespace": api.namespace}
+        with open_api(compute) as api:
+            return {"version": api.version(), "server": api.server, "namespace": api.namespace}
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
         """List the nodes of the cluster. Raises EngineError, as where the user may not see them."""
@@ -101,7 +140,8 @@ class KubernetesEngine:
         from drumline.engines.kubernetes.client import open_api
 
         gpu = str(compute.get("gpu_resource") or "nvidia.com/gpu")
-        return [cluster_nodes.describe(node, gpu) for node in open_api(compute).list("Node")]
+        with open_api(compute) as api:
+            return [cluster_nodes.describe(node, gpu) for node in api.list("Node")]
 
 
 ENGINE = KubernetesEngine()

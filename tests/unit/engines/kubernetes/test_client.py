@@ -8,7 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import client, cluster_nodes
 from drumline.engines.kubernetes.engine import ENGINE
 
@@ -171,11 +170,6 @@ def test_a_cluster_is_described_by_its_server(server, kubeconfig):
     kubeconfig()
     server.answers["GET", "/version"] = (200, {"gitVersion": "v1.20.2"})
     assert ENGINE.describe({}) == {"version": "v1.20.2", "server": server.url, "namespace": "default"}
-
-
-def test_no_job_is_taken_for_submitted(tmp_path):
-    with pytest.raises(EngineError, match="jobs do not run on Kubernetes yet"):
-        ENGINE.submit(None, None)
 
 
 def test_the_engine_does_not_load_the_client():

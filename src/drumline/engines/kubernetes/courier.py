@@ -1,0 +1,238 @@
+"""
+``python -m drumline.engines.kubernetes.courier RUN_FOLDER``: the one process that asks the API server about a job.
+
+It carries what the pods print to the run folder here, requests from there to the supervisor's pod, and removes all
+objects when everything has arrived. It may be killed: whoever next looks at the job starts another, which reads the
+pods' output again from its beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract import status
+from drumline.contract.errors import EngineError
+from drumline.contract.folder import RunFolder
+from drumline.contract.plan import Plan
+from drumline.engines.kubernetes import frames, objects, pods, view
+from drumline.engines.kubernetes.client import ApiSilentError, open_api
+from drumline.linux import kernel
+
+if TYPE_CHECKING:
+    from drumline.engines.kubernetes.client import Api
+
+_PAUSE_S = 1.0
+_SHORT_PAUSE_S = 0.3
+"""While the pods of a job start."""
+
+_LAST_WORDS_S = 30.0
+"""After the supervisor's pod has ended, for the pods of the nodes to say the rest."""
+
+_GONE_S = 60.0
+"""After the submission, before a job without objects is taken to be gone: its submitter may still be at it."""
+
+
+_JOB_ENDED = b'"type":"JobEnded"'
+
+
+def ensure(folder: RunFolder) -> None:
+    """Start a courier where none runs, in a session of its own. Raises OSError."""
+    if _is_locked(folder):
+        return
+    log = os.open(
+        os.path.join(folder.system_logs, "courier.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    try:
+        subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-P", "-m", "drumline.engines.kubernetes.courier", folder.path],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def _lock_path(folder: RunFolder) -> str:
+    return os.path.join(folder.path, "courier.lock")
+
+
+def _is_locked(folder: RunFolder) -> bool:
+    descriptor = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class Courier:
+    """One job's."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._plan = Plan.read(folder.plan)
+        self._name = objects.name_of(self._plan, folder)
+        self._receiver = frames.Receiver(folder.path)
+        self._lock = threading.Lock()
+        self._followed: dict[str, threading.Thread] = {}
+        self._ended: set[str] = set()
+        """Pods that have said that this was all."""
+
+        self._held: list[frames.Frame] = []
+        """The end of the events: the job has ended here when its outputs are here."""
+
+        self._news = threading.Event()
+
+        self._sent = ""
+        self._runs = False
+        self._began = time.monotonic()
+        self._ended_at: float | None = None
+
+    def run(self) -> None:
+        """Carry until all has arrived, and nothing of the job is left in the cluster."""
+        api: Api | None = None
+        while True:
+            try:
+                api = api or open_api(self._plan.compute)
+                if self._look(api):
+                    return
+            except ApiSilentError as error:
+                view.write(self._folder, "unknown", error.message)
+            except EngineError as error:
+                view.write(self._folder, "unknown", error.message)
+                api = None
+            self._news.wait(_SHORT_PAUSE_S if not self._runs else _PAUSE_S)
+            self._news.clear()
+            self._release_end(late=False)
+
+    def _release_end(self, *, late: bool) -> None:
+        """Write down the end when all pods have said the rest, or it is too late to wait for them."""
+        with self._lock:
+            if late or self._followed.keys() <= self._ended:
+                for frame in self._held:
+                    self._receiver.take(frame)
+                self._held.clear()
+
+    def _look(self, api: Api) -> bool:
+        """Look once; return whether everything is over. Raises EngineError."""
+        job = api.get("Job", self._name)
+        if job is None:
+            if not self._has_end() and time.monotonic() - self._began < _GONE_S and not self._followed:
+                return False
+            view.write(self._folder, "gone", "its objects are gone from Kubernetes", status.FAILED, 1)
+            return True
+        found = api.list("Pod", {objects.JOB_LABEL: self._name})
+        supervisor = next((pod for pod in found if pods.role_of(pod) == objects.SUPERVISOR), None)
+        for pod in found:
+            self._follow(api, pod)
+        if self._is_withdrawn(supervisor):
+            api.delete_job(self._name)
+            view.write(self._folder, "gone", "it was canceled", status.CANCELED, 130)
+            return True
+        self._carry_requests(api, supervisor)
+        phase, reason = pods.describe(found, len(self._plan.nodes))
+        self._runs = phase == "runs"
+        if supervisor is None or not pods.has_ended(supervisor):
+            view.write(self._folder, phase, reason)
+            return False
+        return self._finish(api, found, supervisor)
+
+    def _finish(self, api: Api, found: list[dict[str, Any]], supervisor: dict[str, Any]) -> bool:
+        """Wait for the last words of all pods, then remove all objects; return whether that is done."""
+        self._ended_at = self._ended_at or time.monotonic()
+        waits = [pod for pod in found if pods.has_started(pod) and pod["metadata"]["name"] not in self._ended]
+        if waits and time.monotonic() - self._ended_at < _LAST_WORDS_S:
+            return False
+        self._release_end(late=True)
+        api.delete_job(self._name)
+        if self._has_end():
+            view.write(self._folder, "gone", "it has ended")
+        else:
+            why = f"the pod of its supervisor was lost: {pods.why_ended(supervisor)}"
+            view.write(self._folder, "gone", why, status.FAILED, 1)
+        return True
+
+    def _has_end(self) -> bool:
+        with self._lock:
+            return any(isinstance(event, e.JobEnded) for event in self._folder.read_events())
+
+    def _is_withdrawn(self, supervisor: dict[str, Any] | None) -> bool:
+        """Return whether the job was canceled before its supervisor could hear of it."""
+        is_canceled = os.path.exists(self._folder.cancel)
+        return is_canceled and (supervisor is None or not pods.has_started(supervisor))
+
+    def _carry_requests(self, api: Api, supervisor: dict[str, Any] | None) -> None:
+        if supervisor is None or not pods.has_started(supervisor):
+            return
+        wanted = {}
+        for name in objects.REQUEST_FILES:
+            path = os.path.join(self._folder.path, name)
+            with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+                wanted[name] = file.read()
+        text = json.dumps(wanted, sort_keys=True)
+        if wanted and text != self._sent:
+            change = {"metadata": {"annotations": {objects.REQUESTS: text}}}
+            api.patch("Pod", supervisor["metadata"]["name"], change)
+            self._sent = text
+
+    def _follow(self, api: Api, pod: dict[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        thread = self._followed.get(name)
+        if name in self._ended or not pods.has_started(pod) or (thread and thread.is_alive()):
+            return
+        thread = threading.Thread(target=self._read, args=(api, name), daemon=True)
+        self._followed[name] = thread
+        thread.start()
+
+    def _read(self, api: Api, name: str) -> None:
+        """Write down what a pod says. After an error it is read again from the beginning."""
+        try:
+            for line in api.follow_log(name):
+                frame = frames.decode(line)
+                if frame is None:
+                    continue
+                if frame.end:
+                    self._ended.add(name)
+                    self._news.set()
+                    return
+                self._take(frame)
+        except (EngineError, OSError) as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            time.sleep(_PAUSE_S)
+
+    def _take(self, frame: frames.Frame) -> None:
+        is_events = frame.path == "events.jsonl"
+        with self._lock:
+            if is_events and (self._held or _JOB_ENDED in frame.data):
+                self._held.append(frame)
+            else:
+                self._receiver.take(frame)
+
+
+def main() -> int:
+    folder = RunFolder(sys.argv[1])
+    try:
+        lock = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return 0
+    kernel.set_process_name("drumline-courier")
+    Courier(folder).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Programs of the pods of a job, which share no files with the machine that submitted it."""

@@ -1,0 +1,82 @@
+"""A Kubernetes cluster of a test's own, made by scripts/kubernetes-cluster."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from slurm_cluster import Unavailable
+
+_SCRIPT = Path(__file__).parent.parent / "scripts" / "kubernetes-cluster"
+_UNAVAILABLE = 3
+_COMMAND_S = 300.0
+
+
+class KubernetesCluster:
+    """Nodes e1, e2, ...; whoever makes one calls `down`."""
+
+    def __init__(self, nodes: int = 3) -> None:
+        """Raises Unavailable, or RuntimeError with what was printed."""
+        self.nodes = tuple(f"e{number + 1}" for number in range(nodes))
+        # Not below /tmp: a pod has one of its own.
+        self.folder = Path(tempfile.mkdtemp(prefix="dlk-", dir="/var/tmp"))
+        self.kubeconfig = self.folder / "kubeconfig"
+        done = self._script("up", "--nodes", str(nodes))
+        if done.returncode:
+            self.down()
+            if done.returncode == _UNAVAILABLE:
+                raise Unavailable(done.stderr.strip())
+            raise RuntimeError(done.stderr.strip())
+
+    def cut(self, node: str) -> None:
+        """The power goes: whatever ran there is gone, and nobody was told."""
+        self._do("cut", node)
+
+    def revive(self, node: str) -> None:
+        """The power comes back."""
+        self._do("revive", node)
+
+    def api(self) -> Any:
+        """The API server, as jobs ask it."""
+        from drumline.engines.kubernetes.client import open_api
+
+        return open_api({"kubeconfig": str(self.kubeconfig)})
+
+    def cordon(self, *, wanted: bool) -> None:
+        """Have no pod be put on any node, or undo that."""
+        with self.api() as api:
+            for node in self.nodes:
+                api.patch("Node", node, {"spec": {"unschedulable": wanted}})
+
+    def list_objects(self) -> list[str]:
+        """Jobs, Secrets, Services and pods of ours that are there, as KIND/NAME."""
+        labels = {"app.kubernetes.io/name": "drumline"}
+        with self.api() as api:
+            return [
+                f"{kind}/{one['metadata']['name']}"
+                for kind in ("Job", "Secret", "Service", "Pod")
+                for one in api.list(kind, labels)
+            ]
+
+    def down(self) -> None:
+        """Nothing is left."""
+        self._do("down")
+        self.folder.rmdir() if self.folder.exists() else None
+
+    def _do(self, *words: str) -> None:
+        done = self._script(*words)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
+
+    def _script(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(_SCRIPT), verb, "--dir", str(self.folder), *words],
+            env={name: value for name, value in os.environ.items() if name != "DRUMLINE_HOME"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+            check=False,
+        )

@@ -1,0 +1,140 @@
+"""What a courier makes of the cluster's answers; the cluster is one of this test."""
+
+import json
+from pathlib import Path
+
+import pytest
+from planning import plan
+from waiting import wait_until
+
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder
+from drumline.engines.kubernetes import courier, frames, objects, view
+
+END = e.to_line(e.JobEnded(2.0, "Completed", 0, "done", None, None, None))
+
+
+class Cluster:
+    """``pods`` by name; ``logs``: the lines of each, then the end of the log."""
+
+    def __init__(self):
+        self.has_job = True
+        self.pods = {}
+        self.logs = {}
+        self.patched = []
+
+    def add(self, name, role, phase="Running"):
+        labels = {objects.ROLE_LABEL: role}
+        self.pods[name] = {"metadata": {"name": name, "labels": labels}, "status": {"phase": phase}}
+        self.logs[name] = []
+
+    def say(self, name, *said):
+        self.logs[name] += [frames.encode(one) for one in said]
+
+    def get(self, kind, name):
+        return {} if self.has_job else None
+
+    def list(self, kind, labels):
+        return list(self.pods.values())
+
+    def patch(self, kind, name, change):
+        self.patched.append((kind, name, change["metadata"]["annotations"][objects.REQUESTS]))
+
+    def delete_job(self, name):
+        self.has_job = False
+
+    def follow_log(self, pod):
+        yield from self.logs[pod]
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
+    made.create()
+    made.write(made.plan, plan(2, at={"engine": "kubernetes", "folder": made}).to_json())
+    made.begin(e.JobSubmitted(1.0, "ann", "kubernetes"))
+    return made
+
+
+def read(path):
+    return Path(path).read_text()
+
+
+def look_until(looks, cluster, is_so, what):
+    def there():
+        over = looks._look(cluster)
+        looks._release_end(late=False)
+        return is_so(over)
+
+    wait_until(there, 20.0, what)
+
+
+def test_a_job_has_ended_when_the_outputs_of_all_pods_are_here(cluster, folder):
+    looks = courier.Courier(folder)
+    begun = len(e.to_line(e.JobSubmitted(1.0, "ann", "kubernetes")))
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node")
+    cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
+    look_until(looks, cluster, lambda _: "s" in looks._ended, "the supervisor's pod to be read")
+    assert END.decode() not in read(folder.events)
+    assert cluster.has_job
+    cluster.say("n", frames.Frame("outputs/a", 0, b"x"), frames.Frame("", end=True))
+    look_until(looks, cluster, lambda _: END.decode() in read(folder.events), "the end to be here")
+    assert read(f"{folder.outputs}/a") == "x"
+    cluster.pods["s"]["status"]["phase"] = "Succeeded"
+    look_until(looks, cluster, lambda over: over, "the courier to be done")
+    assert not cluster.has_job
+    assert view.read(folder).state == "gone"
+
+
+def test_the_loss_of_the_supervisors_pod_is_told(cluster, folder):
+    looks = courier.Courier(folder)
+    cluster.add("s", "supervisor", "Failed")
+    cluster.pods["s"]["status"]["reason"] = "Evicted"
+    cluster.say("s", frames.Frame("", end=True))
+    look_until(looks, cluster, lambda over: over, "the courier to be done")
+    known = view.read(folder)
+    assert (known.state, known.status) == ("gone", "Failed")
+    assert known.reason == "the pod of its supervisor was lost: Evicted"
+    assert not cluster.has_job
+
+
+def test_a_job_that_is_canceled_before_it_starts_is_removed(cluster, folder):
+    cluster.add("s", "supervisor", "Pending")
+    folder.write(folder.cancel, "{}")
+    assert courier.Courier(folder)._look(cluster)
+    assert not cluster.has_job
+    assert view.read(folder).status == "Canceled"
+
+
+def test_requests_reach_the_supervisors_pod_once(cluster, folder):
+    looks = courier.Courier(folder)
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node")
+    folder.write(folder.cancel, '{"by": "ann"}')
+    for _ in range(3):
+        assert not looks._look(cluster)
+    ((kind, name, text),) = cluster.patched
+    assert (kind, name, json.loads(text)) == ("Pod", "s", {"cancel": '{"by": "ann"}'})
+
+
+def test_objects_that_somebody_removed_are_told(cluster, folder):
+    looks = courier.Courier(folder)
+    cluster.has_job = False
+    assert not looks._look(cluster)
+    assert view.read(folder).state == "waits"
+    looks._began -= 61.0
+    assert looks._look(cluster)
+    assert view.read(folder).reason == "its objects are gone from Kubernetes"
+
+
+def test_a_view_is_written_when_it_is_news(cluster, folder):
+    cluster.add("s", "supervisor", "Pending")
+    courier.Courier(folder)._look(cluster)
+    known = view.read(folder)
+    assert (known.state, known.reason) == ("starts", "0 of 2 pods run")

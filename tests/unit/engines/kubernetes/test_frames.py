@@ -1,0 +1,129 @@
+"""Files of a run folder that leave a pod as lines, and arrive where the job was submitted."""
+
+import json
+import os
+
+import pytest
+
+from drumline.engines.kubernetes import frames
+
+
+@pytest.fixture
+def there(tmp_path):
+    folder = tmp_path / "there"
+    (folder / "user_logs").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+def carry(sender, here, **how):
+    """The paths that were news."""
+    receiver, paths = frames.Receiver(str(here)), []
+    for frame in sender.find_news(**how):
+        decoded = frames.decode(frames.encode(frame))
+        assert decoded == frame
+        receiver.take(decoded)
+        paths.append(frame.path)
+    return paths
+
+
+def test_what_is_written_arrives_once(there, here):
+    sender = frames.Sender(str(there), limit=100)
+    log = there / "user_logs" / "std_log_process_00.txt"
+    log.write_bytes(b"a\xff\n")
+    (there / "events.jsonl").write_text("{}\n")
+    assert sorted(carry(sender, here)) == ["events.jsonl", "user_logs/std_log_process_00.txt"]
+    assert carry(sender, here) == []
+    with log.open("ab") as file:
+        file.write(b"x" * (2 * frames.PIECE))
+    assert carry(sender, here) == ["user_logs/std_log_process_00.txt"] * 2
+    for path in ("events.jsonl", "user_logs/std_log_process_00.txt"):
+        assert (here / path).read_bytes() == (there / path).read_bytes()
+
+
+def test_an_empty_file_and_one_that_was_replaced_arrive_too(there, here):
+    sender = frames.Sender(str(there), limit=100)
+    (there / "user_logs" / "a").touch()
+    (there / "clocks.json").write_text('{"a": 1234}')
+    carry(sender, here)
+    assert (here / "user_logs" / "a").read_bytes() == b""
+    (there / "new").write_text("{}")
+    os.rename(there / "new", there / "clocks.json")
+    carry(sender, here)
+    assert (here / "clocks.json").read_text() == "{}"
+
+
+def test_reading_all_of_it_again_changes_nothing(there, here):
+    (there / "events.jsonl").write_text("1\n2\n")
+    lines = [frames.encode(one) for one in frames.Sender(str(there), 0).find_news()]
+    for line in lines + lines:
+        frame = frames.decode(line)
+        assert frame is not None
+        frames.Receiver(str(here)).take(frame)
+    assert (here / "events.jsonl").read_text() == "1\n2\n"
+
+
+def test_outputs_come_at_the_end_as_far_as_they_fit(there, here):
+    (there / "outputs").mkdir()
+    (there / "outputs" / "small").write_text("1234")
+    (there / "outputs" / "tiny").write_text("12")
+    (there / "named-outputs" / "model").mkdir(parents=True)
+    (there / "named-outputs" / "model" / "big").write_text("1234567")
+    sender = frames.Sender(str(there), limit=8)
+    assert carry(sender, here) == []
+    assert carry(sender, here, with_results=True) == ["outputs/small", "outputs/tiny"]
+    assert sender.left_out == ["named-outputs/model/big"]
+
+
+def test_what_is_the_pods_own_stays_there(there, here):
+    for name in ("agents.json", "secrets.pad", "supervisor.json", "cancel", "plan.json", "scratch"):
+        (there / name).write_text("x")
+    (there / "system_logs").mkdir()
+    (there / "system_logs" / "reserve").write_text("x")
+    (there / "user_logs" / "link").symlink_to("/etc/passwd")
+    os.mkfifo(there / "user_logs" / "pipe")
+    assert carry(frames.Sender(str(there), 100), here, with_results=True) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": "../x"},
+        {"path": "/etc/passwd"},
+        {"path": "user_logs/../../x"},
+        {"path": "user_logs//x"},
+        {"path": "plan.json"},
+        {"path": "code/train.py"},
+        {"path": "user_logs/" + "a/" * 20 + "x"},
+        {"at": -1},
+        {"at": "x"},
+        {"data": "!"},
+        {"kind": "mine"},
+        {"path": ""},
+    ],
+)
+def test_a_line_that_no_pod_of_ours_writes_is_left_out(change):
+    good = {"kind": frames.MARK, "path": "user_logs/a", "at": 0, "data": "eA=="}
+    assert frames.decode(json.dumps(good)) == frames.Frame("user_logs/a", 0, b"x")
+    assert frames.decode(json.dumps({**good, **change})) is None
+
+
+@pytest.mark.parametrize("line", ["", "ready", "[]", "1", "{}", '{"kind": "drumline-frame"}', "[" * 100000])
+def test_what_a_program_prints_is_left_out(line):
+    assert frames.decode(line) is None
+
+
+def test_nothing_is_written_outside_the_run_folder(here, tmp_path):
+    (tmp_path / "out").mkdir()
+    (here / "user_logs").symlink_to(tmp_path / "out")
+    (here / "events.jsonl").symlink_to(tmp_path / "out" / "events")
+    for path in ("user_logs/a", "events.jsonl"):
+        with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+            frames.Receiver(str(here)).take(frames.Frame(path, 0, b"x"))
+    assert list((tmp_path / "out").iterdir()) == []

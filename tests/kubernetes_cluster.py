@@ -71,9 +71,12 @@ class KubernetesCluster:
             raise RuntimeError(done.stderr.strip())
 
     def _script(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {name: value for name, value in os.environ.items() if name != "DRUMLINE_HOME"}
+        # The pods' python is the one with the packages of the tests.
+        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         return subprocess.run(
             [sys.executable, str(_SCRIPT), verb, "--dir", str(self.folder), *words],
-            env={name: value for name, value in os.environ.items() if name != "DRUMLINE_HOME"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -24,7 +24,7 @@ _PARTS = ("contract", "linux", "node", "engines", "staging", "store", "superviso
 
 
 class TooLargeError(NotSubmittedError):
-    """What the pods need does not fit into a Secret."""
+    """The error of a job whose files do not fit into a Secret."""
 
     exit_code = 2
 

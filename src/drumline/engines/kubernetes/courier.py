@@ -40,42 +40,55 @@ _LAST_WORDS_S = 30.0
 _GONE_S = 60.0
 """After the submission, before a job without objects is taken to be gone: its submitter may still be at it."""
 
-
 _JOB_ENDED = b'"type":"JobEnded"'
 
 
 def ensure(folder: RunFolder) -> None:
-    """Start a courier where none runs, in a session of its own. Raises OSError."""
-    if _is_locked(folder):
+    """Start a courier where none runs, in a session of its own and no child of this process. Raises OSError."""
+    lock = _take_lock(folder)
+    if lock is None:
         return
-    log = os.open(
-        os.path.join(folder.system_logs, "courier.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-    )
     try:
-        subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-m", "drumline.engines.kubernetes.courier", folder.path],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+        log = os.open(
+            os.path.join(folder.system_logs, "courier.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
+        try:
+            program = [
+                sys.executable,
+                "-P",
+                "-m",
+                "drumline.engines.kubernetes.courier",
+                folder.path,
+                str(lock),
+            ]
+            # It inherits the lock, so that nobody starts another meanwhile.
+            subprocess.run(  # noqa: S603 - our own program
+                ["/bin/sh", "-c", '"$@" &', "courier", *program],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock,),
+                start_new_session=True,
+                check=False,
+            )
+        finally:
+            os.close(log)
     finally:
-        os.close(log)
+        os.close(lock)
 
 
-def _lock_path(folder: RunFolder) -> str:
-    return os.path.join(folder.path, "courier.lock")
-
-
-def _is_locked(folder: RunFolder) -> bool:
-    descriptor = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _take_lock(folder: RunFolder) -> int | None:
+    """Return the lock of the job's courier, which goes with its descriptors; None where one runs."""
+    path = os.path.join(folder.path, "courier.lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
+    except OSError as error:
         os.close(descriptor)
-    return False
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return descriptor
 
 
 class Courier:
@@ -223,11 +236,9 @@ class Courier:
 
 
 def main() -> int:
+    """Carry for ``RUN_FOLDER [DESCRIPTOR]``: of the lock, which was taken for this process where it is given."""
     folder = RunFolder(sys.argv[1])
-    try:
-        lock = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if len(sys.argv) == 2 and _take_lock(folder) is None:
         return 0
     kernel.set_process_name("drumline-courier")
     Courier(folder).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
@@ -89,7 +90,7 @@ def adapt(plan: Plan, folder: RunFolder) -> Plan:
 def _move(value: Any, root: str, home: str) -> Any:
     """Return the value with the home of the pods in place of the one here, in all its texts."""
     if isinstance(value, str):
-        return value.replace(root, home)
+        return value.replace(root, home).replace(urllib.parse.quote(root), home)
     if isinstance(value, list):
         return [_move(one, root, home) for one in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a job's courier has last seen in the cluster, in a file of the run folder: readers need no API."""
+"""The state of a job as its courier has last seen it, in a file of the run folder: readers need no API."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """What a courier makes of the cluster's answers; the cluster is one of this test."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from conftest import processes_with
 from planning import plan
 from waiting import wait_until
 
@@ -138,3 +141,25 @@ def test_a_view_is_written_when_it_is_news(cluster, folder):
     courier.Courier(folder)._look(cluster)
     known = view.read(folder)
     assert (known.state, known.reason) == ("starts", "0 of 2 pods run")
+
+
+def test_whoever_looks_there_is_one_courier_and_no_child_of_theirs(folder, monkeypatch):
+    monkeypatch.setenv("COURIER_OF", folder.path)
+    monkeypatch.setenv("KUBECONFIG", os.path.join(folder.path, "none"))
+    marker = os.fsencode(f"COURIER_OF={folder.path}") + b"\0"
+
+    def has_looked():
+        courier.ensure(folder)
+        # There is no such kubeconfig: it says so, and asks again.
+        return view.read(folder).state == "unknown"
+
+    for _ in range(2):
+        wait_until(has_looked, what="the courier to have looked")
+        found = processes_with(marker)
+        assert len(found) == 1
+        (pid,) = found
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not processes_with(marker), what="its end")
+        view.write(folder, "waits", "")

@@ -182,3 +182,9 @@ def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):
     assert there.cwd == "/drumline/home/jobs/calm_drum/code"
     assert "/home/ann/jobs" not in there.to_json()
     assert "PATH" not in there.user_env
+
+
+def test_a_url_of_the_home_is_the_pods_own_too():
+    folder = RunFolder("/home/ann b/jobs/calm_drum")
+    here = job()._replace(user_env={"MLFLOW_TRACKING_URI": "file:///home/ann%20b/mlruns"})
+    assert pod_plan.adapt(here, folder).user_env == {"MLFLOW_TRACKING_URI": "file:///drumline/home/mlruns"}

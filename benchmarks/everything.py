@@ -61,6 +61,7 @@ BENCHES = {
     "steps": Bench("steps/run.py", page=BENCHMARKS),
     "isolation": Bench("isolation/run.py"),
     "scale": Bench("scale/run.py", has_rounds=False),
+    "stragglers": Bench("stragglers/run.py", has_rounds=False),
     "tune": Bench("tune/run.py", has_rounds=False),
     "logs": Bench("logs/run.py"),
     "supervisor": Bench("supervisor/run.py", page=BENCHMARKS),

@@ -175,6 +175,17 @@ def test_a_model_that_does_not_fit_predicts_nothing():
     assert "the model does not fit" in report.refused[-1]
 
 
+def test_ranks_of_a_single_node_reduce_over_no_link():
+    # Two ranks on each node; those of one node take 4 ms to reduce.
+    one = make_run(2, 131.8 - 61.5 + 64.5, 64.5)._replace(nodes=1)
+    two = make_run(4, *FIELD["200 Mbit/s"][4])._replace(nodes=2)
+    report = build_report("two ranks", [one, two], to=4)
+    assert report.refused == ()
+    assert report.measured[0].model_s == pytest.approx(0.1348, rel=0.05)
+    assert [each.nodes for each in report.predicted] == [4]
+    assert report.predicted[0].step_s > report.measured[1].facts.step_s
+
+
 def test_one_size_says_nothing_of_others():
     report = build_report("one", [make_run(2, 246.0, 176.5)], to=8)
     assert report.predicted == ()

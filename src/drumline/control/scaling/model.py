@@ -162,6 +162,11 @@ def fit_model(sizes: Sequence[SizeFacts], *, strong: bool, latency_s: float = 0.
     )
 
 
+def predict_measured_s(model: StepModel, one: SizeFacts) -> float:
+    """Return what the model says of a measured size; ranks of a single node reduce over no link between nodes."""
+    return model.predict_s(one.ranks) if one.nodes > 1 else model.find_own_s(one.ranks) + one.exposed_s
+
+
 def compare_s(predicted_s: float, measured_s: float) -> float:
     """Return by which share of the measured time a predicted one is too long."""
     return (predicted_s - measured_s) / measured_s if measured_s else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.control.scaling.model import compare_s
+from drumline.control.scaling.model import compare_s, predict_measured_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,11 +100,12 @@ def refuse_model(model: StepModel | None, sizes: Sequence[SizeFacts]) -> str:
     if model is None:
         return NO_PREDICTION + "no size of several nodes has an all-reduce that was measured"
     for one in sorted(sizes, key=lambda one: -one.ranks):
-        error = compare_s(model.predict_s(one.ranks), one.step_s)
+        said_s = predict_measured_s(model, one)
+        error = compare_s(said_s, one.step_s)
         if abs(error) > (MOST_RESIDUAL if one.nodes > 1 else _MOST_RESIDUAL_ALONE):
             return (
                 f"{NO_PREDICTION}the model does not fit; at {name_nodes(one.nodes)} it says "
-                f"{1e3 * model.predict_s(one.ranks):.1f} ms a step, and {1e3 * one.step_s:.1f} ms were measured"
+                f"{1e3 * said_s:.1f} ms a step, and {1e3 * one.step_s:.1f} ms were measured"
             )
     return ""
 

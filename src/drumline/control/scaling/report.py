@@ -171,7 +171,7 @@ def _complete(
     return row._replace(
         speed_up=efficiency * facts.ranks / first.ranks,
         efficiency=efficiency,
-        model_s=model.predict_s(facts.ranks) if model else None,
+        model_s=models.predict_measured_s(model, facts) if model else None,
     )
 
 

@@ -62,6 +62,9 @@ BENCHES = {
     "isolation": Bench("isolation/run.py"),
     "scale": Bench("scale/run.py", has_rounds=False),
     "stragglers": Bench("stragglers/run.py", has_rounds=False),
+    "digits": Bench(
+        "scale/example.py", ("--write",), page="examples/digits-ddp/README.md", writes_itself=True
+    ),
     "tune": Bench("tune/run.py", has_rounds=False),
     "logs": Bench("logs/run.py"),
     "supervisor": Bench("supervisor/run.py", page=BENCHMARKS),

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_pdsh_runs_a_command_on_all(once):
     assert sorted(out.splitlines()) == ["127.0.0.1: node 0", "127.0.0.2: node 1", "code 1", "x"]
 
 
+def test_in_an_experiment_commands_end_with_one_that_fails(once):
+    rc, out = once(
+        "DRUMLINE_EXPERIMENT=1 pdsh -S -w 127.0.0.1,127.0.0.2 "
+        "'test %n = 1 && { echo said; exit 3; }; trap \"touch ended; exit\" TERM; sleep 1000 & wait'; echo code $?; "
+        "for i in $(seq 600); do test -e ended && break; sleep 0.1; done; ls ended"
+    )
+    assert (rc, out.splitlines()) == (0, ["127.0.0.2: said", "code 3", "ended"])
+
+
 def test_other_hosts_are_left_to_the_real_ssh(once, tmp_path):
     folder = tmp_path / "real"
     folder.mkdir()
@@ -97,6 +107,52 @@ def test_deepspeed_gets_the_nodes_of_the_job(once, tmp_path):
     )
     expected, got = out.splitlines()
     assert (rc, got) == (0, expected)
+
+
+AUTOTUNER = """#!{python}
+import base64, json, os, subprocess, sys
+
+def find(name):
+    return json.loads(base64.urlsafe_b64decode(sys.argv[-1]))["autotuning"][name]
+
+if sys.argv[-1] != "ds_config.json":
+    if find("stage"):
+        sys.exit("h: [rank1]: Traceback (most recent call last):\\nh: [rank1]: RuntimeError: no room")
+    with open(find("metric_path"), "w") as file:
+        json.dump({{"throughput": 812.5}}, file)
+    sys.exit()
+for number in range(2):
+    folder = f"autotuning_results/z{{number}}"
+    os.mkdir(folder)
+    with open(f"{{folder}}/exp.json", "w") as file:
+        json.dump({{"exp_id": number}}, file)
+    config = {{"autotuning": {{"stage": number, "metric_path": f"{{folder}}/metrics.json"}}}}
+    given = base64.urlsafe_b64encode(json.dumps(config).encode()).decode()
+    with open(f"{{folder}}/stderr.log", "w") as errors:
+        subprocess.run(["deepspeed", "train.py", "--deepspeed", given], stderr=errors)
+"""
+
+
+def test_experiments_of_deepspeed_are_told_of_with_their_ends(once, cli, tmp_path):
+    """A program in the place of DeepSpeed's, whose autotuner takes minutes: ``tests/frameworks`` has the real one."""
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (folder / "deepspeed").write_text(AUTOTUNER.format(python=sys.executable))
+    (folder / "deepspeed").chmod(0o755)
+    rc, _ = once(
+        "deepspeed --autotuning tune train.py --deepspeed ds_config.json",
+        environment_variables={"PATH": f"{folder}:{os.environ['PATH']}"},
+    )
+    assert rc == 0
+    told = description.show_job("job")["experiments"]
+    assert [(one["experiment"], one["number"], one["status"], one["reason"]) for one in told] == [
+        ("z0", 0, "Completed", ""),
+        ("z1", 1, "Failed", "RuntimeError: no room (rank 1 on h)"),
+    ]
+    assert [one["metrics"] for one in told] == [{"throughput": 812.5}, {}]
+    assert (
+        "z1 failed: RuntimeError: no room (rank 1 on h)" in cli("job", "show", "-n", "job", "--timeline").out
+    )
 
 
 def test_deepspeed_does_not_end_the_launchers_of_other_jobs(once):

@@ -1,5 +1,6 @@
 """DeepSpeed's autotuner in a job of two nodes, whose experiments train on both of them."""
 
+import itertools
 import json
 import re
 
@@ -7,7 +8,7 @@ import pytest
 from frameworks.conftest import skip_without
 
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import metrics
+from drumline.control.observing import description, metrics
 
 EXPERIMENTS = {f"z{stage}_{sizes}" for stage in (0, 1) for sizes in ("gas4_tmbspg8", "gas1_tmbspg32")}
 
@@ -31,6 +32,13 @@ def test_the_best_configuration_trains(examples, run_in):
         with open(f"{results}/{name}/stdout.log") as file:
             hosts = {line.partition(":")[0] for line in file if "spawned with command" in line}
         assert hosts == {"127.0.0.1", "127.0.0.2"}
+
+    told = {one["experiment"]: one for one in description.show_job("calm_drum")["experiments"]}
+    assert set(told) == EXPERIMENTS | {"profile_model_info"}
+    assert {(one["status"], one["reason"]) for one in told.values()} == {("Completed", "")}
+    assert sorted(one["number"] for one in told.values()) == list(range(len(told)))
+    ends = sorted((one["began_at"], one["ended_at"]) for one in told.values())
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
 
     with open(f"{results}/ds_config_optimal.json") as file:
         best = json.load(file)

@@ -370,6 +370,26 @@ class StepEnded(NamedTuple):
     detail: Optional[dict[str, Any]] = None
 
 
+class ExperimentBegan(NamedTuple):
+    """
+    DeepSpeed's autotuner began an experiment, which is processes of this job. ``number``: the autotuner's own; None: it
+    gave none.
+    """
+
+    time: float
+    experiment: str
+    number: Optional[int] = None
+
+
+class ExperimentEnded(NamedTuple):
+    """An experiment has ended. ``status`` is Completed or Failed; ``reason``: the cause of a failure, in a sentence."""
+
+    time: float
+    experiment: str
+    status: str
+    reason: str = ""
+
+
 class JobFinalizing(NamedTuple):
     """Every rank has ended; what they left behind is being ended too."""
 
@@ -440,8 +460,8 @@ Event = Union[
     ServiceStarted, JobStarting, AgentJoined, NetworkChosen, PreflightEnded, RankStarted, WarmAsked, WarmStart,
     WarmDeclined, FirstOutput, GroupFormed, JobRunning,
     RankExited, NodeLost, AgentSilent, CancelRequested, Preempted, JobStopping, AttemptEnded, JobHung, JobWentOn,
-    JobWarned, DrillBegan, DrillEnded, StepStarted, StepEnded, JobFinalizing, OutputRegistered, JobEnded, JobEdited,
-    JobPruned, JobArchived, JobRestored,
+    JobWarned, DrillBegan, DrillEnded, StepStarted, StepEnded, ExperimentBegan, ExperimentEnded, JobFinalizing,
+    OutputRegistered, JobEnded, JobEdited, JobPruned, JobArchived, JobRestored,
 ]  # fmt: skip
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}

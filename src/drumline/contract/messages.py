@@ -504,6 +504,21 @@ class CommandEnded(NamedTuple):
     error: str
 
 
+class ExperimentStarting(NamedTuple):
+    """An experiment of DeepSpeed's autotuner begins; ``number`` None: it has none."""
+
+    experiment: str
+    number: Optional[int]
+
+
+class ExperimentFinished(NamedTuple):
+    """As of the event ``ExperimentEnded``."""
+
+    experiment: str
+    status: str
+    reason: str
+
+
 class LauncherExited(NamedTuple):
     code: Optional[int]
     signal: Optional[int]
@@ -556,8 +571,8 @@ ToAgent = Union[
 FromAgent = Union[
     Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, TrainingSeen,
     ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
-    CommandRequested, CallerGone, CommandEnded, LauncherExited, RankAbandoned, RankMisplaced, NoticeReceived,
-    AgentLeaving, DrillTaken, NodeEmptied,
+    CommandRequested, CallerGone, CommandEnded, ExperimentStarting, ExperimentFinished, LauncherExited, RankAbandoned,
+    RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip
 
 # The classes by the name that a line has.

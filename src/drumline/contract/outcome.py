@@ -75,6 +75,18 @@ class DrillOutcome:
         self.reason = ""
 
 
+class ExperimentOutcome:
+    """An experiment of DeepSpeed's autotuner. Times are as in Outcome; ``status``: empty while it is under way."""
+
+    def __init__(self, experiment: str, number: int | None, began: float | None) -> None:
+        self.experiment = experiment
+        self.number = number
+        self.began = began
+        self.ended: float | None = None
+        self.status = ""
+        self.reason = ""
+
+
 class Outcome:
     """Times are seconds since 1970, None while that has not happened."""
 
@@ -107,6 +119,8 @@ class Outcome:
         self.warnings: list[e.JobWarned] = []
         """Of the latest attempt."""
         self.drills: dict[str, DrillOutcome] = {}
+        self.experiments: dict[str, ExperimentOutcome] = {}
+        """Of all attempts: DeepSpeed does not repeat those that have ended."""
         self.ranks: dict[int, RankOutcome] = {}
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}
@@ -133,6 +147,11 @@ class Outcome:
     def run_seconds(self, now: float) -> float | None:
         """Return how long its ranks have run until ``now``; None if they never began."""
         return None if self.started is None else max(0.0, (self.ended or now) - self.started)
+
+    def list_failed_experiments(self) -> list[str]:
+        """List a sentence about each that failed: ``experiment z1 failed: RuntimeError: out of memory``."""
+        failed = [one for one in self.experiments.values() if one.status == status.FAILED]
+        return [f"experiment {one.experiment} failed: {one.reason}" for one in failed]
 
     @property
     def why(self) -> str:
@@ -194,6 +213,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         _apply_to_attempt(outcome, event)
         _apply_to_step(outcome, event)
         _apply_drill(outcome, event)
+        _apply_experiment(outcome, event)
         _apply_users(outcome, event)
 
 
@@ -256,6 +276,16 @@ def _apply_drill(outcome: Outcome, event: e.Event) -> None:
         drill.settings = dict(event.settings or {})
     else:
         drill.ended, drill.reason = event.time, event.reason
+
+
+def _apply_experiment(outcome: Outcome, event: e.Event) -> None:
+    if isinstance(event, e.ExperimentBegan):
+        made = ExperimentOutcome(event.experiment, event.number, event.time)
+        outcome.experiments[event.experiment] = made
+    elif isinstance(event, e.ExperimentEnded):
+        made = ExperimentOutcome(event.experiment, None, None)
+        one = outcome.experiments.setdefault(event.experiment, made)
+        one.ended, one.status, one.reason = event.time, event.status, event.reason
 
 
 def _apply_users(outcome: Outcome, event: e.Event) -> None:

@@ -28,24 +28,37 @@ _MEASUREMENTS = "metrics.json"
 _DEEPEST = 3
 _MOST_ENTRIES = 5000
 _MOST_BYTES = 1 << 16
+_MOST_NUMBER = 1 << 31
 _NO_METRICS = frozenset({"rank"})
 
 
 def read_experiments(folder: str) -> dict[tuple[str, str], Point]:
     """
-    Return the measurements beneath that folder by experiment and name: ``("z1_gas1_tmbspg8", "throughput")``.
+    Return the measurements beneath that folder by experiment and name: ``("z1_gas1_tmbspg8", "throughput")``. The step
+    of each is the number that the autotuner gave to the experiment.
 
     Never raises: an experiment that cannot be read has none.
     """
     found = {}
     for path in sorted(_list_experiments(folder)):
         experiment = os.fsencode(os.path.basename(os.path.dirname(path))).decode("utf-8", "replace")
-        for name, point in _read(path):
+        for name, point in _read(path, _read_number(os.path.dirname(path))):
             found[experiment, name] = point
     return found
 
 
-def _read(path: str) -> Iterator[tuple[str, Point]]:
+def _read_number(folder: str) -> int:
+    """Return the autotuner's number of an experiment; 0: unknown."""
+    try:
+        with open_plain(os.path.join(folder, _DESCRIPTION)) as file:
+            data = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return 0
+    number = data.get("exp_id") if isinstance(data, dict) else 0
+    return number if type(number) is int and 0 <= number < _MOST_NUMBER else 0
+
+
+def _read(path: str, number: int) -> Iterator[tuple[str, Point]]:
     try:
         with open_plain(path) as file:
             changed_ms = int(os.fstat(file.fileno()).st_mtime * 1000)
@@ -55,7 +68,7 @@ def _read(path: str) -> Iterator[tuple[str, Point]]:
     for name, value in data.items() if isinstance(data, dict) else ():
         is_number = isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
         if is_number and name not in _NO_METRICS:
-            yield name, Point(0, changed_ms, float(value))
+            yield name, Point(number, changed_ms, float(value))
 
 
 def _list_experiments(folder: str) -> Iterator[str]:

@@ -37,6 +37,15 @@ def test_each_experiment_has_its_measurements(experiment, tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("described", "step"),
+    [('{"exp_id": 7}', 7), ("{}", 0), ('{"exp_id": -1}', 0), ('{"exp_id": true}', 0), ("[]", 0), ("{", 0)],
+)
+def test_its_step_is_the_number_of_the_experiment(experiment, tmp_path, described, step):
+    experiment("z0", described=described)
+    assert autotuning.read_experiments(str(tmp_path))["z0", "latency"].step == step
+
+
 def test_a_value_has_the_time_at_which_it_was_written(experiment, tmp_path):
     os.utime(experiment("z0") / "metrics.json", (5, 5))
     assert autotuning.read_experiments(str(tmp_path))["z0", "latency"].timestamp_ms == 5000

@@ -12,7 +12,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.driver import step_rates
 from drumline.control.driver.sweep import SweepDriver
-from drumline.control.observing import trials
+from drumline.control.observing.parts import trials
 from drumline.plan.search import halving
 from drumline.plan.search.halving import Measurement
 from drumline.plan.search.trials import trial_job

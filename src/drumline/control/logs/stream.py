@@ -262,7 +262,8 @@ def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = No
     if outcome.started and outcome.ended:
         took = f" after {outcome.ended - outcome.started:.1f} s"
     text = f"job {folder.name} {outcome.status.lower()}{took}: {terminal.clean(outcome.reason)}\n"
-    text += "".join(f"  {terminal.clean(sentence)}\n" for sentence in _list_drills(outcome))
+    said = _list_drills(outcome) + _list_experiments(outcome)
+    text += "".join(f"  {terminal.clean(sentence)}\n" for sentence in said)
     pruned = explain_pruned(outcome, ("user_logs",))
     if pruned:
         return f"{text}its logs were {pruned}\n"
@@ -284,6 +285,13 @@ def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
     from drumline.control.drills import words
 
     return words.list_sentences(outcome, attempt)
+
+
+def _list_experiments(outcome: Outcome) -> list[str]:
+    """List the experiments of an autotuner that failed, the first few with their causes."""
+    said = outcome.list_failed_experiments()
+    more = [f"and {len(said) - _LAST_LINES} more experiments failed"] if len(said) > _LAST_LINES else []
+    return said[:_LAST_LINES] + more
 
 
 def _short(line: str) -> str:

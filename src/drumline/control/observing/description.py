@@ -71,6 +71,7 @@ def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dic
         ],
         **_describe_warnings(outcome),
         **_describe_drills(outcome),
+        **_describe_experiments(folder, outcome, brief=brief),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
         **_describe_references(folder, outcome, brief=brief),
@@ -147,6 +148,15 @@ def _describe_drills(outcome: Outcome) -> dict[str, Any]:
     return {"drills": words.describe_all(outcome)}
 
 
+def _describe_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe the experiments of DeepSpeed's autotuner; nothing of a job without any."""
+    if not outcome.experiments:
+        return {}
+    from drumline.control.observing.parts import experiments
+
+    return experiments.describe_all(folder, outcome, brief=brief)
+
+
 def find_page(folder: RunFolder) -> str:
     """Return the address of the job's page in a studio that runs, else that of its run folder."""
     found = ""
@@ -165,7 +175,7 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     if outcome.kind == "command":
         return {}
     if outcome.kind == "sweep":
-        from drumline.control.observing import trials
+        from drumline.control.observing.parts import trials
 
         return trials.describe(folder, outcome)
     graph = folder.read_json(folder.graph) or {}

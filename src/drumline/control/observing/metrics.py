@@ -205,7 +205,7 @@ class MetricsReader:
 
     def _in_experiments(self) -> list[Series]:
         found = []
-        for (experiment, name), point in _read_experiments(self._folder).items():
+        for (experiment, name), point in read_experiments(self._folder).items():
             if self._choose((name,)):
                 series = Series(name, DEEPSPEED, experiment)
                 series.extend([point])
@@ -249,7 +249,7 @@ def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str,
     if len(found) < MOST_SHOWN and not in_files:
         for name, value in _latest_in_events(folder).items():
             found.setdefault(name, value)
-        for (experiment, name), point in _read_experiments(folder).items():
+        for (experiment, name), point in read_experiments(folder).items():
             found.setdefault(f"{experiment}/{name}", point.value)
     shown = sorted(found)[:MOST_SHOWN]
     return {name: to_json_number(found[name]) for name in shown}, left_out + len(found) - len(shown)
@@ -305,7 +305,7 @@ def read_event_points(folder: RunFolder, limit_s: float, *, is_whole: bool = Fal
     return found
 
 
-def _read_experiments(folder: RunFolder) -> dict[tuple[str, str], metrics.Point]:
+def read_experiments(folder: RunFolder) -> dict[tuple[str, str], metrics.Point]:
     """Read the experiments of DeepSpeed's autotuner, beneath the outputs or where it writes by default."""
     from drumline.tracking import autotuning
 

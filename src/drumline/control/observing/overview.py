@@ -337,7 +337,7 @@ def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | N
 
 
 def _find_best(folder: RunFolder) -> tuple[str, float] | None:
-    from drumline.control.observing import trials
+    from drumline.control.observing.parts import trials
 
     objective = (folder.read_json(folder.graph) or {}).get("objective") or {}
     leader = trials.best_of(fold(folder.read_events()).steps, str(objective.get("goal")))

@@ -69,7 +69,7 @@ def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
         "sentences": split_reason(outcome.reason),
         "hang": outcome.hang,
         "drills": _list_drills(outcome),
-        "warnings": [one.text for one in outcome.warnings],
+        "warnings": _list_warnings(outcome),
         "compute": compute_of(spec, outcome),
         "created": outcome.created,
         "started": outcome.started,
@@ -94,7 +94,7 @@ def describe_head(folder: RunFolder, outcome: Outcome, *, has_metrics: bool) -> 
         "sentences": split_reason(outcome.reason),
         "hang": outcome.hang,
         "drills": _list_drills(outcome)[:_MOST_SAID],
-        "warnings": [one.text for one in outcome.warnings[:_MOST_SAID]],
+        "warnings": _list_warnings(outcome)[:_MOST_SAID],
         "pruned": sorted(outcome.pruned),
         "pruned_at": utc(min(outcome.pruned.values(), default=None)),
     }
@@ -164,6 +164,11 @@ def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
     from drumline.control.drills import words
 
     return words.list_sentences(outcome, attempt)
+
+
+def _list_warnings(outcome: Outcome) -> list[str]:
+    """List what is likely wrong with the job, and the experiments of an autotuner that failed."""
+    return [one.text for one in outcome.warnings] + outcome.list_failed_experiments()
 
 
 def _list_inputs(given: Any) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,23 @@ def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
         there = "attempt 0 alone" if len(starts) == 1 else f"attempts 0 to {len(starts) - 1}"
         raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
     told = describe_attempt(starts[number], len(starts), starts[0].zero)
-    return {"job": name, **told, "drills": _list_drills(examined.outcome, number, starts[number].zero)}
+    zero = starts[number].zero
+    until = starts[number + 1].zero if number + 1 < len(starts) else math.inf
+    return {
+        "job": name,
+        **told,
+        "drills": _list_drills(examined.outcome, number, zero),
+        **_list_experiments(examined.outcome, zero, until),
+    }
+
+
+def _list_experiments(outcome: Outcome, zero: float, until: float) -> dict[str, Any]:
+    """List when the experiments of DeepSpeed's autotuner ran; nothing of a job without any."""
+    if not outcome.experiments:
+        return {}
+    from drumline.control.observing.parts import experiments
+
+    return {"experiments": experiments.describe_times(outcome, zero, until)}
 
 
 def _list_drills(outcome: Outcome, attempt: int, zero: float) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def render(told: dict[str, Any], width: int = WIDTH) -> str:
             lines += _phase(one, end_s, width)
     if len(parts) > _MOST_PARTS:
         lines.append(f"  and {len(parts) - _MOST_PARTS} more that took less")
-    lines += [*_drills(told), "", *_warm(told), *_slow_ranks(told), *_summary(told)]
+    lines += [*_drills(told), *_experiments(told), "", *_warm(told), *_slow_ranks(told), *_summary(told)]
     return clean("\n".join(lines).rstrip() + "\n")
 
 
@@ -92,6 +92,17 @@ def _drills(told: dict[str, Any]) -> list[str]:
     return [
         f"{'drill':<{_NAME}}{_seconds(one['from_s']):>{_FIGURE}}{'':>{_FIGURE}}  {_line(one['drill'])}"
         for one in told.get("drills") or ()
+    ]
+
+
+def _experiments(told: dict[str, Any]) -> list[str]:
+    """Return a line on each experiment of DeepSpeed's autotuner, with its times and, where it failed, the cause."""
+    return [
+        f"{'experiment':<{_NAME}}{_seconds(one['from_s']):>{_FIGURE}}{_seconds(one['to_s']):>{_FIGURE}}  "
+        + _line(
+            f"{one['experiment']} {one['status'].lower()}" + (f": {one['reason']}" if one["reason"] else "")
+        )
+        for one in told.get("experiments") or ()
     ]
 
 

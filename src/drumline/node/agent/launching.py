@@ -1,6 +1,6 @@
 """
 Requests of a launcher, or another program of the job, to its node's agent, by the launcher socket: to start a rank,
-and to have a command run on another node.
+to have a command run on another node, and to note an experiment of DeepSpeed's autotuner.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ _END_S = 1.0
 """For a launcher and its daemons, when all ranks are gone."""
 
 _END_POLL_S = 0.005
+
+_MOST_EXPERIMENTS = 2000
+"""Of which the supervisor is told; any process of the job can ask."""
+
+_MOST_TEXT = 500
 
 _RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
 """Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
@@ -66,6 +71,11 @@ class Launching:
         self._asking: set[int] = set()
         """The callers that have asked for a command."""
 
+        self._experiments: dict[int, str] = {}
+        """By caller, the experiment that it has begun."""
+
+        self._experiment_count = 0
+
     def begin(self) -> None:
         """Expect the ranks of this node, and start their launcher where it belongs here."""
         launch = self._environment.launch
@@ -87,6 +97,10 @@ class Launching:
             back = (self._address, int(port), token)
             of_launcher = words[0] == b"daemon"
             self._tell(m.CommandRequested(caller, of_launcher, host, *back, command, bool(has_input)))
+        elif words[0] == b"experiment" and len(words) == 5:
+            self._note_experiment(
+                caller, *(word.decode("utf-8", "replace")[:_MOST_TEXT] for word in words[1:])
+            )
         else:
             self.socket.answer(caller, "refused")
 
@@ -107,8 +121,25 @@ class Launching:
         self._shims[number] = caller
         self._ranks.start_for_launcher(rank, added)
 
+    def _note_experiment(self, caller: int, name: str, number: str, status: str, reason: str) -> None:
+        """Tell the supervisor that an experiment begins, or, with a ``status``, that this caller's has ended."""
+        if caller in self._experiments:
+            del self._experiments[caller]
+            self._tell(m.ExperimentFinished(name, status, reason))
+            self.socket.answer(caller, "noted")
+        elif status or self._experiment_count >= _MOST_EXPERIMENTS:
+            self.socket.answer(caller, "refused")
+        else:
+            self._experiment_count += 1
+            self._experiments[caller] = name
+            self._tell(
+                m.ExperimentStarting(name, int(number) if number.isascii() and number.isdigit() else None)
+            )
+
     def _on_gone(self, caller: int) -> None:
-        """Tell the supervisor that a process was killed which stood for a rank, or had asked for a command."""
+        """Tell the supervisor that a process was killed which stood for a rank, or for something that it asked for."""
+        if caller in self._experiments:
+            self._tell(m.ExperimentFinished(self._experiments.pop(caller), "Failed", "it was killed"))
         if caller in self._asking:
             self._asking.discard(caller)
             self._tell(m.CallerGone(caller))

@@ -13,8 +13,8 @@ reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flig
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
 (``optimizer.py``); the group's store is looked for once it is there (``store_wait.py``). Steps of training loops are
-timed (``steps.py``). A job that is about to end asks by another signal what a program that still cleans up fails of
-(``in_flight.py``).
+timed (``steps.py``), and DeepSpeed's autotuner is spared its fixed waits (``autotuning.py``). A job that is about to
+end asks by another signal what a program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -413,6 +413,8 @@ def _begin(notes: _Notes | None = None) -> None:
         _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
     if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
         _change("torch", ("steps.py", os.environ["DRUMLINE_STEPS"], _own))
+    if os.environ.get("DRUMLINE_AUTOTUNING"):
+        _change("deepspeed.autotuning.scheduler", ("autotuning.py",))
 
 
 def _own(file: str, name: str) -> dict[str, Any]:

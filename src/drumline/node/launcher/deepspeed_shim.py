@@ -3,9 +3,10 @@ The program that runs in the place of DeepSpeed's launcher, on the node where th
 
 It runs the real ``deepspeed`` with the nodes of the job: the file of hosts and the address of node 0, unless its
 options say otherwise. DeepSpeed's autotuner starts each of its experiments as another ``deepspeed``, so those come here
-too, and so does the training after them (``finish_tuning``); its results are kept with the job's outputs.
+too, and the agent is told of each; and so does the training after them (``finish_tuning``). The autotuner's results are
+kept with the job's outputs, and its fixed waits between experiments are made short (``hook/autotuning.py``).
 
-Run as a file by the agent's own Python, without the package (``python -I -S deepspeed_shim.py WORD...``).
+Run as a file by the agent's own Python, without the package (``python -I -S deepspeed_shim.py SOCKET WORD...``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from socket import socket
     from typing import Any, NoReturn
 
 _FLAGS = frozenset(
@@ -43,6 +45,17 @@ RESULTS = "autotuning_results"
 
 _NOTE = "words.json"
 """In the folder of an experiment: the words it was started with."""
+
+_TOGETHER = "DRUMLINE_EXPERIMENT"
+"""As ``ssh_shim`` has it: an experiment that fails on one node is over."""
+
+_SHORT_WAITS = "DRUMLINE_AUTOTUNING"
+"""The variable by which the autotuner's Python is told to look for the end of an experiment more often."""
+
+_MOST_TEXT = 400
+_MOST_ERRORS_BYTES = 1 << 20
+_MOST_TRACEBACK_LINES = 300
+_ANSWER_S = 10.0
 
 
 def find_options(words: list[str]) -> dict[str, str]:
@@ -141,22 +154,147 @@ def _find_config(words: list[str]) -> tuple[int, dict[str, Any]]:
     return -1, {}
 
 
-def run_real_program(words: list[str]) -> NoReturn:
-    """Execute the next ``deepspeed`` on the PATH."""
+def find_experiment(words: list[str]) -> str:
+    """Return the folder of the experiment that these words begin; empty: they begin none, or one that is over."""
+    section = _find_config(words)[1].get("autotuning")
+    measured = str(section.get("metric_path") or "") if isinstance(section, dict) else ""
+    return "" if os.path.exists(measured) else os.path.dirname(measured)
+
+
+def run_experiment(launcher_socket: str, folder: str, words: list[str]) -> NoReturn:
+    """Run the real program as an experiment of the autotuner, tell the agent of both its ends, and end as it does."""
+    from signal import SIG_BLOCK, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask, signal
+
+    path, name = find_real_program(), os.path.basename(folder)
+    os.environ[_TOGETHER] = "1"
+    told = _tell(None, launcher_socket, name, _number_of(folder), "", "")
+    forwarded = (SIGHUP, SIGINT, SIGTERM)
+    pthread_sigmask(SIG_BLOCK, forwarded)
+    pid = os.posix_spawn(path, ["deepspeed", *words], os.environ, setsigmask=())
+    for number in forwarded:
+        signal(number, lambda number, _: os.kill(pid, number))
+    pthread_sigmask(SIG_UNBLOCK, forwarded)
+    how = os.waitpid(pid, 0)[1]
+    code = os.WEXITSTATUS(how) if os.WIFEXITED(how) else 128 + os.WTERMSIG(how)
+    status, reason = judge(folder, code)
+    _tell(told, launcher_socket, name, _number_of(folder), status, reason)
+    sys.exit(code)
+
+
+def judge(folder: str, code: int) -> tuple[str, str]:
+    """
+    Return the status of an experiment that has ended, and in a few words its result, or the cause of its failure.
+
+    It is DeepSpeed's own judgement, which may be harsher than the exit code: an experiment has failed if "error" is
+    anywhere in what it wrote to stderr. Source: deepspeed/autotuning/utils.py (``search_error``), 0.19.
+    """
+    try:
+        with open(os.path.join(folder, "stderr.log"), "rb") as file:
+            errors = file.read(_MOST_ERRORS_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        errors = []
+    named = [line for line in errors if any(word in line for word in ("Error", "error", "ERROR"))]
+    raised = find_exception(errors)
+    has_result = any(os.path.exists(os.path.join(folder, one)) for one in ("metrics.json", "model_info.json"))
+    if code == 0 and has_result and not named:
+        return "Completed", ""
+    line = f": {named[0].strip()}" if named else ""
+    if raised and (code or not has_result):
+        reason = raised
+    elif code:
+        reason = f"its launcher ended with exit code {code}{line}"
+    elif has_result:
+        reason = f"it ran, but DeepSpeed takes a line of its stderr for a failure{line}"
+    else:
+        reason = f"it ended without measurements{line or ': it may have made too few steps'}"
+    return "Failed", reason
+
+
+def find_exception(lines: list[str]) -> str:
+    """
+    Return the exception that ended the first traceback, and the host that it is of; empty: there is none.
+
+    >>> find_exception(["h1: [rank3]: Traceback (most recent call last):", "h1: [rank3]:   File", "h1: [rank3]: E: no"])
+    'E: no (rank 3 on h1)'
+    """
+    import re
+
+    begin = re.compile(r"(?:(\S+): )?(?:\[rank(\d+)\]: ?)?Traceback \(most recent call last\):$")
+    for place, line in enumerate(lines):
+        found = begin.match(line)
+        if not found:
+            continue
+        host, rank = found.groups()
+        # Lines of other ranks and nodes may stand between those of a traceback.
+        label = line[: line.index("Traceback")]
+        for later in lines[place + 1 : place + _MOST_TRACEBACK_LINES]:
+            text = later[len(label) :]
+            if (
+                later.startswith(label)
+                and text[:1] not in ("", " ")
+                and re.match(r"[A-Za-z_][\w.]*(:|$)", text)
+            ):
+                who = " on ".join(one for one in (f"rank {rank}" if rank else "", host or "") if one)
+                return text.strip() + (f" ({who})" if who else "")
+    return ""
+
+
+def _number_of(folder: str) -> str:
+    """Return the autotuner's number of an experiment; empty: unknown."""
+    from json import load
+
+    try:
+        with open(os.path.join(folder, "exp.json"), encoding="utf-8") as file:
+            number = load(file)["exp_id"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return str(number) if type(number) is int else ""
+
+
+def _tell(told: socket | None, launcher_socket: str, *words: str) -> socket | None:
+    """Tell the agent that an experiment begins, or on the same connection that it has ended. None: it is away."""
+    from socket import AF_UNIX, SOCK_STREAM, socket
+
+    is_end = told is not None
+    request = "\0".join(["experiment", *(word[:_MOST_TEXT].replace("\0", " ") for word in words)])
+    data = request.encode("utf-8", "surrogateescape")
+    try:
+        if told is None:
+            told = socket(AF_UNIX, SOCK_STREAM)
+            told.connect(launcher_socket)
+        told.sendall(b"%010d" % len(data) + data)
+        if is_end:
+            told.settimeout(_ANSWER_S)
+            told.recv(64)
+    except OSError:
+        return None
+    return told
+
+
+def find_real_program() -> str:
+    """Return the next ``deepspeed`` on the PATH. Exits where there is none."""
     own = os.path.dirname(os.path.realpath(__file__))
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder, "deepspeed")
         if os.path.realpath(folder) != own and os.access(path, os.X_OK):
-            os.execv(path, ["deepspeed", *words])  # noqa: S606 - what the user called
+            return path
     sys.stderr.write("deepspeed: it is not on the PATH\n")
     sys.exit(127)
 
 
 def main() -> None:
-    words = sys.argv[1:]
+    launcher_socket, *words = sys.argv[1:]
+    for name in (_SHORT_WAITS, _TOGETHER):
+        os.environ.pop(name, None)
     if "--autotuning" in find_options(words):
         keep_results()
-    run_real_program(add_nodes(finish_tuning(words), os.environ))
+        os.environ[_SHORT_WAITS] = "1"
+    words = finish_tuning(words)
+    folder = find_experiment(words)
+    words = add_nodes(words, os.environ)
+    if folder:
+        run_experiment(launcher_socket, folder, words)
+    os.execv(find_real_program(), ["deepspeed", *words])  # noqa: S606 - what the user called
 
 
 if __name__ == "__main__":

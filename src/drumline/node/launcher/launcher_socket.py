@@ -7,7 +7,8 @@ which runs DeepSpeed's launcher with the nodes of the job. What an MPI's daemons
 of a rank, ``bin/drumline-rank``, asks over pipes (``rank_shims``). ``bin`` comes first on the PATH of the job.
 
 A request is ten digits, the length of what follows, and words separated by zero bytes. The answer is one line:
-``exited CODE``, ``signal NUMBER``, ``not ours`` or ``refused``. Whoever hangs up before has been killed.
+``exited CODE``, ``signal NUMBER``, ``not ours`` or ``refused``. Whoever hangs up before has been killed. An experiment
+of DeepSpeed's autotuner makes two: one when it begins, and when it ends another, which is answered with ``noted``.
 """
 
 from __future__ import annotations
@@ -134,17 +135,26 @@ class LauncherSocket:
             self._on_gone(caller.number)
             return
         caller.heard += data
+        # A second request may have come with the first.
+        while self._callers.get(descriptor) is caller and self._take_request(caller):
+            pass
+
+    def _take_request(self, caller: _Caller) -> bool:
+        """Handle one request if all of it is there; return whether it was."""
         heard = caller.heard
-        length = (
-            int(heard[:_HEADER_BYTES])
-            if heard[:_HEADER_BYTES].isdigit() and len(heard) >= _HEADER_BYTES
-            else -1
-        )
-        if length > _MAX_REQUEST_BYTES or (length < 0 and len(heard) >= _HEADER_BYTES):
+        if len(heard) < _HEADER_BYTES:
+            return False
+        length = int(heard[:_HEADER_BYTES]) if heard[:_HEADER_BYTES].isdigit() else -1
+        if not 0 <= length <= _MAX_REQUEST_BYTES:
             self._drop(caller)
-        elif 0 <= length <= len(heard) - _HEADER_BYTES:
-            caller.heard = b""
-            self._on_request(caller.number, heard[_HEADER_BYTES : _HEADER_BYTES + length].split(b"\0"))
+            self._on_gone(caller.number)
+            return False
+        end = _HEADER_BYTES + length
+        if len(heard) < end:
+            return False
+        caller.heard = heard[end:]
+        self._on_request(caller.number, heard[_HEADER_BYTES:end].split(b"\0"))
+        return True
 
     def answer(self, number: int, text: str) -> None:
         """Answer a caller; nothing happens when the caller is gone."""
@@ -173,7 +183,7 @@ def _write_programs(folder: str, launcher_socket: str, address: str) -> None:
     program = _write_shim(folder, ssh_shim)
     for name, mode in {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon"}.items():
         _write_python(folder, name, [program, launcher_socket, address, mode])
-    _write_python(folder, "deepspeed", [_write_shim(folder, deepspeed_shim)])
+    _write_python(folder, "deepspeed", [_write_shim(folder, deepspeed_shim), launcher_socket])
 
 
 def _write_python(folder: str, name: str, words: list[str]) -> None:

@@ -17,6 +17,7 @@ import _socket
 import os
 import select
 import sys
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 16
 _DRAIN_TIMEOUT_S = 1.0
 """For what a command that has ended may still have written; a daemon it left may hold its output open for ever."""
+
+_TOGETHER = "DRUMLINE_EXPERIMENT"
+"""The variable by which an experiment of an autotuner asks that the commands of a ``pdsh`` end with one that fails."""
+
+_FAILED_S = 5.0
+"""For the other commands to fail too, and say why. What waits for a process that is gone may do so for half an hour."""
 
 _SSH_WITH_VALUE = frozenset("BbcDEeFIiJLlmOoPpQRSWw")
 """Options of ssh that take a value. Source: ssh(1)."""
@@ -199,9 +206,14 @@ def parse_exit_code(reply: str) -> int:
 class StreamPump:
     """Moves what the commands print to our output, and our input to a single one of them."""
 
-    def __init__(self, commands: list[RemoteCommand], *, labeled: bool = False) -> None:
+    def __init__(
+        self, commands: list[RemoteCommand], *, labeled: bool = False, together: bool = False
+    ) -> None:
+        """``together``: the others are left to their agents, which end them, soon after one has failed."""
         self._commands = commands
         self._labeled = labeled
+        self._together = together
+        self._deadline: float | None = None
         self._poller = select.poll()
         self._of: dict[int, RemoteCommand] = {}
         """By descriptor: those on which something of a command is still to come."""
@@ -221,15 +233,22 @@ class StreamPump:
             return 0
         while self._of:
             over = all(command.code is not None for command in self._commands)
-            ready = self._poller.poll(_DRAIN_TIMEOUT_S * 1000 if over else None)
-            if over and not ready:
+            ready = self._poller.poll(_DRAIN_TIMEOUT_S * 1000 if over else self._patience_ms())
+            if not ready and (over or self._patience_ms() == 0):
                 break
             for descriptor, what in ready:
                 self._move(descriptor, what)
         for descriptor, command in self._of.items():
             if descriptor in command.streams:
                 command.flush(descriptor, self._label_of(command))
-        return max(255 if command.code is None else command.code for command in self._commands)
+        codes = [command.code for command in self._commands if command.code is not None]
+        return max(codes) if codes and (self._together or len(codes) == len(self._commands)) else 255
+
+    def _patience_ms(self) -> float | None:
+        """Return how long to wait for the commands; None: without a limit."""
+        if self._deadline is None and self._together and any(command.code for command in self._commands):
+            self._deadline = monotonic() + _FAILED_S
+        return None if self._deadline is None else max(0.0, (self._deadline - monotonic()) * 1000)
 
     def _watch(self, command: RemoteCommand) -> None:
         told = [command.channel] if command.code is None else []
@@ -394,7 +413,8 @@ def run_pdsh(launcher_socket: str, address: str, words: list[str]) -> int:
         filled = text.replace("%n", str(number)).replace("%h", host).replace("%%", "%")
         has_input = len(hosts) == 1 and _has_input()
         commands.append(RemoteCommand(launcher_socket, address, host, filled, has_input=has_input))
-    code = StreamPump(commands, labeled="N" not in options).run()
+    together = _TOGETHER in os.environ
+    code = StreamPump(commands, labeled="N" not in options, together=together).run()
     if all(command.reply.startswith(NOT_OURS) for command in commands):
         return exec_real_program("pdsh", words)
     return code if "S" in options or code == 255 else 0

@@ -216,6 +216,10 @@ class Loop:
                 self._commands.hang_up(node, message)
             case m.CommandEnded():
                 self._commands.end(node, message)
+            case m.ExperimentStarting():
+                self._record(e.ExperimentBegan(wall_time(), *message))
+            case m.ExperimentFinished():
+                self._record(e.ExperimentEnded(wall_time(), *message))
             case m.LauncherExited():
                 self._commands.launcher.note_exit(node, message)
             case m.RankAbandoned():

@@ -134,6 +134,8 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.DrillEnded: _end_of_drill,
     e.StepStarted: lambda event: f"{event.step} is job {event.job}",
     e.StepEnded: lambda event: _and(f"{event.step} is {event.status}", event.reason),
+    e.ExperimentBegan: lambda event: f"experiment {event.experiment} began",
+    e.ExperimentEnded: lambda event: _and(f"experiment {event.experiment} is {event.status}", event.reason),
     e.JobFinalizing: lambda event: "all ranks have ended",
     e.OutputRegistered: _registration,
     e.JobEnded: lambda event: _and(event.status, event.reason),

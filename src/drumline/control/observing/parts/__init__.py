@@ -1,0 +1,1 @@
+"""The parts of a job: the trials of a sweep, and the experiments of an autotuner."""

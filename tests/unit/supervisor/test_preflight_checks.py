@@ -322,7 +322,19 @@ def test_links_of_a_busy_node_were_not_measured():
         one.node for one in registry.judge_all(reports) if one.check == "links" and one.status != "ok"
     ] == [2]
     reports[2].facts["connections"]["busy"] = 0.4
-    assert [one for one in registry.judge_all(reports) if one.check == "links" and one.status != "ok"] == []
+    assert [
+        (one.node, one.status, one.finding) for one in registry.judge_all(reports) if one.check == "links"
+    ] == [
+        (None, "ok", "944 Mbit/s to 944 Mbit/s"),
+        (2, "ok", "not judged: the node was waiting for a core"),
+    ]
+    before = [history.NodeLink(118_000_000, 118_000_000, 1e-4)] * 9
+    found = registry.judge_all([history.add_history(one, {one.host: before}) for one in reports])
+    assert [(one.node, one.finding) for one in found if one.check == "link-history"] == [
+        (0, "as in 9 earlier jobs"),
+        (1, "as in 9 earlier jobs"),
+        (2, "not judged: the node was waiting for a core"),
+    ]
     reports[1].facts["connections"]["busy"] = 0.4
     (found,) = [one for one in registry.judge_all(reports) if one.check == "links"]
     assert (found.status, found.finding) == ("ok", "not compared: the cores of the nodes were busy meanwhile")
@@ -395,6 +407,18 @@ def test_what_could_not_be_checked_is_told_where_nobody_waits_for_ranks():
         ("drivers", 1, "it was not checked: no core was free for it"),
     ]
     assert [one.check for one in found if one.check == "ipv6"] == ["ipv6"]
+
+
+def test_links_that_were_not_measured_in_time_are_told_where_nobody_waits_for_ranks():
+    reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
+    del reports[1].facts["connections"]
+    found = registry.add_unknown(registry.judge_all(reports), reports)
+    assert [(one.check, one.node, one.finding) for one in found if one.status != "ok"] == [
+        (check, 1, "it was not checked: its links were not measured in time")
+        for check in ("connections", "large-packets", "links", "link-history")
+    ]
+    alone = reports[1:2]
+    assert [one for one in registry.add_unknown(registry.judge_all(alone), alone) if one.status != "ok"] == []
 
 
 def test_of_too_many_findings_problems_stay_in_their_order():

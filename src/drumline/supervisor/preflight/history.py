@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from drumline.store.link_history import NodeLink
 from drumline.supervisor.preflight.findings import ok, warning
-from drumline.supervisor.preflight.links import FAST_ENOUGH, SLOW_SHARE, describe_rate, list_idle, read_rates
+from drumline.supervisor.preflight.links import (
+    FAST_ENOUGH,
+    SLOW_SHARE,
+    describe_rate,
+    list_idle,
+    list_unjudged,
+    read_rates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +71,9 @@ def judge_history(reports: Sequence[NodeReport], _: Sequence[NodeDemand]) -> Ite
             )
         else:
             yield ok(f"as in {count} earlier jobs", one.node)
+    yield from list_unjudged(
+        [one for one in reports if len(one.get("history").get("to", ())) >= _FEWEST_RUNS]
+    )
 
 
 def _choose_least(usual: float) -> float:

@@ -29,6 +29,9 @@ class Check(NamedTuple):
     needs_nodes: bool = False
 
 
+_LINKS = ("connections",)
+"""The group of facts that nodes measure together, after they have gathered the others."""
+
 CHECKS = (
     Check("python", "the Python of the ranks", ("python",), programs.judge_python),
     Check("packages", "versions of PyTorch, NCCL and others", ("python",), programs.judge_packages),
@@ -66,17 +69,17 @@ CHECKS = (
         machines.judge_shared_paths,
         needs_nodes=True,
     ),
-    Check("connections", "connections from each to each", (), links.judge_connections, needs_nodes=True),
-    Check("large-packets", "large packets between nodes", (), links.judge_packets, needs_nodes=True),
-    Check("links", "the speed of links", (), links.judge_links, needs_nodes=True),
-    Check("link-history", "links in earlier jobs", (), history.judge_history, needs_nodes=True),
+    Check("connections", "connections from each to each", _LINKS, links.judge_connections, needs_nodes=True),
+    Check("large-packets", "large packets between nodes", _LINKS, links.judge_packets, needs_nodes=True),
+    Check("links", "the speed of links", _LINKS, links.judge_links, needs_nodes=True),
+    Check("link-history", "links in earlier jobs", _LINKS, history.judge_history, needs_nodes=True),
 )
-"""In the order in which they are shown. ``clocks`` and those of links, without groups, get facts in other ways."""
+"""In the order in which they are shown. The facts of ``clocks``, without groups, come with those of others."""
 
 
 def list_groups(checks: Iterable[Check] = CHECKS) -> list[str]:
-    """Return the groups of facts that these checks need, each once."""
-    return list(dict.fromkeys(group for check in checks for group in check.groups))
+    """Return the groups of facts that these checks need and a node gathers by itself, each once."""
+    return list(dict.fromkeys(group for check in checks for group in check.groups if check.groups != _LINKS))
 
 
 def judge_all(
@@ -113,14 +116,16 @@ def add_unknown(found: Iterable[Finding], reports: Sequence[NodeReport]) -> list
         unknown = [
             warning(one.node, f"it was not checked: {why}", "check it again")._replace(check=check.id)
             for one in reports
-            if (why := _explain_lack(one, check.groups)) and (check.id, one.node) not in told
+            if (why := _explain_lack(one, check.groups, len(reports))) and (check.id, one.node) not in told
         ]
         own = [one for one in known if one.check == check.id]
         result += [one for one in own if one.finding or not unknown] + unknown
     return result
 
 
-def _explain_lack(report: NodeReport, groups: Iterable[str]) -> str:
+def _explain_lack(report: NodeReport, groups: Sequence[str], count: int) -> str:
+    if groups == _LINKS and count > 1 and not report.facts.get("connections"):
+        return "its links were not measured in time"
     for facts in (report.facts.get(group) or {} for group in groups):
         if "late" in facts:
             return f"that takes longer than {facts['late']:g} s"

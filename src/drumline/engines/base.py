@@ -161,6 +161,9 @@ class NodeFacts(Protocol):
     are_separate: bool
     """Whether the nodes can differ from each other, so that it pays to check them before the ranks start."""
 
+    memory_bytes: int
+    """What the job was given of each node's memory; 0: there is no such limit, or it is not known."""
+
     def add(self, node: int, hello: Hello) -> None:
         """Take in what an agent says of its node."""
 

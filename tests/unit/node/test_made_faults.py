@@ -124,12 +124,12 @@ def show_memory(tmp_path, available_mb):
 def test_memory(tmp_path):
     skip_without()
     sound, full = (gather("memory", prepare=show_memory(tmp_path, size)) for size in (50_000, 100))
-    demand = NodeDemand(memory_mb=40_000)
+    demand = NodeDemand(memory_bytes=40_000_000_000)
     if sound["memory"]["limit"]:
         sound["memory"]["limit"] = full["memory"]["limit"] = None  # That of the tests themselves.
     assert judge("memory", sound, sound, demand=demand) == []
     ((node, said),) = judge("memory", sound, full, demand=demand)
-    assert (node, said) == (1, "97.7 MiB of 61 GiB memory is available: others use the rest")
+    assert (node, said) == (1, "97.7 MiB of its memory is available, and the job was given 37.3 GiB")
 
 
 def test_memory_of_a_control_group(tmp_path):
@@ -143,11 +143,11 @@ def test_memory_of_a_control_group(tmp_path):
         {"memory": {**hardware.gather_memory({}, root=str(root)), "available": 1 << 40}}
         for root in (tmp_path, tmp_path / "none")
     )
-    demand = NodeDemand(memory_mb=200)
+    demand = NodeDemand(memory_bytes=200_000_000)
     assert judge("memory", free, limited, demand=demand) == [
-        (1, "its memory is limited to 100 MiB, and the job wants 191 MiB")
+        (1, "its memory is limited to 100 MiB, and the job was given 191 MiB")
     ]
-    assert judge("memory", limited, demand=NodeDemand(memory_mb=100)) == []
+    assert judge("memory", limited, demand=NodeDemand(memory_bytes=100_000_000)) == []
 
 
 def test_features():

@@ -111,7 +111,7 @@ def healthy(node, count):
     }
 
 
-DEMAND = NodeDemand(ranks=4, cores=4, gpus=1, memory_mb=1000)
+DEMAND = NodeDemand(ranks=4, cores=4, gpus=1, memory_bytes=40 * GB)
 
 
 def judge(change=None, node=1, count=3, demand=DEMAND):
@@ -184,7 +184,7 @@ FAULTS = [
     ("cores", "warning", assign("cpu/cores", 2), "2 of 4 cores"),
     ("cores", "warning", assign("cpu/quota", 1.5), "a control group allows 1.5"),
     ("memory", "warning", assign("memory/limit", 100 << 20), "limited to 100 MiB"),
-    ("memory", "warning", assign("memory/available", 100 << 20), "100 MiB of"),
+    ("memory", "warning", assign("memory/available", 30 * GB), "available, and the job was given 37.3 GiB"),
     ("limits", "warning", assign("limits/nofile", 256), "open no more files than 256"),
     ("limits", "warning", assign("limits/nproc", 100), "100"),
     ("limits", "warning", assign("limits/memlock", 65536), "lock no more than"),
@@ -329,8 +329,8 @@ def test_links_of_a_busy_node_were_not_measured():
         (2, "ok", "not judged: the node was waiting for a core"),
     ]
     before = [history.NodeLink(118_000_000, 118_000_000, 1e-4)] * 9
-    found = registry.judge_all([history.add_history(one, {one.host: before}) for one in reports])
-    assert [(one.node, one.finding) for one in found if one.check == "link-history"] == [
+    known = registry.judge_all([history.add_history(one, {one.host: before}) for one in reports])
+    assert [(one.node, one.finding) for one in known if one.check == "link-history"] == [
         (0, "as in 9 earlier jobs"),
         (1, "as in 9 earlier jobs"),
         (2, "not judged: the node was waiting for a core"),
@@ -378,6 +378,12 @@ def test_a_quota_below_the_cores_is_told_where_no_job_asked():
     assert said == ["a control group allows the time of 6 cores, and programs see 8"]
 
 
+def test_little_memory_is_told_where_no_job_asked_for_some():
+    reports = [NodeReport(0, "", {"memory": {**healthy(0, 1)["memory"], "available": 100 << 20}})]
+    (found,) = [one for one in registry.judge_all(reports) if one.check == "memory"]
+    assert (found.status, found.finding.partition(" memory")[0]) == ("warning", "100 MiB of 59.6 GiB")
+
+
 def test_one_node_alone_is_compared_with_none():
     found = registry.judge_all([NodeReport(0, "", healthy(0, 1))])
     assert {one.check for one in found} == {check.id for check in registry.CHECKS if not check.needs_nodes}
@@ -411,7 +417,8 @@ def test_what_could_not_be_checked_is_told_where_nobody_waits_for_ranks():
 
 def test_links_that_were_not_measured_in_time_are_told_where_nobody_waits_for_ranks():
     reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
-    del reports[1].facts["connections"]
+    facts = {name: group for name, group in reports[1].facts.items() if name != "connections"}
+    reports[1] = reports[1]._replace(facts=facts)
     found = registry.add_unknown(registry.judge_all(reports), reports)
     assert [(one.check, one.node, one.finding) for one in found if one.status != "ok"] == [
         (check, 1, "it was not checked: its links were not measured in time")

@@ -20,7 +20,8 @@ class Agents:
 
     def send(self, node, message):
         if isinstance(message, m.CheckNode):
-            self.phase.take_in(node, m.NodeChecked("facts", {"links": {"port": 7}}))
+            memory = {"total": 64 << 30, "limit": 8 << 30, "available": 50 << 30}
+            self.phase.take_in(node, m.NodeChecked("facts", {"links": {"port": 7}, "memory": memory}))
         if isinstance(message, m.CheckLinks):
             link = {
                 "node": 1 - node,
@@ -37,11 +38,12 @@ class Agents:
 def check(tmp_path):
     """Check the nodes of a job, and return what was recorded and what the policy was told."""
 
-    def check(rate=118_000_000, **job):
+    def check(rate=118_000_000, memory_bytes=0, **job):
         folder = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
         recorded, told, agents = [], [], Agents(rate)
         names = ({0: "10.0.0.1", 1: "10.0.0.2"}, {0: "n0", 1: "n1"})
-        agents.phase = PreflightPhase(plan(**job), folder, agents, recorded.append, told.append, *names)
+        does = (agents, recorded.append, told.append)
+        agents.phase = PreflightPhase(plan(**job), folder, *does, *names, memory_bytes)
         agents.phase.begin()
         return recorded, told
 
@@ -74,6 +76,14 @@ def test_a_link_that_was_faster_in_earlier_jobs_is_a_warning(check, tmp_path):
     assert found["finding"] == said
     assert told == [h.Checked("", None)]
     assert len(read_history(str(tmp_path), "local")["n1"]) == 6
+
+
+def test_a_node_with_less_memory_than_the_job_was_given_is_a_warning(check):
+    recorded, _ = check(memory_bytes=16 << 30)
+    said = "its memory is limited to 8 GiB, and the job was given 16 GiB"
+    assert [(one["id"], one["node"], one["finding"]) for one in recorded[0].detail["findings"]] == [
+        ("memory", node, said) for node in (0, 1)
+    ]
 
 
 def test_a_history_that_cannot_be_kept_ends_no_job(check, tmp_path):

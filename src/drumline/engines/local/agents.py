@@ -224,6 +224,7 @@ class LocalFacts:
     interface = "lo"
     clocks_differ = False
     are_separate = False
+    memory_bytes = 0
 
     def __init__(self, plan: Plan, allocation: LocalAllocation) -> None:
         self._plan = plan

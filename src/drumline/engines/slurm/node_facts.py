@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.engines import network as networks
+from drumline.engines.slurm import options
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
     from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
     from drumline.engines.base import Network
+
+
+def find_memory(variables: Mapping[str, str], cores: int) -> int:
+    """
+    Return the bytes of memory that Slurm has given the job of each node; 0: it has set no limit.
+
+    ``variables``: those of the batch step, with the wish of the job, its compute or the partition's default in MiB.
+    ``cores``: of each node. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES.
+
+    >>> find_memory({"SLURM_MEM_PER_NODE": "2048"}, 8) >> 30, find_memory({"SLURM_MEM_PER_CPU": "1024"}, 8) >> 30
+    (2, 8)
+    >>> find_memory({}, 8), find_memory({"SLURM_MEM_PER_NODE": "0"}, 8)
+    (0, 0)
+    """
+    for name, count in (("SLURM_MEM_PER_NODE", 1), ("SLURM_MEM_PER_CPU", cores)):
+        text = variables.get(name, "")
+        if text.isdecimal():
+            return (int(text) << 20) * count
+    return 0
 
 
 class SlurmFacts:
@@ -23,6 +44,7 @@ class SlurmFacts:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self.memory_bytes = find_memory(os.environ, max(1, options.cores_of(plan)))
         self._hellos: dict[int, Hello] = {}
 
     def forget(self) -> None:

@@ -54,7 +54,10 @@ _MOST_LINKS = 500
 
 
 class PreflightPhase:
-    """Asks agents for facts, and judges them. ``addresses``: by node, on the network of the ranks."""
+    """
+    Asks agents for facts, and judges them. ``addresses``: by node, on the network of the ranks. ``memory_bytes``: what
+    the job was given of each node; 0: not known.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class PreflightPhase:
         handle: Callable[[h.Happening], None],
         addresses: Mapping[int, str],
         hosts: Mapping[int, str],
+        memory_bytes: int = 0,
     ) -> None:
         self._plan = plan
         self._folder = folder
@@ -73,6 +77,7 @@ class PreflightPhase:
         self._handle = handle
         self._addresses = addresses
         self._hosts = hosts
+        self._memory_bytes = memory_bytes
         job = Budget(LIMIT_S, _FACTS_S, _CONNECT_S, _LINKS_S)
         self._budget = _ALONE if plan.checks_only else job
         self._began = self._asked = 0.0
@@ -116,7 +121,7 @@ class PreflightPhase:
         compute = str(self._plan.compute.get("name") or "local")
         before = link_history.read_history(self._folder.root, compute)
         reports = [history.add_history(self._reports[node], before) for node in sorted(self._reports)]
-        demands = [_describe_demand(self._plan.nodes[one.node]) for one in reports]
+        demands = [_describe_demand(self._plan.nodes[one.node], self._memory_bytes) for one in reports]
         found = registry.judge_all(reports, demands)
         most = _MOST_FINDINGS
         if self._plan.checks_only:
@@ -176,8 +181,8 @@ def describe_errors(errors: Sequence[Finding]) -> str:
     return f"not started: {where}{first.finding}; {first.remedy}{more}"
 
 
-def _describe_demand(task: NodeTask) -> NodeDemand:
-    return NodeDemand(ranks=len(task.ranks), cores=len(task.cores), gpus=task.gpu_count)
+def _describe_demand(task: NodeTask, memory_bytes: int) -> NodeDemand:
+    return NodeDemand(len(task.ranks), len(task.cores), task.gpu_count, memory_bytes)
 
 
 def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[str, Any]]:

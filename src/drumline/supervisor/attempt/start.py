@@ -123,8 +123,9 @@ class RankStart:
         from drumline.supervisor.attempt import preflight_phase
 
         addresses = {task.node: self._facts[f"node_{task.node}"] for task in self._plan.nodes}
+        memory_bytes = self._nodes.facts.memory_bytes
         self._checks = preflight_phase.PreflightPhase(
-            self._plan, self._folder, self._connections, record, handle, addresses, self.hosts
+            self._plan, self._folder, self._connections, record, handle, addresses, self.hosts, memory_bytes
         )
         return self._checks.begin()
 

@@ -38,7 +38,7 @@ class NodeDemand(NamedTuple):
     ranks: int = 1
     cores: int = 0
     gpus: int = 0
-    memory_mb: int = 0
+    memory_bytes: int = 0
 
 
 class Finding(NamedTuple):

@@ -21,6 +21,9 @@ _FREE_LEAST = 1 << 30
 _INODES_LEAST = 1000
 _WRITE_S = 1.0
 _SPAWN_S = 0.3
+_MEMORY_SHARE = 0.9
+"""Of the memory that a job was given, below which it is missed: the system needs some, too."""
+
 _LIBRARY_RATE = 20e6
 _FILES_LEAST, _PROCESSES_LEAST = 1024, 1024
 
@@ -83,12 +86,18 @@ def judge_memory(reports: Nodes, demands: Demands) -> Iterator[Finding]:
         if not facts.get("total"):
             continue
         limit = min(facts["limit"] or facts["total"], facts["total"])
-        wanted = demand.memory_mb * 1_000_000
-        if wanted and limit < wanted:
+        wanted = demand.memory_bytes
+        if limit < _MEMORY_SHARE * wanted:
             yield warning(
                 one.node,
-                f"its memory is limited to {size(limit)}, and the job wants {size(wanted)}",
+                f"its memory is limited to {size(limit)}, and the job was given {size(wanted)}",
                 "raise the limit of its control group, or ask for less memory",
+            )
+        elif facts["available"] < _MEMORY_SHARE * wanted:
+            yield warning(
+                one.node,
+                f"{size(facts['available'])} of its memory is available, and the job was given {size(wanted)}",
+                "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head), or have Slurm count memory",
             )
         elif facts["available"] < min(limit // 10, 1 << 30):
             yield warning(

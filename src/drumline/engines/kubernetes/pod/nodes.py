@@ -143,6 +143,8 @@ class PodFacts:
     interface = ""
     clocks_differ = True
     are_separate = True
+    memory_bytes = 0
+    """Not told: Kubernetes starts no pod on a node without the memory that it asks for."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -35,7 +35,9 @@ def make_nodes(plan: Plan, folder: RunFolder, allocation: LocalAllocation) -> No
     assert isolation is not None, "asked for isolated nodes alone"
     network = NodeNetwork(isolation, len(plan.nodes))
     agents = IsolatedAgents(plan, folder, network)
-    return Nodes(allocation, agents, IsolatedFacts(plan, allocation), LocalPreemption(), network)
+    facts = IsolatedFacts(plan, allocation)
+    facts.memory_bytes = isolation.memory_bytes or 0
+    return Nodes(allocation, agents, facts, LocalPreemption(), network)
 
 
 class IsolatedAgents(LocalAgents):

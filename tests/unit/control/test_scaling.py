@@ -224,17 +224,21 @@ def test_a_late_rank_is_named_with_its_class(how, seed):
     assert found.gain == pytest.approx(15 / 336, rel=0.2)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_slow_link_is_named_as_that(seed):
-    draw = random.Random(seed)
-    slow = draw.randrange(4)
+def make_run_of_slow_link(slow, draw):
     pairs = tuple(
         NodePair(one, two, (6e6 if slow in (one, two) else 24e6) * draw.uniform(0.95, 1.05))
         for one in range(4)
         for two in range(4)
         if one != two
     )
-    four = make_run(4, 131.8 - 61.5 + 1059, 1059)._replace(pairs=pairs)
+    return make_run(4, 131.8 - 61.5 + 1059, 1059)._replace(pairs=pairs)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_link_is_named_as_that(seed):
+    draw = random.Random(seed)
+    slow = draw.randrange(4)
+    four = make_run_of_slow_link(slow, draw)
     runs = [*make_runs(FIELD["200 Mbit/s"], 2), four]
     report = build_report("link", runs, to=8, emulation=Emulation(25e6, 3e9))
     (found,) = report.stragglers
@@ -253,6 +257,14 @@ def test_a_late_rank_is_named_where_no_size_can_be_trusted():
     assert [(one.kind, one.rank) for one in report.stragglers] == [("input", 2)]
     (said,) = [one for one in list_sentences(report) if "rank 2" in one]
     assert said.startswith("input: without rank 2 this job would be 4 % faster at 4 nodes")
+
+
+def test_a_slow_link_is_named_where_no_size_can_be_trusted():
+    busy = make_run_of_slow_link(3, random.Random(0))._replace(cpu_share=0.95)
+    for runs in ([busy], [make_run(1, 131.8), busy]):
+        report = build_report("busy", runs, to=8)
+        assert [(one.kind, one.node) for one in report.stragglers] == [("link", 3)]
+        assert report.predicted == ()
 
 
 def test_one_rank_is_not_said_to_reduce_over_a_link():

@@ -163,8 +163,9 @@ def _complete(
     row: MeasuredSize, first: SizeFacts | None, model: StepModel | None, *, strong: bool, is_assumed: bool
 ) -> MeasuredSize:
     """Return a row with its stragglers, and with what is to be said beside the first size and the model."""
-    row = row._replace(stragglers=tuple(find_stragglers(row.run, None if is_assumed else model)))
     facts = row.facts
+    own = _fit_alone(row) if is_assumed else model
+    row = row._replace(stragglers=tuple(find_stragglers(row.run, own)))
     if facts is None or first is None:
         return row
     efficiency = models.find_efficiency(facts.step_s, facts.ranks, first.step_s, first.ranks, strong=strong)
@@ -173,6 +174,13 @@ def _complete(
         efficiency=efficiency,
         model_s=models.predict_measured_s(model, facts) if model else None,
     )
+
+
+def _fit_alone(row: MeasuredSize) -> StepModel | None:
+    """Fit the model to the all-reduces of one size, which need not be trusted; None: it has none that is known."""
+    if row.facts is None:
+        return None
+    return models.fit_model([row.facts], strong=False, latency_s=find_latency_s(row.run.pairs))
 
 
 def list_sizes(largest: int, to: int) -> list[int]:

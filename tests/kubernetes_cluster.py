@@ -39,10 +39,14 @@ class KubernetesCluster:
         self._do("revive", node)
 
     def api(self) -> Any:
-        """The API server, as jobs ask it."""
+        """The API server, as whoever may do all asks it."""
+        from drumline.engines.kubernetes import access
         from drumline.engines.kubernetes.client import open_api
 
-        return open_api({"kubeconfig": str(self.kubeconfig)})
+        verbs = ("create", "get", "list", "patch", "delete")
+        known = {**access.RIGHTS, **access.OPTIONAL}
+        rights = {kind: right._replace(verbs=verbs) for kind, right in known.items()}
+        return open_api({"kubeconfig": str(self.kubeconfig)}, rights)
 
     def cordon(self, *, wanted: bool) -> None:
         """Have no pod be put on any node, or undo that."""

@@ -97,6 +97,11 @@ def _attach_arguments(parser: Parser) -> None:
     parser.add_argument("-f", "--file", help="the compute's file; - for standard input")
     add_set(parser, "priorities.high.qos=urgent")
     parser.add_argument("--size", help="a name for resources.instance_type")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="attach nothing; print the least Role that jobs on Kubernetes need, for kubectl apply",
+    )
     for flag in _REFUSED:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     _add_fields(parser)
@@ -167,6 +172,11 @@ def _attach(arguments: Namespace) -> int:
     if arguments.type:
         check_type(arguments.type)
     compute = _from_file(arguments) if arguments.file else _from_flags(arguments)
+    if arguments.dry_run:
+        from drumline.control.machine import rights
+
+        sys.stdout.write(rights.render(compute))
+        return 0
     warnings = computes.attach(compute, check=not arguments.no_check)
     output.print_warnings([*warnings, *_list_unused(arguments)])
     output.show(computes.settings(computes.get(compute.name)), arguments.output, arguments.query)

@@ -12,20 +12,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotSubmittedError
+from drumline.engines.kubernetes import access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TIMEOUT_S = 20.0
 
-_PLURALS = {
-    "Job": ("batch", "v1", "jobs"),
-    "Secret": ("", "v1", "secrets"),
-    "Service": ("", "v1", "services"),
-    "Pod": ("", "v1", "pods"),
-    "Event": ("", "v1", "events"),
-}
-_GLOBAL = {"Node": ("", "v1", "nodes")}
+_VERBS = {"create": "post"}
+"""lightkube's names of verbs, where they differ from those of a Role."""
 
 
 class ApiRefusedError(NotSubmittedError):
@@ -43,9 +38,9 @@ class ApiSilentError(EngineError):
 
 
 class Api:
-    """The API server of a compute, in its namespace. Raises EngineError."""
+    """The API server of a compute, in its namespace. It asks for what ``rights`` has alone. Raises EngineError."""
 
-    def __init__(self, compute: Mapping[str, Any]) -> None:
+    def __init__(self, compute: Mapping[str, Any], rights: Mapping[str, access.Right] | None = None) -> None:
         try:
             import lightkube
         except ImportError as error:
@@ -59,6 +54,7 @@ class Api:
         self.server = str(config.cluster.server)
         with _translate(self.server):
             self._client: Any = lightkube.Client(config=config, namespace=self.namespace, trust_env=False)
+        self._rights = rights or {**access.RIGHTS, **access.OPTIONAL}
         self._kinds: dict[str, Any] = {}
 
     def __enter__(self) -> Api:
@@ -87,10 +83,13 @@ class Api:
                 return None
             raise
 
-    def list(self, kind: str, labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-        """List objects of the namespace, or nodes."""
+    def list(
+        self, kind: str, labels: Mapping[str, str] | None = None, fields: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """List objects of the namespace, or nodes; those with such labels and fields."""
+        asked = {"labels": dict(labels or {}), "fields": dict(fields or {})}
         with _translate(self.server):
-            return [dict(one) for one in self._client.list(self._kind(kind), labels=dict(labels or {}))]
+            return [dict(one) for one in self._client.list(self._kind(kind), **asked)]
 
     def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
         """Merge the change into an object."""
@@ -108,27 +107,36 @@ class Api:
 
     def follow_log(self, pod: str) -> Iterator[str]:
         """Yield the lines that a pod has printed, and those that it prints until it ends."""
+        assert "get" in self._rights["PodLog"].verbs
         with _translate(self.server):
             for line in self._client.log(pod, follow=True, newlines=False):
                 yield str(line)
 
     def version(self) -> str:
         """Return the version of the server, such as v1.30.1."""
+        return str(self._read("/version")["gitVersion"])
+
+    def groups(self) -> set[str]:
+        """Return the groups of objects that the server has, such as kueue.x-k8s.io. Everybody may ask."""
+        return {str(one["name"]) for one in self._read("/apis")["groups"]}
+
+    def _read(self, path: str) -> Any:
         with _translate(self.server):
-            answer = self._client._client._client.get("/version", timeout=TIMEOUT_S)
+            answer = self._client._client._client.get(path, timeout=TIMEOUT_S)
             answer.raise_for_status()
-            return str(answer.json()["gitVersion"])
+            return answer.json()
 
     def _kind(self, kind: str) -> Any:
         """Return lightkube's class of a kind: one of our own, whose objects are dictionaries."""
         if kind not in self._kinds:
             from lightkube import generic_resource
 
+            right = self._rights[kind]
             root = generic_resource.GenericNamespacedResource
-            if kind in _GLOBAL:
+            if right.everywhere:
                 root = generic_resource.GenericGlobalResource
-            group, version, plural = (_PLURALS | _GLOBAL)[kind]
-            info = generic_resource.create_api_info(group, version, kind, plural)
+            verbs = [_VERBS.get(verb, verb) for verb in right.verbs]
+            info = generic_resource.create_api_info(right.group, right.version, kind, right.resource, verbs)
             self._kinds[kind] = type(kind, (root,), {"_api_info": info})
         return self._kinds[kind]
 
@@ -137,9 +145,16 @@ class _GoneError(ApiRefusedError):
     """There is no such object."""
 
 
-def open_api(compute: Mapping[str, Any]) -> Api:
+def open_api(compute: Mapping[str, Any], rights: Mapping[str, access.Right] | None = None) -> Api:
     """Return the API of a compute; nothing is asked yet. Raises EngineError."""
-    return Api(compute)
+    return Api(compute, rights)
+
+
+def name_user(compute: Mapping[str, Any]) -> dict[str, str]:
+    """Return whom a Role is bound to, as far as the kubeconfig tells. Raises ApiRefusedError."""
+    config = _load_config(compute)
+    token = str(getattr(config.user, "token", None) or "")
+    return access.find_subject(str(config.context.user or ""), token)
 
 
 def _plain(thing: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Courier:
         self._plan = Plan.read(folder.plan)
         self._name = objects.name_of(self._plan, folder)
         self._receiver = frames.Receiver(folder.path)
+        self._warnings = view.Warnings()
         self._lock = threading.Lock()
         self._followed: dict[str, threading.Thread] = {}
         self._ended: set[str] = set()
@@ -156,7 +157,9 @@ class Courier:
             view.write(self._folder, "gone", "it was canceled", status.CANCELED, 130)
             return True
         self._carry_requests(api, supervisor)
-        phase, reason = pods.describe(found, len(self._plan.nodes))
+        count = len(self._plan.nodes)
+        warnings = self._warnings.ask(api, pods.find_suspects(found, count, self._name))
+        phase, reason = pods.describe(found, count, warnings)
         self._runs = phase == "runs"
         if supervisor is None or not pods.has_ended(supervisor):
             view.write(self._folder, phase, reason)

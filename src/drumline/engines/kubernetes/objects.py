@@ -31,7 +31,10 @@ NOTES = "/drumline-notes"
 REQUESTS = "drumline/requests"
 """The annotation of the supervisor's pod with requests: a JSON object of the run folder's files."""
 
-REQUEST_FILES = ("cancel", "preempt", "stacks-request")
+REASON_FILE = "cluster-says"
+"""Why the job waits, in the words of the cluster."""
+
+REQUEST_FILES = ("cancel", "preempt", "stacks-request", REASON_FILE)
 """Files of a run folder here that are carried to the one of the supervisor."""
 
 PORT = 7433
@@ -86,6 +89,11 @@ def name_of(plan: Plan, folder: RunFolder) -> str:
     readable = re.sub(r"[^a-z0-9]+", "-", plan.job.lower()).strip("-")[:40].strip("-") or "job"
     key = f"{os.uname().nodename}\0{folder.path}"
     return f"dl-{readable}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def name_nodes(name: str) -> str:
+    """Return the name of the Job of a job's nodes."""
+    return f"{name}-nodes"
 
 
 def make_objects(plan: Plan, folder: RunFolder, bundle: Mapping[str, str]) -> Objects:

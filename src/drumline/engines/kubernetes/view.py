@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from drumline.contract.errors import EngineError
 from drumline.contract.folder import write_whole
 from drumline.engines.base import JobView
+from drumline.engines.kubernetes import objects
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from drumline.contract.folder import RunFolder
+    from drumline.engines.kubernetes.client import Api
+
+_ASK_AGAIN_S = 3.0
+
+
+class Warnings:
+    """The cluster's warnings of the objects of a job that make it wait, asked for now and then."""
+
+    def __init__(self) -> None:
+        self._known: list[dict[str, Any]] = []
+        self._asked = time.monotonic()
+
+    def ask(self, api: Api, suspects: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the warnings; none while things may just take their time. Raises nothing: a job needs none of them."""
+        if not suspects:
+            self._known, self._asked = [], time.monotonic()
+        elif time.monotonic() - self._asked > _ASK_AGAIN_S:
+            self._asked = time.monotonic()
+            self._known = []
+            for name in suspects:
+                fields = {"involvedObject.name": name, "type": "Warning"}
+                with contextlib.suppress(EngineError):
+                    self._known += api.list("Event", fields=fields)
+        return self._known
 
 
 def _path(folder: RunFolder) -> str:
@@ -22,6 +52,10 @@ def write(folder: RunFolder, state: str, reason: str, end: str = "", exit_code: 
     news = {"state": state, "reason": reason, "status": end, "exit_code": exit_code}
     if folder.read_json(_path(folder)) != news:
         write_whole(_path(folder), json.dumps(news))
+        path = os.path.join(folder.path, objects.REASON_FILE)
+        if state == "waits" or os.path.exists(path):
+            # The supervisor has no rights in the cluster, and says this when it gives up.
+            write_whole(path, reason.partition("; ")[2] if state == "waits" else "")
 
 
 def read(folder: RunFolder) -> JobView:

@@ -3,10 +3,9 @@
 import json
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from api_server import Server
 
 from drumline.engines.kubernetes import client, cluster_nodes
 from drumline.engines.kubernetes.engine import ENGINE
@@ -23,43 +22,6 @@ NODE = {
 }
 
 
-class Server:
-    """``answers``: status and object by method and path; of every other it answers 404. ``asked``: what came."""
-
-    def __init__(self):
-        self.answers = {}
-        self.asked = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self):
-                size = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(size)) if size else None
-                path = self.path.split("?")[0]
-                outer.asked.append((self.command, path, body, self.headers.get("Authorization")))
-                said = {"kind": "Status", "code": 404, "message": "there is none"}
-                status, answer = outer.answers.get((self.command, path), (404, said))
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names of the standard library
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @pytest.fixture
 def server():
     made = Server()
@@ -72,16 +34,7 @@ def kubeconfig(server, tmp_path, monkeypatch):
     """Writes one with that user, which KUBECONFIG then names; returns its path."""
 
     def write(**user):
-        config = {
-            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-            "users": [{"name": "u", "user": user or {"token": "t0k3n"}}],
-            "contexts": [
-                {"name": "one", "context": {"cluster": "c", "user": "u"}},
-                {"name": "two", "context": {"cluster": "c", "user": "nobody"}},
-            ],
-            "current-context": "one",
-        }
-        (tmp_path / "config").write_text(json.dumps(config))
+        (tmp_path / "config").write_text(server.config(**user))
         monkeypatch.setenv("KUBECONFIG", f"/nowhere:{tmp_path}/config")
         return tmp_path / "config"
 

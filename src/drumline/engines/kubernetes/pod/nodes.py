@@ -57,14 +57,24 @@ class PodAllocation:
             if present and since is None:
                 since = time.monotonic()
             if since is not None and time.monotonic() - since > self._patience_s:
-                what = f"{present} of {count} pods came within {self._patience_s:g} s, and no more"
+                what = f"{present} of {count} pods came within {self._patience_s:g} s, and no more{self._says()}"
                 raise EngineError(what, "gang_timeout of the compute is how long they wait for each other")
-            reason = f"{present} of {count} pods are there"
+            reason = f"{present} of {count} pods are there{self._says()}"
             if reason != told:
                 told = reason
                 on_wait(reason)
             self._members.wait(1.0, wake)
         return False
+
+    def _says(self) -> str:
+        """Return what the cluster says of the pods that are missing, which the client has sent."""
+        path = os.path.join(objects.HOME, "jobs", self._plan.job, objects.REASON_FILE)
+        try:
+            with open(path, encoding="utf-8") as file:
+                said = file.read()
+        except OSError:
+            return ""
+        return f"; {said}" if said else ""
 
     def decide_next(self, end_kind: EndKind, *, progressed: bool) -> NextAttempt:
         if self._preemption.is_ending:

@@ -1,0 +1,141 @@
+"""The Role that users need: what jobs really ask of an API server, no less and no more."""
+
+import base64
+import json
+import re
+
+import pytest
+import yaml
+from api_server import Server
+from planning import plan
+from waiting import wait_until
+
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder
+from drumline.engines.kubernetes import access, client, courier, objects, submission, view
+from drumline.engines.kubernetes.engine import ENGINE
+
+JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
+EVENTS, NODES = "/api/v1/namespaces/default/events", "/api/v1/nodes"
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def folder(tmp_path, server):
+    pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
+    (tmp_path / "config").write_text(server.config())
+    made = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
+    made.create()
+    job = plan(2, at={"engine": "kubernetes", "folder": made})
+    compute = {"image": "x", "kubeconfig": str(tmp_path / "config")}
+    made.write(made.plan, job._replace(compute=compute).to_json())
+    made.begin(e.JobSubmitted(1.0, "ann", "kubernetes"))
+    return made
+
+
+def pod(name, role, phase):
+    return {"metadata": {"name": name, "labels": {objects.ROLE_LABEL: role}}, "status": {"phase": phase}}
+
+
+def rights_asked(server):
+    """What a Role has to allow for all that was asked, as (group, resource, verb); `server.asked` is then empty."""
+    found = set()
+    for method, path, _, _ in server.asked:
+        group, rest = re.fullmatch(r"/(?:api|apis/([^/]+))/v[^/]+/(?:namespaces/[^/]+/)?(.*)", path).groups()
+        resource, _, name = rest.partition("/")
+        name, _, part = name.partition("/")
+        verb = VERBS.get(method) or ("get" if name else "list")
+        found.add((group or "", f"{resource}/{part}" if part else resource, verb))
+    server.asked.clear()
+    return found
+
+
+def rights_given(manifest):
+    return {
+        (group, resource, verb)
+        for rule in manifest["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def run_a_job(server, folder):
+    """Submit one, which waits, is asked to cancel, and ends."""
+    job = courier.Plan.read(folder.plan)
+    made = objects.make_objects(job, folder, {})
+    name = made.supervisor["metadata"]["name"]
+    server.answers |= {
+        ("POST", JOBS): (201, {"metadata": {"name": name, "uid": "0f1e"}}),
+        ("POST", "/api/v1/namespaces/default/secrets"): (201, {}),
+        ("POST", "/api/v1/namespaces/default/services"): (201, {}),
+        ("PATCH", f"{JOBS}/{name}"): (200, {}),
+        ("GET", f"{JOBS}/{name}"): (200, {"metadata": {"name": name}}),
+        ("GET", PODS): (200, {"items": [pod("s", "supervisor", "Running")]}),
+        ("GET", EVENTS): (200, {"items": [{"reason": "FailedCreate", "message": "exceeded quota"}]}),
+        ("PATCH", f"{PODS}/s"): (200, {}),
+        ("DELETE", f"{JOBS}/{name}"): (200, {}),
+    }
+    with client.open_api(job.compute) as api:
+        submission.send(api, made)
+        carries = courier.Courier(folder)
+        carries._warnings._asked -= 60.0
+        folder.write(folder.cancel, "{}")
+        assert not carries._look(api)
+        assert view.read(folder).reason == "0 of 2 pods run; no pod is made: exceeded quota"
+        wait_until(lambda: ("GET", f"{PODS}/s/log") in [one[:2] for one in server.asked], 20.0, "the log")
+        server.answers["GET", PODS] = (200, {"items": []})
+        api.delete_job(name)
+
+
+def test_the_role_has_what_a_job_asks_for_and_no_more(server, folder):
+    server.answers["GET", PODS] = (200, {"items": []})
+    assert ENGINE.check(courier.Plan.read(folder.plan).compute) == []
+    run_a_job(server, folder)
+    role, _ = access.make_manifests("default", {"kind": "User", "name": "ann"})
+    assert rights_asked(server) == rights_given(role)
+
+
+def test_the_nodes_of_a_cluster_are_not_in_the_role(server, folder):
+    server.answers["GET", NODES] = (200, {"items": []})
+    ENGINE.list_nodes(courier.Plan.read(folder.plan).compute)
+    assert rights_asked(server) == {("", "nodes", "list")}
+
+
+def test_the_client_asks_for_nothing_that_the_table_lacks(server, folder):
+    with client.open_api(courier.Plan.read(folder.plan).compute) as api:
+        with pytest.raises(client.EngineError, match="not supported"):
+            api.get("Secret", "a")
+        with pytest.raises(KeyError):
+            api.list("ConfigMap")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("gang", ["", "volcano"])
+def test_the_printed_role_is_one_of_every_version(gang):
+    text = access.render("training", access.find_subject("ann", ""), gang)
+    role, binding = yaml.safe_load_all(text)
+    assert (role["metadata"]["namespace"], binding["subjects"][0]["name"]) == ("training", "ann")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert (("scheduling.volcano.sh", "podgroups", "create") in rights_given(role)) is bool(gang)
+    validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
+    for thing in (role, binding):
+        for version in ("1.25", "1.37"):
+            validate.validate(thing, version, strict=True)
+
+
+def test_a_token_of_an_account_says_whose_it_is():
+    claims = base64.urlsafe_b64encode(json.dumps({"sub": "system:serviceaccount:training:bot"}).encode()).decode()
+    subject = access.find_subject("ann", f"x.{claims.rstrip('=')}.y")
+    assert subject == {"kind": "ServiceAccount", "namespace": "training", "name": "bot"}
+    (_, binding) = access.make_manifests("training", subject)
+    assert binding["subjects"] == [subject]
+    for token in ("", "a.b", "a.b.c", "a.e30.c", "a.W10.c"):
+        assert access.find_subject("ann", token) == {"kind": "User", "name": "ann"}

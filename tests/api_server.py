@@ -6,7 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server:
-    """``answers``: status and object by method and path; of every other it answers 404. ``asked``: what came."""
+    """
+    ``answers``: by method and path, the status, and an object or a function of the one that came; of every other it
+    answers 404. ``asked``: what came.
+    """
 
     def __init__(self):
         self.answers = {}
@@ -21,7 +24,7 @@ class Server:
                 outer.asked.append((self.command, path, body, self.headers.get("Authorization")))
                 said = {"kind": "Status", "code": 404, "message": "there is none"}
                 status, answer = outer.answers.get((self.command, path), (404, said))
-                data = json.dumps(answer).encode()
+                data = json.dumps(answer(body) if callable(answer) else answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))

@@ -20,7 +20,9 @@ def render(compute: Compute) -> str:
 
     if compute.type != "kubernetes":
         hint = "without --dry-run it is attached"
-        raise UsageError(f"--dry-run prints a Role of Kubernetes, and a {compute.type} compute needs none", hint)
+        raise UsageError(
+            f"--dry-run prints a Role of Kubernetes, and a {compute.type} compute needs none", hint
+        )
     settings = to_dict(check_compute(compute))
     try:
         user = client.name_user(settings)

@@ -1,6 +1,6 @@
 """
-What Drumline asks of the API server. The client can ask for nothing else, and the Role that ``compute attach --dry-run``
-prints is made of the same table.
+What Drumline asks of the API server. The client can ask for nothing else, and ``compute attach --dry-run`` makes the
+Role that it prints of the same table.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ GANGS = {
 
 OPTIONAL = {"Node": Right("", "v1", "nodes", ("list",), "drumline compute list-nodes alone", everywhere=True)}
 """What jobs do without."""
+
+ALL = {**RIGHTS, **OPTIONAL, **{f"PodGroup.{right.group}": right for right in GANGS.values()}}
 
 
 def make_manifests(namespace: str, user: Mapping[str, str], gang: str = "") -> list[dict[str, Any]]:
@@ -122,7 +124,9 @@ def render(namespace: str, user: Mapping[str, str], gang: str = "") -> str:
         *(f"# {one.resource}: {one.why}" for one in RIGHTS.values()),
     ]
     (node,) = OPTIONAL.values()
-    lines.append(f"# Not needed by jobs: {'/'.join(node.verbs)} of {node.resource}, a ClusterRole, for {node.why}.")
+    lines.append(
+        f"# Not needed by jobs: {'/'.join(node.verbs)} of {node.resource}, a ClusterRole, for {node.why}."
+    )
     if user["kind"] == "User":
         lines.append("# subjects: the name by which the server knows you; kubectl auth whoami shows it.")
     text = yaml.safe_dump_all(make_manifests(namespace, user, gang), sort_keys=False, width=110)

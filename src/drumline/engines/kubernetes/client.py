@@ -54,7 +54,7 @@ class Api:
         self.server = str(config.cluster.server)
         with _translate(self.server):
             self._client: Any = lightkube.Client(config=config, namespace=self.namespace, trust_env=False)
-        self._rights = rights or {**access.RIGHTS, **access.OPTIONAL}
+        self._rights = rights or access.ALL
         self._kinds: dict[str, Any] = {}
 
     def __enter__(self) -> Api:
@@ -69,7 +69,8 @@ class Api:
 
     def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object; return it as the server has it."""
-        kind = self._kind(str(thing["kind"]))
+        group = str(thing["apiVersion"]).rpartition("/")[0]
+        kind = self._kind(f"PodGroup.{group}" if thing["kind"] == "PodGroup" else str(thing["kind"]))
         with _translate(self.server):
             return dict(self._client.create(kind(_plain(thing))))
 
@@ -136,8 +137,9 @@ class Api:
             if right.everywhere:
                 root = generic_resource.GenericGlobalResource
             verbs = [_VERBS.get(verb, verb) for verb in right.verbs]
-            info = generic_resource.create_api_info(right.group, right.version, kind, right.resource, verbs)
-            self._kinds[kind] = type(kind, (root,), {"_api_info": info})
+            name = kind.partition(".")[0]
+            info = generic_resource.create_api_info(right.group, right.version, name, right.resource, verbs)
+            self._kinds[kind] = type(name, (root,), {"_api_info": info})
         return self._kinds[kind]
 
 

@@ -43,11 +43,13 @@ class KubernetesEngine:
         """
         from drumline.engines.kubernetes import bundle, courier, objects, submission
         from drumline.engines.kubernetes.client import open_api
+        from drumline.engines.kubernetes.manifests import gang
 
         plan = Plan.read(folder.plan)
-        made = objects.make_objects(plan, folder, bundle.make_bundle(plan, folder, secrets))
+        data = bundle.make_bundle(plan, folder, secrets)
         with open_api(plan.compute) as api:
-            submission.send(api, made)
+            way = gang.choose(plan.compute, api.groups())
+            submission.send(api, objects.make_objects(plan, folder, data, way))
         courier.ensure(folder)
 
     def claim(self, folder: RunFolder) -> str:
@@ -138,8 +140,9 @@ class KubernetesEngine:
         """List the nodes of the cluster. Raises EngineError, as where the user may not see them."""
         from drumline.engines.kubernetes import cluster_nodes
         from drumline.engines.kubernetes.client import open_api
+        from drumline.engines.kubernetes.manifests import placement
 
-        gpu = str(compute.get("gpu_resource") or "nvidia.com/gpu")
+        gpu = placement.gpu_resource(compute)
         with open_api(compute) as api:
             return [cluster_nodes.describe(node, gpu) for node in api.list("Node")]
 

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
+from drumline.engines.kubernetes.manifests import gang, placement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,6 @@ PORT = 7433
 
 JOB_LABEL = "drumline/job"
 ROLE_LABEL = "drumline/role"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 NAME_ANNOTATION = "drumline/name"
 
 SUPERVISOR, NODE = "supervisor", "node"
@@ -81,6 +81,9 @@ class Objects(NamedTuple):
     nodes: dict[str, Any]
     """A Job of as many pods as the job has nodes."""
 
+    group: dict[str, Any] | None = None
+    """By which the cluster's scheduler starts all nodes or none; None: it has no such object. Made before them."""
+
 
 def name_of(plan: Plan, folder: RunFolder) -> str:
     """Return the name of a job's objects: readable, and another one for each run folder of each machine."""
@@ -96,8 +99,11 @@ def name_nodes(name: str) -> str:
     return f"{name}-nodes"
 
 
-def make_objects(plan: Plan, folder: RunFolder, bundle: Mapping[str, str]) -> Objects:
-    """Return the objects. ``bundle``: the data of the Secret, in base64 or as words for people."""
+def make_objects(plan: Plan, folder: RunFolder, bundle: Mapping[str, str], way: str = "") -> Objects:
+    """
+    Return the objects. ``bundle``: the data of the Secret, in base64 or as words for people. ``way``: of starting all
+    nodes or none (``gang.WAYS``); empty: what the compute says.
+    """
     name, namespace = name_of(plan, folder), str(plan.compute.get("namespace") or "default")
     made = _Maker(plan, name, namespace, is_secret=SECRETS_FILE in bundle)
     secret = {
@@ -107,7 +113,9 @@ def make_objects(plan: Plan, folder: RunFolder, bundle: Mapping[str, str]) -> Ob
         "type": "Opaque",
         "data": dict(bundle),
     }
-    return Objects(made.supervisor(), secret, made.service(), made.nodes())
+    way = way or gang.guess(plan.compute)
+    group = gang.make_group(way, made.metadata(), len(plan.nodes), plan.compute)
+    return Objects(made.supervisor(), secret, made.service(), made.nodes(way), group)
 
 
 def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,20 +127,6 @@ def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
         "uid": owner["metadata"]["uid"],
     }
     return {**thing, "metadata": {**thing["metadata"], "ownerReferences": [reference]}}
-
-
-def resources_of(plan: Plan) -> dict[str, str]:
-    """Return what a node's pod asks for, by the names of Kubernetes."""
-    compute = plan.compute
-    given = compute.get("cores_per_node")
-    wanted = math.ceil(plan.cores_wanted / max(1, len(plan.nodes)))
-    found = {"cpu": str(given or max(1, wanted))}
-    if compute.get("memory_per_node"):
-        found["memory"] = f"{compute['memory_per_node']}i"
-    gpus = max((node.gpu_count for node in plan.nodes), default=0)
-    if gpus:
-        found[str(compute.get("gpu_resource") or "nvidia.com/gpu")] = str(gpus)
-    return found
 
 
 class _Maker:
@@ -166,28 +160,18 @@ class _Maker:
         job["spec"]["parallelism"] = 0
         return job
 
-    def nodes(self) -> dict[str, Any]:
+    def nodes(self, way: str) -> dict[str, Any]:
         count = len(self._plan.nodes)
         address = f"{self._name}.{self._namespace}.svc"
-        wanted = resources_of(self._plan)
-        limits = {name: amount for name, amount in wanted.items() if name != "cpu"}
-        resources = {"requests": wanted, **({"limits": limits} if limits else {})}
-        container = self._container(NODE, [NODE, self._plan.job, address, str(PORT)], resources)
-        pod = self._pod(NODE, container)
-        pod["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {JOB_LABEL: self._name, ROLE_LABEL: NODE}},
-            }
-        ]
-        for field, key in (("node_selector", "nodeSelector"), ("tolerations", "tolerations")):
-            if self._compute.get(field):
-                pod[key] = _plain(self._compute[field])
+        arguments = [NODE, self._plan.job, address, str(PORT)]
+        container = self._container(NODE, arguments, placement.resources_of(self._plan))
+        container["securityContext"]["capabilities"] = placement.capabilities_of(self._compute)
+        labels = {JOB_LABEL: self._name, ROLE_LABEL: NODE}
+        pod = {**self._pod(NODE, container), **placement.place_node(self._compute, labels)}
         job = self._job(NODE, "-nodes", count, _MOST_REPLACEMENTS, pod)
-        if self._compute.get("queue"):
-            job["metadata"]["labels"][QUEUE_LABEL] = str(self._compute["queue"])
+        if self._compute.get("annotations"):
+            job["spec"]["template"]["metadata"]["annotations"] = dict(self._compute["annotations"])
+        gang.mark(way, job, self._name, self._compute)
         return job
 
     def service(self) -> dict[str, Any]:
@@ -301,10 +285,3 @@ class _Maker:
         number, unit = int(memory[1]), memory[2]
         below = {"T": "G", "G": "M", "M": "K"}
         return f"{number * 512}{below[unit]}i" if unit in below else f"{max(1, number // 2)}Ki"
-
-
-def _plain(value: Any) -> Any:
-    """Return the settings of a compute as JSON; the seconds of a toleration are a number."""
-    if isinstance(value, dict):
-        return {key: int(one) if key == "tolerationSeconds" else one for key, one in value.items()}
-    return [_plain(one) for one in value]

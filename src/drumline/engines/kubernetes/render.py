@@ -26,4 +26,5 @@ def render(plan: Plan, folder: RunFolder) -> str:
     }
     if plan.secrets or plan.notify:
         bundle[objects.SECRETS_FILE] = "(the job's secrets)"
-    return yaml.safe_dump_all(list(objects.make_objects(plan, folder, bundle)), sort_keys=False, width=110)
+    things = [thing for thing in objects.make_objects(plan, folder, bundle) if thing]
+    return yaml.safe_dump_all(things, sort_keys=False, width=110)

@@ -162,7 +162,8 @@ class KubernetesCompute(Compute):
     _settings = (
         "kubeconfig", "context", "namespace", "image", "python", "cores_per_node", "memory_per_node",
         "shm_size", "gpus_per_node", "gpu_resource", "max_instances", "queue", "gang_timeout",
-        "priority_class", "node_selector", "tolerations", "image_pull_secrets", "volumes",
+        "priority_class", "node_selector", "tolerations", "image_pull_secrets", "volumes", "resources",
+        "annotations", "spread", "host_network", "scheduler", "runtime_class", "gang",
     )  # fmt: skip
     _fields = (*Compute._fields, *_settings)
     size: str | None = None
@@ -191,9 +192,16 @@ class KubernetesCompute(Compute):
         gang_timeout: int | None = None,
         priority_class: str | None = None,
         node_selector: dict[str, str] | None = None,
-        tolerations: list[dict[str, str]] | None = None,
+        tolerations: list[dict[str, Any]] | None = None,
         image_pull_secrets: list[str] | None = None,
         volumes: list[dict[str, Any]] | None = None,
+        resources: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        spread: str | None = None,
+        host_network: bool | None = None,
+        scheduler: str | None = None,
+        runtime_class: str | None = None,
+        gang: str | None = None,
         properties: Any = None,
         identity: Any = None,
         **kwargs: Any,

@@ -346,8 +346,36 @@ AMLCOMPUTE = Record(
 
 _OBJECT = Line(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "lower-case letters, digits, '-' and '.'")
 _NAMESPACE = Line(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "lower-case letters, digits and '-', 63 at most")
-_RESOURCE = Line(r"[A-Za-z0-9./_-]+", "the name of a resource", "such as nvidia.com/gpu")
+_RESOURCE = Line(r"[A-Za-z0-9./_-]+", "the name of a resource", "such as nvidia.com/gpu, or nvidia or amd")
 _MOUNT = Line(r"/[^\"'`$\\:]*", "an absolute path, without quotes, ':' or '$'")
+
+
+class Quantity(Kind):
+    """An amount of a resource, kept as text."""
+
+    word = "a whole number above 0, or a size such as 64Gi"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        text = str(node.value) if isinstance(node, Scalar) else ""
+        if re.fullmatch(r"[1-9][0-9]*([kMGT]|[KMGT]i)?", text):
+            return text
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "integer"]}
+
+
+TOLERATION = Record(
+    "tolerations",
+    {
+        "key": Line(r"[A-Za-z0-9./_-]+", "the key of a taint", "such as nvidia.com/gpu"),
+        "operator": OneOf("Exists", "Equal", fold=str),
+        "value": Text(),
+        "effect": OneOf("NoSchedule", "PreferNoSchedule", "NoExecute", fold=str),
+        "tolerationSeconds": Count(0),
+    },
+)
 
 VOLUME = Record(
     "volumes",
@@ -375,7 +403,14 @@ KUBERNETES = Record(
         "gang_timeout": Count(1),
         "priority_class": _OBJECT,
         "node_selector": MapOf(Text()),
-        "tolerations": ListOf(MapOf(Text())),
+        "tolerations": ListOf(TOLERATION),
+        "resources": MapOf(Quantity()),
+        "annotations": MapOf(Text()),
+        "spread": OneOf("prefer", "require", "none"),
+        "host_network": Flag(),
+        "scheduler": _OBJECT,
+        "runtime_class": _OBJECT,
+        "gang": OneOf("kueue", "volcano", "coscheduling", "own"),
         "image_pull_secrets": ListOf(_OBJECT),
         "volumes": ListOf(VOLUME),
     },

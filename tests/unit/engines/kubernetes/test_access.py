@@ -73,9 +73,9 @@ def run_a_job(server, folder):
     made = objects.make_objects(job, folder, {})
     name = made.supervisor["metadata"]["name"]
     server.answers |= {
-        ("POST", JOBS): (201, {"metadata": {"name": name, "uid": "0f1e"}}),
-        ("POST", "/api/v1/namespaces/default/secrets"): (201, {}),
-        ("POST", "/api/v1/namespaces/default/services"): (201, {}),
+        ("POST", JOBS): (201, lambda thing: {**thing, "metadata": {**thing["metadata"], "uid": "0f1e"}}),
+        ("POST", "/api/v1/namespaces/default/secrets"): (201, lambda thing: thing),
+        ("POST", "/api/v1/namespaces/default/services"): (201, lambda thing: thing),
         ("PATCH", f"{JOBS}/{name}"): (200, {}),
         ("GET", f"{JOBS}/{name}"): (200, {"metadata": {"name": name}}),
         ("GET", PODS): (200, {"items": [pod("s", "supervisor", "Running")]}),
@@ -118,6 +118,22 @@ def test_the_client_asks_for_nothing_that_the_table_lacks(server, folder):
     assert server.asked == []
 
 
+def test_a_group_of_pods_is_made_where_its_scheduler_looks(server, folder):
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+    server.answers["POST", path] = (201, lambda thing: thing)
+    job = courier.Plan.read(folder.plan)
+    with client.open_api(job.compute) as api:
+        group = objects.make_objects(job, folder, {}, "volcano").group
+        assert api.create(group) == group
+    assert rights_asked(server) == {("scheduling.volcano.sh", "podgroups", "create")}
+
+
+def test_a_server_says_which_groups_it_has(server, folder):
+    server.answers["GET", "/apis"] = (200, {"groups": [{"name": "batch"}, {"name": "kueue.x-k8s.io"}]})
+    with client.open_api(courier.Plan.read(folder.plan).compute) as api:
+        assert api.groups() == {"batch", "kueue.x-k8s.io"}
+
+
 @pytest.mark.parametrize("gang", ["", "volcano"])
 def test_the_printed_role_is_one_of_every_version(gang):
     text = access.render("training", access.find_subject("ann", ""), gang)
@@ -132,7 +148,9 @@ def test_the_printed_role_is_one_of_every_version(gang):
 
 
 def test_a_token_of_an_account_says_whose_it_is():
-    claims = base64.urlsafe_b64encode(json.dumps({"sub": "system:serviceaccount:training:bot"}).encode()).decode()
+    claims = base64.urlsafe_b64encode(
+        json.dumps({"sub": "system:serviceaccount:training:bot"}).encode()
+    ).decode()
     subject = access.find_subject("ann", f"x.{claims.rstrip('=')}.y")
     assert subject == {"kind": "ServiceAccount", "namespace": "training", "name": "bot"}
     (_, binding) = access.make_manifests("training", subject)

@@ -1,6 +1,5 @@
 """What the client asks of an API server, and what it makes of its answers; the server is one of this test."""
 
-import json
 import subprocess
 import sys
 

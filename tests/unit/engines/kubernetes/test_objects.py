@@ -18,14 +18,23 @@ FULL = {
     "namespace": "training",
     "cores_per_node": 4,
     "memory_per_node": "16G",
-    "gpu_resource": "amd.com/gpu",
+    "gpu_resource": "amd",
     "queue": "team",
+    "resources": {"rdma/hca_shared_devices_a": "1", "hugepages-2Mi": "64Mi"},
+    "annotations": {"k8s.v1.cni.cncf.io/networks": "ib0"},
+    "host_network": True,
+    "scheduler": "binpack",
+    "runtime_class": "nvidia",
     "priority_class": "high",
     "node_selector": {"pool": "gpu"},
     "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": "60"}],
     "image_pull_secrets": ["registry"],
-    "volumes": [{"claim": "data", "path": "/data", "read_only": True}],
+    "volumes": [
+        {"claim": "data", "path": "/data", "read_only": True},
+        {"claim": "models", "path": "/models", "read_only": False},
+    ],
 }
+SPREADS = ("prefer", "require", "none")
 
 
 def job(compute=None, nodes=2, gpus=0, **changed):
@@ -33,21 +42,32 @@ def job(compute=None, nodes=2, gpus=0, **changed):
     return made._replace(compute={"image": "python:3.12", **(compute or {})}, **changed)
 
 
-def made(*arguments, **settings):
-    return objects.make_objects(job(*arguments, **settings), FOLDER, {objects.TOKEN_FILE: "eA=="})
+def made(*arguments, way="", **settings):
+    return objects.make_objects(job(*arguments, **settings), FOLDER, {objects.TOKEN_FILE: "eA=="}, way)
 
 
 def pod_of(thing):
     return thing["spec"]["template"]["spec"]
 
 
-@pytest.mark.parametrize("compute", [{}, FULL], ids=["plain", "full"])
-def test_newer_servers_know_every_field(compute):
+@pytest.mark.parametrize(
+    ("compute", "way"),
+    [
+        ({}, "own"),
+        (FULL, "kueue"),
+        ({**FULL, "spread": "require"}, "volcano"),
+        ({"spread": "none"}, "coscheduling"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_newer_servers_know_every_field(compute, way):
     validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
     owner = {"metadata": {"name": "dl", "uid": "0f1e"}}
-    for thing in made(compute, gpus=2):
+    things = made(compute, gpus=2, way=way)
+    for thing in things[:4]:
         for version in VERSIONS:
             validate.validate(objects.own(thing, owner), version, strict=True)
+    assert (things.group is None) is (way in ("own", "kueue"))
 
 
 def test_a_field_that_no_server_knows_is_found():
@@ -99,11 +119,48 @@ def test_the_service_leads_to_the_supervisor_before_it_is_ready():
 
 def test_resources_are_those_of_the_compute():
     things = made(FULL, gpus=2)
-    (container,) = pod_of(things.nodes)["containers"]
-    assert container["resources"]["requests"] == {"cpu": "4", "memory": "16Gi", "amd.com/gpu": "2"}
-    assert container["resources"]["limits"] == {"memory": "16Gi", "amd.com/gpu": "2"}
+    pod = pod_of(things.nodes)
+    (container,) = pod["containers"]
+    limits = {"memory": "16Gi", "amd.com/gpu": "2", **FULL["resources"]}
+    assert container["resources"] == {"requests": {"cpu": "4", **limits}, "limits": limits}
     assert things.nodes["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    assert pod_of(things.nodes)["tolerations"][0]["tolerationSeconds"] == 60
+    assert pod["tolerations"][0]["tolerationSeconds"] == 60
+    assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"pool": "gpu"}, "high")
+    assert (pod["schedulerName"], pod["runtimeClassName"]) == ("binpack", "nvidia")
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+    assert things.nodes["spec"]["template"]["metadata"]["annotations"] == FULL["annotations"]
+    (mount,) = [one for one in container["volumeMounts"] if one["mountPath"] == "/data"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == mount["name"]]
+    assert (mount["readOnly"], volume["persistentVolumeClaim"]) == (True, {"claimName": "data"})
+
+
+def test_nodes_alone_have_the_network_of_their_machine_and_lock_memory():
+    things = made(FULL)
+    pod = pod_of(things.nodes)
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    capabilities = pod["containers"][0]["securityContext"]["capabilities"]
+    assert capabilities == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    supervisor = pod_of(things.supervisor)
+    assert "hostNetwork" not in supervisor
+    assert supervisor["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+def test_nodes_of_a_job_are_on_machines_of_their_own(spread):
+    things = made({"spread": spread})
+    pod, labels = pod_of(things.nodes), things.nodes["spec"]["template"]["metadata"]["labels"]
+    if spread == "require":
+        (term,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+        assert term["labelSelector"]["matchLabels"].items() <= labels.items()
+    elif spread == "prefer":
+        (soft,) = pod["topologySpreadConstraints"]
+        assert soft["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert soft["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert ("affinity" in pod, "topologySpreadConstraints" in pod) == (
+        spread == "require",
+        spread == "prefer",
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,6 +203,8 @@ def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
     assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
     sent = made(FULL)
     assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
+    (*_, group) = yaml.safe_load_all(render.render(job({"gang": "volcano"}), FOLDER))
+    assert group["kind"] == "PodGroup"
 
 
 def test_what_pods_cannot_have_is_refused_by_its_field():

@@ -96,7 +96,9 @@ def test_warnings_tell_what_no_pod_tells(found, warnings, said):
 
 def test_a_pod_that_waits_for_nodes_tells_it_itself():
     found = [SUPERVISOR, NODE, unschedulable("0/5 nodes are available")]
-    assert pods.describe(found, 2, [event("FailedScheduling", "other words", None)])[1].endswith("are available")
+    assert pods.describe(found, 2, [event("FailedScheduling", "other words", None)])[1].endswith(
+        "are available"
+    )
 
 
 def test_pods_that_end_before_the_job_begins_are_told():

@@ -57,7 +57,9 @@ class PodAllocation:
             if present and since is None:
                 since = time.monotonic()
             if since is not None and time.monotonic() - since > self._patience_s:
-                what = f"{present} of {count} pods came within {self._patience_s:g} s, and no more{self._says()}"
+                what = (
+                    f"{present} of {count} pods came within {self._patience_s:g} s, and no more{self._says()}"
+                )
                 raise EngineError(what, "gang_timeout of the compute is how long they wait for each other")
             reason = f"{present} of {count} pods are there{self._says()}"
             if reason != told:

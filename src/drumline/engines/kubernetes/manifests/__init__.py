@@ -1,0 +1,1 @@
+"""Parts of the objects of a job on Kubernetes: all pure."""

@@ -1,0 +1,117 @@
+"""All nodes of a job or none, as the cluster can do it; and fields that a server has left out."""
+
+import pytest
+from planning import plan
+
+from drumline.contract.errors import EngineError
+from drumline.contract.folder import RunFolder
+from drumline.engines.kubernetes import objects, submission
+from drumline.engines.kubernetes.client import ApiRefusedError
+from drumline.engines.kubernetes.manifests import gang
+from drumline.engines.kubernetes.manifests.dropped import find_dropped
+
+FOLDER = RunFolder("/home/ann/jobs/calm_drum")
+KUEUE, VOLCANO, COSCHEDULING = "kueue.x-k8s.io", "scheduling.volcano.sh", "scheduling.x-k8s.io"
+
+
+def made(way, nodes=3, **compute):
+    job = plan(nodes, at={"engine": "kubernetes", "folder": FOLDER})
+    return objects.make_objects(job._replace(compute={"image": "x", **compute}), FOLDER, {}, way)
+
+
+@pytest.mark.parametrize(
+    ("compute", "groups", "way"),
+    [
+        ({}, [], "own"),
+        ({}, [KUEUE], "own"),
+        ({"queue": "team"}, [KUEUE, VOLCANO], "kueue"),
+        ({"queue": "team"}, [VOLCANO], "volcano"),
+        ({}, [VOLCANO, COSCHEDULING], "volcano"),
+        ({}, [COSCHEDULING], "coscheduling"),
+        ({"gang": "own"}, [VOLCANO], "own"),
+        ({"gang": "coscheduling"}, [VOLCANO, COSCHEDULING], "coscheduling"),
+    ],
+)
+def test_what_the_cluster_has_is_used(compute, groups, way):
+    assert gang.choose(compute, groups) == way
+
+
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [
+        (
+            {"gang": "volcano"},
+            "gang: the cluster has no volcano: its server knows no objects of scheduling.volcano.sh",
+        ),
+        ({"queue": "team"}, "queue: team is a queue of Kueue or Volcano, and the cluster has neither"),
+    ],
+)
+def test_what_the_cluster_lacks_is_said_before_anything_is_made(compute, said):
+    with pytest.raises(EngineError) as error:
+        gang.choose(compute, ["batch", COSCHEDULING])
+    assert (error.value.message, error.value.exit_code) == (said, 2)
+
+
+def test_volcano_has_a_group_and_its_queue():
+    things = made("volcano", queue="team")
+    group, template = things.group, things.nodes["spec"]["template"]
+    assert (group["apiVersion"], group["spec"]) == (f"{VOLCANO}/v1beta1", {"minMember": 3, "queue": "team"})
+    assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
+    assert template["spec"]["schedulerName"] == "volcano"
+    assert "schedulerName" not in things.supervisor["spec"]["template"]["spec"]
+    assert gang.QUEUE_LABEL not in things.nodes["metadata"]["labels"]
+
+
+def test_coscheduling_has_a_group_and_the_scheduler_of_the_compute():
+    things = made("coscheduling", scheduler="scheduler-plugins-scheduler")
+    template = things.nodes["spec"]["template"]
+    assert (things.group["apiVersion"], things.group["spec"]) == (
+        f"{COSCHEDULING}/v1alpha1",
+        {"minMember": 3},
+    )
+    assert template["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == things.group["metadata"]["name"]
+    assert template["spec"]["schedulerName"] == "scheduler-plugins-scheduler"
+
+
+def test_nothing_is_added_for_a_cluster_without():
+    assert made("own").group is None
+    assert made("own") == made("")
+
+
+class OldServer:
+    """Knows a field less."""
+
+    def __init__(self):
+        self.did = []
+
+    def create(self, thing):
+        self.did.append(thing["kind"])
+        kept = {**thing, "metadata": {**thing["metadata"], "uid": "0f1e"}}
+        if thing["kind"] == "Service":
+            kept["spec"] = {key: value for key, value in thing["spec"].items() if key != "ports"}
+        return kept
+
+    def delete_job(self, name):
+        self.did.append("delete")
+
+
+def test_a_field_that_the_server_dropped_is_told_and_nothing_is_left():
+    server = OldServer()
+    with pytest.raises(ApiRefusedError, match=r"has left spec.ports out of the Service dl-"):
+        submission.send(server, made("own"))
+    assert server.did == ["Job", "Secret", "Service", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept", "missing"),
+    [
+        ({"a": {"memory": "1024Mi"}}, {"a": {"memory": "1Gi"}}, ""),
+        ({"a": [1, 2]}, {"a": [1]}, "a.1"),
+        ({"a": {"b": 1}}, {"a": None}, "a.b"),
+        ({"readOnly": False, "runAsNonRoot": True}, {"runAsNonRoot": True}, ""),
+        ({"readOnly": True}, {}, "readOnly"),
+        ({"suspend": False}, {}, "suspend"),
+    ],
+)
+def test_what_is_missing_is_found(sent, kept, missing):
+    assert find_dropped(sent, kept) == missing

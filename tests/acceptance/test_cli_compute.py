@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from cli_jobs import background
+from cli_jobs import background, write_job
 from fake_slurm import FakeSlurm
 from waiting import wait_until
 
@@ -150,6 +150,7 @@ def test_lists_are_tables(cli):
         ("attach -f good.yml --type local", 2, "good.yml is of type slurm"),
         ("attach -t slurm -n a --max-instances 0 --no-check", 2, "1 or more"),
         ("attach -t slurm -n a --tags x --no-check", 2, "NAME=VALUE"),
+        ("attach -t slurm -n a --dry-run", 2, "a slurm compute needs none"),
         ("show nobody", 3, "there is no compute 'nobody'"),
         ("list-nodes nobody", 3, "there is no compute 'nobody'"),
         ("update nobody --set qos=x", 3, "there is no compute 'nobody'"),
@@ -164,6 +165,27 @@ def test_what_cannot_be_is_told(cli, tmp_path, line, rc, said):
     assert (done.rc, done.out) == (rc, "")
     assert said in done.err
     assert "Traceback" not in done.err
+
+
+def test_inputs_on_a_volume_of_the_pods_are_not_looked_for_here(cli, tmp_path):
+    words = ["--no-check", "-t", "kubernetes", "-n", "k8s", "--set", "image=x"]
+    volumes = 'volumes=[{"claim": "data", "path": "/volume"}]'
+    assert cli("compute", "attach", *words, volumes).rc == 0
+    fields = {"compute": "azureml:k8s", "code": "src"}
+    (tmp_path / "src").mkdir()
+    for path, said in (("/volume/digits", ""), ("/volumes", "there is no /volumes")):
+        inputs = {"data": {"type": "uri_folder", "path": path}}
+        job = write_job(tmp_path, "ls ${{inputs.data}}", inputs=inputs, **fields)
+        done = cli("plan", "-f", job)
+        assert (done.rc, said in done.err) == (2 if said else 0, True), done.err
+
+
+def test_the_rights_that_jobs_need_are_printed_and_nothing_is_attached(cli):
+    done = cli("compute", "attach", "-t", "kubernetes", "-n", "k8s", "--namespace", "team", "--dry-run")
+    assert done.rc == 0, done.err
+    assert "kind: RoleBinding" in done.out
+    assert "namespace: team" in done.out
+    assert json.loads(cli("compute", "list").out) == [THIS_MACHINE]
 
 
 def test_a_cluster_that_cannot_be_reached_is_not_attached(cli, tmp_path):

@@ -83,7 +83,7 @@ def _plan_resolved(job: Command, run: RunOptions, folder: RunFolder, compute: di
     """Plan the job with its references resolved; the job itself does not change."""
     if not _may_refer(job):
         planned = planner.plan_job(job, _site(job, folder, run, compute))
-        _check_inputs(job, folder)
+        _check_inputs(job, folder, compute)
         return planned
     from drumline.control.assets import references
 
@@ -92,7 +92,7 @@ def _plan_resolved(job: Command, run: RunOptions, folder: RunFolder, compute: di
     site = _site(known.job, folder, run, compute, known.interpreter)
     site = site._replace(kept=known.kept, build=known.build, variables=known.variables)
     planned = planner.plan_job(known.job, site)
-    _check_inputs(known.job, folder)
+    _check_inputs(known.job, folder, compute)
     return planned._replace(
         resolved=dict(known.found),
         registers=references.plan_registrations(known.job, planned, known.written),
@@ -261,11 +261,15 @@ def _check_code(job: Command, run: RunOptions) -> None:
         raise PlanError(f"code: there is no {code}", path="code")
 
 
-def _check_inputs(job: Command, folder: RunFolder) -> None:
+def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -> None:
     wrong = []
     hint = "relative paths are those of the job file's folder"
+    # These are where the ranks are, and need not be here.
+    mounted = tuple(str(volume["path"]).rstrip("/") + "/" for volume in compute.get("volumes") or ())
     for name, path, kind in values.resolve_values(job, folder).checks:
         what = ""
+        if f"{path}/".startswith(mounted):
+            continue
         if not os.path.exists(path):
             what = f"there is no {path}"
         elif kind == "uri_file" and os.path.isdir(path):

@@ -1,6 +1,6 @@
 """
-What Drumline asks of the API server. The client can ask for nothing else, and ``compute attach --dry-run`` makes the
-Role that it prints of the same table.
+The requests that Drumline makes of the API server. The client can make no others, and ``compute attach --dry-run``
+makes the Role that it prints of the same table.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.engines.kubernetes import frames, objects, pods, view
 from drumline.engines.kubernetes.client import ApiSilentError, open_api
+from drumline.engines.kubernetes.manifests import gang
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Courier:
         self._runs = False
         self._began = time.monotonic()
         self._ended_at: float | None = None
+        self._alone_since: float | None = None
 
     def run(self) -> None:
         """Carry until all has arrived, and nothing of the job is left in the cluster."""
@@ -161,10 +163,25 @@ class Courier:
         warnings = self._warnings.ask(api, pods.find_suspects(found, count, self._name))
         phase, reason = pods.describe(found, count, warnings)
         self._runs = phase == "runs"
+        if self._are_alone_too_long(found, supervisor):
+            api.delete_job(self._name)
+            view.write(
+                self._folder, "gone", f"the pod of its supervisor did not come: {reason}", status.FAILED, 1
+            )
+            return True
         if supervisor is None or not pods.has_ended(supervisor):
             view.write(self._folder, phase, reason)
             return False
         return self._finish(api, found, supervisor)
+
+    def _are_alone_too_long(self, found: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
+        """Return whether pods hold nodes for a supervisor that has not come; one that is there gives them back."""
+        has_come = supervisor is not None and pods.has_started(supervisor)
+        if has_come or not any(pods.has_started(pod) for pod in found):
+            self._alone_since = None
+            return False
+        self._alone_since = self._alone_since or time.monotonic()
+        return time.monotonic() - self._alone_since > gang.patience_s(self._plan.compute)
 
     def _finish(self, api: Api, found: list[dict[str, Any]], supervisor: dict[str, Any]) -> bool:
         """Wait for the last words of all pods, then remove all objects; return whether that is done."""

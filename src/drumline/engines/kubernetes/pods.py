@@ -43,6 +43,8 @@ def describe(
     if supervised and len(running) >= count:
         return "runs", ""
     some = f"{len(running)} of {count} pods run"
+    if running and not supervised:
+        some += ", and not that of the supervisor"
     if blocked := _find_reason(found, nodes, count, warnings):
         return "waits", f"{some}; {blocked}"
     if not found:

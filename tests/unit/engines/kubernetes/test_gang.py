@@ -5,7 +5,7 @@ from planning import plan
 
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import objects, submission
+from drumline.engines.kubernetes import courier, objects, submission, view
 from drumline.engines.kubernetes.client import ApiRefusedError
 from drumline.engines.kubernetes.manifests import gang
 from drumline.engines.kubernetes.manifests.dropped import find_dropped
@@ -115,3 +115,46 @@ def test_a_field_that_the_server_dropped_is_told_and_nothing_is_left():
 )
 def test_what_is_missing_is_found(sent, kept, missing):
     assert find_dropped(sent, kept) == missing
+
+
+class Cluster:
+    """One whose quota has room for the nodes, and for no supervisor."""
+
+    def __init__(self):
+        labels = {objects.ROLE_LABEL: "node"}
+        self.pods = [{"metadata": {"name": "n", "labels": labels}, "status": {"phase": "Running"}}]
+        self.has_job = True
+
+    def get(self, kind, name):
+        return {}
+
+    def list(self, kind, labels=None, fields=None):
+        if kind == "Pod":
+            return self.pods
+        return [{"reason": "FailedCreate", "message": "Error creating: exceeded quota: small"}]
+
+    def follow_log(self, pod):
+        yield from ()
+
+    def delete_job(self, name):
+        self.has_job = False
+
+
+def test_nodes_that_wait_for_a_supervisor_that_never_comes_are_given_back(tmp_path):
+    folder = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
+    folder.create()
+    job = plan(1, at={"engine": "kubernetes", "folder": folder})._replace(compute={"gang_timeout": 30})
+    folder.write(folder.plan, job.to_json())
+    cluster, carries = Cluster(), courier.Courier(folder)
+    carries._warnings._asked -= 60.0
+    assert not carries._look(cluster)
+    assert cluster.has_job
+    carries._alone_since -= 31.0
+    assert carries._look(cluster)
+    assert not cluster.has_job
+    known = view.read(folder)
+    assert (known.state, known.status) == ("gone", "Failed")
+    assert known.reason == (
+        "the pod of its supervisor did not come: 1 of 1 pods run, and not that of the supervisor; "
+        "no pod is made: exceeded quota: small"
+    )

@@ -31,7 +31,10 @@ NODE = pod("node", "Running")
         ([SUPERVISOR, NODE, NODE], ("runs", "")),
         ([pod("supervisor", "Succeeded"), NODE, NODE], ("runs", "")),
         ([SUPERVISOR, NODE, pod("node", "Pending")], ("runs", "1 of 2 pods run")),
-        ([pod("supervisor", "Pending"), NODE, NODE], ("starts", "2 of 2 pods run")),
+        (
+            [pod("supervisor", "Pending"), NODE, NODE],
+            ("starts", "2 of 2 pods run, and not that of the supervisor"),
+        ),
         (
             [SUPERVISOR, NODE, unschedulable("0/5 nodes are available: 5 Insufficient nvidia.com/gpu.")],
             ("waits", "1 of 2 pods run; 0/5 nodes are available: 5 Insufficient nvidia.com/gpu."),

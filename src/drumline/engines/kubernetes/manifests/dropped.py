@@ -1,4 +1,4 @@
-"""What a server has left out of an object: one that does not know a field drops it, and says nothing."""
+"""Fields that a server has left out of an object: one that does not know a field drops it, and says nothing."""
 
 from __future__ import annotations
 

@@ -19,6 +19,15 @@ WAYS = ("kueue", *access.GANGS, "own")
 _GROUPS = {"kueue": KUEUE, **{name: right.group for name, right in access.GANGS.items()}}
 
 
+_PATIENCE_S = 600.0
+"""From the first pod of a job to the last, unless the compute says otherwise: those that wait hold nodes."""
+
+
+def patience_s(compute: Mapping[str, Any]) -> float:
+    """Return how long the pods of a job wait for each other, in seconds."""
+    return float(compute.get("gang_timeout") or _PATIENCE_S)
+
+
 class NoSuchWayError(NotSubmittedError):
     """The cluster does not have what the compute asks for."""
 

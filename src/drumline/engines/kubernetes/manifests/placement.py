@@ -1,4 +1,4 @@
-"""Where the pods of a job may run, and what they get there: the settings of a compute as fields of a pod."""
+"""The place of a job's pods and their resources: the settings of a compute as fields of a pod."""
 
 from __future__ import annotations
 

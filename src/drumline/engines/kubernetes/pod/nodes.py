@@ -12,6 +12,7 @@ from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses, Network, NextAttempt, Nodes, SignalMeaning
 from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes.manifests import gang
 from drumline.engines.kubernetes.pod.members import Members
 from drumline.engines.network import LOOPBACK
 from drumline.linux import interfaces
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from drumline.contract.events import EndKind
     from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
-
-GANG_S = 600.0
-"""From the first pod of the job to the last, unless the compute says otherwise: those that wait hold nodes."""
 
 
 def make_nodes(plan: Plan) -> Nodes:
@@ -44,7 +42,7 @@ class PodAllocation:
         self._plan = plan
         self._members = members
         self._preemption = preemption
-        self._patience_s = float(plan.compute.get("gang_timeout") or GANG_S)
+        self._patience_s = gang.patience_s(plan.compute)
         may_restart = plan.max_restarts > 0 or plan.asked.job_tier == "spot"
         self.lost_node_kind: Literal["node", "node preemption"] = "node preemption" if may_restart else "node"
 

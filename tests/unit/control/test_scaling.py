@@ -218,6 +218,13 @@ def test_a_late_rank_is_named_with_its_class(how, seed):
     runs = [*make_runs(FIELD["200 Mbit/s"], 2), slow_rank(late, how)]
     report = build_report("late", runs, to=8)
     (found,) = report.stragglers
+    told = to_values(report)
+    assert told["stragglers"] == told["measured"][-1]["stragglers"]
+    assert {name: len(str(told["stragglers"][0][name])) <= 8 for name in ("late_s", "share", "gain")} == {
+        "late_s": True,
+        "share": True,
+        "gain": True,
+    }
     assert 1e3 * report.reliable[-1].facts.late_s == pytest.approx(15.0)
     assert (found.kind, found.rank, found.node) == (how, late, late)
     assert 1e3 * found.late_s == pytest.approx(15.0, rel=0.2)

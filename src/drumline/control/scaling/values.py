@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from drumline.control.scaling.model import StepModel
     from drumline.control.scaling.report import MeasuredSize, PredictedSize, ScaleReport
 
+_WHOLE = 1000.0
+
 
 def to_values(report: ScaleReport) -> dict[str, Any]:
     """Return a report as JSON can hold it."""
@@ -20,9 +22,9 @@ def to_values(report: ScaleReport) -> dict[str, Any]:
         "measured": [_describe_measured(one) for one in report.measured],
         "predicted": [_describe_predicted(one) for one in report.predicted],
         "model": None if model is None else _describe_model(report, model),
-        "limit": None if report.limit is None else report.limit._asdict(),
-        "slowest_pair": None if report.slowest_pair is None else report.slowest_pair._asdict(),
-        "stragglers": [one._asdict() for one in report.stragglers],
+        "limit": None if report.limit is None else _round_all(report.limit._asdict()),
+        "slowest_pair": None if report.slowest_pair is None else _round_all(report.slowest_pair._asdict()),
+        "stragglers": [_round_all(one._asdict()) for one in report.stragglers],
         "refused": list(report.refused),
         "sentences": list_sentences(report),
     }
@@ -41,7 +43,7 @@ def _describe_measured(one: MeasuredSize) -> dict[str, Any]:
         "model_s": _round(one.model_s),
         "cpu_share": _round(one.run.cpu_share),
         "source": one.run.source,
-        "stragglers": [found._asdict() for found in one.stragglers],
+        "stragglers": [_round_all(found._asdict()) for found in one.stragglers],
     }
     if facts is not None:
         described |= {
@@ -80,6 +82,16 @@ def _describe_model(report: ScaleReport, model: StepModel) -> dict[str, Any]:
         "bytes_per_s": None if report.is_assumed else round(model.link.bytes_per_s),
         "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
         "doubt": _round(model.doubt),
+    }
+
+
+def _round_all(values: dict[str, Any]) -> dict[str, Any]:
+    """Round the numbers that are no counts: seconds and shares to millionths, bytes a second to whole ones."""
+    return {
+        name: (round(value, 6) if abs(value) < _WHOLE else round(value))
+        if isinstance(value, float)
+        else value
+        for name, value in values.items()
     }
 
 

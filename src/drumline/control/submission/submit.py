@@ -68,9 +68,7 @@ def submit(
     with run_folder.hold_removal_lock(home()):
         try:
             job = fill_component(job)
-            planned = plan(job, run, check=check and given.type == job.type)
-            if planned.engine == "local":
-                machine.check_can_run()
+            planned = _check_machine(plan(job, run, check=check and given.type == job.type))
             secrets = _find_secrets(job, planned)
             text = run_folder.text_of(job if given.type == job.type else given, run.in_place)
             root = root_of(planned.compute)
@@ -133,6 +131,15 @@ def submit_text(text: str, changes: Mapping[str, Any], folder: str = "") -> Subm
         params_override=[{path: value} for path, value in changes.items()],
     )
     return submit(job)
+
+
+def _check_machine(planned: Plan) -> Plan:
+    """Return the plan with warnings about this machine, if it is to run the job. Raises PlanError if it cannot."""
+    if planned.engine != "local":
+        return planned
+    machine.check_can_run()
+    warnings = machine.check_holds(len(planned.nodes), sum(len(node.ranks) for node in planned.nodes))
+    return planned._replace(warnings=(*planned.warnings, *warnings)) if warnings else planned
 
 
 def _find_secrets(job: Command, planned: Plan) -> str:

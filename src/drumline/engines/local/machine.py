@@ -29,6 +29,19 @@ def check_can_run() -> None:
         raise PlanError(f"jobs on this machine need Linux; this is {sys.platform}", hint)
 
 
+_MANY = 256
+"""Nodes and ranks; fewer find room on any machine that trains at all."""
+
+
+def check_holds(nodes: int, ranks: int) -> list[str]:
+    """Do as ``memory.check_holds`` for jobs with many nodes or ranks; others do not pay for it. Raises PlanError."""
+    if nodes + ranks < _MANY:
+        return []
+    from drumline.engines.local import memory
+
+    return memory.check_holds(nodes, ranks)
+
+
 def gpus() -> tuple[str, ...]:
     """
     List the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: those in it, else all NVIDIA devices.

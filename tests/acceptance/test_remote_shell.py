@@ -75,9 +75,11 @@ def test_pdsh_runs_a_command_on_all(once):
 
 
 def test_in_an_experiment_commands_end_with_one_that_fails(once):
+    """The one that fails waits until the other has set its trap."""
     rc, out = once(
         "DRUMLINE_EXPERIMENT=1 pdsh -S -w 127.0.0.1,127.0.0.2 "
-        "'test %n = 1 && { echo said; exit 3; }; trap \"touch ended; exit\" TERM; sleep 1000 & wait'; echo code $?; "
+        "'test %n = 1 && { until test -e there; do sleep 0.1; done; echo said; exit 3; }; "
+        'trap "touch ended; exit" TERM; touch there; sleep 1000 & wait\'; echo code $?; '
         "for i in $(seq 600); do test -e ended && break; sleep 0.1; done; ls ended"
     )
     assert (rc, out.splitlines()) == (0, ["127.0.0.2: said", "code 3", "ended"])

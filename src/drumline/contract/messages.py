@@ -101,12 +101,11 @@ class ConnectToFirst(NamedTuple):
 
 class CheckNode(NamedTuple):
     """
-    Gather facts of the node for the checks before the ranks start, and listen for the other nodes. ``groups`` and
-    ``settings``: as of ``node/checks/gathering.py``. Answer: ``NodeChecked`` with the part ``facts``.
+    Gather facts of the node for the checks before the ranks start, and listen for the other nodes. ``settings``: as of
+    ``node/checks/gathering.py``. Answer: ``NodeChecked`` with the part ``facts``.
     """
 
     address: str
-    groups: list[str]
     settings: dict[str, Any]
     deadline_s: float
 

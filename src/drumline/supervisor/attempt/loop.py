@@ -114,7 +114,6 @@ class Loop:
 
     def _run(self) -> h.Finish:
         self._inbox.start_agents()
-        self._start.expect_checks()
         for instruction in self._policy.begin(awaits_checks=self._start.may_check):
             self._do(instruction)
         on_network = is_network(self._folder.path)

@@ -12,9 +12,7 @@ from drumline.contract.record import NamedTuple
 from drumline.store import link_history
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.preflight import history, registry
 from drumline.supervisor.preflight.findings import NodeDemand, NodeReport, join_equal, keep_worst
-from drumline.supervisor.preflight.links import read_rates, read_seconds
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 if TYPE_CHECKING:
@@ -90,12 +88,14 @@ class PreflightPhase:
     def begin(self) -> float:
         """Ask for facts; return the seconds after which ``conclude`` is due."""
         self._began, self._asked = time.monotonic(), wall_time()
-        groups = registry.list_groups()
         for task in self._plan.nodes:
             address = self._addresses[task.node]
-            message = m.CheckNode(address, groups, self._choose_settings(task.node), self._budget.facts_s)
+            message = m.CheckNode(address, self._choose_settings(task.node), self._budget.facts_s)
             self._connections.send(task.node, message)
-        return self._budget.limit_s
+        # Loaded while the agents work: it takes a tenth of a second.
+        from drumline.supervisor.preflight import history, registry  # noqa: F401
+
+        return max(0.0, self._began + self._budget.limit_s - time.monotonic())
 
     def take_in(self, node: int, message: m.NodeChecked) -> None:
         """Take in facts of a node; when all have come, go on."""
@@ -118,6 +118,8 @@ class PreflightPhase:
         if self._is_over:
             return
         self._is_over = True
+        from drumline.supervisor.preflight import history, registry
+
         compute = str(self._plan.compute.get("name") or "local")
         before = link_history.read_history(self._folder.root, compute)
         reports = [history.add_history(self._reports[node], before) for node in sorted(self._reports)]
@@ -200,6 +202,8 @@ def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[st
 
 
 def _list_links(reports: Sequence[NodeReport]) -> list[dict[str, Any]]:
+    from drumline.supervisor.preflight.links import read_rates, read_seconds
+
     rates, seconds = read_rates(reports), read_seconds(reports)
     return [
         {"from": source, "to": target, "bytes_per_s": rate, "seconds": seconds.get((source, target))}

@@ -109,11 +109,6 @@ class RankStart:
             return True
         return self._plan.preflight and len(self._plan.nodes) > 1 and self._nodes.facts.are_separate
 
-    def expect_checks(self) -> None:
-        """Load what judges the nodes, if they may be checked, while their agents come."""
-        if self.may_check:
-            from drumline.supervisor.attempt import preflight_phase  # noqa: F401
-
     def begin_checks(self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]) -> float:
         """Begin the checks of the nodes; return the seconds after which ``conclude_checks`` is due."""
         if len(self._machines) == 1 and "" not in self._machines and not self._plan.checks_only:

@@ -59,8 +59,10 @@ _END_S = 30
 _KEPT_S = 7 * 86400
 """After its end, for a client that went away: then a server that can removes all objects."""
 
+# The first process of a pod ignores a signal that it has no handler for: it waits until there is one.
 _BOOT = f"""\
-import os, sys, tarfile
+import os, signal, sys, tarfile
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 filtered = {{"filter": "fully_trusted"}} if hasattr(tarfile, "data_filter") else {{}}
 for name, place in (("{PACKAGE_FILE}", "/drumline/lib"), ("{JOB_FILE}", "{HOME}")):
     with tarfile.open("{BUNDLE}/" + name) as archive:

@@ -34,6 +34,7 @@ class FirstProcess:
         self._child = 0
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, self._pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
     def _pass_on(self, number: int, _: object) -> None:
         self.terminated = True

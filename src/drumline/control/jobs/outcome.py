@@ -49,15 +49,18 @@ class Examined(NamedTuple):
 
 def fold_events(folder: RunFolder) -> Outcome:
     """Return the outcome by the events alone. Of very many, a process reads each once."""
-    try:
-        is_large = os.stat(folder.events).st_size >= _MANY_BYTES
-    except OSError:
-        is_large = False
-    if not is_large:
+    if not has_many_events(folder):
         return fold(folder.read_events())
-    from drumline.control.jobs.many_events import fold_large
+    from drumline.control.jobs.many_events import outcomes
 
-    return fold_large(folder)
+    return outcomes.read(folder)
+
+
+def has_many_events(folder: RunFolder) -> bool:
+    try:
+        return os.stat(folder.events).st_size >= _MANY_BYTES
+    except OSError:
+        return False
 
 
 def read_outcome(folder: RunFolder) -> Outcome:

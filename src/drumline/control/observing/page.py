@@ -242,12 +242,13 @@ def _read_last_lines(folder: RunFolder, rank: int) -> list[str]:
 
 def _describe_start(folder: RunFolder) -> dict[str, Any] | None:
     """Describe how long the phases of the latest attempt's start took; None if nothing is known of it."""
-    from drumline.control.observing import timeline, timeline_phases
+    from drumline.control.observing import timeline
+    from drumline.control.observing.charts.attempt_starts import read_starts
 
-    starts = timeline_phases.fold(folder.read_events())
-    if not starts:
+    starts = read_starts(folder)
+    if not len(starts):
         return None
-    told = timeline.describe_attempt(starts[-1], len(starts), starts[0].zero)
+    told = timeline.describe_attempt(starts.find(folder, len(starts) - 1), len(starts), starts.zero_of(0))
     phases = [
         {"phase": one["phase"], "seconds": one["took_s"]}
         for one in told["phases"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import UsageError
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import examine
-from drumline.control.observing.timeline_phases import fold, longest, phases
+from drumline.control.observing.charts.attempt_starts import read_starts
+from drumline.control.observing.timeline_phases import apply, longest, phases
 
 if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
@@ -29,16 +30,19 @@ def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
         raise UsageError(
             f"job {name} is a {kind}: it has jobs, and those have timelines", f"drumline job show -n {name}"
         )
-    starts = fold([*folder.read_events(), *([examined.end] if examined.end else [])])
-    if not starts:
+    starts = read_starts(folder)
+    if not len(starts):
         raise UsageError(f"nothing is known yet of how job {name} started")
     number = len(starts) - 1 if attempt is None else attempt
     if not 0 <= number < len(starts):
         there = "attempt 0 alone" if len(starts) == 1 else f"attempts 0 to {len(starts) - 1}"
         raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
-    told = describe_attempt(starts[number], len(starts), starts[0].zero)
-    zero = starts[number].zero
-    until = starts[number + 1].zero if number + 1 < len(starts) else math.inf
+    start = starts.find(folder, number)
+    if examined.end and number == len(starts) - 1:
+        apply(start, examined.end)
+    told = describe_attempt(start, len(starts), starts.zero_of(0))
+    zero = start.zero
+    until = starts.zero_of(number + 1) if number + 1 < len(starts) else math.inf
     return {
         "job": name,
         **told,

@@ -65,21 +65,41 @@ class Start:
         return self.trouble is not None
 
 
+_ENDS = (e.NodeLost, e.Preempted, e.CancelRequested, e.JobStopping, e.JobEnded)
+TROUBLES = (*_ENDS, e.RankExited, e.AttemptEnded)
+"""Of the events that say when an attempt was over, and why."""
+
+KINDS = (
+    *TROUBLES,
+    *(e.JobSubmitted, e.JobWaiting, e.JobPreparing, e.Transferred, e.EnvironmentReady, e.JobStarting),
+    *(e.JobRunning, e.AgentJoined, e.WarmAsked, e.WarmStart, e.WarmDeclined, e.RankStarted, e.FirstOutput),
+    e.GroupFormed,
+)
+"""Of the events that say something of a start, but for the first of all, which says when the job began."""
+
+
 def fold(events: Iterable[e.Event]) -> list[Start]:
     """Return the starts of all attempts in order."""
     starts: list[Start] = []
     for event in events:
         if not starts:
             starts.append(Start(0, event.time))
-        if isinstance(event, e.AttemptEnded):
-            before = starts[-1]
-            zero = event.time if before.trouble is None else min(before.trouble, event.time)
-            starts.append(Start(len(starts), zero, event.reason))
-            starts[-1].over = event.time
-        else:
-            _apply(starts[-1], event)
-            _apply_end(starts[-1], event)
+        after = apply(starts[-1], event)
+        if after is not starts[-1]:
+            starts.append(after)
     return starts
+
+
+def apply(start: Start, event: e.Event) -> Start:
+    """Return the start after an event: the same, or that of the next attempt."""
+    if isinstance(event, e.AttemptEnded):
+        zero = event.time if start.trouble is None else min(start.trouble, event.time)
+        following = Start(start.number + 1, zero, event.reason)
+        following.over = event.time
+        return following
+    _apply(start, event)
+    _apply_end(start, event)
+    return start
 
 
 def _apply(start: Start, event: e.Event) -> None:
@@ -118,7 +138,7 @@ def _apply_node(start: Start, event: e.Event) -> None:
 
 
 def _apply_end(start: Start, event: e.Event) -> None:
-    ends = isinstance(event, (e.NodeLost, e.Preempted, e.CancelRequested, e.JobStopping, e.JobEnded))
+    ends = isinstance(event, _ENDS)
     if start.trouble is None and (ends or (isinstance(event, e.RankExited) and event.code != 0)):
         start.trouble = event.time
 

@@ -27,7 +27,7 @@ _KINDS: dict[type[e.Event], str] = {
 }
 """Of events whose text is that of the list of events."""
 
-_SHOWN = (
+SHOWN = (
     *_KINDS,
     *(e.RankExited, e.NodeLost, e.JobHung, e.JobWentOn, e.CancelRequested, e.JobStopping, e.JobRunning),
 )
@@ -53,7 +53,7 @@ def read_marks(folder: RunFolder) -> list[dict[str, Any]]:
     stamp = stamp_files([folder.events])
     kept: list[dict[str, Any]] | None = _answers.get(folder.path, stamp)
     if kept is None:
-        chosen = _choose(folder.read_events(*_SHOWN))
+        chosen = _choose(folder.read_events(*SHOWN))
         kept = [{**_describe(event, found), "at": event.time} for event, found in chosen]
         _answers.put(folder.path, stamp, kept, None)
     return kept

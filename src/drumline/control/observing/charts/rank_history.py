@@ -20,7 +20,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.lines.growth import group_looks, read_looks
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
-from drumline.control.observing.charts.marks import list_marks
+from drumline.control.observing.charts.marks import SHOWN, list_marks
 from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, choose_lines, list_uses
 from drumline.control.observing.ranks.rank_states import cut_attempt, read_attempt
 from drumline.control.times import utc
@@ -195,7 +195,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
         "end": utc(span.end),
         "bin_s": round(span.bin_s, 3),
         "rows": sorted(rows, key=lambda row: (row["rank"] is not None, row["rank"] or 0, row["node"])),
-        "marks": list_marks(cut_attempt(folder.read_events(), shown.number)),
+        "marks": list_marks(cut_attempt(folder.read_events(*SHOWN), shown.number)),
     }
 
 

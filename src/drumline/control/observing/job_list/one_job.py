@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
 
 _MOST_SPEC = 4 << 20
+_BEGINS = (e.JobStarting, e.AgentJoined, e.RankStarted)
+_LISTED_EVENTS = (e.AttemptEnded, *_BEGINS)
 
 
 def describe_job(name: str) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def describe_job(name: str) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "hang": {"sentence": outcome.hang} if outcome.hang else None,
         "last_lines": lines,
-        "attempts": list_attempts(folder.read_events(), outcome),
+        "attempts": list_attempts(folder.read_events(*_LISTED_EVENTS), outcome),
         "services": description.describe_services(outcome),
         "has_scale": os.path.isfile(folder.scale),
         "commands": list_commands(name, outcome),
@@ -92,7 +94,7 @@ def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str,
     for event in events:
         if isinstance(event, e.AttemptEnded):
             began.append(None)
-        elif isinstance(event, (e.JobStarting, e.AgentJoined, e.RankStarted)) and began[-1] is None:
+        elif isinstance(event, _BEGINS) and began[-1] is None:
             began[-1] = event.time
             if len(began) > len(outcome.attempts):
                 break  # A job may have a million events, and nothing else is looked for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from drumline.studio.live import Live
 from drumline.studio.pages import Pages, refuse
 from drumline.studio.security import Guard
 from drumline.studio.settings import API
-from drumline.studio.tables import Tables
+from drumline.studio.tables import Tables, return_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +44,9 @@ def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
         from anyio.to_thread import current_default_thread_limiter
 
         current_default_thread_limiter().total_tokens = _MOST_THREADS
+        returning = asyncio.create_task(return_memory())
         yield
+        returning.cancel()
 
     app = Starlette(routes=list_routes(settings, tokens), lifespan=lifespan)
     app.state.settings = settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -27,8 +26,6 @@ PORT = 7878
 _PORTS_TRIED = 20
 _HIGHEST_PORT = 65535
 _STUCK_MS = 30_000
-_MALLOC = {-8: 1, -1: 1 << 17, -3: 1 << 17}
-"""M_ARENA_MAX, M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h."""
 
 
 class Wish(NamedTuple):
@@ -77,10 +74,12 @@ def _run(
 ) -> None:
     import logging
 
+    from drumline.studio.tables import share_memory
+
     # Its lines name addresses, and ours go where a command's go.
     logging.getLogger("uvicorn").addHandler(logging.NullHandler())
     logging.getLogger("uvicorn").propagate = False
-    _share_memory()
+    share_memory()
     # uvicorn raises a signal again, for these, once it has ended in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     address = _address_of(wish, listener.getsockname()[0], settings)
@@ -93,15 +92,6 @@ def _run(
         pass
     finally:
         studios.forget(record, bearer)
-
-
-def _share_memory() -> None:
-    """Have threads share the memory that they free, and return it soon; glibc keeps some for each of them."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        for option, value in _MALLOC.items():
-            ctypes.CDLL(None).mallopt(option, value)
 
 
 def _announce(address: str, record: str, settings: StudioSettings) -> None:

@@ -1,7 +1,15 @@
-"""The lists of jobs that this server keeps in memory: a few homes', each made when it is first asked for."""
+"""
+The memory of this server: the lists of jobs that it keeps, a few homes', each made when it is first asked for; and what
+answers leave behind.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import ctypes
+import gc
+import sys
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
@@ -11,6 +19,12 @@ from drumline.control.observing.job_list.rows import RowFigures
 from drumline.control.observing.job_list.table import JobTable
 
 _MOST_HOMES = 4
+_RETURN_S = 2.0
+_MUCH_BLOCKS = 2000
+"""Of Python's objects; fewer are not looked for."""
+
+_MALLOC = {-8: 1, -1: 1 << 17, -3: 1 << 17}
+"""M_ARENA_MAX, M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h."""
 
 
 class HomeList(NamedTuple):
@@ -33,3 +47,29 @@ class Tables:
             while len(self._lists) > _MOST_HOMES:
                 self._lists.popitem(last=False)
             return found
+
+
+def share_memory() -> None:
+    """Have threads share the memory that they free, and return it soon; glibc keeps some for each of them."""
+    with contextlib.suppress(OSError, AttributeError):
+        for option, value in _MALLOC.items():
+            ctypes.CDLL(None).mallopt(option, value)
+
+
+async def return_memory() -> None:
+    """
+    Return what answers have left, soon after them: requests are circles, which Python would keep for minutes, and the
+    pages between what is still used.
+
+    What is there by now, modules above all, is never looked at again: one look takes some milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
+    known = 0
+    while True:
+        await asyncio.sleep(_RETURN_S)
+        if abs(sys.getallocatedblocks() - known) > _MUCH_BLOCKS:
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
+            known = sys.getallocatedblocks()

@@ -100,9 +100,9 @@ def told(job, number):
     return {key: value for key, value in found.items() if key not in ("job", "drills", "now_s")}
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_timeline_of_an_attempt_is_that_of_all_events(job, number):
-    job.add(*AGAIN, e.JobEnded(1009.0, "Failed", 1, "rank 0 failed"))
+    job.add(*AGAIN, *AGAIN, e.JobEnded(1009.0, "Failed", 1, "rank 0 failed"))
     expected = told_of_all(job, number)
     del expected["now_s"]
     assert told(job, number) == expected

@@ -48,6 +48,7 @@ _MOST_DEPTH = 8
 
 _PARTS = {"pipeline": "st", "sweep": "tr"}
 _REPEATED = ("kind", "status", "reason", "experiment", "compute", "size")
+_NO_TAGS: dict[str, str] = {}
 
 
 class JobOverview(NamedTuple):
@@ -231,13 +232,15 @@ def _is_settled(outcome: Outcome) -> bool:
 def _from_text(text: str) -> JobOverview | None:
     try:
         known = json.loads(text)
+        if len(known) < len(JobOverview._fields):
+            return None  # Of a version that kept fewer facts.
         # Ten thousand jobs have few of these between them.
-        found = JobOverview(**{**known, **{key: sys.intern(known[key]) for key in _REPEATED}})
-    except (ValueError, TypeError, KeyError):
+        known.update((key, sys.intern(known[key])) for key in _REPEATED)
+        metric = known["metric"]
+        known["metric"] = (sys.intern(metric[0]), metric[1]) if metric else None
+        return JobOverview(**{**known, "tags": known["tags"] or _NO_TAGS})
+    except (ValueError, TypeError, LookupError, AttributeError):
         return None
-    if len(known) < len(JobOverview._fields):
-        return None  # Of a version that kept fewer facts.
-    return found._replace(metric=(found.metric[0], found.metric[1]) if found.metric else None)
 
 
 def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:

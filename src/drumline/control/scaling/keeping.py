@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.scaling.sentences import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,6 +64,9 @@ def _is_size(one: Any) -> bool:
 
 
 def _describe_size(one: Mapping[str, Any]) -> dict[str, Any]:
+    # The sentences are made by what computes, which the studio's server has no use for until it shows a report.
+    from drumline.control.scaling.sentences import PHASES
+
     phases = one.get("phases")
     known = phases if isinstance(phases, dict) else {}
     return {

@@ -35,7 +35,7 @@ AXES = ("step", "time", "relative")
 MOST_POINTS = 4000
 _LIMIT_S = 5.0
 _MOST_READERS = 16
-_MOST_VALUES = 400_000
+_MOST_VALUES = 150_000
 """Of all jobs together that are kept in memory, at 24 bytes."""
 
 _MOST_ANSWER_BYTES = 2 << 20

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
@@ -47,17 +47,27 @@ _CHUNK = 200
 """Facts that are read from the index at once, so that there are never all of them twice."""
 
 _MOST_STAMPS = 500
+_SIZES = 1 << 48
+"""More than any file has bytes."""
+
 _MOST_GONE = 1000
 
 
 class _Entry:
+    """Of ten thousand jobs there are as many: ``looked`` is of jobs that run, so others share a number."""
+
     __slots__ = ("job", "looked", "stamp", "version")
 
-    def __init__(self, job: JobOverview, stamp: tuple[int, int], version: int) -> None:
+    def __init__(self, job: JobOverview, stamp: int, version: int) -> None:
+        self.version = version
+        self.looked = 0.0
+        self.see(job, stamp)
+
+    def see(self, job: JobOverview, stamp: int) -> None:
         self.job = job
         self.stamp = stamp
-        self.version = version
-        self.looked = time.monotonic()
+        if not job.is_final:
+            self.looked = time.monotonic()
 
 
 class Changes(NamedTuple):
@@ -78,7 +88,7 @@ class JobTable:
         """Held by the thread that looks at files, which may take long."""
         self._lock = threading.Lock()
         """Held for a moment, by whoever reads or changes the entries."""
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: dict[str, _Entry] = {}
         """The one that changed last is the last."""
         self._running: set[str] = set()
         self._gone: deque[tuple[int, str]] = deque(maxlen=_MOST_GONE)
@@ -89,7 +99,7 @@ class JobTable:
         """Whose stamps are compared next."""
         self._looked = -_FRESH_S
         self._listed = -_LISTED_S
-        self._changed = (0, 0)
+        self._changed = 0
 
     @property
     def version(self) -> int:
@@ -122,7 +132,7 @@ class JobTable:
             return [entry.job for entry in self._entries.values()]
 
     def find(self, name: str) -> JobOverview | None:
-        entry = self._entries.get(name)
+        entry = self._find_entry(name)
         return entry.job if entry else None
 
     def changes_since(self, version: int) -> Changes:
@@ -165,34 +175,37 @@ class JobTable:
         """Find jobs that have come or gone."""
         changed = _stamp(self._jobs)
         now = time.monotonic()
-        is_quiet = time.time_ns() - changed[0] > _NEW_S * 1e9
+        is_quiet = time.time_ns() - changed // _SIZES > _NEW_S * 1e9
         if changed == self._changed and is_quiet and now - self._listed < _LISTED_S:
             return
         self._listed, self._changed = now, changed
         names = listing.names(archived=None)
         there = set(names)
-        for name in [name for name in self._entries if name not in there]:
+        with self._lock:
+            known = set(self._entries)
+        for name in known - there:
             self._remove(name)
         queued = set(self._waiting)
         self._waiting = deque(name for name in self._waiting if name in there)
-        self._waiting.extend(name for name in names if name not in self._entries and name not in queued)
+        self._waiting.extend(name for name in names if name not in known and name not in queued)
 
     def _find_suspects(self) -> Iterator[str]:
         """Yield jobs that run and may have changed, and of all others those whose turn it is, if they have."""
         now = time.monotonic()
         looks = _MOST_LOOKS
         for name in list(self._running):
-            entry = self._entries[name]
-            if self._stamp_of(name) != entry.stamp:
+            entry = self._find_entry(name)
+            if entry is None or self._stamp_of(name) != entry.stamp:
                 yield name
             elif now - entry.looked > _UNCHANGED_S and looks > 0:
                 looks -= 1
                 yield name
         if not self._round:
-            self._round.extend(self._entries)
+            with self._lock:
+                self._round.extend(self._entries)
         for _ in range(min(_MOST_STAMPS, len(self._round))):
             name = self._round.popleft()
-            one = self._entries.get(name)
+            one = self._find_entry(name)
             if one is not None and one.job.is_final and self._stamp_of(name) != one.stamp:
                 yield name
 
@@ -220,25 +233,32 @@ class JobTable:
         known.keep()
         return []
 
-    def _put(self, job: JobOverview, stamp: tuple[int, int]) -> None:
+    def _put(self, job: JobOverview, stamp: int) -> None:
         with self._lock:
             (self._running.discard if job.is_final else self._running.add)(job.name)
             entry = self._entries.get(job.name)
             if entry is None:
-                entry = self._entries[job.name] = _Entry(job, stamp, 0)
+                entry = _Entry(job, stamp, 0)
             else:
-                is_same = _without_metric(entry.job) == _without_metric(job)
-                entry.stamp, entry.looked = stamp, time.monotonic()
+                known = entry.job
+                is_same = _without_metric(known) == _without_metric(job)
+                # Its metric is read for those who see it, and stays until then.
+                other = job if job.has_metric else job._replace(metric=known.metric)
+                entry.see(known if is_same else other, stamp)
                 if is_same:
                     return
-                # Its metric is read for those who see it, and stays until then.
-                entry.job = job if job.has_metric else job._replace(metric=entry.job.metric)
             self._move_to_end(job.name, entry)
+
+    def _find_entry(self, name: str) -> _Entry | None:
+        # One that is being moved is not there for a moment.
+        with self._lock:
+            return self._entries.get(name)
 
     def _move_to_end(self, name: str, entry: _Entry) -> None:
         self._version += 1
         entry.version = self._version
-        self._entries.move_to_end(name)
+        self._entries.pop(name, None)
+        self._entries[name] = entry
 
     def _remove(self, name: str) -> None:
         with self._lock:
@@ -247,7 +267,7 @@ class JobTable:
                 self._version += 1
                 self._gone.append((self._version, name))
 
-    def _stamp_of(self, name: str) -> tuple[int, int]:
+    def _stamp_of(self, name: str) -> int:
         return _stamp(f"{self._jobs}/{name}/events.jsonl")
 
 
@@ -274,9 +294,9 @@ def _without_metric(job: JobOverview) -> JobOverview:
     return job._replace(metric=None, has_metric=False)
 
 
-def _stamp(path: str) -> tuple[int, int]:
-    """Return what changes with a file or folder; zeros for one that is gone."""
+def _stamp(path: str) -> int:
+    """Return what changes with a file or folder, one number of its time and size; zero for one that is gone."""
     with contextlib.suppress(OSError):
         known = os.stat(path)
-        return known.st_mtime_ns, known.st_size
-    return 0, 0
+        return known.st_mtime_ns * _SIZES + known.st_size
+    return 0

@@ -22,8 +22,10 @@ STYLES = ("base", "parts", "pages", "panels", "logs")
 _APART = ("vendor/uplot.js",)
 """Which few pages need, and which is half as large as all others."""
 
-_TYPES = re.compile(rb"/\*\*.*?\*/", re.DOTALL)
-"""Comments that are for the type checker alone."""
+_TYPES = re.compile(rb"/\*\*.*?\*/|^[ \t]*//(?!#)[^\n]*", re.DOTALL | re.MULTILINE)
+"""Comments for the type checker, and lines that are one for people."""
+
+_STYLE_SPACE = re.compile(rb"/\*.*?\*/|^[ \t]+", re.DOTALL | re.MULTILINE)
 
 _IMPORT = re.compile(r"""\bimport\s*(?:(\w+)|\{([^}]*)\})\s*from\s*"([^"]+)";?""")
 _IMPORT_LATER = re.compile(r"""\bimport\("([^"]+)"\)""")
@@ -110,16 +112,33 @@ class _JoinedModule:
 
 def drop_types(script: bytes) -> bytes:
     r"""
-    Return a module of the page without its JSDoc comments, as browsers are sent it; the numbers of its lines stay.
+    Return a module of the page without comments on lines of their own, as browsers are sent it; the numbers of its
+    lines stay.
 
     >>> drop_types(b"/**\n * @param {string} name\n */\nlet a = /** @type {any} */ (b);\n")
     b'\n\n\nlet a =  (b);\n'
     """
-    return _TYPES.sub(lambda found: b"\n" * found[0].count(b"\n"), script)
+    return _TYPES.sub(_keep_lines, script)
+
+
+def drop_style_space(style: bytes) -> bytes:
+    r"""
+    Return styles without comments and indentation, likewise.
+
+    >>> drop_style_space(b"/* In order.\n */\na {\n  color: red;\n}\n")
+    b'\n\na {\ncolor: red;\n}\n'
+    """
+    return _STYLE_SPACE.sub(_keep_lines, style)
+
+
+def _keep_lines(found: re.Match[bytes]) -> bytes:
+    return b"\n" * found[0].count(b"\n")
 
 
 def read_file(folder: str, name: str) -> bytes:
     """Return a file of the page as browsers are sent it. Raises OSError."""
     with open(os.path.join(folder, *name.split("/")), "rb") as file:
         data = file.read()
+    if name.startswith("css/"):
+        return drop_style_space(data)
     return drop_types(data) if name.startswith("js/") else data

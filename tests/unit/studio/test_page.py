@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from drumline.studio import joined, libraries
-from drumline.studio.joined import drop_types
+from drumline.studio.joined import drop_style_space, drop_types
 from drumline.studio.pages import Pages
 
 STUDIO = Path(libraries.HERE)
@@ -69,7 +69,10 @@ def test_no_folder_has_more_files_than_one_remembers():
 
 def test_our_own_scripts_and_styles_stay_light():
     together = b"".join(
-        [*(drop_types(path.read_bytes()) for path in SCRIPTS), *(path.read_bytes() for path in STYLES)]
+        [
+            *(drop_types(path.read_bytes()) for path in SCRIPTS),
+            *(drop_style_space(path.read_bytes()) for path in STYLES),
+        ]
     )
     assert len(gzip.compress(together, 9)) < MOST_BYTES
 
@@ -79,6 +82,7 @@ def test_browsers_are_sent_scripts_without_their_types():
     sent = asyncio.run(Pages(None, None).send_file(request)).body
     assert sent == drop_types((PAGE / "js" / "lib.js").read_bytes())
     assert b"/**" not in sent
+    assert not [line for line in sent.splitlines() if line.strip().startswith(b"//")]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")

@@ -50,6 +50,10 @@ def test_the_example_survives_its_drills_and_ends_with_the_same_loss(cli, tmp_pa
         drumline_home
     )
     assert "5 of 5: wedge: job " in done.err
+    for name in job_names(drumline_home):
+        kept = json.loads((drumline_home / "jobs" / name / "rehearsal.json").read_text())
+        assert kept.pop("title")
+        assert kept == report, "the studio shows it"
 
 
 @pytest.mark.timeout(600)

@@ -5,6 +5,7 @@ import re
 import pytest
 from seeing import count, see
 
+from drumline.control.rehearsal.keeping import keep_table
 from drumline.control.scaling.facts import RankSteps, SizeRun
 from drumline.control.scaling.keeping import keep_report
 from drumline.control.scaling.report import build_report
@@ -87,3 +88,32 @@ def test_a_band_says_over_how_many_ranks_it_goes(visit):
     guest = visit()
     guest.open("/jobs/good/metrics")
     see(guest.find("chart").first, "band: least and most of 4 ranks")
+
+
+def test_a_rehearsal_is_reached_from_the_list_of_reports(visit, jobs, monkeypatch):
+    monkeypatch.setenv("DRUMLINE_HOME", str(jobs.home))
+    hostile = "<img src=x onerror=\"document.title='taken'\">"
+    calm = {"job": "good", "status": "Completed", "seconds": 4.0, "metric": "loss", "final": 0.25}
+    drill = {"drill": "kill", "what": "kill on rank 1", "job": "bad", "result": "failed", "is_ok": False}
+    rest = {"lost_s": 2.5, "repeated": 3, "same_metric": None, "left_behind": [], "sentences": [hostile]}
+    table = {
+        "ok": False,
+        "undisturbed": {**calm, "sentences": []},
+        "drills": [{**drill, **rest}],
+        "left_out": [],
+    }
+    keep_table("digits-ddp", table)
+    keep_report(make_report("good"))
+    guest = visit()
+    guest.open("/jobs")
+    guest.find("navigation").get_by_text("Reports").click()
+    see(guest.find("reports-scaling"), "39 %")
+    see(guest.find("reports-rehearsals"), "0 of 1 drill")
+    guest.find("reports-rehearsals").get_by_text("digits-ddp").click()
+    see(guest.find("rehearsal-drills"), "What digits-ddp survives")
+    see(guest.find("rehearsal-drills"), "kill on rank 1")
+    see(guest.find("rehearsal-sentences"), "<img src=x onerror=")
+    assert guest.page.locator('[data-test="rehearsal"] img').count() == 0
+    guest.open("/jobs/waiting")
+    guest.find("tab-plan").wait_for()
+    assert guest.find("tab-rehearsal").count() == 0

@@ -35,6 +35,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     system_metrics/  what each node and its ranks use, a file a node: ``contract/samples.py``
     steps/           the steps of training loops, a file for a node in an attempt: ``contract/steps.py``
     scale.json       of a job of ``drumline scale``: the report for which it was measured
+    rehearsal.json   of a job of ``drumline rehearse``: the table that it ran for
     clocks.json      the clocks of nodes that are several machines: when each node's monotonic clock was 0, by ours
     log_times/       when each log grew, a file for a node in an attempt: ``contract/log_times.py``
 
@@ -209,6 +210,7 @@ class RunFolder:
         self.events = at + "events.jsonl"
         self.clocks = at + "clocks.json"
         self.scale = at + "scale.json"
+        self.rehearsal = at + "rehearsal.json"
         self.code = at + "code"
         self.inputs = at + "inputs"
         self.outputs = at + "outputs"

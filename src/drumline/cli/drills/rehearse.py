@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 def _rehearse(arguments: Namespace) -> int:
     from drumline.contract.errors import UsageError
-    from drumline.control.rehearsal import rehearse
+    from drumline.control.rehearsal import keeping, rehearse
     from drumline.control.times import parse_duration
 
     if arguments.file in ("-", "/dev/stdin"):
@@ -71,9 +72,12 @@ def _rehearse(arguments: Namespace) -> int:
     if for_s is not None and for_s <= 0:
         raise UsageError("--for must be more than 0")
     wanted = (arguments.steps, for_s, arguments.seed)
-    rehearsal = rehearse.plan_rehearsal(load(), arguments.drills, *wanted)
+    job = load()
+    title = str(job.display_name or job.name or os.path.basename(arguments.file))
+    rehearsal = rehearse.plan_rehearsal(job, arguments.drills, *wanted)
     with _Progress() as progress:
         report = rehearse.run_rehearsal(load, rehearsal, progress)
+    keeping.keep_table(title, to_values(report))
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(line + "\n" for line in format_report(report)))
     else:

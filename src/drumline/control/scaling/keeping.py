@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.control.jobs.lookup import folder_of
+from drumline.control.observing.parts.kept_reports import list_reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +45,29 @@ def read_report(name: str) -> dict[str, Any]:
     data = folder.read_json(folder.scale)
     if data is None:
         raise NotFoundError(f"job {name} was not measured by drumline scale", "drumline scale -f job.yml")
+    return _describe_report(data)
+
+
+def list_scalings() -> list[dict[str, Any]]:
+    """List the newest reports of a home, each with a job that has it."""
+    return list_reports("scale.json", _summarize)
+
+
+def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
+    made = _describe_report(folder.read_json(folder.scale) or {})
+    measured = made["measured"]
+    known = [one["efficiency"] for one in measured if one["efficiency"] is not None]
+    listed = {
+        "title": made["title"],
+        "scaling": made["scaling"],
+        "nodes": [one["nodes"] for one in measured],
+        "efficiency": known[-1] if known else None,
+        "refused": sum(bool(one["refused"]) for one in measured),
+    }
+    return listed, [one["job"] for one in measured]
+
+
+def _describe_report(data: Mapping[str, Any]) -> dict[str, Any]:
     sentences = data.get("sentences")
     return {
         "title": _to_text(data.get("job")),

@@ -72,6 +72,7 @@ interface JobInfo {
   attempts: { number: number; began: string | null; ended: string | null; kind: string; sentence: string }[];
   services: Record<string, { url?: string; endpoint?: string; type?: string }>;
   has_scale: boolean;
+  has_rehearsal: boolean;
   commands: Record<string, string>;
 }
 

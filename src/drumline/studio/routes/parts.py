@@ -1,15 +1,28 @@
-"""The steps of a pipeline, the trials of a sweep, and the report for which a job was measured at several sizes."""
+"""The steps of a pipeline, the trials of a sweep, and the reports that jobs were run for."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
 from drumline.control.observing.charts import graph
-from drumline.control.scaling import keeping
+from drumline.control.rehearsal.keeping import list_tables, read_table
+from drumline.control.scaling.keeping import list_scalings, read_report
 from drumline.studio.queries import of_job
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+def show_reports(_request: Request) -> dict[str, Any]:
+    return {"scaling": list_scalings(), "rehearsals": list_tables()}
+
 
 ROUTES = [
     Route("/jobs/{name}/graph", of_job(graph.describe_graph)),
     Route("/jobs/{name}/trials", of_job(graph.describe_trials)),
-    Route("/jobs/{name}/scale", of_job(keeping.read_report)),
+    Route("/jobs/{name}/scale", of_job(read_report)),
+    Route("/jobs/{name}/rehearsal", of_job(read_table)),
+    Route("/reports", show_reports),
 ]

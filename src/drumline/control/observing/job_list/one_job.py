@@ -49,6 +49,7 @@ def describe_job(name: str) -> dict[str, Any]:
         "attempts": list_attempts(folder.read_events(*_LISTED_EVENTS), outcome),
         "services": description.describe_services(outcome),
         "has_scale": os.path.isfile(folder.scale),
+        "has_rehearsal": os.path.isfile(folder.rehearsal),
         "commands": list_commands(name, outcome),
     }
 

@@ -18,6 +18,7 @@ const PAGES = {
   submit: () => import("./pages/submit.js"),
   queue: () => import("./pages/queue.js"),
   nodes: () => import("./pages/nodes.js"),
+  reports: () => import("./pages/reports.js"),
   assets: () => import("./pages/assets.js"),
   diff: () => import("./pages/diff.js"),
 };
@@ -27,6 +28,7 @@ const NAVIGATION = [
   { key: "jobs", title: "Jobs", shortcut: "j" },
   { key: "queue", title: "Queue", shortcut: "q" },
   { key: "nodes", title: "Nodes", shortcut: "n" },
+  { key: "reports", title: "Reports", shortcut: "r" },
   { key: "assets", title: "Assets", shortcut: "a" },
 ];
 

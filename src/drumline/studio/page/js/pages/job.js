@@ -29,6 +29,7 @@ const TABS = {
   outputs: { title: "Outputs", load: () => import("../tabs/outputs.js") },
   plan: { title: "Plan", load: () => import("../tabs/plan.js") },
   scale: { title: "Scale", load: () => import("../tabs/scale.js") },
+  rehearsal: { title: "Rehearsal", load: () => import("../tabs/rehearsal.js") },
   graph: { title: "Graph", load: () => import("../tabs/graph.js") },
   trials: { title: "Trials", load: () => import("../tabs/trials.js") },
 };
@@ -38,7 +39,7 @@ const COMMON = ["metrics", "code", "outputs", "plan"];
 
 /** By type of job, in the order of the bar; the first one is shown first. @type {Record<string, string[]>} */
 const TABS_OF = {
-  command: ["ranks", "logs", "timeline", "metrics", "system", "stacks", "environment", "code", "outputs", "plan", "scale"],
+  command: ["ranks", "logs", "timeline", "metrics", "system", "stacks", "environment", "code", "outputs", "plan", "scale", "rehearsal"],
   pipeline: ["graph", ...COMMON],
   sweep: ["trials", ...COMMON],
 };
@@ -61,7 +62,7 @@ function JobPage({ name, tab, query }) {
   const job = useMemo(() => ({ name, info, attempt, time, live, steps, tell }), [name, info, steps]);
   if (!data) return html`<${Waiting} name=${name} resource=${info.value} />`;
 
-  const keys = (TABS_OF[data.row.type] ?? TABS_OF.command).filter((key) => key !== "scale" || data.has_scale);
+  const keys = (TABS_OF[data.row.type] ?? TABS_OF.command).filter((key) => (key !== "scale" || data.has_scale) && (key !== "rehearsal" || data.has_rehearsal));
   const current = tab || keys[0];
   return html`<${Title} info=${data}><${Actions} info=${data} /><//>
     <${Facts} info=${data} progress=${steps.value.data?.progress} />

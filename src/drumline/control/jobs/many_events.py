@@ -77,7 +77,10 @@ class EventLines:
 
 
 class _Kept(NamedTuple):
-    """``end``: the bytes before ``offset``, up to which events are in ``made``, pickled: callers change theirs."""
+    """
+    A fold so far: ``made`` has the events before ``offset``, and is pickled, as callers change theirs. ``end``: the
+    bytes before ``offset``.
+    """
 
     file: tuple[int, int]
     offset: int

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Head(NamedTuple):
-    """How an attempt began, and where in the file the events behind that are."""
+    """The beginning of an attempt. ``offset``: where in the file the events behind it are."""
 
     offset: int
     zero: float

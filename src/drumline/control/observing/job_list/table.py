@@ -54,7 +54,7 @@ _MOST_GONE = 1000
 
 
 class _Entry:
-    """Of ten thousand jobs there are as many: ``looked`` is of jobs that run, so others share a number."""
+    """A job of a table, small as there may be ten thousand. ``looked`` is of jobs that run; others share a number."""
 
     __slots__ = ("job", "looked", "stamp", "version")
 

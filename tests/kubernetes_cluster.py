@@ -1,9 +1,12 @@
 """A Kubernetes cluster of a test's own, made by scripts/kubernetes-cluster."""
 
+import json
 import os
+import ssl
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +34,16 @@ class KubernetesCluster:
             raise RuntimeError(done.stderr.strip())
 
     def cut(self, node: str) -> None:
-        """The power goes: whatever ran there is gone, and nobody was told."""
+        """The power goes: whatever ran there is gone, and nobody was told. ``apiserver``: that of the control plane."""
         self._do("cut", node)
 
     def revive(self, node: str) -> None:
-        """The power comes back."""
+        """The power comes back; pods may come again after a drain."""
         self._do("revive", node)
+
+    def drain(self, node: str) -> None:
+        """Its pods are evicted, and no others come."""
+        self._do("drain", node)
 
     def api(self) -> Any:
         """The API server, as whoever may do all asks it."""
@@ -47,6 +54,21 @@ class KubernetesCluster:
         known = {**access.RIGHTS, **access.OPTIONAL}
         rights = {kind: right._replace(verbs=verbs) for kind, right in known.items()}
         return open_api({"kubeconfig": str(self.kubeconfig)}, rights)
+
+    def ask(self, method: str, path: str, body: object = None) -> None:
+        """A request to the API server that jobs do not make."""
+        config = json.loads(self.kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        headers = {
+            "Authorization": f"Bearer {config['users'][0]['user']['token']}",
+            "Content-Type": "application/json",
+        }
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(cluster["server"] + path, data, headers, method=method)
+        context = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        with urllib.request.build_opener(*handlers).open(asked, timeout=30) as answer:
+            answer.read()
 
     def cordon(self, *, wanted: bool) -> None:
         """Have no pod be put on any node, or undo that."""

@@ -86,7 +86,7 @@ class Kubernetes(Local):
         )
 
 
-@pytest.fixture(params=["local", "slurm", "kubernetes"])
+@pytest.fixture(params=["local", "slurm", pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
 def engine(request, monkeypatch, drumline_home, tmp_path, cli) -> Iterator[Local]:
     if request.param == "local":
         yield Local()

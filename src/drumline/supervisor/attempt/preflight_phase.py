@@ -147,12 +147,15 @@ class PreflightPhase:
         plan = self._plan
         words = plan.nodes[node].ranks[0].argv if plan.nodes[node].ranks else ()
         others = [one for one in self._addresses if one != node]
+        # Pods share no folders, and what they tell as their host is a name of the cluster's.
+        names = [] if plan.engine == "kubernetes" else [self._hosts.get(one, "") for one in others]
+        shared = () if plan.engine == "kubernetes" else (self._folder.path, plan.cwd, *plan.folders)
         return {
             "address": self._addresses[node],
             "addresses": [self._addresses[one] for one in others],
-            "host_names": [self._hosts[one] for one in others if self._hosts.get(one)],
+            "host_names": [name for name in names if name],
             "paths": {"run folder": self._folder.path, "temporary folder": ""},
-            "shared": list(dict.fromkeys((self._folder.path, plan.cwd, *plan.folders))),
+            "shared": list(dict.fromkeys(shared)),
             "code": plan.cwd,
             "python": next(iter(words or plan.argv), ""),
             "path": plan.user_env.get("PATH") or plan.env.get("PATH"),

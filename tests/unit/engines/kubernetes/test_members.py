@@ -95,6 +95,22 @@ def test_one_too_many_waits_for_another_to_be_lost(members, join):
     wait_until(third_has_it, 20.0, "the third pod to take the number of the first")
 
 
+def test_a_pod_that_is_about_to_end_gets_no_other_attempt(members, join):
+    first = join("a")
+    wait_for(members, 1)
+    join("b")
+    wait_for(members, 2)
+    first.sendall(b'{"type": "leaving"}\n')
+    wait_for(members, 1)
+    third = join("c")
+    wait_for(members, 2)
+    members.assign({0: {"node": 0}, 1: {"node": 1}})
+    assert told(third) == {"node": 0}
+    first.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        first.recv(1)
+
+
 def test_a_stranger_is_shown_out(members, join):
     stranger = join("x", token="guess")
     stranger.settimeout(0.01)

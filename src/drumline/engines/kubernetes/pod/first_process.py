@@ -22,6 +22,10 @@ MOST_RESULTS = 4 << 20
 _TICK_S = 0.2
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class FirstProcess:
     """Prints frames, reaps orphans, and passes SIGTERM on."""
 
@@ -31,13 +35,18 @@ class FirstProcess:
         """Exit codes of children that have ended, and were not asked for yet."""
 
         self.terminated = False
+        self.on_terminate: Callable[[], None] = _do_nothing
+        """Called in the handler, before the child hears of it."""
+
         self._child = 0
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, self._pass_on)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
     def _pass_on(self, number: int, _: object) -> None:
-        self.terminated = True
+        if not self.terminated:
+            self.terminated = True
+            self.on_terminate()
         if self._child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, signal.SIGTERM)

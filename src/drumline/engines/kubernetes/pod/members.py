@@ -28,6 +28,12 @@ class JoinedPod:
         self.host = ""
         self.node: int | None = None
         self.error = ""
+        self.is_leaving = False
+
+    @property
+    def is_spare(self) -> bool:
+        """Return whether a number can be given to it."""
+        return bool(self.pod) and self.node is None and not self.is_leaving
 
 
 class Members:
@@ -40,8 +46,6 @@ class Members:
         self._server.setblocking(False)
         self.port: int = self._server.getsockname()[1]
         self._peers: dict[int, JoinedPod] = {}
-        self._lost: dict[int, str] = {}
-        """By node, the pod that had the number last and is gone."""
 
     @property
     def present(self) -> int:
@@ -106,7 +110,9 @@ class Members:
             self._drop(descriptor)
             return
         for message in messages:
-            if message["type"] == "failed":
+            if message["type"] == "leaving":
+                self._give_up_number(member)
+            elif message["type"] == "failed":
                 member.error = f"did not start: {message.get('error')}"
             elif not self._admit(member, message):
                 self._drop(descriptor)
@@ -125,11 +131,17 @@ class Members:
     def _drop(self, descriptor: int) -> None:
         member = self._peers.pop(descriptor)
         member.peer.close()
+        self._give_up_number(member)
+
+    def _give_up_number(self, member: JoinedPod) -> None:
+        """Have a pod that waits take the number of one that is gone, or will be: its attempt is its last."""
+        member.is_leaving = True
         if member.node is None:
             return
-        spare = next((other for other in self._peers.values() if other.pod and other.node is None), None)
+        spare = next((other for other in self._peers.values() if other.is_spare), None)
         if spare is not None:
             spare.node = member.node
+        member.node = None
 
     def close(self) -> None:
         """Let all pods go."""

@@ -74,6 +74,7 @@ class NodePod:
         """Do what the supervisor's pod says until it is gone, or this pod is to end and its agent has ended."""
         lines = channel.Lines()
         peer.setblocking(False)
+        self._first.on_terminate = lambda: self._tell(peer, {"type": "leaving"})
         poller = select.poll()
         poller.register(peer, select.POLLIN)
         while True:
@@ -83,7 +84,8 @@ class NodePod:
                 if not data:
                     return
                 for message in lines.feed(data):
-                    self._begin(message, peer)
+                    if not self._first.terminated:
+                        self._begin(message, peer)
             ended = self._first.look()
             if ended is not None:
                 self._runs = False
@@ -130,8 +132,11 @@ class NodePod:
         return 0
 
     def _tell_failure(self, peer: socket.socket, error: str) -> None:
+        self._tell(peer, {"type": "failed", "error": error[:500]})
+
+    def _tell(self, peer: socket.socket, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
-            peer.sendall(json.dumps({"type": "failed", "error": error[:500]}).encode() + b"\n")
+            peer.sendall(json.dumps(message).encode() + b"\n")
 
     def end(self) -> None:
         """Wait for the agent, which ends when its supervisor is gone."""

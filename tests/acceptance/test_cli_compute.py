@@ -167,6 +167,12 @@ def test_what_cannot_be_is_told(cli, tmp_path, line, rc, said):
     assert "Traceback" not in done.err
 
 
+def test_the_image_of_a_cluster_is_changed_by_its_flag(cli):
+    assert cli("compute", "attach", "-t", "kubernetes", "-n", "k8s", "--image", "x", "--no-check").rc == 0
+    done = cli("compute", "update", "k8s", "--image", "train:2", "--no-check")
+    assert (done.rc, done.err, json.loads(done.out)["image"]) == (0, "", "train:2")
+
+
 def test_inputs_on_a_volume_of_the_pods_are_not_looked_for_here(cli, tmp_path):
     words = ["--no-check", "-t", "kubernetes", "-n", "k8s", "--set", "image=x"]
     volumes = 'volumes=[{"claim": "data", "path": "/volume"}]'

@@ -156,8 +156,8 @@ def _collect_notes(arguments: Namespace) -> dict[str, Any]:
 
 
 def _list_unused(arguments: Namespace) -> list[str]:
-    is_here = getattr(arguments, "type", None) == "local"
-    is_kubernetes = getattr(arguments, "type", None) == "kubernetes"
+    is_here = arguments.verb != "update" and arguments.type == "local"
+    is_kubernetes = arguments.type == "kubernetes"
     more = (*(_COMMON if is_here else ()), *(() if is_kubernetes else _KUBERNETES_FIELDS))
     given = _collect_flags(arguments, (*_IGNORED, *_REFUSED, *more))
     return [f"{field}: not used; the machines exist already" for field in given]
@@ -312,9 +312,9 @@ def _update(arguments: Namespace) -> int:
     changes: dict[str, Any] = {}
     for change in parse_overrides(arguments.set):
         changes |= change
-    changes |= (
-        _collect_slurm_fields(arguments) | _collect_flags(arguments, _COMMON) | _collect_notes(arguments)
-    )
+    arguments.type = computes.get(name).type if name in computes.names() else None
+    own = _collect_own_fields(arguments, arguments.type)
+    changes |= own | _collect_flags(arguments, _COMMON) | _collect_notes(arguments)
     if not changes and not arguments.remove and not _list_unused(arguments):
         raise UsageError("nothing to change", f"drumline compute update -n {name} --set max_instances=4")
     warnings = computes.update(name, changes, remove=arguments.remove, check=not arguments.no_check)

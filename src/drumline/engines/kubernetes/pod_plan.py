@@ -83,8 +83,22 @@ def adapt(plan: Plan, folder: RunFolder) -> Plan:
         copy._replace(source=os.path.join(INPUTS, str(index), os.path.basename(copy.source)))
         for index, copy in enumerate(plan.copies)
     )
-    data = json.loads(plan._replace(copies=copies).to_json())
+    data = _drop_local_runs(json.loads(plan._replace(copies=copies).to_json()))
     return Plan.from_json(json.dumps(_move(data, folder.root, objects.HOME)))
+
+
+def _drop_local_runs(value: Any) -> Any:
+    """Return the value without MLflow's run in files of this machine: a script finds none there, and begins its own."""
+    if isinstance(value, list):
+        return [_drop_local_runs(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    is_local = str(value.get("MLFLOW_TRACKING_URI", "")).startswith("file:")
+    return {
+        key: _drop_local_runs(one)
+        for key, one in value.items()
+        if not (is_local and key.startswith("MLFLOW_"))
+    }
 
 
 def _move(value: Any, root: str, home: str) -> Any:

@@ -245,5 +245,12 @@ def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):
 
 def test_a_url_of_the_home_is_the_pods_own_too():
     folder = RunFolder("/home/ann b/jobs/calm_drum")
-    here = job()._replace(user_env={"MLFLOW_TRACKING_URI": "file:///home/ann%20b/mlruns"})
-    assert pod_plan.adapt(here, folder).user_env == {"MLFLOW_TRACKING_URI": "file:///drumline/home/mlruns"}
+    here = job()._replace(user_env={"PLACE": "file:///home/ann%20b/x"})
+    assert pod_plan.adapt(here, folder).user_env == {"PLACE": "file:///drumline/home/x"}
+
+
+def test_a_run_of_mlflow_in_files_of_this_machine_is_not_resumed_in_pods():
+    run = {"MLFLOW_TRACKING_URI": "file:///home/ann/mlruns", "MLFLOW_RUN_ID": "calm_drum", "MINE": "1"}
+    assert pod_plan.adapt(job()._replace(user_env=run), FOLDER).user_env == {"MINE": "1"}
+    run["MLFLOW_TRACKING_URI"] = "https://mlflow.example.com"
+    assert pod_plan.adapt(job()._replace(user_env=run), FOLDER).user_env == run

@@ -219,6 +219,13 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     cluster.down()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "kubernetes_cluster" in getattr(item, "fixturenames", ()) and not item.get_closest_marker(
+        "kubernetes"
+    ):
+        raise pytest.UsageError(f"{item.nodeid} needs the mark kubernetes, by which scripts/test finds it")
+
+
 @pytest.fixture(scope="session")
 def kubernetes_cluster() -> Iterator[KubernetesCluster]:
     """Three nodes e1 to e3, shared by all tests, where Kubernetes was built: leave nothing of a job behind."""

@@ -17,7 +17,7 @@ from waiting import wait_until
 
 from drumline.control.observing import description
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
 
 CORE, ROLES = "/api/v1/namespaces/default", "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 PATHS = {"Role": f"{ROLES}/roles", "RoleBinding": f"{ROLES}/rolebindings"}

@@ -35,6 +35,12 @@ _PAUSE_S = 1.0
 _SHORT_PAUSE_S = 0.3
 """While the pods of a job start."""
 
+_LONGEST_PAUSE_S = 10.0
+"""While the server does not answer, or refuses."""
+
+_MOST_REFUSALS = 60
+"""Of a server, one after the other, before a job whose run folder was removed is left to itself."""
+
 _LAST_WORDS_S = 30.0
 """After the supervisor's pod has ended, for the pods of the nodes to say the rest."""
 
@@ -120,17 +126,26 @@ class Courier:
     def run(self) -> None:
         """Carry until all has arrived, and nothing of the job is left in the cluster."""
         api: Api | None = None
+        refusals = 0
         while True:
+            # A job whose run folder was removed is nobody's: nothing of it stays in the cluster either.
+            is_removed = not os.path.exists(self._folder.plan)
             try:
                 api = api or open_api(self._plan.compute)
-                if self._look(api):
+                if is_removed:
+                    api.delete_job(self._name)
+                if is_removed or self._look(api):
                     return
-            except ApiSilentError as error:
-                view.write(self._folder, "unknown", error.message)
+                refusals = 0
             except EngineError as error:
-                view.write(self._folder, "unknown", error.message)
-                api = None
-            self._news.wait(_SHORT_PAUSE_S if not self._runs else _PAUSE_S)
+                refusals += 1
+                if is_removed and refusals > _MOST_REFUSALS:
+                    return
+                if not is_removed:
+                    view.write(self._folder, "unknown", error.message)
+                api = api if isinstance(error, ApiSilentError) else None
+            pause = _PAUSE_S if self._runs else _SHORT_PAUSE_S
+            self._news.wait(min(_LONGEST_PAUSE_S, pause * 2 ** min(refusals, 10)))
             self._news.clear()
             self._release_end(late=False)
 

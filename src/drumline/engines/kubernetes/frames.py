@@ -36,6 +36,8 @@ _FILES = (
 )
 _NEVER = ("reserve", ".partial")
 _DEEPEST = 12
+_WIDEST_GAP = 1 << 30
+"""Bytes that may be missing before a piece, as of a log that a node has cut; a job may print frames of its own."""
 
 
 class Frame(NamedTuple):
@@ -175,6 +177,8 @@ class Receiver:
         descriptor = os.open(name, flags, 0o600, dir_fd=parent)
         try:
             size = os.fstat(descriptor).st_size
+            if frame.at > size + _WIDEST_GAP:
+                return
             if frame.begins and frame.path != "events.jsonl" and size:
                 # Another file of that name, as of another attempt: readers of the one before keep that.
                 os.unlink(name, dir_fd=parent)

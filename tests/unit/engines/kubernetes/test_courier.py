@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from planning import plan
 from waiting import wait_until
 
 from drumline.contract import events as e
+from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import courier, frames, objects, view
 
@@ -141,6 +143,34 @@ def test_a_view_is_written_when_it_is_news(cluster, folder):
     courier.Courier(folder)._look(cluster)
     known = view.read(folder)
     assert (known.state, known.reason) == ("starts", "0 of 2 pods run")
+
+
+def test_a_job_whose_run_folder_was_removed_is_removed_from_the_cluster(cluster, folder, monkeypatch):
+    monkeypatch.setattr(courier, "open_api", lambda compute: cluster)
+    carries = courier.Courier(folder)
+    shutil.rmtree(folder.path)
+    carries.run()
+    assert not cluster.has_job
+    assert not os.path.exists(folder.path)
+
+
+def test_a_server_that_refuses_is_asked_ever_more_rarely(cluster, folder, monkeypatch):
+    answers = iter([EngineError("no"), EngineError("no"), EngineError("no"), EngineError("no")])
+    pauses = []
+
+    def look(_):
+        error = next(answers, None)
+        if error is None:
+            return True
+        raise error
+
+    monkeypatch.setattr(courier, "open_api", lambda compute: cluster)
+    carries = courier.Courier(folder)
+    monkeypatch.setattr(carries, "_look", look)
+    monkeypatch.setattr(carries._news, "wait", pauses.append)
+    carries.run()
+    assert pauses == [0.6, 1.2, 2.4, 4.8]
+    assert view.read(folder).reason == "no"
 
 
 def test_whoever_looks_there_is_one_courier_and_no_child_of_theirs(folder, monkeypatch):

@@ -127,3 +127,10 @@ def test_nothing_is_written_outside_the_run_folder(here, tmp_path):
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
             frames.Receiver(str(here)).take(frames.Frame(path, 0, b"x"))
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_piece_far_behind_the_end_of_its_file_is_left_out(here):
+    receiver = frames.Receiver(str(here))
+    receiver.take(frames.Frame("user_logs/a", 1 << 20, b"x"))
+    receiver.take(frames.Frame("user_logs/a", 1 << 60, b"x"))
+    assert (here / "user_logs" / "a").stat().st_size == (1 << 20) + 1

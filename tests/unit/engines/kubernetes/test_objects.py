@@ -134,6 +134,18 @@ def test_resources_are_those_of_the_compute():
     assert (mount["readOnly"], volume["persistentVolumeClaim"]) == (True, {"claimName": "data"})
 
 
+def test_the_pods_of_a_silent_node_are_replaced_soon_unless_the_compute_says_otherwise():
+    def said(*given):
+        found = pod_of(made({"tolerations": list(given)}).nodes)["tolerations"]
+        return {one.get("key"): one.get("tolerationSeconds") for one in found}
+
+    both = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    assert said() == dict.fromkeys(both, 30)
+    own = {"key": both[1], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": "600"}
+    assert said(own) == {both[0]: 30, both[1]: 600}
+    assert said({"operator": "Exists"}) == {None: None}
+
+
 def test_nodes_alone_have_the_network_of_their_machine_and_lock_memory():
     things = made(FULL)
     pod = pod_of(things.nodes)

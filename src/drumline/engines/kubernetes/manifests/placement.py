@@ -23,6 +23,13 @@ _RDMA = ("rdma/", "vpc.amazonaws.com/efa")
 
 _HOST = "kubernetes.io/hostname"
 
+_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_SILENCE_S = 30
+"""
+After Kubernetes has found a node silent, until its pods are replaced. A server adds 300 s where a pod says nothing.
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions
+"""
+
 
 def gpu_resource(compute: Mapping[str, Any]) -> str:
     """
@@ -59,9 +66,9 @@ def capabilities_of(compute: Mapping[str, Any]) -> dict[str, Any]:
 def place_node(compute: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a node's pod that say where it may run. ``labels``: those of all nodes of the job."""
     fields: dict[str, Any] = {}
-    for setting, field in (("node_selector", "nodeSelector"), ("tolerations", "tolerations")):
-        if compute.get(setting):
-            fields[field] = _plain(compute[setting])
+    if compute.get("node_selector"):
+        fields["nodeSelector"] = _plain(compute["node_selector"])
+    fields["tolerations"] = _list_tolerations(_plain(compute.get("tolerations") or []))
     for setting, field in (("scheduler", "schedulerName"), ("runtime_class", "runtimeClassName")):
         if compute.get(setting):
             fields[field] = str(compute[setting])
@@ -86,6 +93,14 @@ def _spread(wish: str, labels: Mapping[str, str]) -> dict[str, Any]:
         "labelSelector": selector,
     }
     return {"topologySpreadConstraints": [soft]}
+
+
+def _list_tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tolerations of a compute, and those of a silent node's taints that it says nothing of."""
+    said = {one.get("key") for one in given}
+    fields = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SILENCE_S}
+    # One without a key is for all taints.
+    return [*given, *({"key": key, **fields} for key in _SILENT if not said & {key, None, ""})]
 
 
 def _plain(value: Any) -> Any:

@@ -208,6 +208,7 @@ def test_a_request_is_read_as_it_was_written():
         ("slurm", "memory", "Slurm's, and other jobs use them"),
         ("slurm", "wedge-agent", "the agents of its nodes are Slurm's"),
         ("local", "wedge-agent", ""),
+        ("kubernetes", "preempt", "do not reach pods"),
     ],
 )
 def test_each_engine_has_the_drills_that_make_sense_there(two_by_two, engine, kind, reason):

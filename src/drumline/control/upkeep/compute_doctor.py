@@ -71,7 +71,7 @@ def choose_count(compute: Compute) -> int:
     """Return how many nodes to check: those of this machine, or those of a cluster that are free, one at least."""
     if compute.type == "local":
         return int(getattr(compute, "nodes", None) or _USUAL_NODES)
-    free = [one for one in computes.nodes(compute.name) if one.get("state") == "idle"]
+    free = [one for one in computes.nodes(compute.name) if one.get("state") in ("idle", "ready")]
     most = getattr(compute, "max_instances", None)
     return max(1, min(len(free), most or len(free)))
 

@@ -58,8 +58,11 @@ ALL = {**RIGHTS, **OPTIONAL, **{f"PodGroup.{right.group}": right for right in GA
 
 
 def make_manifests(namespace: str, user: Mapping[str, str], gang: str = "") -> list[dict[str, Any]]:
-    """Return the Role with the least rights, and its binding to a subject. ``gang``: of the compute."""
-    rights = [*RIGHTS.values(), *([GANGS[gang]] if gang in GANGS else ())]
+    """
+    Return the Role with the least rights, and its binding to a subject. ``gang``: of the compute; where it says none,
+    a job takes what the cluster has.
+    """
+    rights = [*RIGHTS.values(), *(right for name, right in GANGS.items() if gang in ("", name))]
     metadata = {"name": LABEL, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     role = {

@@ -165,21 +165,44 @@ def _plain(thing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _load_config(compute: Mapping[str, Any]) -> Any:
     """Return the kubeconfig's context. Raises ApiRefusedError."""
+    path = _find_config(compute)
+    with _explain_config(path):
+        single = _read_config(path).get(compute.get("context") or None)
+    _complete_plugin(single)
+    return single
+
+
+def _read_config(path: str) -> Any:
+    """Return all contexts of a kubeconfig; an empty path: the account of this pod. Raises ApiRefusedError."""
     from lightkube.config.kubeconfig import KubeConfig
+
+    with _explain_config(path):
+        return KubeConfig.from_file(path) if path else KubeConfig.from_service_account()
+
+
+@contextlib.contextmanager
+def _explain_config(path: str) -> Iterator[None]:
     from lightkube.core.exceptions import ConfigError
 
-    path = _find_config(compute)
     try:
-        config = KubeConfig.from_file(path) if path else KubeConfig.from_service_account()
-        single = config.get(compute.get("context") or None)
+        yield
     except (ConfigError, KeyError, OSError, ValueError, TypeError) as error:
-        where = path or "~/.kube/config"
-        what = f"{where} does not say how to reach Kubernetes: {error}"
+        what = f"{path or '~/.kube/config'} does not say how to reach Kubernetes: {error}"
         raise ApiRefusedError(
             what, "context and kubeconfig of the compute, else KUBECONFIG, say which"
         ) from error
-    _complete_plugin(single)
-    return single
+
+
+def find_place(compute: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return which kubeconfig and which of its contexts a compute means now, as settings of it: the user's current context
+    may be another one later. Raises ApiRefusedError.
+    """
+    path = _find_config(compute)
+    if not path:
+        return {}
+    named = compute.get("context") or _read_config(path).current_context
+    return {"kubeconfig": os.path.abspath(path), **({"context": str(named)} if named else {})}
 
 
 def _find_config(compute: Mapping[str, Any]) -> str:

@@ -131,7 +131,7 @@ class Courier:
             # A job whose run folder was removed is nobody's: nothing of it stays in the cluster either.
             is_removed = not os.path.exists(self._folder.plan)
             try:
-                api = api or open_api(self._plan.compute)
+                api = api or open_api({**self._plan.compute, **view.read_place(self._folder)})
                 if is_removed:
                     api.delete_job(self._name)
                 if is_removed or self._look(api):

@@ -41,13 +41,15 @@ class KubernetesEngine:
         Make the objects, and return when Kubernetes has all of them. The one that owns the others starts last, so that
         a submission that was killed has started nothing.
         """
-        from drumline.engines.kubernetes import bundle, courier, objects, submission
-        from drumline.engines.kubernetes.client import open_api
+        from drumline.engines.kubernetes import bundle, courier, objects, submission, view
+        from drumline.engines.kubernetes.client import find_place, open_api
         from drumline.engines.kubernetes.manifests import gang
 
         plan = Plan.read(folder.plan)
         data = bundle.make_bundle(plan, folder, secrets)
-        with open_api(plan.compute) as api:
+        place = find_place(plan.compute)
+        view.write_place(folder, place)
+        with open_api({**plan.compute, **place}) as api:
             way = gang.choose(plan.compute, api.groups())
             submission.send(api, objects.make_objects(plan, folder, data, way))
         courier.ensure(folder)

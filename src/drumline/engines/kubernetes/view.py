@@ -14,12 +14,13 @@ from drumline.engines.base import JobView
 from drumline.engines.kubernetes import objects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.engines.kubernetes.client import Api
 
 _ASK_AGAIN_S = 3.0
+_PLACE_FILE = "kubernetes-place.json"
 
 
 class Warnings:
@@ -41,6 +42,16 @@ class Warnings:
                 with contextlib.suppress(EngineError):
                     self._known += api.list("Event", fields=fields)
         return self._known
+
+
+def write_place(folder: RunFolder, place: Mapping[str, str]) -> None:
+    """Write down where the job is. ``place``: settings of a compute, as ``client.find_place`` has them."""
+    write_whole(os.path.join(folder.path, _PLACE_FILE), json.dumps(dict(place)))
+
+
+def read_place(folder: RunFolder) -> dict[str, str]:
+    """Return where the job is; nothing: where its compute says."""
+    return folder.read_json(os.path.join(folder.path, _PLACE_FILE)) or {}
 
 
 def _path(folder: RunFolder) -> str:

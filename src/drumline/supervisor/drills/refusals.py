@@ -19,6 +19,8 @@ _CHANGING_MACHINES = ("slow-cpu", "memory", "fill-disk")
 
 def explain_refusal(kind: str, plan: Plan) -> str:
     """Return why that job cannot have a drill of a kind; empty: it can, as far as its plan tells."""
+    if plan.engine == "kubernetes":
+        return "drills do not reach pods yet"
     if plan.engine != "local":
         return _explain_elsewhere(kind, plan.engine.capitalize())
     is_isolated = bool(plan.compute.get("isolation"))

@@ -99,7 +99,7 @@ def test_the_role_has_what_a_job_asks_for_and_no_more(server, folder):
     server.answers["GET", PODS] = (200, {"items": []})
     assert ENGINE.check(courier.Plan.read(folder.plan).compute) == []
     run_a_job(server, folder)
-    role, _ = access.make_manifests("default", {"kind": "User", "name": "ann"})
+    role, _ = access.make_manifests("default", {"kind": "User", "name": "ann"}, "own")
     assert rights_asked(server) == rights_given(role)
 
 
@@ -134,13 +134,13 @@ def test_a_server_says_which_groups_it_has(server, folder):
         assert api.groups() == {"batch", "kueue.x-k8s.io"}
 
 
-@pytest.mark.parametrize("gang", ["", "volcano"])
+@pytest.mark.parametrize("gang", ["", "own", "volcano"])
 def test_the_printed_role_is_one_of_every_version(gang):
     text = access.render("training", access.find_subject("ann", ""), gang)
     role, binding = yaml.safe_load_all(text)
     assert (role["metadata"]["namespace"], binding["subjects"][0]["name"]) == ("training", "ann")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert (("scheduling.volcano.sh", "podgroups", "create") in rights_given(role)) is bool(gang)
+    assert (("scheduling.volcano.sh", "podgroups", "create") in rights_given(role)) is (gang != "own")
     validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
     for thing in (role, binding):
         for version in ("1.25", "1.37"):

@@ -128,3 +128,13 @@ def test_the_engine_does_not_load_the_client():
     code = "import sys, drumline.engines.kubernetes.engine; print('lightkube' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_job_stays_in_the_context_that_was_current_when_it_was_submitted(server, kubeconfig, monkeypatch):
+    path = kubeconfig()
+    now = client.find_place({})
+    assert now == {"kubeconfig": str(path), "context": "one"}
+    assert client.find_place({"context": "two"}) == {"kubeconfig": str(path), "context": "two"}
+    monkeypatch.setenv("KUBECONFIG", str(path.parent / "another"))
+    server.answers["GET", "/api/v1/namespaces/default/pods"] = (200, {"items": []})
+    assert client.open_api({**now}).list("Pod") == []

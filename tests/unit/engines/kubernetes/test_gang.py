@@ -44,6 +44,8 @@ def test_what_the_cluster_has_is_used(compute, groups, way):
             "gang: the cluster has no volcano: its server knows no objects of scheduling.volcano.sh",
         ),
         ({"queue": "team"}, "queue: team is a queue of Kueue or Volcano, and the cluster has neither"),
+        ({"gang": "kueue"}, "gang: kueue starts the nodes of a job by its queue"),
+        ({"gang": "own", "queue": "team"}, "queue: team is a queue of Kueue or Volcano, and gang says own"),
     ],
 )
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(compute, said):

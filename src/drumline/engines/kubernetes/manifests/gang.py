@@ -47,6 +47,11 @@ def choose(compute: Mapping[str, Any], groups: Collection[str]) -> str:
     ('own', 'volcano', 'kueue')
     """
     wanted = str(compute.get("gang") or "")
+    if wanted == "kueue" and not compute.get("queue"):
+        raise NoSuchWayError("gang: kueue starts the nodes of a job by its queue", "queue: the name of one")
+    if wanted not in ("", "kueue", "volcano") and compute.get("queue"):
+        what = f"queue: {compute['queue']} is a queue of Kueue or Volcano, and gang says {wanted}"
+        raise NoSuchWayError(what, "one of queue and gang is to go")
     if wanted:
         if _GROUPS.get(wanted, "") not in ("", *groups):
             what = f"gang: the cluster has no {wanted}: its server knows no objects of {_GROUPS[wanted]}"

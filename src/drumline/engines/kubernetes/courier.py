@@ -3,7 +3,7 @@
 
 It carries what the pods print to the run folder here, requests from there to the supervisor's pod, and removes all
 objects when everything has arrived. It may be killed: whoever next looks at the job starts another, which reads the
-pods' output again from its beginning.
+pods' output again and leaves out what is here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.plan import Plan
-from drumline.engines.kubernetes import frames, objects, pods, view
-from drumline.engines.kubernetes.client import ApiSilentError, open_api
+from drumline.engines.kubernetes import objects, pods, view
+from drumline.engines.kubernetes.client import ApiRefusedError, open_api
 from drumline.engines.kubernetes.manifests import gang
+from drumline.engines.kubernetes.pod_logs import PodLogs
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
@@ -39,15 +39,22 @@ _LONGEST_PAUSE_S = 10.0
 """While the server does not answer, or refuses."""
 
 _MOST_REFUSALS = 60
-"""Of a server, one after the other, before a job whose run folder was removed is left to itself."""
+"""Of a server, one after the other, before a job that is nobody's any more is left to itself."""
 
 _LAST_WORDS_S = 30.0
-"""After the supervisor's pod has ended, for the pods of the nodes to say the rest."""
+"""After the supervisor's pod has ended, and without a word, for the pods of the nodes to say the rest."""
+
+_END_WORDS_S = 600.0
+"""Likewise for the pod of the supervisor: removing it would lose how the job ended."""
 
 _GONE_S = 60.0
-"""After the submission, before a job without objects is taken to be gone: its submitter may still be at it."""
+"""After a courier's start, before a job without objects is taken to be gone."""
 
-_JOB_ENDED = b'"type":"JobEnded"'
+_SUBMISSION_S = 600.0
+"""Likewise, while its submitter may still be at it."""
+
+_CUT_OFF_S = 120.0
+"""Between the first object of a job and the last, at most: a submitter that takes longer was killed."""
 
 
 def ensure(folder: RunFolder) -> None:
@@ -104,19 +111,11 @@ class Courier:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._plan = Plan.read(folder.plan)
-        self._name = objects.name_of(self._plan, folder)
-        self._receiver = frames.Receiver(folder.path)
+        self._name = view.read_place(folder).get("name") or objects.name_of(self._plan, folder)
         self._warnings = view.Warnings()
-        self._lock = threading.Lock()
-        self._followed: dict[str, threading.Thread] = {}
-        self._ended: set[str] = set()
-        """Pods that have said that this was all."""
-
-        self._held: list[frames.Frame] = []
-        """The end of the events: the job has ended here when its outputs are here."""
-
+        self._known = _read_known(folder)
         self._news = threading.Event()
-
+        self._logs = PodLogs(folder, self._news, self._known["pods"])
         self._sent = ""
         self._runs = False
         self._began = time.monotonic()
@@ -128,66 +127,106 @@ class Courier:
         api: Api | None = None
         refusals = 0
         while True:
-            # A job whose run folder was removed is nobody's: nothing of it stays in the cluster either.
-            is_removed = not os.path.exists(self._folder.plan)
+            # A job whose run folder was removed, or whose submission failed, is nobody's: nothing of it stays there.
+            is_over = not os.path.exists(self._folder.plan) or view.is_withdrawn(self._folder)
             try:
                 api = api or open_api({**self._plan.compute, **view.read_place(self._folder)})
-                if is_removed:
+                if is_over:
                     api.delete_job(self._name)
-                if is_removed or self._look(api):
+                if is_over or self._look(api):
                     return
+                self._logs.release_end(late=False)
+                self._write_known()
                 refusals = 0
-            except EngineError as error:
+            except (EngineError, OSError) as error:
+                # What could not be heard meanwhile may be there yet.
+                self._ended_at = None
                 refusals += 1
-                if is_removed and refusals > _MOST_REFUSALS:
+                if is_over and refusals > _MOST_REFUSALS:
                     return
-                if not is_removed:
-                    view.write(self._folder, "unknown", error.message)
-                api = api if isinstance(error, ApiSilentError) else None
+                if not is_over:
+                    self._tell(error)
+                if isinstance(error, ApiRefusedError) and api is not None:
+                    api.close()
+                    api = None
             pause = _PAUSE_S if self._runs else _SHORT_PAUSE_S
             self._news.wait(min(_LONGEST_PAUSE_S, pause * 2 ** min(refusals, 10)))
             self._news.clear()
-            self._release_end(late=False)
 
-    def _release_end(self, *, late: bool) -> None:
-        """Write down the end when all pods have said the rest, or it is too late to wait for them."""
-        with self._lock:
-            if late or self._followed.keys() <= self._ended:
-                for frame in self._held:
-                    self._receiver.take(frame)
-                self._held.clear()
+    def _tell(self, error: EngineError | OSError) -> None:
+        sys.stderr.write(f"{error}\n")
+        if isinstance(error, EngineError):
+            # A full disk passes, and a run folder that goes is seen at the next look.
+            with contextlib.suppress(OSError):
+                view.write(self._folder, "unknown", error.message)
+
+    def _write_known(self) -> None:
+        known = {**self._known, "pods": self._logs.list_written()}
+        if known != self._known:
+            write_whole(_known_path(self._folder), json.dumps(known))
+            self._known = known
 
     def _look(self, api: Api) -> bool:
-        """Look once; return whether everything is over. Raises EngineError."""
+        """Look once; return whether everything is over. Raises EngineError and OSError."""
         job = api.get("Job", self._name)
         if job is None:
-            if not self._has_end() and time.monotonic() - self._began < _GONE_S and not self._followed:
-                return False
-            view.write(self._folder, "gone", "its objects are gone from Kubernetes", status.FAILED, 1)
-            return True
+            return self._look_at_nothing()
         found = api.list("Pod", {objects.JOB_LABEL: self._name})
-        supervisor = next((pod for pod in found if pods.role_of(pod) == objects.SUPERVISOR), None)
-        for pod in found:
-            self._follow(api, pod)
+        supervisor = self._find_supervisor(found)
+        heard = [pod for pod in found if pod is supervisor or pods.role_of(pod) == objects.NODE]
+        for pod in heard:
+            self._logs.follow(api, pod)
         if self._is_withdrawn(supervisor):
-            api.delete_job(self._name)
-            view.write(self._folder, "gone", "it was canceled", status.CANCELED, 130)
-            return True
+            return self._remove(api, "it was canceled", status.CANCELED, 130)
         self._carry_requests(api, supervisor)
         count = len(self._plan.nodes)
         warnings = self._warnings.ask(api, pods.find_suspects(found, count, self._name))
         phase, reason = pods.describe(found, count, warnings)
         self._runs = phase == "runs"
+        if self._is_cut_off(job, found):
+            return self._remove(api, "its submission was cut off", status.FAILED, 1)
         if self._are_alone_too_long(found, supervisor):
-            api.delete_job(self._name)
-            view.write(
-                self._folder, "gone", f"the pod of its supervisor did not come: {reason}", status.FAILED, 1
-            )
-            return True
-        if supervisor is None or not pods.has_ended(supervisor):
-            view.write(self._folder, phase, reason)
+            why = f"the pod of its supervisor did not come: {reason}"
+            return self._remove(api, why, status.FAILED, 1)
+        is_lost = supervisor is None and bool(self._known["supervisor"])
+        if is_lost or (supervisor is not None and pods.has_ended(supervisor)):
+            return self._finish(api, heard, supervisor)
+        view.write(self._folder, phase, reason)
+        return False
+
+    def _look_at_nothing(self) -> bool:
+        patience_s = _GONE_S if view.was_sent(self._folder) else _SUBMISSION_S
+        is_new = time.monotonic() - self._began < patience_s
+        if is_new and not self._logs.has_end() and not self._logs.has_followed:
             return False
-        return self._finish(api, found, supervisor)
+        view.write(self._folder, "gone", "its objects are gone from Kubernetes", status.FAILED, 1)
+        return True
+
+    def _remove(self, api: Api, reason: str, end: str, exit_code: int) -> bool:
+        api.delete_job(self._name)
+        view.write(self._folder, "gone", reason, end, exit_code)
+        return True
+
+    def _find_supervisor(self, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+        """
+        Return the pod of the supervisor: the first that has run. An old server replaces one that is deleted; the other
+        one knows nothing of the job's state.
+        """
+        first = self._known["supervisor"]
+        there = [pod for pod in found if pods.role_of(pod) == objects.SUPERVISOR]
+        if first:
+            return next((pod for pod in there if pod["metadata"]["name"] == first), None)
+        supervisor = next(iter(there), None)
+        if supervisor is not None and pods.has_started(supervisor):
+            self._known = {**self._known, "supervisor": supervisor["metadata"]["name"]}
+            write_whole(_known_path(self._folder), json.dumps(self._known))
+        return supervisor
+
+    def _is_cut_off(self, job: dict[str, Any], found: list[dict[str, Any]]) -> bool:
+        """Return whether the submitter was killed before it let the supervisor start."""
+        is_held = job.get("spec", {}).get("parallelism") == 0 and not self._known["supervisor"]
+        has_supervisor = any(pods.role_of(pod) == objects.SUPERVISOR for pod in found)
+        return is_held and not has_supervisor and time.monotonic() - self._began > _CUT_OFF_S
 
     def _are_alone_too_long(self, found: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
         """Return whether pods hold nodes for a supervisor that has not come; one that is there gives them back."""
@@ -198,24 +237,24 @@ class Courier:
         self._alone_since = self._alone_since or time.monotonic()
         return time.monotonic() - self._alone_since > gang.patience_s(self._plan.compute)
 
-    def _finish(self, api: Api, found: list[dict[str, Any]], supervisor: dict[str, Any]) -> bool:
+    def _finish(self, api: Api, heard: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
         """Wait for the last words of all pods, then remove all objects; return whether that is done."""
-        self._ended_at = self._ended_at or time.monotonic()
-        waits = [pod for pod in found if pods.has_started(pod) and pod["metadata"]["name"] not in self._ended]
-        if waits and time.monotonic() - self._ended_at < _LAST_WORDS_S:
+        now = time.monotonic()
+        self._ended_at = self._ended_at or now
+        waits = [
+            pod
+            for pod in heard
+            if pods.has_started(pod) and not self._logs.has_said_all(pod["metadata"]["name"])
+        ]
+        has_more = any(pod is supervisor for pod in waits) and not self._logs.has_end()
+        silence = now - max(self._ended_at, self._logs.heard)
+        if waits and silence < (_END_WORDS_S if has_more else _LAST_WORDS_S):
             return False
-        self._release_end(late=True)
-        api.delete_job(self._name)
-        if self._has_end():
-            view.write(self._folder, "gone", "it has ended")
-        else:
-            why = f"the pod of its supervisor was lost: {pods.why_ended(supervisor)}"
-            view.write(self._folder, "gone", why, status.FAILED, 1)
-        return True
-
-    def _has_end(self) -> bool:
-        with self._lock:
-            return any(isinstance(event, e.JobEnded) for event in self._folder.read_events())
+        self._logs.release_end(late=True)
+        if self._logs.has_end():
+            return self._remove(api, "it has ended", "", 0)
+        how = pods.why_ended(supervisor) if supervisor else "it was deleted"
+        return self._remove(api, f"the pod of its supervisor was lost: {how}", status.FAILED, 1)
 
     def _is_withdrawn(self, supervisor: dict[str, Any] | None) -> bool:
         """Return whether the job was canceled before its supervisor could hear of it."""
@@ -236,38 +275,15 @@ class Courier:
             api.patch("Pod", supervisor["metadata"]["name"], change)
             self._sent = text
 
-    def _follow(self, api: Api, pod: dict[str, Any]) -> None:
-        name = pod["metadata"]["name"]
-        thread = self._followed.get(name)
-        if name in self._ended or not pods.has_started(pod) or (thread and thread.is_alive()):
-            return
-        thread = threading.Thread(target=self._read, args=(api, name), daemon=True)
-        self._followed[name] = thread
-        thread.start()
 
-    def _read(self, api: Api, name: str) -> None:
-        """Write down what a pod says. After an error it is read again from the beginning."""
-        try:
-            for line in api.follow_log(name):
-                frame = frames.decode(line)
-                if frame is None:
-                    continue
-                if frame.end:
-                    self._ended.add(name)
-                    self._news.set()
-                    return
-                self._take(frame)
-        except (EngineError, OSError) as error:
-            sys.stderr.write(f"{name}: {error}\n")
-            time.sleep(_PAUSE_S)
+def _known_path(folder: RunFolder) -> str:
+    return os.path.join(folder.path, "courier.json")
 
-    def _take(self, frame: frames.Frame) -> None:
-        is_events = frame.path == "events.jsonl"
-        with self._lock:
-            if is_events and (self._held or _JOB_ENDED in frame.data):
-                self._held.append(frame)
-            else:
-                self._receiver.take(frame)
+
+def _read_known(folder: RunFolder) -> dict[str, Any]:
+    """Return what the courier before had written down: ``pods`` as of ``PodLogs``, and the pod of the supervisor."""
+    known = folder.read_json(_known_path(folder)) or {}
+    return {"pods": known.get("pods") or {}, "supervisor": known.get("supervisor") or ""}
 
 
 def main() -> int:

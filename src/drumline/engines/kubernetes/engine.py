@@ -42,16 +42,23 @@ class KubernetesEngine:
         a submission that was killed has started nothing.
         """
         from drumline.engines.kubernetes import bundle, courier, objects, submission, view
-        from drumline.engines.kubernetes.client import find_place, open_api
+        from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
         from drumline.engines.kubernetes.manifests import gang
 
         plan = Plan.read(folder.plan)
         data = bundle.make_bundle(plan, folder, secrets)
-        place = find_place(plan.compute)
+        place = {**find_place(plan.compute), "name": objects.name_of(plan, folder)}
         view.write_place(folder, place)
-        with open_api({**plan.compute, **place}) as api:
-            way = gang.choose(plan.compute, api.groups())
-            submission.send(api, objects.make_objects(plan, folder, data, way))
+        try:
+            with open_api({**plan.compute, **place}) as api:
+                way = gang.choose(plan.compute, api.groups())
+                submission.send(api, objects.make_objects(plan, folder, data, way))
+        except ApiSilentError:
+            # Some of it may have arrived: the courier removes that when the server answers.
+            view.write_place(folder, place, withdrawn="yes")
+            courier.ensure(folder)
+            raise
+        view.write_place(folder, place, sent="yes")
         courier.ensure(folder)
 
     def claim(self, folder: RunFolder) -> str:
@@ -95,13 +102,13 @@ class KubernetesEngine:
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """Return what Kubernetes calls the job."""
-        from drumline.engines.kubernetes import objects
+        from drumline.engines.kubernetes import objects, view
 
         try:
             plan = Plan.read(folder.plan)
         except (OSError, ValueError):
             return {}
-        name = objects.name_of(plan, folder)
+        name = view.read_place(folder).get("name") or objects.name_of(plan, folder)
         return {
             "namespace": plan.compute.get("namespace") or "default",
             "supervisor": name,

@@ -36,6 +36,9 @@ _FILES = (
 )
 _NEVER = ("reserve", ".partial")
 _DEEPEST = 12
+_MOST = 1 << 40
+"""Of bytes in a file, and of pieces."""
+
 _WIDEST_GAP = 1 << 30
 """Bytes that may be missing before a piece, as of a log that a node has cut; a job may print frames of its own."""
 
@@ -43,7 +46,7 @@ _WIDEST_GAP = 1 << 30
 class Frame(NamedTuple):
     """
     A piece of a file. ``path``: relative to the run folder. ``begins``: the file is a new one. ``end``: the pod has no
-    more to say; ``path`` is empty then.
+    more to say; ``path`` is empty then. ``number``: of the pieces of its pod, from 1; 0: it has none.
     """
 
     path: str
@@ -51,11 +54,12 @@ class Frame(NamedTuple):
     data: bytes = b""
     begins: bool = False
     end: bool = False
+    number: int = 0
 
 
 def encode(frame: Frame) -> str:
     """Return the line of a frame."""
-    fields: dict[str, Any] = {"kind": MARK, "path": frame.path, "at": frame.at}
+    fields: dict[str, Any] = {"kind": MARK, "path": frame.path, "at": frame.at, "n": frame.number}
     if frame.data:
         fields["data"] = base64.b64encode(frame.data).decode()
     for name in ("begins", "end"):
@@ -70,14 +74,19 @@ def decode(line: str) -> Frame | None:
         fields = json.loads(line)
         if fields["kind"] != MARK:
             return None
-        path, at = str(fields["path"]), int(fields["at"])
+        path, at, number = str(fields["path"]), fields["at"], fields.get("n", 0)
+        path.encode()
         data = base64.b64decode(fields.get("data", ""), validate=True)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     end = fields.get("end") is True
-    if at < 0 or not (is_wanted(path) or (end and not path)):
+    if not (_is_count(at) and _is_count(number) and (is_wanted(path) or (end and not path))):
         return None
-    return Frame(path, at, data, fields.get("begins") is True, end)
+    return Frame(path, at, data, fields.get("begins") is True, end, number)
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
 
 
 def is_wanted(path: str) -> bool:
@@ -185,6 +194,9 @@ class Receiver:
                 os.close(descriptor)
                 descriptor = os.open(name, flags, 0o600, dir_fd=parent)
             data, at = frame.data, frame.at
+            if at > size:
+                # What is missing ends with its line: the next one can be read.
+                os.pwrite(descriptor, b"\n", at - 1)
             while data:
                 written = os.pwrite(descriptor, data, at)
                 data, at = data[written:], at + written

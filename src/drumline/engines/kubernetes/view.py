@@ -44,14 +44,29 @@ class Warnings:
         return self._known
 
 
-def write_place(folder: RunFolder, place: Mapping[str, str]) -> None:
-    """Write down where the job is. ``place``: settings of a compute, as ``client.find_place`` has them."""
-    write_whole(os.path.join(folder.path, _PLACE_FILE), json.dumps(dict(place)))
+def write_place(folder: RunFolder, place: Mapping[str, str], **news: str) -> None:
+    """
+    Write down where the job is: settings of a compute as ``client.find_place`` has them, and ``name`` of its objects.
+
+    ``sent``: Kubernetes has all of them. ``withdrawn``: whatever it has of them is to go. Raises OSError.
+    """
+    write_whole(os.path.join(folder.path, _PLACE_FILE), json.dumps({**place, **news}))
 
 
 def read_place(folder: RunFolder) -> dict[str, str]:
     """Return where the job is; nothing: where its compute says."""
     return folder.read_json(os.path.join(folder.path, _PLACE_FILE)) or {}
+
+
+def was_sent(folder: RunFolder) -> bool:
+    """Return whether Kubernetes had all objects of the job."""
+    place = read_place(folder)
+    return not place or bool(place.get("sent"))
+
+
+def is_withdrawn(folder: RunFolder) -> bool:
+    """Return whether the submission failed, and something of the job may be in the cluster."""
+    return bool(read_place(folder).get("withdrawn"))
 
 
 def _path(folder: RunFolder) -> str:

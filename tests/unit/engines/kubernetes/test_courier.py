@@ -73,7 +73,7 @@ def read(path):
 def look_until(looks, cluster, is_so, what):
     def there():
         over = looks._look(cluster)
-        looks._release_end(late=False)
+        looks._logs.release_end(late=False)
         return is_so(over)
 
     wait_until(there, 20.0, what)
@@ -85,7 +85,7 @@ def test_a_job_has_ended_when_the_outputs_of_all_pods_are_here(cluster, folder):
     cluster.add("s", "supervisor")
     cluster.add("n", "node")
     cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
-    look_until(looks, cluster, lambda _: "s" in looks._ended, "the supervisor's pod to be read")
+    look_until(looks, cluster, lambda _: looks._logs.has_said_all("s"), "the supervisor's pod to be read")
     assert END.decode() not in read(folder.events)
     assert cluster.has_job
     cluster.say("n", frames.Frame("outputs/a", 0, b"x"), frames.Frame("", end=True))
@@ -193,3 +193,122 @@ def test_whoever_looks_there_is_one_courier_and_no_child_of_theirs(folder, monke
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not processes_with(marker), what="its end")
         view.write(folder, "waits", "")
+
+
+def piece(number, path="user_logs/a", at=0, data=b"x", **more):
+    return frames.Frame(path, at, data, number=number, **more)
+
+
+def test_a_log_that_is_read_again_is_written_once(cluster, folder):
+    cluster.add("n", "node")
+    cluster.say("n", piece(1, begins=True), piece(2, at=1))
+    looks = courier.Courier(folder)
+    log = f"{folder.path}/user_logs/a"
+    look_until(looks, cluster, lambda _: os.path.exists(log) and read(log) == "xx", "the log")
+    with open(log) as file:
+        # A server has closed the log; then another courier begins.
+        looks._look(cluster)
+        looks._write_known()
+        cluster.say("n", piece(3, at=2))
+        another = courier.Courier(folder)
+        look_until(another, cluster, lambda _: read(log) == "xxx", "the rest")
+        assert file.read() == "xxx"
+
+
+def test_a_piece_that_cannot_be_written_costs_itself_alone(cluster, folder, capfd):
+    cluster.add("n", "node")
+    cluster.say("n", piece(1, "outputs/model"), piece(2, "outputs/model/x"), piece(3, "outputs/b"))
+    looks = courier.Courier(folder)
+    look_until(looks, cluster, lambda _: os.path.exists(f"{folder.outputs}/b"), "what follows")
+    assert capfd.readouterr().err == "n: outputs/model/x is left out: Not a directory\n"
+
+
+def test_the_events_of_a_job_are_those_of_its_supervisor(cluster, folder):
+    before = read(folder.events)
+    cluster.add("n", "node")
+    cluster.say("n", piece(1, "events.jsonl", len(before), END), piece(2), frames.Frame("", end=True))
+    looks = courier.Courier(folder)
+    look_until(looks, cluster, lambda _: looks._logs.has_said_all("n"), "the log")
+    assert (read(folder.events), read(f"{folder.path}/user_logs/a")) == (before, "x")
+
+
+def test_the_end_that_was_held_back_is_not_lost_with_its_courier(cluster, folder):
+    begun = os.path.getsize(folder.events)
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node")
+    cluster.say("s", piece(1), piece(2, "events.jsonl", begun, END), piece(3, at=1))
+    looks = courier.Courier(folder)
+    log = f"{folder.path}/user_logs/a"
+    look_until(looks, cluster, lambda _: os.path.exists(log) and read(log) == "xx", "the log")
+    looks._write_known()
+    cluster.say("s", frames.Frame("", end=True))
+    cluster.say("n", frames.Frame("", end=True))
+    another = courier.Courier(folder)
+    look_until(another, cluster, lambda _: END.decode() in read(folder.events), "the end")
+
+
+def test_the_words_of_a_pod_that_ended_without_a_last_one_are_all_that_there_is(cluster, folder):
+    cluster.add("s", "supervisor", "Failed")
+    cluster.add("n", "node", "Failed")
+    cluster.say("n", piece(1))
+    looks = courier.Courier(folder)
+    look_until(looks, cluster, lambda over: over, "the courier to be done at once")
+    assert read(f"{folder.path}/user_logs/a") == "x"
+
+
+def test_the_time_for_last_words_begins_anew_when_the_server_was_away(cluster, folder, monkeypatch):
+    monkeypatch.setattr(courier, "open_api", lambda compute: cluster)
+    looks = courier.Courier(folder)
+    looked = []
+
+    def look(_):
+        looked.append(looks._ended_at)
+        looks._ended_at = 1.0
+        if len(looked) == 1:
+            raise EngineError("away")
+        return True
+
+    monkeypatch.setattr(looks, "_look", look)
+    monkeypatch.setattr(looks._news, "wait", lambda _: None)
+    looks.run()
+    assert looked == [None, None]
+
+
+def test_another_supervisor_that_an_old_server_makes_is_not_heard(cluster, folder):
+    cluster.add("s", "supervisor")
+    looks = courier.Courier(folder)
+    assert not looks._look(cluster)
+    del cluster.pods["s"]
+    cluster.add("t", "supervisor")
+    cluster.say("t", piece(1, "user_logs/t"))
+    assert courier.Courier(folder)._look(cluster)
+    assert view.read(folder).reason == "the pod of its supervisor was lost: it was deleted"
+    assert not os.path.exists(f"{folder.path}/user_logs/t")
+    assert not cluster.has_job
+
+
+def test_a_submission_that_was_cut_off_is_removed(cluster, folder, monkeypatch):
+    held = {"spec": {"parallelism": 0}}
+    monkeypatch.setattr(cluster, "get", lambda kind, name: held if cluster.has_job else None)
+    looks = courier.Courier(folder)
+    assert not looks._look(cluster)
+    looks._began -= 121.0
+    assert looks._look(cluster)
+    assert (cluster.has_job, view.read(folder).reason) == (False, "its submission was cut off")
+
+
+def test_what_a_failed_submission_has_left_is_removed(cluster, folder, monkeypatch):
+    monkeypatch.setattr(courier, "open_api", lambda compute: cluster)
+    view.write_place(folder, {"name": "dl-a"}, withdrawn="yes")
+    courier.Courier(folder).run()
+    assert not cluster.has_job
+
+
+def test_a_submission_may_take_its_time(cluster, folder):
+    view.write_place(folder, {"name": "dl-a"})
+    cluster.has_job = False
+    looks = courier.Courier(folder)
+    looks._began -= 300.0
+    assert not looks._look(cluster)
+    view.write_place(folder, {"name": "dl-a"}, sent="yes")
+    assert looks._look(cluster)

@@ -103,6 +103,10 @@ def test_what_is_the_pods_own_stays_there(there, here):
         {"path": "user_logs/" + "a/" * 20 + "x"},
         {"at": -1},
         {"at": "x"},
+        {"at": 1 << 63},
+        {"at": float("inf")},
+        {"n": -1},
+        {"path": "user_logs/\ud800"},
         {"data": "!"},
         {"kind": "mine"},
         {"path": ""},
@@ -134,3 +138,10 @@ def test_a_piece_far_behind_the_end_of_its_file_is_left_out(here):
     receiver.take(frames.Frame("user_logs/a", 1 << 20, b"x"))
     receiver.take(frames.Frame("user_logs/a", 1 << 60, b"x"))
     assert (here / "user_logs" / "a").stat().st_size == (1 << 20) + 1
+
+
+def test_what_is_missing_ends_with_its_line(here):
+    receiver = frames.Receiver(str(here))
+    receiver.take(frames.Frame("events.jsonl", 0, b"1\n"))
+    receiver.take(frames.Frame("events.jsonl", 10, b"2\n"))
+    assert (here / "events.jsonl").read_bytes().splitlines()[-1] == b"2"

@@ -39,6 +39,7 @@ class FirstProcess:
         """Called in the handler, before the child hears of it."""
 
         self._child = 0
+        self._count = 0
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, self._pass_on)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
@@ -97,7 +98,7 @@ class FirstProcess:
     def send(self, *, with_results: bool = False) -> None:
         """Print what is new."""
         for frame in self._sender.find_news(with_results=with_results):
-            sys.stdout.write(frames.encode(frame) + "\n")
+            self._print(frame)
         sys.stdout.flush()
 
     def finish(self) -> None:
@@ -105,8 +106,12 @@ class FirstProcess:
         self.send(with_results=True)
         for path in self._sender.left_out:
             sys.stderr.write(f"output {path} does not fit into the pod's log; a volume keeps it\n")
-        sys.stdout.write(frames.encode(frames.Frame("", end=True)) + "\n")
+        self._print(frames.Frame("", end=True))
         sys.stdout.flush()
+
+    def _print(self, frame: frames.Frame) -> None:
+        self._count += 1
+        sys.stdout.write(frames.encode(frame._replace(number=self._count)) + "\n")
 
     def pause(self) -> None:
         """Wait a moment, or until a signal comes."""

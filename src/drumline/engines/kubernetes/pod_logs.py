@@ -1,0 +1,145 @@
+"""What the pods of a job print, written to its run folder: each piece once, however often a log is read."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract import events as e
+from drumline.contract.errors import EngineError
+from drumline.engines.kubernetes import frames, objects, pods
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumline.contract.folder import RunFolder
+    from drumline.engines.kubernetes.client import Api
+
+_PAUSE_S = 1.0
+_OF_THE_MACHINE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EROFS,
+    errno.ENOMEM,
+)
+"""Errors that pass; others are of a piece, such as one whose file is a folder here."""
+
+_EVENTS = "events.jsonl"
+_JOB_ENDED = b'"type":"JobEnded"'
+
+
+class PodLogs:
+    """
+    The logs of one job's pods, each followed by a thread. ``news`` is set when a pod has said all.
+
+    ``written``: by pod, the number of the last piece that an earlier reader has written; they are left out.
+    """
+
+    def __init__(self, folder: RunFolder, news: threading.Event, written: Mapping[str, int]) -> None:
+        self.heard = 0.0
+        """When a piece has come last, on the monotonic clock."""
+
+        self._folder = folder
+        self._news = news
+        self._receiver = frames.Receiver(folder.path)
+        self._lock = threading.Lock()
+        self._threads: dict[str, threading.Thread] = {}
+        self._ended: set[str] = set()
+        self._written = dict(written)
+        self._taken = dict(written)
+        """By pod, the number of the last piece that was taken: written, or held."""
+
+        self._held: list[tuple[str, frames.Frame]] = []
+        """The end of the events: the job has ended here when its outputs are here."""
+
+    @property
+    def has_followed(self) -> bool:
+        """Return whether a pod of the job was seen to run."""
+        return bool(self._threads)
+
+    def list_written(self) -> dict[str, int]:
+        """Return by pod the number of the last piece that is in the run folder, with all before it."""
+        with self._lock:
+            return dict(self._written)
+
+    def has_said_all(self, pod: str) -> bool:
+        return pod in self._ended
+
+    def has_end(self) -> bool:
+        """Return whether the end of the job is in its events here, or about to be."""
+        with self._lock:
+            return bool(self._held) or any(
+                isinstance(event, e.JobEnded) for event in self._folder.read_events()
+            )
+
+    def follow(self, api: Api, pod: Mapping[str, Any]) -> None:
+        """Have the pod's log be read, where it has one and nobody reads it."""
+        name = str(pod["metadata"]["name"])
+        thread = self._threads.get(name)
+        if name in self._ended or not pods.has_started(pod) or (thread and thread.is_alive()):
+            return
+        thread = threading.Thread(target=self._read, args=(api, name, dict(pod)), daemon=True)
+        self._threads[name] = thread
+        thread.start()
+
+    def release_end(self, *, late: bool) -> None:
+        """Write down the end when all pods have said the rest, or it is too late to wait for them. Raises OSError."""
+        with self._lock:
+            while self._held and (late or self._threads.keys() <= self._ended):
+                pod, frame = self._held[0]
+                self._receiver.take(frame)
+                del self._held[0]
+                self._written[pod] = max(self._written.get(pod, 0), frame.number)
+
+    def _read(self, api: Api, name: str, pod: Mapping[str, Any]) -> None:
+        try:
+            for line in api.follow_log(name):
+                frame = frames.decode(line)
+                if frame is not None and frame.end:
+                    self._end(name)
+                    return
+                if frame is not None:
+                    self._take(name, pods.role_of(pod), frame)
+        except (EngineError, OSError) as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            time.sleep(_PAUSE_S)
+            return
+        # Of a pod that had ended before, this was all; a server may close other logs too.
+        if pods.has_ended(pod):
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        self._ended.add(name)
+        self._news.set()
+
+    def _take(self, name: str, role: str, frame: frames.Frame) -> None:
+        """Write a piece, once. Raises OSError where it may be written later."""
+        with self._lock:
+            last = self._taken.get(name, 0)
+            if frame.number and frame.number <= last:
+                return
+            if frame.number > last + 1:
+                sys.stderr.write(f"{name}: {frame.number - last - 1} pieces are lost: its log was cut\n")
+            self.heard = time.monotonic()
+            if frame.path != _EVENTS or role == objects.SUPERVISOR:
+                self._write(name, frame)
+            self._taken[name] = max(last, frame.number)
+            if all(one != name for one, _ in self._held):
+                self._written[name] = self._taken[name]
+
+    def _write(self, name: str, frame: frames.Frame) -> None:
+        if frame.path == _EVENTS and (self._held or _JOB_ENDED in frame.data):
+            self._held.append((name, frame))
+            return
+        try:
+            self._receiver.take(frame)
+        except OSError as error:
+            if error.errno in _OF_THE_MACHINE:
+                raise
+            sys.stderr.write(f"{name}: {frame.path} is left out: {error.strerror or error}\n")

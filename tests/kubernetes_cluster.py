@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_cluster import Unavailable
+from waiting import wait_until
 
 _SCRIPT = Path(__file__).parent.parent / "scripts" / "kubernetes-cluster"
 _UNAVAILABLE = 3
@@ -85,6 +86,17 @@ class KubernetesCluster:
                 for kind in ("Job", "Secret", "Service", "Pod")
                 for one in api.list(kind, labels)
             ]
+
+    def wait_until_empty(self, timeout_s: float) -> None:
+        """Nothing of a job is left. What stays is removed, so that the next test finds nothing. Raises TimeoutError."""
+        try:
+            wait_until(lambda: not self.list_objects(), timeout_s, "nothing of the job to be left in the cluster")
+        except TimeoutError:
+            with self.api() as api:
+                for kind, name in (one.split("/") for one in self.list_objects()):
+                    if kind == "Job":
+                        api.delete_job(name)
+            raise
 
     def down(self) -> None:
         """Nothing is left."""

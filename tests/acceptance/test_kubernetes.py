@@ -72,6 +72,7 @@ class Jobs:
         wait_until(
             lambda: [log for log in logs_of(path) if "ready" in log][1:], 30.0, "the ranks to be ready"
         )
+        self.wait_for("Running", name=name)
 
     def logs(self) -> list[str]:
         return logs_of(self._home / "jobs" / "job")
@@ -98,16 +99,13 @@ class Jobs:
         taken = supervisor["spec"]["nodeName"]
         return next((one["node"], one["host"]) for one in self.show()["nodes"] if one["host"] != taken)
 
-    def is_nothing_left(self) -> bool:
-        return not self.cluster.list_objects()
-
 
 @pytest.fixture
 def jobs(kubernetes_cluster, cli, drumline_home, tmp_path):
     made = Jobs(kubernetes_cluster, cli, drumline_home, tmp_path)
     made.attach()
     yield made
-    wait_until(made.is_nothing_left, 30.0, "nothing of the job to be left in the cluster")
+    kubernetes_cluster.wait_until_empty(30.0)
 
 
 def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs):

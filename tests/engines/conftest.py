@@ -81,9 +81,7 @@ class Kubernetes(Local):
 
     def clear(self) -> None:
         self._cluster.cordon(wanted=False)
-        wait_until(
-            lambda: not self._cluster.list_objects(), 20.0, "nothing of the job to be left in the cluster"
-        )
+        self._cluster.wait_until_empty(20.0)
 
 
 @pytest.fixture(params=["local", "slurm", pytest.param("kubernetes", marks=pytest.mark.kubernetes)])

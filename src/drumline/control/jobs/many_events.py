@@ -69,9 +69,13 @@ class EventLines:
         while end > self.offset:
             begin = max(self.offset, end - _CHUNK_BYTES)
             self._file.seek(begin)
-            found = self._file.read(end - begin + len(wanted)).rfind(wanted)
+            chunk = self._file.read(end - begin + len(wanted))
+            found = chunk.rfind(wanted)
             if found >= 0:
                 return begin + found + 1
+            if b"\n" not in chunk:
+                # Damaged, or a very long event: from there on all is read, as far as its lines are whole.
+                break
             end = begin
         return self.offset
 

@@ -90,7 +90,9 @@ class KubernetesCluster:
     def wait_until_empty(self, timeout_s: float) -> None:
         """Nothing of a job is left. What stays is removed, so that the next test finds nothing. Raises TimeoutError."""
         try:
-            wait_until(lambda: not self.list_objects(), timeout_s, "nothing of the job to be left in the cluster")
+            wait_until(
+                lambda: not self.list_objects(), timeout_s, "nothing of the job to be left in the cluster"
+            )
         except TimeoutError:
             with self.api() as api:
                 for kind, name in (one.split("/") for one in self.list_objects()):

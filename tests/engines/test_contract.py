@@ -145,7 +145,8 @@ def test_ranks_that_failed_are_started_again(job):
 
 
 def test_where_the_ranks_are(job, cli):
-    job.begin(WAITS)
+    # Who waits for a signal is not disturbed, and shown by py-spy alone, which not every pod has.
+    job.begin(WAITS.replace("signal.pause()", "time.sleep(1000)").replace("import signal", "import time"))
     done = cli("job", "stacks", "-n", "job")
     assert done.rc == 0, done.err
     assert "train.py:4" in done.out

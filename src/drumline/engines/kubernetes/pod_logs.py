@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from drumline.engines.kubernetes.client import Api
 
 _PAUSE_S = 1.0
-_OF_THE_MACHINE = (
+_PASSING_ERRORS = (
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EIO,
@@ -28,7 +28,7 @@ _OF_THE_MACHINE = (
     errno.EROFS,
     errno.ENOMEM,
 )
-"""Errors that pass; others are of a piece, such as one whose file is a folder here."""
+"""Of this machine; others are of a piece, such as one whose file is a folder here."""
 
 _EVENTS = "events.jsonl"
 _JOB_ENDED = b'"type":"JobEnded"'
@@ -140,6 +140,6 @@ class PodLogs:
         try:
             self._receiver.take(frame)
         except OSError as error:
-            if error.errno in _OF_THE_MACHINE:
+            if error.errno in _PASSING_ERRORS:
                 raise
             sys.stderr.write(f"{name}: {frame.path} is left out: {error.strerror or error}\n")

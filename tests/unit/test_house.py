@@ -10,7 +10,6 @@ MODULES = house.read_modules(house.PACKAGE)
 CLASSES = house.measure_classes(MODULES)
 
 BIG_CLASSES = {
-    "Agent": "a case for each message of the supervisor; each part that has state of its own is a class of its own",
     "Environment": "a field for each key of Azure's environment",
     "Job": "the fields that all types of jobs share, read and written in one place",
     "Loop": "a case for each message of agents and each instruction of the policy",

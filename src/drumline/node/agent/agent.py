@@ -20,12 +20,12 @@ from drumline.contract import channel
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, descendants, kernel
-from drumline.linux.ports import NodePorts
 from drumline.node.agent.children import Children
 from drumline.node.agent.ending import Ending
 from drumline.node.agent.environment import JobEnvironment
 from drumline.node.agent.notice import Notice
 from drumline.node.agent.observing import Observer
+from drumline.node.agent.preparing import Preparation
 from drumline.node.agent.ranks import Ranks
 from drumline.node.agent.session import Session
 from drumline.node.warm.rank_starter import WarmRankStarter
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from drumline.linux.inotify import Inotify
-    from drumline.node.agent.checking import Checking
     from drumline.node.agent.launching import Launching
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
-
-_REACH_TIMEOUT_S = 10.0
 
 _TICK_S = 1e-6
 """Between the exits of two ranks that were seen at once."""
@@ -50,8 +47,7 @@ _TICK_S = 1e-6
 class Starter(NamedTuple):
     """
     The process that removes the agent's control group when the agent has ended, and holds ``inotify`` open until then,
-    if there is
-    one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
+    if there is one: to leave a group, and to be the last to close an inotify, each takes the kernel ten milliseconds.
     ``process``: a descriptor that is readable when that process has ended, for an agent whose connection may not tell.
     ``is_isolated``: whether the agent is in namespaces of its own.
     """
@@ -91,8 +87,8 @@ class Agent:
         tell = self._session.tell
         # Unlike poll, it tells in which order things happened, however late we look.
         self._poller = select.epoll()
+        self._preparation = Preparation(node, address, self._poller, tell)
         self._environment = JobEnvironment(scratch)
-        self._ports = NodePorts()
         is_isolated = starter is not None and starter.is_isolated
         self._warm = WarmRankStarter(self._poller, scratch, tell, is_isolated=is_isolated)
         self._children = Children(self._poller, self._warm)
@@ -102,7 +98,6 @@ class Agent:
         self._notice = Notice(ended_by, self._children, tell)
         self._ending = Ending(self._environment, self._ranks, self._warm, self._notice)
         self._launching: Launching | None = None
-        self._checking: Checking | None = None
 
     def run(self, secret: str) -> None:
         """Serve until told to leave, or until the supervisor is gone. Nothing of the node is left afterwards."""
@@ -143,8 +138,7 @@ class Agent:
         self._observer.look(ready)
         if self._launching and not self._hear_launcher(self._launching, ready):
             return False
-        if self._checking:
-            self._checking.hear(ready)
+        self._preparation.hear(ready)
         if self._notice.comes_before(ready) and not self._notice.take():
             return False
         if self._warm.has_answer(ready):
@@ -212,12 +206,11 @@ class Agent:
         if isinstance(message, m.PrepareNode):
             self._prepare(message)
         elif isinstance(message, m.ConnectToFirst):
-            self._connect_to_first(message)
+            self._preparation.connect_to_first(message)
         elif isinstance(message, m.CheckNode):
-            self._check(message)
+            self._preparation.check(message)
         elif isinstance(message, m.CheckLinks):
-            if self._checking:
-                self._checking.ask("links", message._asdict())
+            self._preparation.check_links(message)
         elif isinstance(message, m.ShareVariables):
             self._environment.shared = message
         elif isinstance(message, m.LaunchRanks):
@@ -249,36 +242,18 @@ class Agent:
             _assert_never(message)
 
     def _prepare(self, message: m.PrepareNode) -> None:
-        address = message.address or self._hello.address
-        leased = self._ports.lease_all(message.ports, address)
-        probe_port = self._ports.open_probe(address) if message.wants_probe else 0
+        prepared = self._preparation.open_ports(message)
         if message.wants_launcher_socket:
             # Few jobs have a launcher, or reach from node to node: the others do not load what that takes.
             from drumline.node.agent.launching import Launching
 
+            address = self._preparation.address
             parts = (self._children, self._ranks, self._poller)
             self._launching = Launching(self._environment, address, *parts, self._session.tell)
-        self._session.tell(m.NodePrepared(leased, probe_port))
-
-    def _connect_to_first(self, message: m.ConnectToFirst) -> None:
-        error = ""
-        try:
-            channel.connect_to((message.address, message.port), _REACH_TIMEOUT_S).close()
-        except OSError as failure:
-            error = str(failure)
-        self._session.tell(m.ConnectedToFirst(error))
-
-    def _check(self, message: m.CheckNode) -> None:
-        # Few jobs have nodes that differ.
-        from drumline.node.agent.checking import Checking
-
-        self._checking = Checking(self._hello.node, message.address, self._poller, self._session.tell)
-        self._checking.ask("facts", message._asdict())
+        self._session.tell(prepared)
 
     def _launch(self, message: m.LaunchRanks) -> None:
-        self._ports.close_probe()
-        if self._checking:
-            self._checking.end()
+        self._preparation.end()
         self._environment.begin(message)
         self._observer.begin_sampling()
         if not message.by_launcher:

@@ -1,13 +1,19 @@
 """
-The pages whose commands are run, and the blocks of a page: ``tests/acceptance/test_guide.py`` runs them.
+The pages whose commands are run, where, and how: each test of ``PLACES`` follows those of its place.
 
 ``python tests/guides.py`` counts them. A single block is left out by ``<!-- not run: REASON -->`` above it; its
 commands end with another exit code than 0 if ``<!-- exit code N -->`` is there.
 """
 
+import functools
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +36,7 @@ dependencies:
 - pip:
   - torch=2.0
 """
-GIVEN: dict[str, dict[str, str]] = {
+HERE: dict[str, dict[str, str]] = {
     "tutorials/quickstart": {},
     "tutorials/from-azure-ml": {},
     "tutorials/pipeline-and-sweep": {},
@@ -42,7 +48,6 @@ GIVEN: dict[str, dict[str, str]] = {
     "explanation/warm-start": {"train.py": "import yaml\n\nprint(yaml.__version__)\n"},
     "howto/workspaces": {"job.yml": JOB, "count.py": COUNT},
     "howto/command-line": {"train.py": "import torch\n"},
-    "howto/computes": {},
     "howto/environments": {
         "job.yml": f"{JOB}environment: {{image: ubuntu, conda_file: conda.yml}}\n",
         "count.py": COUNT,
@@ -54,9 +59,27 @@ GIVEN: dict[str, dict[str, str]] = {
     "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
     "howto/upkeep": {},
 }
-"""The pages that are run, each with the files that its reader is expected to have."""
+"""The pages that are run on this machine, each with the files that its reader is expected to have."""
+
+ON_SLURM: dict[str, dict[str, str]] = {
+    "tutorials/slurm": {},
+    "howto/computes": {"job.yml": f"{JOB}compute: azureml:gpu-cluster\n", "count.py": COUNT},
+}
+ON_KUBERNETES: dict[str, dict[str, str]] = {"howto/kubernetes": {}}
+PLACES = {
+    "HERE": (HERE, "acceptance/test_guide.py"),
+    "ON_SLURM": (ON_SLURM, "integration/slurm/test_pages.py"),
+    "ON_KUBERNETES": (ON_KUBERNETES, "integration/kubernetes/test_pages.py"),
+}
+"""The pages of each place, and the test that is parametrized with them."""
+
+GIVEN = {name: files for pages, _ in PLACES.values() for name, files in pages.items()}
+"""All pages that are run."""
 
 BEFORE = {
+    "howto/kubernetes": [
+        'drumline compute attach --type kubernetes --name k8s --image none --python "$(which python3)"'
+    ],
     "howto/rehearsal": ["drumline run --name calm_drum --procs 2 --detach -- sleep 1000"],
     "howto/running": [
         f"drumline job create -f job.yml --name {name} --stream" for name in ("calm_drum", "first", "second")
@@ -66,15 +89,15 @@ BEFORE = {
 
 NOT_RUN = {
     "howto/isolated-nodes": "the right to make namespaces: tests/acceptance/test_isolated_nodes.py",
-    "howto/kubernetes": "a Kubernetes cluster",
     "howto/scale": "a quiet machine for minutes: tests/acceptance/test_scale.py",
     "howto/tune": "PyTorch and a quiet machine: tests/acceptance/test_tune.py",
     "howto/system-metrics": "GPUs: tests/acceptance/test_cli_top.py has the rest",
     "howto/tracking": "a running TensorBoard: tests/acceptance/test_services.py",
-    "tutorials/slurm": "a Slurm cluster: tests/integration/slurm",
 }
 """The other pages with commands, each with what its commands need."""
 
+TIMEOUT_S = 240
+_FILE_NAME = re.compile(r"# ([\w./-]+\.\w+)\n")
 _BLOCK = re.compile(
     r"(?:^<!-- (?:not run: (?P<why_not>[^\n]+)|exit code (?P<code>\d+)) -->\n+)?"
     r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$",
@@ -117,6 +140,91 @@ def count() -> Counter[str]:
                 why_not = block.why_not or ("" if name in GIVEN else NOT_RUN.get(name, f"no reason: {name}"))
                 found[why_not or "run"] += 1
     return found
+
+
+def follow(
+    page: str,
+    folder: Path,
+    prepare: Callable[[str], None] = lambda text: None,
+    here: Mapping[str, str] | None = None,
+) -> None:
+    """
+    Do in that folder what the page says, block by block. ``prepare`` is given a block's text before; ``here`` is what
+    is printed for what the page has.
+    """
+    for name, text in GIVEN[page].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    for command in BEFORE.get(page, ()):
+        shell(f"$ {command}\n", folder)
+    commands = 0
+    for block in blocks(DOCS / f"{page}.md"):
+        if block.why_not:
+            continue
+        prepare(block.text)
+        commands += block.kind == "console"
+        _do(block, folder, here or {})
+    assert commands
+
+
+def _do(block: Block, folder: Path, here: Mapping[str, str]) -> None:
+    named = _FILE_NAME.match(block.text)
+    if named:
+        path = folder / named[1]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.text[named.end() :] if path.suffix == ".json" else block.text)
+    elif block.kind == "python":
+        run([sys.executable, "-c", block.text], folder)
+    elif block.kind == "console":
+        shell(block.text, folder, block.code, here)
+
+
+def run(argv: list[str], folder: Path) -> str:
+    """Standard output and standard error of a command that ended with 0."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder)}
+    with tempfile.TemporaryFile("w+") as out:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            timeout=TIMEOUT_S,
+        )
+        out.seek(0)
+        said = out.read()
+    assert done.returncode == 0, said
+    return said
+
+
+def shell(text: str, folder: Path, code: int = 0, here: Mapping[str, str] | None = None) -> None:
+    """Each command of the text: whether it ended so, and printed what the page says; ``...`` is anything."""
+    script = [
+        "set -e" if code == 0 else "",
+        f'drumline() {{ {shlex.quote(sys.executable)} -m drumline "$@"; }}',
+    ]
+    replaced = (here or {}).items()
+    expected: list[list[str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            expected.append([])
+            script += [f"echo '=== {len(expected)}'", line[2:]]
+            script += [f"[ $? = {code} ] || exit 99"] if code else []
+        else:
+            expected[-1].append(functools.reduce(lambda line, one: line.replace(*one), replaced, line))
+    said = run(["bash", "-c", "\n".join(script)], folder)
+    parts = re.split(r"^=== \d+\n", said, flags=re.MULTILINE)[1:]
+    for lines, part in zip(expected, parts, strict=True):
+        printed = part.splitlines()
+        for line in lines:
+            pattern = ".*".join(map(re.escape, line.split("...")))
+            # The page leaves lines out by "..." alone; without it they are all there.
+            assert line == "..." or any(re.fullmatch(pattern, text) for text in printed), (
+                f"{line!r} in\n{part}"
+            )
+        assert "..." in lines or len(printed) == len(lines) or not lines, f"more than {lines} in\n{part}"
 
 
 if __name__ == "__main__":

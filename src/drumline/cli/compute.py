@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LIST_COLUMNS = ("name", "type", "partition", "max_instances", "description")
 _NODE_COLUMNS = ("node", "state", "cores", "gpus", "memory_mb", "jobs", "reason")
+_FREE_COLUMNS = ("free_cores", "free_gpus", "free_memory_mb")
 _EXAMPLE = "drumline compute attach --type slurm --name gpu-cluster --partition gpu"
 
 
@@ -287,7 +288,13 @@ def _list_nodes(arguments: Namespace) -> int:
     from drumline.control.machine import computes
 
     found = computes.nodes(_get_name(arguments))
-    output.show(found, arguments.output, arguments.query, _NODE_COLUMNS)
+    columns: tuple[str, ...] = _NODE_COLUMNS
+    if any("free_cores" in node for node in found):
+        columns = (*_NODE_COLUMNS[:-2], *_FREE_COLUMNS, *_NODE_COLUMNS[-2:])
+    output.show(found, arguments.output, arguments.query, columns)
+    if any(node.get("free_cores", 0) is None for node in found):
+        said = "what is free is not known: that needs the right to list the pods of all namespaces"
+        output.print_warnings([said])
     return 0
 
 

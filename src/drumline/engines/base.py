@@ -311,5 +311,6 @@ class Engine(Protocol):
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
         """
-        List the nodes with node, state, cores, gpus, memory_mb, reason and jobs. Raises EngineError as ``describe``.
+        List the nodes with node, state, cores, gpus, memory_mb, reason and jobs; where jobs of others are seen, also
+        free_cores, free_gpus and free_memory_mb, None where they are not known. Raises EngineError as ``describe``.
         """

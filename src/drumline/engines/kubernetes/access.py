@@ -51,8 +51,15 @@ GANGS = {
 }
 """The objects by which schedulers start all pods of a job or none, by the name of the scheduler."""
 
-OPTIONAL = {"Node": Right("", "v1", "nodes", ("list",), "drumline compute list-nodes alone", everywhere=True)}
-"""What jobs do without."""
+EVERY_POD = "Pod.everywhere"
+
+OPTIONAL = {
+    "Node": Right("", "v1", "nodes", ("list",), "drumline compute list-nodes", everywhere=True),
+    EVERY_POD: Right(
+        "", "v1", "pods", ("list",), "what is free on nodes, in the same command", everywhere=True
+    ),
+}
+"""What jobs do without, in the whole cluster."""
 
 ALL = {**RIGHTS, **OPTIONAL, **{f"PodGroup.{right.group}": right for right in GANGS.values()}}
 
@@ -126,10 +133,10 @@ def render(namespace: str, user: Mapping[str, str], gang: str = "") -> str:
         "#   drumline compute attach ... --dry-run | kubectl apply -f -",
         *(f"# {one.resource}: {one.why}" for one in RIGHTS.values()),
     ]
-    (node,) = OPTIONAL.values()
-    lines.append(
-        f"# Not needed by jobs: {'/'.join(node.verbs)} of {node.resource}, a ClusterRole, for {node.why}."
-    )
+    lines += [
+        f"# Not needed by jobs, and a ClusterRole: {'/'.join(one.verbs)} of {one.resource}, for {one.why}."
+        for one in OPTIONAL.values()
+    ]
     if user["kind"] == "User":
         lines.append("# subjects: the name by which the server knows you; kubectl auth whoami shows it.")
     text = yaml.safe_dump_all(make_manifests(namespace, user, gang), sort_keys=False, width=110)

@@ -23,7 +23,8 @@ from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.plan import Plan
 from drumline.engines.kubernetes import objects, pods, view
-from drumline.engines.kubernetes.client import ApiRefusedError, open_api
+from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes.client import open_api
 from drumline.engines.kubernetes.manifests import gang
 from drumline.engines.kubernetes.pod_logs import PodLogs
 from drumline.linux import kernel
@@ -37,6 +38,9 @@ _SHORT_PAUSE_S = 0.3
 
 _LONGEST_PAUSE_S = 10.0
 """While the server does not answer, or refuses."""
+
+_MOST_OBEYED_S = 120.0
+"""Of the time after which a busy server wants to be asked again."""
 
 _MOST_REFUSALS = 60
 """Of a server, one after the other, before a job that is nobody's any more is left to itself."""
@@ -125,7 +129,7 @@ class Courier:
     def run(self) -> None:
         """Carry until all has arrived, and nothing of the job is left in the cluster."""
         api: Api | None = None
-        refusals = 0
+        refusals, asked_s = 0, 0.0
         while True:
             # A job whose run folder was removed, or whose submission failed, is nobody's: nothing of it stays there.
             is_over = not os.path.exists(self._folder.plan) or view.is_withdrawn(self._folder)
@@ -137,7 +141,7 @@ class Courier:
                     return
                 self._logs.release_end(late=False)
                 self._write_known()
-                refusals = 0
+                refusals, asked_s = 0, 0.0
             except (EngineError, OSError) as error:
                 # What could not be heard meanwhile may be there yet.
                 self._ended_at = None
@@ -149,8 +153,10 @@ class Courier:
                 if isinstance(error, ApiRefusedError) and api is not None:
                     api.close()
                     api = None
+                if isinstance(error, ApiSilentError):
+                    asked_s = min(error.again_s or 0.0, _MOST_OBEYED_S)
             pause = _PAUSE_S if self._runs else _SHORT_PAUSE_S
-            self._news.wait(min(_LONGEST_PAUSE_S, pause * 2 ** min(refusals, 10)))
+            self._news.wait(max(asked_s, min(_LONGEST_PAUSE_S, pause * 2 ** min(refusals, 10))))
             self._news.clear()
 
     def _tell(self, error: EngineError | OSError) -> None:

@@ -42,7 +42,9 @@ class KubernetesEngine:
         a submission that was killed has started nothing.
         """
         from drumline.engines.kubernetes import bundle, courier, objects, submission, view
-        from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
+        from drumline.engines.kubernetes.api.config import find_place
+        from drumline.engines.kubernetes.api.failures import ApiSilentError
+        from drumline.engines.kubernetes.client import open_api
         from drumline.engines.kubernetes.manifests import gang
 
         plan = Plan.read(folder.plan)
@@ -146,14 +148,30 @@ class KubernetesEngine:
             return {"version": api.version(), "server": api.server, "namespace": api.namespace}
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """List the nodes of the cluster. Raises EngineError, as where the user may not see them."""
-        from drumline.engines.kubernetes import cluster_nodes
+        """
+        List the nodes of the cluster, and what is free where the user may see all pods. Raises EngineError, as where
+        the user may not see nodes.
+        """
+        from drumline.engines.kubernetes import access, cluster_nodes
+        from drumline.engines.kubernetes.api.failures import ApiRefusedError
         from drumline.engines.kubernetes.client import open_api
         from drumline.engines.kubernetes.manifests import placement
 
         gpu = placement.gpu_resource(compute)
         with open_api(compute) as api:
-            return [cluster_nodes.describe(node, gpu) for node in api.list("Node")]
+            found = api.list("Node")
+            try:
+                taken = cluster_nodes.sum_requests(
+                    [
+                        *api.list(access.EVERY_POD, fields={"status.phase": "Pending"}),
+                        *api.list(access.EVERY_POD, fields={"status.phase": "Running"}),
+                    ]
+                )
+            except ApiRefusedError as error:
+                if error.status != 403:
+                    raise
+                taken = None
+            return [cluster_nodes.describe(node, gpu, taken) for node in found]
 
 
 ENGINE = KubernetesEngine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import frames, objects, pods
+from drumline.engines.kubernetes.api.failures import LogQuietError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from drumline.engines.kubernetes.client import Api
 
 _PAUSE_S = 1.0
+
+_MARGIN_S = 60
+"""Of a log that is asked for again: what came on its way before its connection died is read once more."""
+
 _PASSING_ERRORS = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -51,6 +57,9 @@ class PodLogs:
         self._lock = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
         self._ended: set[str] = set()
+        self._last_heard: dict[str, float] = {}
+        """By pod, when this reader has heard a piece of it last; none: its log is read from the beginning."""
+
         self._written = dict(written)
         self._taken = dict(written)
         """By pod, the number of the last piece that was taken: written, or held."""
@@ -98,14 +107,26 @@ class PodLogs:
                 self._written[pod] = max(self._written.get(pod, 0), frame.number)
 
     def _read(self, api: Api, name: str, pod: Mapping[str, Any]) -> None:
+        heard = self._last_heard.pop(name, None)
+        since_s = None if heard is None else math.ceil(time.monotonic() - heard) + _MARGIN_S
         try:
-            for line in api.follow_log(name):
+            for line in api.follow_log(name, since_s):
                 frame = frames.decode(line)
                 if frame is not None and frame.end:
                     self._end(name)
                     return
-                if frame is not None:
-                    self._take(name, pods.role_of(pod), frame)
+                if frame is None:
+                    continue
+                if since_s and frame.number > self._taken.get(name, 0) + 1:
+                    # More is missing than was thought: all of it, from the beginning.
+                    return
+                self._take(name, pods.role_of(pod), frame)
+                heard = time.monotonic()
+        except LogQuietError:
+            # The next look follows it again.
+            if heard is not None:
+                self._last_heard[name] = heard
+            return
         except (EngineError, OSError) as error:
             sys.stderr.write(f"{name}: {error}\n")
             time.sleep(_PAUSE_S)

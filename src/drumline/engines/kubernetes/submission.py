@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import objects
-from drumline.engines.kubernetes.client import ApiRefusedError
+from drumline.engines.kubernetes.api.failures import ApiRefusedError
 from drumline.engines.kubernetes.manifests.dropped import find_dropped
 
 if TYPE_CHECKING:

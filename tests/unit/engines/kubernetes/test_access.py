@@ -11,6 +11,7 @@ from planning import plan
 from waiting import wait_until
 
 from drumline.contract import events as e
+from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import access, client, courier, objects, submission, view
 from drumline.engines.kubernetes.engine import ENGINE
@@ -104,14 +105,17 @@ def test_the_role_has_what_a_job_asks_for_and_no_more(server, folder):
 
 
 def test_the_nodes_of_a_cluster_are_not_in_the_role(server, folder):
-    server.answers["GET", NODES] = (200, {"items": []})
+    server.answers["GET", NODES] = server.answers["GET", "/api/v1/pods"] = (200, {"items": []})
     ENGINE.list_nodes(courier.Plan.read(folder.plan).compute)
-    assert rights_asked(server) == {("", "nodes", "list")}
+    assert rights_asked(server) == {("", "nodes", "list"), ("", "pods", "list")}
+    printed = access.render("default", {"kind": "User", "name": "ann"}).split("apiVersion")[0]
+    assert "a ClusterRole: list of nodes, for drumline compute list-nodes.\n" in printed
+    assert "a ClusterRole: list of pods, for what is free on nodes, in the same command.\n" in printed
 
 
 def test_the_client_asks_for_nothing_that_the_table_lacks(server, folder):
     with client.open_api(courier.Plan.read(folder.plan).compute) as api:
-        with pytest.raises(client.EngineError, match="not supported"):
+        with pytest.raises(EngineError, match="not supported"):
             api.get("Secret", "a")
         with pytest.raises(KeyError):
             api.list("ConfigMap")

@@ -1,5 +1,6 @@
 """What the client asks of an API server, and what it makes of its answers; the server is one of this test."""
 
+import json
 import subprocess
 import sys
 
@@ -7,6 +8,8 @@ import pytest
 from api_server import Server
 
 from drumline.engines.kubernetes import client, cluster_nodes
+from drumline.engines.kubernetes.api import config
+from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
 
 pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
@@ -59,9 +62,9 @@ def test_a_namespace_and_a_context_are_those_of_the_compute(server, kubeconfig):
     path = kubeconfig()
     server.answers["GET", "/api/v1/namespaces/training/pods"] = (200, {"items": []})
     assert client.open_api({"namespace": "training", "kubeconfig": str(path)}).list("Pod") == []
-    with pytest.raises(client.ApiRefusedError, match="does not say how to reach Kubernetes"):
+    with pytest.raises(ApiRefusedError, match="has no user 'nobody', which its context 'two' names"):
         client.open_api({"context": "two"})
-    with pytest.raises(client.ApiRefusedError, match="Context 'three' not found"):
+    with pytest.raises(ApiRefusedError, match="has no context 'three'"):
         client.open_api({"context": "three"})
 
 
@@ -81,10 +84,10 @@ def test_a_credential_plugin_is_asked_as_kubectl_asks_it(server, kubeconfig, tmp
 @pytest.mark.parametrize(
     ("status", "kind", "said"),
     [
-        (403, client.ApiRefusedError, "Kubernetes refused it: no"),
-        (409, client.ApiRefusedError, "Kubernetes refused it: no"),
-        (429, client.ApiSilentError, "is busy: no"),
-        (503, client.ApiSilentError, "is busy: no"),
+        (403, ApiRefusedError, "Kubernetes refused it: no"),
+        (409, ApiRefusedError, "Kubernetes refused it: no"),
+        (429, ApiSilentError, "is busy: no"),
+        (503, ApiSilentError, "is busy: no"),
     ],
 )
 def test_an_error_is_one_sentence(server, kubeconfig, status, kind, said):
@@ -99,7 +102,7 @@ def test_an_error_is_one_sentence(server, kubeconfig, status, kind, said):
 def test_a_server_that_is_away_is_named(server, kubeconfig):
     kubeconfig()
     server.close()
-    with pytest.raises(client.ApiSilentError, match=f"Kubernetes at {server.url} does not answer"):
+    with pytest.raises(ApiSilentError, match=f"Kubernetes at {server.url} does not answer"):
         client.open_api({}).list("Pod")
     assert "does not answer" in ENGINE.check({})[0]
 
@@ -107,6 +110,7 @@ def test_a_server_that_is_away_is_named(server, kubeconfig):
 def test_the_nodes_of_a_cluster(server, kubeconfig):
     kubeconfig()
     server.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE]})
+    server.answers["GET", "/api/v1/pods"] = (200, {"items": []})
     (node,) = ENGINE.list_nodes({})
     assert (node["node"], node["state"], node["cores"], node["gpus"], node["memory_mb"]) == (
         "e1",
@@ -116,6 +120,52 @@ def test_the_nodes_of_a_cluster(server, kubeconfig):
         16384,
     )
     assert cluster_nodes.amount("nonsense") == 0
+
+
+def test_what_is_free_on_the_nodes(server, kubeconfig):
+    kubeconfig()
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE]})
+    asked = {"resources": {"requests": {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "1"}}}
+    pods = [
+        {"metadata": {"uid": "a"}, "spec": {"nodeName": "e1", "containers": [asked]}},
+        {"metadata": {"uid": "b"}, "spec": {"nodeName": "e2", "containers": [asked]}},
+        {"metadata": {"uid": "c"}, "spec": {"containers": [asked]}},
+    ]
+    # It runs between the two questions.
+    server.answers["GET", "/api/v1/pods"] = [(200, {"items": pods[:1]}), (200, {"items": pods})]
+    (node,) = ENGINE.list_nodes({})
+    free = [node[name] for name in ("free_cores", "free_gpus", "free_memory_mb")]
+    assert free == [2.42, 1, 15360]
+    assert [one["fieldSelector"] for one in server.words[1:]] == [
+        "status.phase=Pending",
+        "status.phase=Running",
+    ]
+
+
+def test_what_is_free_is_not_known_without_the_right_to_see_all_pods(server, kubeconfig, cli, drumline_home):
+    path = kubeconfig()
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE]})
+    server.answers["GET", "/api/v1/pods"] = (403, {"kind": "Status", "code": 403, "message": "forbidden"})
+    words = ["--type", "kubernetes", "--name", "k8s", "--kubeconfig", str(path), "--image", "none"]
+    assert cli("compute", "attach", *words, "--no-check").rc == 0
+    shown = cli("compute", "list-nodes", "k8s")
+    assert (shown.rc, json.loads(shown.out)[0]["free_cores"]) == (0, None)
+    assert shown.err == (
+        "warning: what is free is not known: that needs the right to list the pods of all namespaces\n"
+    )
+    assert "FREE_CORES" in cli("compute", "list-nodes", "k8s", "-o", "table").out
+
+
+def test_what_a_pod_takes_is_what_the_scheduler_counts():
+    def container(cores, **more):
+        return {"resources": {"requests": {"cpu": cores}}, **more}
+
+    beside = container("250m", restartPolicy="Always")
+    spec = {"initContainers": [container("1"), beside, container("2")], "containers": [container("500m"), {}]}
+    assert cluster_nodes.requests_of(spec) == {"cpu": 2.25}
+    spec["containers"].append(container("3"))
+    assert cluster_nodes.requests_of({**spec, "overhead": {"cpu": "1"}}) == {"cpu": 4.75}
+    assert cluster_nodes.requests_of({**spec, "resources": {"requests": {"cpu": "8"}}}) == {"cpu": 8.0}
 
 
 def test_a_cluster_is_described_by_its_server(server, kubeconfig):
@@ -132,9 +182,9 @@ def test_the_engine_does_not_load_the_client():
 
 def test_a_job_stays_in_the_context_that_was_current_when_it_was_submitted(server, kubeconfig, monkeypatch):
     path = kubeconfig()
-    now = client.find_place({})
+    now = config.find_place({})
     assert now == {"kubeconfig": str(path), "context": "one"}
-    assert client.find_place({"context": "two"}) == {"kubeconfig": str(path), "context": "two"}
+    assert config.find_place({"context": "two"}) == {"kubeconfig": str(path), "context": "two"}
     monkeypatch.setenv("KUBECONFIG", str(path.parent / "another"))
     server.answers["GET", "/api/v1/namespaces/default/pods"] = (200, {"items": []})
     assert client.open_api({**now}).list("Pod") == []

@@ -48,7 +48,7 @@ class Cluster:
     def delete_job(self, name):
         self.has_job = False
 
-    def follow_log(self, pod):
+    def follow_log(self, pod, since_s=None):
         yield from self.logs[pod]
 
 

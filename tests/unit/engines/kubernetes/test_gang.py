@@ -6,7 +6,7 @@ from planning import plan
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import courier, objects, submission, view
-from drumline.engines.kubernetes.client import ApiRefusedError
+from drumline.engines.kubernetes.api.failures import ApiRefusedError
 from drumline.engines.kubernetes.manifests import gang
 from drumline.engines.kubernetes.manifests.dropped import find_dropped
 
@@ -135,7 +135,7 @@ class Cluster:
             return self.pods
         return [{"reason": "FailedCreate", "message": "Error creating: exceeded quota: small"}]
 
-    def follow_log(self, pod):
+    def follow_log(self, pod, since_s=None):
         yield from ()
 
     def delete_job(self, name):

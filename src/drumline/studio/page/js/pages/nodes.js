@@ -41,7 +41,7 @@ function columnsOf(rows) {
   const jobs = keys.includes("jobs") || keys.includes("job") ? [{ key: "jobs", title: "Jobs", cell: jobsOf }] : [];
   const others = keys.filter((key) => !HIDDEN.has(key)).map((key) => ({
     key,
-    title: key === "memory_mb" ? "memory" : key.replaceAll("_", " "),
+    title: key.replace(/memory_mb$/, "memory").replaceAll("_", " "),
     right: rows.every((row) => row[key] === null || typeof row[key] === "number"),
     cell: (/** @type {any} */ row) => show(key, row[key]),
   }));
@@ -62,7 +62,7 @@ function jobsOf(row) {
 /** @param {string} key @param {any} value */
 function show(key, value) {
   if (!isShown(value)) return html`<span class="quiet">–</span>`;
-  if (key === "memory_mb") return size(value * 1e6);
+  if (key.endsWith("memory_mb")) return size(value * 1e6);
   if (typeof value === "number") return /memory|bytes|disk/.test(key) ? size(value) : value.toLocaleString("en-US");
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map(String).join(", ");

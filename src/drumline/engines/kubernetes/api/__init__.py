@@ -1,0 +1,1 @@
+"""The way to an API server, of kubeconfigs and failures."""

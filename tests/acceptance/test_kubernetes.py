@@ -153,11 +153,15 @@ def test_the_namespace_is_deleted(jobs):
     assert shown["reason"] in ("its objects are gone from Kubernetes", "")
 
 
-def test_the_api_server_is_away_when_the_job_ends(jobs):
+def test_the_api_server_is_away_when_the_job_ends(jobs, tmp_path):
     go = jobs.cluster.folder / "go"
+    # More than a Secret has room for.
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "weights.bin").write_bytes(os.urandom(2 << 20))
     jobs.begin(
         f"""
-        import pathlib, time
+        import os, pathlib, time
+        print(os.path.getsize("weights.bin"))
         print("ready", flush=True)
         while not pathlib.Path({str(go)!r}).exists():
             time.sleep(0.1)
@@ -172,4 +176,4 @@ def test_the_api_server_is_away_when_the_job_ends(jobs):
     finally:
         jobs.cluster.revive("apiserver")
     assert jobs.wait_for_end()["status"] == "Completed"
-    assert jobs.logs() == ["ready\ntrained\n"] * 2
+    assert jobs.logs() == [f"{2 << 20}\nready\ntrained\n"] * 2

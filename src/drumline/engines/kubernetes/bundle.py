@@ -1,9 +1,10 @@
-"""The files that a job's pods begin with, as the data of a Secret: Drumline, plan, code, small inputs."""
+"""The files that a job's pods begin with, as the data of Secrets: Drumline, plan, code, small inputs."""
 
 from __future__ import annotations
 
 import base64
 import io
+import itertools
 import os
 import tarfile
 from typing import TYPE_CHECKING
@@ -11,47 +12,78 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import EngineError, NotSubmittedError
 from drumline.contract.messages import find_package
 from drumline.engines.kubernetes import objects, pod_plan
+from drumline.engines.kubernetes.manifests import pod_files
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
 
 MOST_BYTES = 1 << 20
 """Of all values of a Secret. Source: Kubernetes, MaxSecretSize."""
 
+MOST_SECRETS = 16
+"""
+Of a job: each machine of the cluster that gets a pod of it fetches all, and etcd, which has room for 2 GB by default,
+keeps those of all jobs.
+"""
+
 _PARTS = ("contract", "linux", "node", "engines", "staging", "store", "supervisor", "tracking")
 """Packages that run in pods: none of them needs more than the standard library."""
 
 
 class TooLargeError(NotSubmittedError):
-    """The error of a job whose files do not fit into a Secret."""
+    """The error of a job whose files do not fit into Secrets."""
 
     exit_code = 2
 
 
-def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> dict[str, str]:
-    """Return the data of the Secret. Raises TooLargeError, and EngineError for a file that cannot be read."""
+class _FullError(Exception):
+    """An archive has become larger than it may."""
+
+
+class _Memory(io.BytesIO):
+    """A file of that many bytes at most."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: ReadableBuffer) -> int:
+        written = super().write(data)
+        if self.tell() > self._most:
+            raise _FullError
+        return written
+
+
+def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, str]]:
+    """
+    Return the data of each Secret; the first has all but later parts of the code. Raises TooLargeError, and EngineError
+    for a file that cannot be read.
+    """
+    first = {pod_files.TOKEN_FILE: os.urandom(32).hex().encode()}
+    if secrets:
+        first[pod_files.SECRETS_FILE] = secrets.encode()
     try:
-        files = {
-            objects.PACKAGE_FILE: _pack_package(),
-            objects.JOB_FILE: _pack_job(plan, folder),
-            objects.TOKEN_FILE: os.urandom(32).hex().encode(),
-        }
+        first[pod_files.PACKAGE_FILE] = _pack_package()
+        taken = sum(map(len, first.values()))
+        most = MOST_SECRETS * MOST_BYTES - taken
+        job = _pack_job(plan, folder, most)
+    except _FullError:
+        what = f"code and small inputs have more than {most >> 20} MB compressed"
+        hint = "an .amlignore leaves files out; large inputs go to a volume of the compute"
+        raise TooLargeError(what, hint) from None
     except OSError as error:
         raise EngineError(
             f"the code could not be packed: {error.strerror or error}: {error.filename}"
         ) from error
-    if secrets:
-        files[objects.SECRETS_FILE] = secrets.encode()
-    total = sum(map(len, files.values()))
-    if total > MOST_BYTES:
-        own = (MOST_BYTES - total + len(files[objects.JOB_FILE])) >> 10
-        has = len(files[objects.JOB_FILE]) >> 10
-        what = f"code and inputs have {has} kB compressed, and a Secret has room for {own} kB"
-        raise TooLargeError(
-            what, "an .amlignore leaves files out; large inputs go to a volume of the compute"
-        )
-    return {name: base64.b64encode(data).decode() for name, data in files.items()}
+    room = MOST_BYTES - taken
+    cuts = [0, *range(room, len(job), MOST_BYTES), len(job)]
+    parts = [job[begin:end] for begin, end in itertools.pairwise(cuts)]
+    files = [{pod_files.name_part(number): part} for number, part in enumerate(parts)]
+    files[0].update(first)
+    return [{name: base64.b64encode(data).decode() for name, data in one.items()} for one in files]
 
 
 def _pack_package() -> bytes:
@@ -75,11 +107,14 @@ def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return info
 
 
-def _pack_job(plan: Plan, folder: RunFolder) -> bytes:
-    """Return the run folder as its supervisor finds it, the stored code, and local inputs that are copied."""
+def _pack_job(plan: Plan, folder: RunFolder, most: int) -> bytes:
+    """
+    Return the run folder as its supervisor finds it, the stored code, and local inputs that are copied. Raises
+    _FullError.
+    """
     there = pod_plan.adapt(plan, folder)
     base = f"jobs/{folder.name}"
-    memory = io.BytesIO()
+    memory = _Memory(most)
     with tarfile.open(fileobj=memory, mode="w:gz", compresslevel=9) as archive:
         for name in (folder.job, folder.events):
             archive.add(name, f"{base}/{os.path.basename(name)}", filter=_make_private)

@@ -12,19 +12,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
-from drumline.engines.kubernetes.manifests import gang, placement
+from drumline.engines.kubernetes.manifests import gang, placement, pod_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
 
 HOME = "/drumline/home"
 """The home of Drumline in the pods: a run folder there is that pod's own."""
-
-BUNDLE = "/drumline-bundle"
-"""Where the Secret with code, plan and Drumline itself is mounted."""
 
 NOTES = "/drumline-notes"
 """Where the supervisor's pod reads what is asked of the job: an annotation of the pod, which the client writes."""
@@ -47,8 +44,6 @@ NAME_ANNOTATION = "drumline/name"
 
 SUPERVISOR, NODE = "supervisor", "node"
 
-PACKAGE_FILE, JOB_FILE, TOKEN_FILE, SECRETS_FILE = "drumline.tar.gz", "job.tar.gz", "token", "secrets"
-
 _USER = 1000
 _MOST_REPLACEMENTS = 1_000_000
 """Of pods: whether a lost one is worth another attempt is the supervisor's to decide."""
@@ -59,26 +54,14 @@ _END_S = 30
 _KEPT_S = 7 * 86400
 """After its end, for a client that went away: then a server that can removes all objects."""
 
-# The first process of a pod ignores a signal that it has no handler for: it waits until there is one.
-_BOOT = f"""\
-import os, signal, sys, tarfile
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-filtered = {{"filter": "fully_trusted"}} if hasattr(tarfile, "data_filter") else {{}}
-for name, place in (("{PACKAGE_FILE}", "/drumline/lib"), ("{JOB_FILE}", "{HOME}")):
-    with tarfile.open("{BUNDLE}/" + name) as archive:
-        archive.extractall(place, **filtered)
-os.environ["PYTHONPATH"] = "/drumline/lib"
-os.execv(sys.executable, [sys.executable, "-P", "-m", "drumline.engines.kubernetes.pod", *sys.argv[1:]])
-"""
-
 
 class Objects(NamedTuple):
     """The objects of a job, in the order in which they are made. The first owns the others."""
 
     supervisor: dict[str, Any]
-    """A Job of one pod, held back until the Secret is there."""
+    """A Job of one pod, held back until the Secrets are there."""
 
-    secret: dict[str, Any]
+    secrets: list[dict[str, Any]]
     service: dict[str, Any]
     nodes: dict[str, Any]
     """A Job of as many pods as the job has nodes."""
@@ -101,23 +84,19 @@ def name_nodes(name: str) -> str:
     return f"{name}-nodes"
 
 
-def make_objects(plan: Plan, folder: RunFolder, bundle: Mapping[str, str], way: str = "") -> Objects:
+def make_objects(
+    plan: Plan, folder: RunFolder, bundle: Sequence[Mapping[str, str]], way: str = ""
+) -> Objects:
     """
-    Return the objects. ``bundle``: the data of the Secret, in base64 or as words for people. ``way``: of starting all
+    Return the objects. ``bundle``: the data of each Secret, in base64 or as words for people. ``way``: of starting all
     nodes or none (``gang.WAYS``); empty: what the compute says.
     """
     name, namespace = name_of(plan, folder), str(plan.compute.get("namespace") or "default")
-    made = _Maker(plan, name, namespace, is_secret=SECRETS_FILE in bundle)
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": made.metadata(),
-        "type": "Opaque",
-        "data": dict(bundle),
-    }
+    made = _Maker(plan, name, namespace, bundle)
+    secrets = pod_files.make_secrets(bundle, made.metadata)
     way = way or gang.guess(plan.compute)
     group = gang.make_group(way, made.metadata(), len(plan.nodes), plan.compute)
-    return Objects(made.supervisor(), secret, made.service(), made.nodes(way), group)
+    return Objects(made.supervisor(), secrets, made.service(), made.nodes(way), group)
 
 
 def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +111,12 @@ def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Maker:
-    def __init__(self, plan: Plan, name: str, namespace: str, *, is_secret: bool) -> None:
+    def __init__(self, plan: Plan, name: str, namespace: str, bundle: Sequence[Mapping[str, str]]) -> None:
         self._plan = plan
         self._compute = plan.compute
         self._name = name
         self._namespace = namespace
-        self._has_secrets = is_secret
+        self._bundle = bundle
 
     def metadata(self, role: str = "", *, suffix: str = "") -> dict[str, Any]:
         labels = {"app.kubernetes.io/name": "drumline", JOB_LABEL: self._name}
@@ -158,7 +137,7 @@ class _Maker:
         annotation = {"path": "requests", "fieldRef": {"fieldPath": f"metadata.annotations['{REQUESTS}']"}}
         pod["volumes"].append({"name": "notes", "downwardAPI": {"items": [annotation]}})
         job = self._job(SUPERVISOR, "", 1, 0, pod)
-        # Nothing starts before its Secret, Service and nodes are there.
+        # Nothing starts before its Secrets, Service and nodes are there.
         job["spec"]["parallelism"] = 0
         return job
 
@@ -205,10 +184,7 @@ class _Maker:
         }
 
     def _pod(self, role: str, container: dict[str, Any]) -> dict[str, Any]:
-        files = [PACKAGE_FILE, JOB_FILE, TOKEN_FILE]
-        if role == SUPERVISOR and self._has_secrets:
-            files.append(SECRETS_FILE)
-        items = [{"key": name, "path": name} for name in files]
+        sources = pod_files.list_sources(self._bundle, self._name, with_secrets=role == SUPERVISOR)
         pod: dict[str, Any] = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
@@ -223,10 +199,7 @@ class _Maker:
             },
             "containers": [container],
             "volumes": [
-                {
-                    "name": "bundle",
-                    "secret": {"secretName": self._name, "defaultMode": 0o440, "items": items},
-                },
+                {"name": "bundle", "projected": {"defaultMode": 0o440, "sources": sources}},
                 {"name": "drumline", "emptyDir": {}},
                 {"name": "tmp", "emptyDir": {}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": self._shm_size()}},
@@ -244,7 +217,7 @@ class _Maker:
 
     def _container(self, role: str, arguments: list[str], resources: dict[str, Any]) -> dict[str, Any]:
         mounts = [
-            {"name": "bundle", "mountPath": BUNDLE, "readOnly": True},
+            {"name": "bundle", "mountPath": pod_files.BUNDLE, "readOnly": True},
             {"name": "drumline", "mountPath": os.path.dirname(HOME)},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - likewise
@@ -261,7 +234,7 @@ class _Maker:
         return {
             "name": role,
             "image": str(self._compute.get("image") or ""),
-            "command": [str(self._compute.get("python") or "python3"), "-c", _BOOT],
+            "command": [str(self._compute.get("python") or "python3"), "-c", pod_files.boot(HOME)],
             "args": arguments,
             "env": [
                 {"name": "DRUMLINE_HOME", "value": HOME},

@@ -31,7 +31,7 @@ def send(api: Api, made: objects.Objects) -> None:
         raise ApiRefusedError(what, "it goes in a moment; else another name", status=409) from error
     try:
         _check_kept(made.supervisor, owner)
-        for thing in (made.secret, made.service, made.group, made.nodes):
+        for thing in (*made.secrets, made.service, made.group, made.nodes):
             if thing:
                 owned = objects.own(thing, owner)
                 _check_kept(owned, api.create(owned))

@@ -71,7 +71,7 @@ def rights_given(manifest):
 def run_a_job(server, folder):
     """Submit one, which waits, is asked to cancel, and ends."""
     job = courier.Plan.read(folder.plan)
-    made = objects.make_objects(job, folder, {})
+    made = objects.make_objects(job, folder, [{}])
     name = made.supervisor["metadata"]["name"]
     server.answers |= {
         ("POST", JOBS): (201, lambda thing: {**thing, "metadata": {**thing["metadata"], "uid": "0f1e"}}),
@@ -127,7 +127,7 @@ def test_a_group_of_pods_is_made_where_its_scheduler_looks(server, folder):
     server.answers["POST", path] = (201, lambda thing: thing)
     job = courier.Plan.read(folder.plan)
     with client.open_api(job.compute) as api:
-        group = objects.make_objects(job, folder, {}, "volcano").group
+        group = objects.make_objects(job, folder, [{}], "volcano").group
         assert api.create(group) == group
     assert rights_asked(server) == {("scheduling.volcano.sh", "podgroups", "create")}
 

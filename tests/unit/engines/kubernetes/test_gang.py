@@ -16,7 +16,7 @@ KUEUE, VOLCANO, COSCHEDULING = "kueue.x-k8s.io", "scheduling.volcano.sh", "sched
 
 def made(way, nodes=3, **compute):
     job = plan(nodes, at={"engine": "kubernetes", "folder": FOLDER})
-    return objects.make_objects(job._replace(compute={"image": "x", **compute}), FOLDER, {}, way)
+    return objects.make_objects(job._replace(compute={"image": "x", **compute}), FOLDER, [{}], way)
 
 
 @pytest.mark.parametrize(

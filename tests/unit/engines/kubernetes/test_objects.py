@@ -10,6 +10,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Asked, Build, Fetch
 from drumline.engines.kubernetes import objects, pod_plan, render
+from drumline.engines.kubernetes.manifests import pod_files
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
@@ -43,7 +44,7 @@ def job(compute=None, nodes=2, gpus=0, **changed):
 
 
 def made(*arguments, way="", **settings):
-    return objects.make_objects(job(*arguments, **settings), FOLDER, {objects.TOKEN_FILE: "eA=="}, way)
+    return objects.make_objects(job(*arguments, **settings), FOLDER, [{pod_files.TOKEN_FILE: "eA=="}], way)
 
 
 def pod_of(thing):
@@ -64,7 +65,7 @@ def test_newer_servers_know_every_field(compute, way):
     validate = pytest.importorskip("kubernetes_validate", reason="the schemas come with scripts/test")
     owner = {"metadata": {"name": "dl", "uid": "0f1e"}}
     things = made(compute, gpus=2, way=way)
-    for thing in things[:4]:
+    for thing in (things.supervisor, *things.secrets, things.service, things.nodes):
         for version in VERSIONS:
             validate.validate(objects.own(thing, owner), version, strict=True)
     assert (things.group is None) is (way in ("own", "kueue"))
@@ -82,11 +83,11 @@ def test_all_objects_go_with_the_first_which_is_held_back():
     things = made()
     assert things.supervisor["spec"]["parallelism"] == 0
     assert things.supervisor["spec"]["backoffLimit"] == 0
-    owned = objects.own(things.secret, {"metadata": {"name": "dl", "uid": "0f1e"}})
+    owned = objects.own(things.secrets[0], {"metadata": {"name": "dl", "uid": "0f1e"}})
     assert owned["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "dl", "uid": "0f1e"}
     ]
-    assert "ownerReferences" not in things.secret["metadata"]
+    assert "ownerReferences" not in things.secrets[0]["metadata"]
 
 
 def test_a_node_is_a_pod_without_rights():
@@ -191,12 +192,12 @@ def test_shared_memory_has_a_size_always(compute, size):
 
 
 def test_only_the_supervisor_has_the_secrets_of_the_job():
-    things = objects.make_objects(job(), FOLDER, {objects.SECRETS_FILE: "eA=="})
+    things = objects.make_objects(job(), FOLDER, [{pod_files.SECRETS_FILE: "eA=="}])
     files = [
-        {item["path"] for item in pod_of(thing)["volumes"][0]["secret"]["items"]}
+        {item["path"] for item in pod_of(thing)["volumes"][0]["projected"]["sources"][0]["secret"]["items"]}
         for thing in (things.supervisor, things.nodes)
     ]
-    assert (objects.SECRETS_FILE in files[0], objects.SECRETS_FILE in files[1]) == (True, False)
+    assert (pod_files.SECRETS_FILE in files[0], pod_files.SECRETS_FILE in files[1]) == (True, False)
 
 
 def test_names_are_those_of_the_cluster_and_of_one_run_folder():
@@ -213,7 +214,7 @@ def test_names_are_those_of_the_cluster_and_of_one_run_folder():
 def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
     printed = list(yaml.safe_load_all(render.render(job(FULL), FOLDER)))
     assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
-    sent = made(FULL)
+    sent = objects.make_objects(job(FULL), FOLDER, [printed[1]["data"]])
     assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
     (*_, group) = yaml.safe_load_all(render.render(job({"gang": "volcano"}), FOLDER))
     assert group["kind"] == "PodGroup"

@@ -36,7 +36,7 @@ class Api:
 @pytest.fixture
 def made():
     job = plan(2, at={"engine": "kubernetes", "folder": FOLDER})._replace(compute={"image": "x"})
-    return objects.make_objects(job, FOLDER, {})
+    return objects.make_objects(job, FOLDER, [{}])
 
 
 def test_the_owner_starts_when_all_that_it_needs_is_there(made):

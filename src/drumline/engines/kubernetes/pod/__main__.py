@@ -9,6 +9,7 @@ import sys
 
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes.manifests import pod_files
 
 
 def main() -> int:
@@ -16,7 +17,7 @@ def main() -> int:
     folder = RunFolder(os.path.join(objects.HOME, "jobs", job))
     for path in (folder.outputs, folder.user_logs, folder.system_logs):
         os.makedirs(path, mode=0o700, exist_ok=True)
-    with open(os.path.join(objects.BUNDLE, objects.TOKEN_FILE), encoding="ascii") as file:
+    with open(os.path.join(pod_files.BUNDLE, pod_files.TOKEN_FILE), encoding="ascii") as file:
         token = file.read()
     if role == objects.SUPERVISOR:
         from drumline.engines.kubernetes.pod import supervisor_pod

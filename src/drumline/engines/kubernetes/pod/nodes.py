@@ -12,7 +12,7 @@ from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses, Network, NextAttempt, Nodes, SignalMeaning
 from drumline.engines.kubernetes import objects
-from drumline.engines.kubernetes.manifests import gang
+from drumline.engines.kubernetes.manifests import gang, pod_files
 from drumline.engines.kubernetes.pod.members import Members
 from drumline.engines.network import LOOPBACK
 from drumline.linux import interfaces
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def make_nodes(plan: Plan) -> Nodes:
     """Return the nodes of the job, in its supervisor's pod."""
-    with open(os.path.join(objects.BUNDLE, objects.TOKEN_FILE), encoding="ascii") as file:
+    with open(os.path.join(pod_files.BUNDLE, pod_files.TOKEN_FILE), encoding="ascii") as file:
         members = Members(len(plan.nodes), file.read())
     facts, preemption = PodFacts(plan), PodPreemption()
     return Nodes(PodAllocation(plan, members, preemption), PodAgents(plan, members), facts, preemption)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import secrets
 from drumline.contract.folder import write_whole
 from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes.manifests import pod_files
 from drumline.engines.kubernetes.pod.first_process import FirstProcess
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _supervise(folder: RunFolder) -> int:
     """Become the supervisor, which lies above the engines. It gets the secrets as from every engine: in halves."""
     environment = dict(os.environ)
     with contextlib.suppress(FileNotFoundError):
-        with open(os.path.join(objects.BUNDLE, objects.SECRETS_FILE), encoding="utf-8") as file:
+        with open(os.path.join(pod_files.BUNDLE, pod_files.SECRETS_FILE), encoding="utf-8") as file:
             pad, masked = secrets.split(file.read())
         folder.write(folder.secrets, secrets.add_pad("", pad))
         environment[secrets.VARIABLE] = masked

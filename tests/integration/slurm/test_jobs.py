@@ -42,12 +42,12 @@ SPOT = {"queue_settings": {"job_tier": "spot"}}
 @pytest.mark.parametrize(
     ("example", "needs", "epochs"),
     [
-        ("digits-ddp", "torch", 4),
         ("mpi4py", "mpi4py", 10),
         pytest.param("lightning", "lightning", 1, marks=SLOW),
     ],
 )
 def test_examples(slurm, cli, example, needs, epochs):
+    """The tutorial's is trained by test_pages.py."""
     pytest.importorskip(needs, reason=f"the example needs {needs}, which scripts/test installs")
     done = cli(
         "job",

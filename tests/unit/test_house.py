@@ -12,7 +12,6 @@ CLASSES = house.measure_classes(MODULES)
 BIG_CLASSES = {
     "Environment": "a field for each key of Azure's environment",
     "Job": "the fields that all types of jobs share, read and written in one place",
-    "Loop": "a case for each message of agents and each instruction of the policy",
     "Outcome": "what is known of a job from its events: a record, of which most readers want several fields",
     "Parallel": "a field for each key of Azure's parallel job",
     "RunConfiguration": "a field for each section of Azure's run configuration",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, assert_never
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
-from drumline.contract.filesystems import is_network
 from drumline.supervisor.attempt.connections import AgentConnections
 from drumline.supervisor.attempt.inbox import Inbox
 from drumline.supervisor.attempt.losses import AgentLosses
@@ -25,6 +21,7 @@ from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.explaining import exit_messages
+from drumline.supervisor.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,14 +29,9 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
+    from drumline.supervisor.attempt.clock_poll import ClockPoll
     from drumline.supervisor.drills.drills import Drills
     from drumline.supervisor.end_requests import EndRequests
-
-_REQUEST_POLL_S = 1.0
-"""Between two looks for a request to cancel, when no signal tells of it."""
-
-_SUSPENDED_S = 5.0
-"""More than a busy machine lets a process wait."""
 
 _NONE: dict[str, str] = {}
 
@@ -62,18 +54,22 @@ class Loop:
         secrets: Mapping[str, str] = _NONE,
     ) -> None:
         self._folder = folder
-        self._attempt = attempt
         self._nodes = nodes
         self._end: h.Finish | None = None
         known = (os.urandom(32).hex(), len(plan.nodes), nodes.agents.silence_s)
         self._agents = AgentConnections(nodes.agents.listen(), *known)
         labels = {task.rank: task.label for task in plan.ranks}
         self._poll = ProgressPoll(folder, self._agents, labels, plan.hang_after_s, self._record, self._handle)
-        self._clocks = Clocks()
-        self._timers = Timers()
+        clocks = Clocks()
+        self._clock_poll: ClockPoll | None = None
+        if nodes.facts.clocks_differ:
+            # Nodes of one machine have one clock.
+            from drumline.supervisor.attempt.clock_poll import ClockPoll
+
+            self._clock_poll = ClockPoll(folder, attempt, self._agents, clocks)
         self._start = RankStart(folder, plan, nodes, self._agents, attempt, secrets)
         self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
-        self._reports = RankReports(plan, self._clocks, self._record, self._handle)
+        self._reports = RankReports(plan, clocks, self._record, self._handle)
         launcher = LauncherReports(plan, folder, self._handle)
         self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle, launcher)
         self._losses = AgentLosses(plan, nodes.agents, self._agents, self._record, self._handle)
@@ -85,6 +81,7 @@ class Loop:
         self._inbox = Inbox(
             self._agents, nodes.agents, requests.wake, self._take_in, lose, self._losses.lose_missing
         )
+        self._timers = Timers(self._inbox.wait, (self._poll,), (self._drills, self._reports))
 
     def _make_drills(self, plan: Plan, attempt: int) -> Drills:
         # Few jobs have any.
@@ -116,25 +113,20 @@ class Loop:
         self._inbox.start_agents()
         for instruction in self._policy.begin(awaits_checks=self._start.may_check):
             self._do(instruction)
-        on_network = is_network(self._folder.path)
         while self._end is None:
-            self._turn(on_network=on_network)
+            self._turn()
         self._drills.finish()
         self._agents.send_all(self._agents.connected_nodes(), m.LeaveJob())
         self._inbox.wait_for_ends()
         return self._end
 
-    def _turn(self, *, on_network: bool) -> None:
-        """Wait once, and take in everything that has happened. ``on_network``: where the run folder is."""
-        ready = self._wait()
+    def _turn(self) -> None:
+        """Wait once, and take in everything that has happened."""
+        ready = self._timers.wait()
         self._requests.poll()
         self._drills.poll()
         if self._timers.is_set("join"):
             self._losses.lose_failed()
-        if on_network:
-            # Files of another machine show when their folder is read again.
-            with contextlib.suppress(OSError):
-                os.listdir(self._folder.path)
         self._poll.start_requested()
         for descriptor in ready:
             self._inbox.hear(descriptor)
@@ -149,23 +141,8 @@ class Loop:
         if self._reports.wants_connections:
             self._agents.send_all(self._agents.connected_nodes(), m.ListConnections())
         self._losses.lose_silent()
-        if self._nodes.facts.clocks_differ:
-            self._look_at_clocks()
-
-    def _wait(self) -> list[int]:
-        """Wait until a descriptor is ready, or something is due; leave out time in which this process was suspended."""
-        now = time.monotonic()
-        waiting = (self._timers, self._poll, self._drills, self._reports)
-        due = [moment for one in waiting for moment in one.list_times()]
-        patience_s = max(0.0, min([_REQUEST_POLL_S, *(one - now for one in due)]))
-        before = time.monotonic()
-        ready = self._inbox.wait(patience_s)
-        suspended_s = time.monotonic() - before - patience_s
-        if suspended_s > _SUSPENDED_S:
-            # The engine has suspended the whole job.
-            self._timers.leave_out(suspended_s)
-            self._poll.leave_out(suspended_s)
-        return ready
+        if self._clock_poll:
+            self._clock_poll.poll()
 
     def _handle(self, happening: h.Happening) -> None:
         for instruction in self._policy.handle(happening):
@@ -197,8 +174,8 @@ class Loop:
             case m.ConnectionsListed():
                 self._reports.note_connections(message)
             case m.ClockRead():
-                if self._clocks.take_answer(node, message.at):
-                    self._ask_clock(node)
+                if self._clock_poll:
+                    self._clock_poll.take_answer(node, message)
             case m.ProgressPolled():
                 self._poll.take_in(node, message)
             case m.RanksInspected():
@@ -238,36 +215,20 @@ class Loop:
 
     def _admit(self, node: int, hello: m.Hello) -> None:
         self._start.add_node(node, hello)
-        if self._nodes.facts.clocks_differ:
-            self._ask_clock(node)
+        if self._clock_poll:
+            self._clock_poll.ask(node)
         who = self._nodes.facts.identify(hello.pid)
         self._record(
             e.AgentJoined(wall_time(), node, hello.pid, hello.address, who, hello.containment, hello.host)
         )
         self._handle(h.Joined(node))
 
-    def _look_at_clocks(self) -> None:
-        """Ask the nodes' clocks again now and then, and write down for readers what is known of them."""
-        if self._clocks.is_due():
-            for node in self._agents.connected_nodes():
-                self._ask_clock(node)
-        begins = self._clocks.take_new()
-        if begins is not None:
-            # A full disk costs lateness of ranks, and nothing else.
-            with contextlib.suppress(OSError):
-                written = {"attempt": self._attempt, "nodes": begins}
-                self._folder.write(self._folder.clocks, json.dumps(written))
-
-    def _ask_clock(self, node: int) -> None:
-        self._clocks.ask(node)
-        self._agents.send(node, m.ReadClock())
-
     # Instructions of the policy.
 
     def _do(self, instruction: h.Instruction) -> None:  # noqa: C901 - a case an instruction
         match instruction:
             case h.Prepare():
-                self._prepare()
+                self._prepare_nodes()
             case h.Reach():
                 self._start.connect_to_first()
             case h.StartRanks():
@@ -293,14 +254,10 @@ class Loop:
             case _:
                 assert_never(instruction)
 
-    def _prepare(self) -> None:
-        network = self._start.choose_network()
-        if network is not None:
-            chosen = (list(network.interfaces), list(network.addresses), network.reason)
-            self._record(e.NetworkChosen(wall_time(), *chosen))
-        self._start.prepare_nodes()
-        if self._start.may_check:
-            self._timers.set("preflight", self._start.begin_checks(self._record, self._handle))
+    def _prepare_nodes(self) -> None:
+        patience_s = self._start.prepare_nodes(self._record, self._handle)
+        if patience_s is not None:
+            self._timers.set("preflight", patience_s)
 
     def _terminate(self, instruction: h.Terminate) -> None:
         self._poll.end()
@@ -322,8 +279,7 @@ class Loop:
             self._folder.append(event)
         except OSError as error:
             # A full disk must not end a job that may yet write its result elsewhere.
-            with contextlib.suppress(OSError):
-                print(f"could not record {event}: {error}", file=sys.stderr, flush=True)
+            log(f"could not record {event}: {error}")
 
 
 def _make_policy(plan: Plan, timeout_s: float | None, join_timeout_s: float) -> p.Policy:

@@ -7,17 +7,18 @@ import time
 from collections import ChainMap
 from typing import TYPE_CHECKING
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract import samples
 from drumline.contract.folder import STEPS
 from drumline.contract.plan import bind, late
 from drumline.contract.rank_variables import RankVariables
+from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from drumline.contract import events as e
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeTask, Plan
     from drumline.engines.base import Network, Nodes
@@ -71,18 +72,29 @@ class RankStart:
         addresses = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
         return addresses.get(host)
 
-    def choose_network(self) -> Network | None:
-        """Take in the network by which the nodes reach each other, where it had to be chosen. Raises EngineError."""
+    def prepare_nodes(
+        self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]
+    ) -> float | None:
+        """
+        Have the agents lease ports on the network of the ranks, and begin the checks of the nodes. Raises EngineError.
+
+        Return the seconds after which ``conclude_checks`` is due; None: nothing is checked.
+        """
         network = self._nodes.facts.choose_network()
         if network is not None:
-            for task in self._plan.nodes:
-                self._facts[f"node_{task.node}"] = network.addresses[task.node]
-                facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
-                self._node_facts[task.node] = facts
-        return network
+            self._take_network(network)
+            chosen = (list(network.interfaces), list(network.addresses), network.reason)
+            record(e.NetworkChosen(wall_time(), *chosen))
+        self._lease_ports()
+        return self._begin_checks(record, handle) if self.may_check else None
 
-    def prepare_nodes(self) -> None:
-        """Have the agents lease ports."""
+    def _take_network(self, network: Network) -> None:
+        for task in self._plan.nodes:
+            self._facts[f"node_{task.node}"] = network.addresses[task.node]
+            facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
+            self._node_facts[task.node] = facts
+
+    def _lease_ports(self) -> None:
         names_of: dict[int, list[str]] = {}
         for name, node in self._plan.ports.items():
             names_of.setdefault(node, []).append(name)
@@ -109,8 +121,9 @@ class RankStart:
             return True
         return self._plan.preflight and len(self._plan.nodes) > 1 and self._nodes.facts.are_separate
 
-    def begin_checks(self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]) -> float:
-        """Begin the checks of the nodes; return the seconds after which ``conclude_checks`` is due."""
+    def _begin_checks(
+        self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]
+    ) -> float:
         if len(self._machines) == 1 and "" not in self._machines and not self._plan.checks_only:
             handle(h.Checked())
             return 0.0

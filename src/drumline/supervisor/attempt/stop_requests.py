@@ -5,10 +5,12 @@ to practise: drills.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.filesystems import is_network
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 
@@ -45,9 +47,14 @@ class StopRequests:
         self._cancel_seen: h.Canceled | None = None
         self._preempt_seen: dict[str, Any] = {}
         self._preemptions: list[h.PreemptionAnnounced] = []
+        self._is_on_network = is_network(folder.path)
 
     def poll(self) -> None:
         """Take in all requests that have come since."""
+        if self._is_on_network:
+            # Files of another machine show when their folder is read again.
+            with contextlib.suppress(OSError):
+                os.listdir(self._folder.path)
         request = self._requests.read()
         if request is not None:
             self._cancel(request)

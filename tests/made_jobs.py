@@ -37,6 +37,11 @@ class MadeJob:
         runs.begin(self.folder, self.plan, "ann", print)
         self.run_dir = metrics.run_dir_of(self.plan)
 
+    def log_metric(self, name, points):
+        """Write a metric of the job's run, given as time in milliseconds, value and step of each point."""
+        with open(metrics.metric_path(self.run_dir, name), "a") as file:
+            file.writelines(f"{when} {value} {step}\n" for when, value, step in points)
+
     @property
     def name(self):
         return self.folder.name

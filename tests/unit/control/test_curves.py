@@ -5,7 +5,6 @@ import random
 from array import array
 
 import pytest
-from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
@@ -49,23 +48,9 @@ def test_values_that_are_no_numbers_do_not_hide_the_others():
     assert found.last == [3, None, 1]
 
 
-@pytest.fixture
-def job(drumline_home):
-    made = MadeJob()
-    made.track()
-    made.start()
-    return made
-
-
-def log(job, name, lines):
-    path = files.metric_path(job.run_dir, name)
-    with open(path, "a") as file:
-        file.writelines(f"{when} {value} {step}\n" for when, value, step in lines)
-
-
 def test_curves_of_several_jobs_are_read_with_one_question(job):
-    log(job, "loss", ((1001_500 + step, 1 / (step + 1), step) for step in range(5000)))
-    log(job, "acc", [(1002_000, 0.5, 7)])
+    job.log_metric("loss", ((1001_500 + step, 1 / (step + 1), step) for step in range(5000)))
+    job.log_metric("acc", [(1002_000, 0.5, 7)])
     told = read_series([job.name], ["loss"], points=50)
     (curve,) = told["series"]
     assert (curve["job"], curve["metric"], curve["count"], len(curve["x"])) == (job.name, "loss", 5000, 50)
@@ -84,29 +69,29 @@ def test_curves_of_several_jobs_are_read_with_one_question(job):
 
 def test_what_comes_while_the_job_runs_is_seen_and_an_end_is_kept(job, monkeypatch):
     monkeypatch.setattr(series, "_AGAIN", 0)
-    log(job, "loss", [(1001_000, 1.0, 0)])
+    job.log_metric("loss", [(1001_000, 1.0, 0)])
     assert read_series([job.name])["series"][0]["count"] == 1
-    log(job, "loss", [(1002_000, 0.5, 1)])
+    job.log_metric("loss", [(1002_000, 0.5, 1)])
     assert read_series([job.name])["series"][0]["count"] == 2
     job.add(e.JobEnded(1003.0, "Completed", 0, "fine"))
     assert read_series([job.name])["series"][0]["count"] == 2
     with monkeypatch.context() as unread:
         unread.setattr(series.MetricsReader, "look", pytest.fail)
         assert read_series([job.name])["series"][0]["count"] == 2
-    log(job, "loss", [(1004_000, 0.25, 2)])
+    job.log_metric("loss", [(1004_000, 0.25, 2)])
     assert read_series([job.name])["series"][0]["count"] == 3
 
 
 def test_readers_with_many_values_are_forgotten(job, monkeypatch):
     monkeypatch.setattr(series, "_MOST_VALUES", 10)
-    log(job, "loss", ((1001_000, 1.0, step) for step in range(20)))
+    job.log_metric("loss", ((1001_000, 1.0, step) for step in range(20)))
     read_series([job.name])
     assert not series._readers
 
 
 def test_names_are_listed_without_reading_any_value(job, monkeypatch):
-    log(job, "loss", [(1001_000, 1.0, 0)])
-    log(job, "acc", [(1001_000, 0.5, 0)])
+    job.log_metric("loss", [(1001_000, 1.0, 0)])
+    job.log_metric("acc", [(1001_000, 0.5, 0)])
     with monkeypatch.context() as unread:
         unread.setattr(MetricFile, "read_more", pytest.fail)
         told = list_metrics(job.name, names_only=True)
@@ -115,7 +100,7 @@ def test_names_are_listed_without_reading_any_value(job, monkeypatch):
 
 
 def test_lines_that_mlflow_did_not_write_are_read_one_by_one(job):
-    log(job, "loss", [(1, 1.0, 0), (2, 2.0, 1)])
+    job.log_metric("loss", [(1, 1.0, 0), (2, 2.0, 1)])
     with open(files.metric_path(job.run_dir, "loss"), "a") as file:
         file.write("nonsense\n3 4.0 2 train\n4 5.0\n5 x 4\n")
     (curve,) = read_series([job.name])["series"]

@@ -8,15 +8,6 @@ from drumline.control.observing.charts.lanes import make_trace
 from drumline.control.observing.charts.marks import describe_marks
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.charts.series import read_series
-from drumline.tracking import metrics as files
-
-
-@pytest.fixture
-def job(drumline_home):
-    made = MadeJob()
-    made.track()
-    made.start()
-    return made
 
 
 def drill(job):
@@ -24,11 +15,6 @@ def drill(job):
         e.DrillBegan(1003.5, "d1", "wedge", "ann", 1, None, 0, {}),
         e.DrillEnded(1005.5, "d1", "wedge", "its time was over", 1),
     )
-
-
-def log(job, name, lines):
-    with open(files.metric_path(job.run_dir, name), "a") as file:
-        file.writelines(f"{when} {value} {step}\n" for when, value, step in lines)
 
 
 def test_drills_and_their_ends_are_marks_with_who_asked(job):
@@ -68,7 +54,7 @@ def test_a_failure_that_takes_all_ranks_along_is_a_few_marks(drumline_home):
 )
 def test_a_mark_has_its_place_on_every_axis_of_a_curve(job, axis, places):
     # Ten steps a second, of which the first is logged a second after the ranks began.
-    log(job, "loss", ((1001_500 + 100 * step, 1 / (step + 1), step) for step in range(60)))
+    job.log_metric("loss", ((1001_500 + 100 * step, 1 / (step + 1), step) for step in range(60)))
     drill(job)
     (curve,) = read_series([job.name], ["loss"], axis=axis, with_marks=True)["series"]
     found = [one["x"] for one in curve["marks"] if one["kind"].startswith("drill")]
@@ -78,12 +64,11 @@ def test_a_mark_has_its_place_on_every_axis_of_a_curve(job, axis, places):
 
 def test_a_curve_says_how_many_values_a_step_has(job):
     # Four ranks, the last of which is a step behind.
-    log(
-        job,
+    job.log_metric(
         "loss",
         ((1001_500 + step, 0.5, max(0, step - (rank == 3))) for step in range(50) for rank in range(4)),
     )
-    log(job, "lr", ((1001_500 + step, 0.5, step) for step in range(50)))
+    job.log_metric("lr", ((1001_500 + step, 0.5, step) for step in range(50)))
     curves = {one["metric"]: one["a_step"] for one in read_series([job.name])["series"]}
     assert curves == {"loss": 4, "lr": 1}
     assert read_series([job.name], ["lr"], axis="time")["series"][0]["a_step"] is None

@@ -59,6 +59,7 @@ def test_each_job_of_a_rehearsal_leads_to_its_table(drumline_home):
     [
         {"undisturbed": 7, "drills": "x", "left_out": {"a": 1}, "title": ["x"], "ok": 1},
         {"undisturbed": {"seconds": float("inf"), "job": 3}, "drills": [7, None, [1]], "left_out": None},
+        {"undisturbed": {"seconds": 10**400}},
     ],
 )
 def test_a_table_that_a_job_has_written_is_no_more_than_a_table(drumline_home, hostile):

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError
-from drumline.contract.folder import RunFolder
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing.parts.kept_reports import list_reports
+from drumline.control.observing.parts import kept_reports
+from drumline.control.observing.parts.kept_reports import to_list, to_number, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MOST_DRILLS, _MOST_SENTENCES, _LONGEST_TEXT = 200, 50, 4096
+    from drumline.contract.folder import RunFolder
+
+_FILE = "rehearsal.json"
+_MOST_DRILLS, _MOST_SENTENCES = 200, 50
 
 
 def keep_table(title: str, values: Mapping[str, Any]) -> None:
     """Write a table, as ``drumline rehearse -o json`` shows it, into the run folder of each of its jobs."""
-    text = json.dumps({"title": title, **values})
-    for one in (values["undisturbed"], *values["drills"]):
-        folder = RunFolder.for_job(one["job"]) if one["job"] else None
-        if folder and folder.exists():
-            with suppress(OSError):
-                folder.write(folder.rehearsal, text)
+    jobs = [one["job"] for one in (values["undisturbed"], *values["drills"])]
+    kept_reports.keep_report(_FILE, {"title": title, **values}, jobs)
 
 
 def read_table(name: str) -> dict[str, Any]:
@@ -43,7 +39,7 @@ def read_table(name: str) -> dict[str, Any]:
 
 def list_tables() -> list[dict[str, Any]]:
     """List the newest tables of a home, each with a job that has it."""
-    return list_reports("rehearsal.json", _summarize)
+    return kept_reports.list_reports(_FILE, _summarize)
 
 
 def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
@@ -57,12 +53,12 @@ def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
 def _describe_table(data: Mapping[str, Any]) -> dict[str, Any]:
     calm = data.get("undisturbed")
     return {
-        "title": _to_text(data.get("title")),
+        "title": to_text(data.get("title")),
         "ok": data.get("ok") is True,
         "undisturbed": _describe_calm(calm if isinstance(calm, dict) else {}),
         "drills": [
             _describe_drill(one)
-            for one in _to_list(data.get("drills"))[:_MOST_DRILLS]
+            for one in to_list(data.get("drills"))[:_MOST_DRILLS]
             if isinstance(one, dict)
         ],
         "left_out": _to_texts(data.get("left_out")),
@@ -71,11 +67,11 @@ def _describe_table(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _describe_calm(one: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "job": _to_text(one.get("job")),
-        "status": _to_text(one.get("status")),
-        "seconds": _to_number(one.get("seconds")),
-        "metric": _to_text(one.get("metric")),
-        "final": _to_number(one.get("final")),
+        "job": to_text(one.get("job")),
+        "status": to_text(one.get("status")),
+        "seconds": to_number(one.get("seconds")),
+        "metric": to_text(one.get("metric")),
+        "final": to_number(one.get("final")),
         "sentences": _to_texts(one.get("sentences")),
     }
 
@@ -83,28 +79,15 @@ def _describe_calm(one: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_drill(one: Mapping[str, Any]) -> dict[str, Any]:
     same = one.get("same_metric")
     return {
-        **{key: _to_text(one.get(key)) for key in ("drill", "what", "job", "result")},
+        **{key: to_text(one.get(key)) for key in ("drill", "what", "job", "result")},
         "ok": one.get("is_ok") is True,
-        "lost_s": _to_number(one.get("lost_s")),
-        "repeated": _to_number(one.get("repeated")),
+        "lost_s": to_number(one.get("lost_s")),
+        "repeated": to_number(one.get("repeated")),
         "same_metric": same if isinstance(same, bool) else None,
         "left_behind": _to_texts(one.get("left_behind")),
         "sentences": _to_texts(one.get("sentences")),
     }
 
 
-def _to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _to_texts(value: Any) -> list[str]:
-    return [_to_text(one) for one in _to_list(value)[:_MOST_SENTENCES]]
-
-
-def _to_text(value: Any) -> str:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
-
-
-def _to_number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) and abs(value) < 1e12 else None
+    return [to_text(one) for one in to_list(value)[:_MOST_SENTENCES]]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError
-from drumline.contract.folder import RunFolder
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing.parts.kept_reports import list_reports
+from drumline.control.observing.parts import kept_reports
+from drumline.control.observing.parts.kept_reports import to_list, to_number, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MOST_SIZES, _MOST_SENTENCES, _LONGEST_TEXT = 100, 200, 4096
+    from drumline.contract.folder import RunFolder
+
+_FILE = "scale.json"
+_MOST_SIZES, _MOST_SENTENCES = 100, 200
 _MOST_NODES = 1_000_000
 _NUMBERS = ("step_s", "low_s", "high_s", "speed_up", "efficiency")
 _KEYS = {"waiting": "exchange", "late": "waiting"}
@@ -24,15 +24,7 @@ _KEYS = {"waiting": "exchange", "late": "waiting"}
 
 def keep_report(values: Mapping[str, Any]) -> None:
     """Write a report, as ``to_values`` returns it, into the run folder of each job that was measured for it."""
-    text = json.dumps(values)
-    for one in values["measured"]:
-        if not one["job"]:
-            # A size that was not run.
-            continue
-        folder = RunFolder.for_job(one["job"])
-        if folder.exists():
-            with suppress(OSError):
-                folder.write(folder.scale, text)
+    kept_reports.keep_report(_FILE, values, [one["job"] for one in values["measured"]])
 
 
 def read_report(name: str) -> dict[str, Any]:
@@ -50,7 +42,7 @@ def read_report(name: str) -> dict[str, Any]:
 
 def list_scalings() -> list[dict[str, Any]]:
     """List the newest reports of a home, each with a job that has it."""
-    return list_reports("scale.json", _summarize)
+    return kept_reports.list_reports(_FILE, _summarize)
 
 
 def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
@@ -70,16 +62,16 @@ def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
 def _describe_report(data: Mapping[str, Any]) -> dict[str, Any]:
     sentences = data.get("sentences")
     return {
-        "title": _to_text(data.get("job")),
+        "title": to_text(data.get("job")),
         "scaling": "strong" if data.get("scaling") == "strong" else "weak",
-        "sentences": [_to_text(one) for one in _to_list(sentences)[:_MOST_SENTENCES]],
+        "sentences": [to_text(one) for one in to_list(sentences)[:_MOST_SENTENCES]],
         "measured": _list_sizes(data.get("measured")),
         "predicted": _list_sizes(data.get("predicted")),
     }
 
 
 def _list_sizes(given: Any) -> list[dict[str, Any]]:
-    return [_describe_size(one) for one in _to_list(given)[:_MOST_SIZES] if _is_size(one)]
+    return [_describe_size(one) for one in to_list(given)[:_MOST_SIZES] if _is_size(one)]
 
 
 def _is_size(one: Any) -> bool:
@@ -96,27 +88,13 @@ def _describe_size(one: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nodes": one["nodes"],
         "ranks": one["ranks"],
-        "job": _to_text(one.get("job")),
-        "refused": _to_text(one.get("refused")),
+        "job": to_text(one.get("job")),
+        "refused": to_text(one.get("refused")),
         "is_guess": one.get("guess") is True,
-        **{name: _to_number(one.get(name)) for name in _NUMBERS},
+        **{name: to_number(one.get(name), least=0.0) for name in _NUMBERS},
         "phases": [
             {"key": _KEYS.get(key, key), "title": title, "seconds": seconds}
             for key, title in PHASES.items()
-            if (seconds := _to_number(known.get(key))) is not None
+            if (seconds := to_number(known.get(key), least=0.0)) is not None
         ],
     }
-
-
-def _to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _to_text(value: Any) -> str:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
-
-
-def _to_number(value: Any) -> float | None:
-    """Return a number that can be drawn."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) and 0.0 <= value < 1e12 else None

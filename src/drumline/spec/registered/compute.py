@@ -25,6 +25,8 @@ class Compute(Written):
 
     type = ""
     _fields: tuple[str, ...] = ("name", "type", "description", "tags")
+    _settings: tuple[str, ...] = ()
+    """Fields of a class of its own, which are attributes of the same name."""
 
     def __init__(
         self,
@@ -43,6 +45,11 @@ class Compute(Written):
         self.provisioning_state: str | None = None
         self.provisioning_errors: str | None = None
         self._warnings: list[str] = []
+
+    def _keep_settings(self, given: dict[str, Any]) -> None:
+        """Take the settings from the arguments of a constructor."""
+        for field in self._settings:
+            setattr(self, field, given[field])
 
     def _file(self) -> dict[str, Any]:
         return to_dict(self)
@@ -86,11 +93,9 @@ class LocalCompute(Compute):
         silence: str | None = None,
         **kwargs: Any,
     ) -> None:
-        given = locals()
         super().__init__(name=name, description=description, tags=tags, **kwargs)
         self.size = size
-        for field in self._settings:
-            setattr(self, field, given[field])
+        self._keep_settings(locals())
 
 
 class SlurmCompute(Compute):
@@ -141,10 +146,8 @@ class SlurmCompute(Compute):
         time_limit: str | int | None = None,
         slurm_conf: str | None = None,
     ) -> None:
-        given = locals()
         super().__init__(name=name, description=description, tags=tags)
-        for field in self._settings:
-            setattr(self, field, given[field])
+        self._keep_settings(locals())
 
     @property
     def size(self) -> str | None:
@@ -206,11 +209,9 @@ class KubernetesCompute(Compute):
         identity: Any = None,
         **kwargs: Any,
     ) -> None:
-        given = locals()
         super().__init__(name=name, description=description, tags=tags, **kwargs)
-        for field in self._settings:
-            setattr(self, field, given[field])
-        unused = [field for field in ("properties", "identity") if given[field]]
+        self._keep_settings(locals())
+        unused = [field for field, value in (("properties", properties), ("identity", identity)) if value]
         self._warnings = [f"{field}: not used; pods have no identity of Azure's" for field in unused]
 
 

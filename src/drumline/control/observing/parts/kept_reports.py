@@ -1,8 +1,12 @@
-"""Reports that jobs were run for, which lie in the run folder of each of these jobs."""
+"""
+Reports that jobs were run for, which lie in the run folder of each of these jobs. A job can write its own copy too, so
+readers take from it only what has the kind and size of a report's.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +15,21 @@ from drumline.control.jobs.lookup import all_names, is_own
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
 _MOST_REPORTS = 100
+_LONGEST_TEXT = 4096
+_LARGEST = 1e12
+
+
+def keep_report(file: str, values: Mapping[str, Any], jobs: Iterable[str]) -> None:
+    """Write a report into the run folder of each of its jobs. An empty name stands for a job that was not run."""
+    text = json.dumps(values)
+    for job in filter(None, jobs):
+        folder = RunFolder.for_job(job)
+        if folder.exists():
+            with contextlib.suppress(OSError):
+                folder.write(os.path.join(folder.path, file), text)
 
 
 def list_reports(
@@ -41,3 +57,17 @@ def list_reports(
         if next((job for job in jobs if job in made), "") == name:
             found.append({"job": name, **listed, "title": listed["title"] or name, "made": utc(at)})
     return found
+
+
+def to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def to_text(value: Any) -> str:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+
+
+def to_number(value: Any, least: float = -_LARGEST) -> float | None:
+    """Return a number that can be drawn; None: it is none, or less than ``least``."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and least <= value < _LARGEST else None

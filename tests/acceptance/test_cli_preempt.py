@@ -11,6 +11,8 @@ import pytest
 from cli_jobs import CORES, status_of, wait_for_status, write_script
 from waiting import wait_until
 
+from drumline.contract import events as e
+from drumline.contract.folder import RunFolder
 from drumline.control.observing import description
 
 SAVES = """
@@ -125,12 +127,17 @@ def test_others_in_line_go_first(cli, begin):
 
 def test_a_cancel_ends_it_where_it_waits_again(cli, begin):
     """Ranks that take their time are told once, and are not started again."""
-    outputs = begin(SAVES)
+    slow = "while not pathlib.Path('outputs/enough').exists():\n        time.sleep(0.01)"
+    outputs = begin(SAVES.replace("time.sleep(0.5)", slow))
     all_ready(outputs, 0)
     asked = cli("job", "preempt", "job", "--no-wait")
     assert asked.rc == 0
     wait_until(lambda: len(list(outputs.glob("saved-0-*"))) == 4, 20)
-    assert cli("job", "cancel", "job").rc == 0
+    assert cli("job", "cancel", "job", "--no-wait").rc == 0
+    folder = RunFolder.for_job("job")
+    wait_until(lambda: any(isinstance(one, e.CancelRequested) for one in folder.read_events()), 20)
+    (outputs / "enough").touch()
+    wait_for_status("job", "Canceled")
     shown = description.show_job("job")
     assert (shown["status"], shown["attempts"]) == ("Canceled", [])
 

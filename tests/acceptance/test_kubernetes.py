@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import textwrap
@@ -28,6 +29,18 @@ WAITS_ONCE = """
         sys.exit()
     print("ready", flush=True)
     signal.pause()
+"""
+
+
+FAILS_IN_MPI = """
+    from mpi4py import MPI
+    from mpi4py.run import set_abort_status
+    world = MPI.COMM_WORLD
+    world.Barrier()
+    if world.rank == 2:
+        set_abort_status(1)  # As python -m mpi4py does.
+        raise ValueError("loss is nan")
+    world.Barrier()
 """
 
 
@@ -177,3 +190,15 @@ def test_the_api_server_is_away_when_the_job_ends(jobs, tmp_path):
         jobs.cluster.revive("apiserver")
     assert jobs.wait_for_end()["status"] == "Completed"
     assert jobs.logs() == [f"{2 << 20}\nready\ntrained\n"] * 2
+
+
+@pytest.mark.skipif(
+    shutil.which("mpirun") is None, reason="there is no mpirun; scripts/test installs openmpi-bin"
+)
+def test_a_rank_of_mpirun_that_fails_is_named_with_its_exception(jobs):
+    pytest.importorskip("mpi4py", reason="MPI's tests need mpi4py, which scripts/test installs")
+    two_each = {"type": "mpi", "process_count_per_instance": 2}
+    assert jobs.create(FAILS_IN_MPI, distribution=two_each).rc == 0
+    shown = jobs.wait_for_end()
+    assert (shown["status"], shown["failed_rank"], shown["failed_node"]) == ("Failed", 2, 1), shown["reason"]
+    assert ": ValueError: loss is nan (job.py:8, in <module>)" in shown["reason"]

@@ -519,9 +519,12 @@ class ExperimentFinished(NamedTuple):
 
 
 class LauncherExited(NamedTuple):
+    """``said``: how its explanation begins, which is in a file of that node; empty: it has none."""
+
     code: Optional[int]
     signal: Optional[int]
     error: str
+    said: str = ""
 
 
 class RankAbandoned(NamedTuple):

@@ -10,6 +10,8 @@ from drumline.contract.record import NamedTuple
 OPEN_MPI = "Open MPI"
 MPICH = "MPICH"
 INTEL = "Intel MPI"
+IMAGE_MPI = "the MPI of the image"
+"""Which is known on the nodes alone."""
 
 _VERSION_PATTERNS = (
     (OPEN_MPI, r"\(Open MPI\) (\d+)\.(\d+)"),
@@ -19,7 +21,9 @@ _VERSION_PATTERNS = (
 
 
 class Mpi(NamedTuple):
-    """An MPI of this machine. ``program``: its launcher as it is called, ``mpirun`` or ``mpiexec``."""
+    """
+    An MPI of this machine, or of the nodes. ``program``: its launcher as it is called, ``mpirun`` or ``mpiexec``.
+    """
 
     kind: str
     major: int

@@ -1,11 +1,14 @@
 """How each MPI's launcher is called, and what its ranks are told."""
 
+import subprocess
+
 import pytest
 from planning import FACTS, environments, plan
 
+from drumline.contract import mpi
 from drumline.contract.errors import PlanError
 from drumline.contract.mpi import INTEL, MPICH, OPEN_MPI, Mpi, recognize_mpi
-from drumline.contract.plan import Plan
+from drumline.contract.plan import Plan, bind
 
 TWO_EACH = {"type": "mpi", "process_count_per_instance": 2}
 OPEN_MPI_4 = Mpi(OPEN_MPI, 4, 1, "mpirun")
@@ -129,6 +132,52 @@ def test_what_cannot_start_ranks_is_refused(mpi, message):
     with pytest.raises(PlanError, match=message) as caught:
         of(mpi)
     assert "drumline: {mpi: environment}" in caught.value.hint
+
+
+KNOWN = [
+    (OPEN_MPI_4, "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/"),
+    (Mpi(OPEN_MPI, 5, 0, "mpirun"), "mpirun (Open MPI) 5.0.11"),
+    (Mpi(OPEN_MPI, 10, 0, "mpirun"), "mpirun (Open MPI) 10.0.1"),
+    (Mpi(MPICH, 5, 0, "mpiexec"), "HYDRA build details:\n    Version:            5.0.2\n    CC: gcc"),
+    (Mpi(INTEL, 2021, 9, "mpirun"), "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307"),
+]
+IMAGE_MPI = Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
+
+
+def call(launcher, folder, program, said):
+    """What the launcher's program is called with, where it is one that says that of its version."""
+    (folder / "said").write_text(said + "\n")
+    (folder / program).write_text(
+        f"""#!/bin/sh
+if [ "$1" = --version ]; then while read -r line; do echo "$line"; done <'{folder}/said'
+else for word; do echo "[$word]"; done; fi
+"""
+    )
+    (folder / program).chmod(0o755)
+    argv = [bind(word, {**FACTS, "interface": "eth0"}) for word in launcher.argv]
+    return subprocess.run(argv, env={"PATH": str(folder)}, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("known", "said"), KNOWN, ids=lambda value: str(value)[:20])
+def test_an_mpi_of_an_image_is_called_as_one_that_is_known(tmp_path, known, said):
+    expected = call(of(known).launcher, tmp_path, known.program, said)
+    found = call(of(IMAGE_MPI).launcher, tmp_path, known.program, said)
+    assert expected.stdout.count("[drumline-daemon]") == 1
+    assert (found.returncode, found.stdout) == (0, expected.stdout), found.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("a program of another kind", "the image has no MPI: Open MPI 4.0, "),
+        ("mpirun (Open MPI) 3.1.4", "the image has no newer MPI: Open MPI 4.0, "),
+        ("HYDRA build details:\n    Version:      3.2.1\n", "the image has no newer MPI: "),
+    ],
+)
+def test_an_image_without_an_mpi_that_can_start_ranks(tmp_path, said, message):
+    done = call(of(IMAGE_MPI).launcher, tmp_path, "mpirun", said)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr.startswith(message)
 
 
 def test_another_distribution_has_no_mpi_to_choose():

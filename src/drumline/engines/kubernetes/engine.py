@@ -25,8 +25,10 @@ class KubernetesEngine:
         return [NodeShape((), gpus, cores)] * node_count
 
     def mpi(self, search_path: str) -> Mpi | None:
-        """Return None: what the image has is not known here."""
-        return None
+        """Return that it is the image's: which one it is, the pods find out."""
+        from drumline.contract import mpi
+
+        return mpi.Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
         return []

@@ -39,10 +39,9 @@ def check(plan: Plan, folder: RunFolder) -> None:
     if plan.build is not None:
         hint = "an image with the packages: image of the compute"
         wrong.append(Problem("environment: none is built in pods", path="environment", hint=hint))
-    if plan.launcher is not None or plan.host_file:
-        wrong.append(
-            Problem("distribution: launchers such as mpirun do not run in pods yet", path="distribution")
-        )
+    if plan.host_file:
+        what = "drumline.once: the file of hosts that its launcher reads does not reach pods yet"
+        wrong.append(Problem(what, path="drumline.once", hint="distribution: {type: mpi} runs mpirun itself"))
     remote = [*(one.name for one in plan.fetches), *(one.name for one in plan.uploads)]
     if remote:
         hint = "a volume of the compute, or the script itself"

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+SHARED_MEMORY_VARIABLES = ("OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory")
+"""Open MPI 4's name and 5's for the folder in shared memory, which each node has for itself."""
+
+
 class JobEnvironment:
     """The surroundings of the job's processes on this node. ``scratch``: the node's own folder; empty for none."""
 
@@ -53,9 +57,8 @@ class JobEnvironment:
             variables["TMPDIR"] = self.scratch
         memory = scratch_folders.choose_shared_memory_folder(self.scratch)
         if memory and os.path.isdir(memory):
-            # Open MPI 4's name for it and 5's. In a folder of its own it goes with that, whoever is killed.
-            variables["OMPI_MCA_btl_vader_backing_directory"] = memory
-            variables["OMPI_MCA_btl_sm_backing_directory"] = memory
+            # In a folder of its own it goes with that, whoever is killed.
+            variables |= dict.fromkeys(SHARED_MEMORY_VARIABLES, memory)
         return variables
 
     def helper_variables(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
 from drumline.node.agent import processes
+from drumline.node.launcher import launcher_log
 from drumline.node.launcher.stdin_relays import StdinRelays
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Helpers:
         self._poller = poller
         self._by_pid: dict[int, _Helper] = {}
         self._relays: StdinRelays | None = None
+        self._log = ""
+        """The launcher's."""
 
     def pids(self) -> list[int]:
         return list(self._by_pid)
@@ -48,6 +51,7 @@ class Helpers:
 
     def start_launcher(self, launcher: m.LauncherTask) -> None:
         variables = {**self._environment.helper_variables(), **launcher.env}
+        self._log = launcher.log
         self._start(_LAUNCHER, launcher.argv, variables, log=launcher.log)
 
     def run_command(self, message: m.RunCommand) -> None:
@@ -88,5 +92,6 @@ class Helpers:
         exit_code, number = (code, None) if code >= 0 else (None, -code)
         error = helper.process.error()
         if helper.number == _LAUNCHER:
-            return m.LauncherExited(exit_code, number, error)
+            said = "" if code == 0 else launcher_log.read_words(self._log)
+            return m.LauncherExited(exit_code, number, error, said)
         return m.CommandEnded(helper.number, exit_code, number, error)

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
+from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
 from drumline.node.agent.helpers import Helpers
 from drumline.node.launcher import ssh_shim
 from drumline.node.launcher.launcher_socket import LauncherSocket
@@ -35,8 +36,8 @@ _MOST_TEXT = 500
 _RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
 """Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
 
-_NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_")
-"""What shells on the way change."""
+_NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_", *map(os.fsencode, SHARED_MEMORY_VARIABLES))
+"""What shells on the way change, and what Open MPI passes on of node 0, although each node has its own."""
 
 
 class Launching:

@@ -10,6 +10,7 @@ Sources: mpirun(1) of Open MPI 4.1, prterun(1) of Open MPI 5.0, MPICH's Using th
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from drumline.contract import mpi
@@ -21,6 +22,27 @@ if TYPE_CHECKING:
     from drumline.plan.layout import Layout, Process, Request
 
 _OLDEST = {mpi.OPEN_MPI: (4, 0), mpi.MPICH: (3, 3), mpi.INTEL: (2019, 0)}
+
+_STAND_IN = """drumline-daemon "$@" /bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'"""
+"""Each node's agent knows where its own shims are."""
+
+_IMAGE_PROGRAM = """\
+for program in mpirun mpiexec; do
+    said=$("$program" --version 2>&1) || continue
+    case $said in
+    *"(Open MPI) "[1-3].*) old="newer " ;;
+    *"(Open MPI) 4."*) {open_mpi_4} ;;
+    *"(Open MPI) "[0-9]*) {open_mpi} ;;
+    *"Intel(R) MPI Library"*) {intel} ;;
+    *"HYDRA build details:"*)
+        version=${{said#*Version:}}
+        case $(echo $version) in [12].* | 3.[0-2]*) old="newer " ;; *) {mpich} ;; esac ;;
+    esac
+done
+echo "the image has no $old""MPI: Open MPI 4.0, MPICH 3.3, Intel MPI 2019 or newer must be on its PATH" >&2
+exit 127
+"""
+"""The patterns are those of ``recognize_mpi``."""
 
 _COORDINATES = frozenset(
     f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "NODE_RANK")
@@ -97,7 +119,7 @@ def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
             hint,
             path="distribution.type",
         )
-    if (found.major, found.minor) < _OLDEST[found.kind]:
+    if found.kind != mpi.IMAGE_MPI and (found.major, found.minor) < _OLDEST[found.kind]:
         oldest = ".".join(map(str, _OLDEST[found.kind]))
         raise PlanError(
             f"distribution.type: {found.kind} {found.major}.{found.minor} is too old; {oldest} or newer is needed",
@@ -111,7 +133,8 @@ def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
     """Return variables for daemons and ranks; the user's own values win."""
     several = request.node_count > 1
     chosen = {}
-    if found.kind == mpi.OPEN_MPI:
+    if found.kind in (mpi.OPEN_MPI, mpi.IMAGE_MPI):
+        # They mean nothing to the others.
         chosen["OMPI_MCA_btl_tcp_if_include"] = late("interface")
         chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
         if several and request.nodes_share_machine:
@@ -126,41 +149,52 @@ def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
 
 
 def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
-    hosts = ",".join(f"{address_of(node)}:{per_node}" for node in range(request.node_count))
-    count = str(request.node_count * per_node)
-    if found.kind == mpi.OPEN_MPI:
-        # Without a tree: a node's shim for ssh is at a path of its own.
-        # No second's patience before SIGKILL: it is for shims, not for ranks.
-        kind, shell = ("--prtemca", "ssh") if found.major >= 5 else ("--mca", "rsh")
-        agent = (
-            f"{kind} odls_base_sigkill_timeout 0 {kind} plm_{shell}_no_tree_spawn 1 {kind} plm_{shell}_agent"
-        )
-        mapping = f"ppr:{per_node}:node" + (":oversubscribe" if found.major >= 5 else "")
-        words = ["--host", hosts, "-np", count, "--map-by", mapping, "--bind-to", "none"]
-        words += [] if found.major >= 5 else ["--oversubscribe"]
-    elif found.kind == mpi.INTEL:
-        agent = "-bootstrap ssh -bootstrap-exec"
-        words = [
-            "-hosts",
-            ",".join(hosts.replace(f":{per_node}", "").split(",")),
-            "-ppn",
-            str(per_node),
-            "-n",
-            count,
-        ]
+    if found.kind == mpi.IMAGE_MPI:
+        argv = ["/bin/sh", "-c", _choose_in_image(request, per_node), found.program]
     else:
-        agent = "-launcher ssh -launcher-exec"
-        # PMI over a port: the descriptor that it would use otherwise is the shim's, and not the rank's.
-        words = ["-hosts", hosts, "-n", count, "-iface", late("interface"), "-bind-to", "none", "-pmi-port"]
-    if found.kind != mpi.OPEN_MPI:
-        # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
-        words.append("-genvnone")
-    # Each node's agent knows where its own shims are.
-    text = f"""exec "$0" {agent} drumline-daemon "$@" /bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'"""
+        agent, words = _call(found.kind, found.major, request, per_node)
+        argv = ["/bin/sh", "-c", f'exec "$0" {agent} {_STAND_IN}', found.program, *words]
     return Launcher(
         name=found.program,
-        argv=("/bin/sh", "-c", text, found.program, *words),
+        argv=tuple(argv),
         env=ROOT_ENV,
         log="system_logs/mpirun.log",
         own_host_names=request.nodes_share_machine,
+    )
+
+
+def _call(kind: str, major: int, request: Request, per_node: int) -> tuple[str, list[str]]:
+    """Return by which options a launcher is told of our stand-in for ssh, and which follow that."""
+    hosts = ",".join(f"{address_of(node)}:{per_node}" for node in range(request.node_count))
+    count = str(request.node_count * per_node)
+    if kind == mpi.OPEN_MPI:
+        # Without a tree: a node's shim for ssh is at a path of its own.
+        # No second's patience before SIGKILL: it is for shims, not for ranks.
+        option, shell = ("--prtemca", "ssh") if major >= 5 else ("--mca", "rsh")
+        agent = f"{option} odls_base_sigkill_timeout 0 {option} plm_{shell}_no_tree_spawn 1 {option} plm_{shell}_agent"
+        mapping = f"ppr:{per_node}:node" + (":oversubscribe" if major >= 5 else "")
+        words = ["--host", hosts, "-np", count, "--map-by", mapping, "--bind-to", "none"]
+        return agent, words + ([] if major >= 5 else ["--oversubscribe"])
+    # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
+    if kind == mpi.INTEL:
+        names = ",".join(address_of(node) for node in range(request.node_count))
+        words = ["-hosts", names, "-ppn", str(per_node), "-n", count, "-genvnone"]
+        return "-bootstrap ssh -bootstrap-exec", words
+    # PMI over a port: the descriptor that it would use otherwise is the shim's, and not the rank's.
+    words = ["-hosts", hosts, "-n", count, "-iface", late("interface"), "-bind-to", "none", "-pmi-port"]
+    return "-launcher ssh -launcher-exec", [*words, "-genvnone"]
+
+
+def _choose_in_image(request: Request, per_node: int) -> str:
+    """Return a program of the shell that calls the first MPI of the PATH as that wants it."""
+
+    def fill(kind: str, major: int = 0) -> str:
+        agent, words = _call(kind, major, request, per_node)
+        return f'set -- {" ".join(map(shlex.quote, words))}; exec "$program" {agent} {_STAND_IN}'
+
+    return _IMAGE_PROGRAM.format(
+        open_mpi_4=fill(mpi.OPEN_MPI, 4),
+        open_mpi=fill(mpi.OPEN_MPI, 5),
+        intel=fill(mpi.INTEL),
+        mpich=fill(mpi.MPICH),
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
+from drumline.node.launcher import launcher_log
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.explaining import exit_messages
@@ -90,7 +91,8 @@ class LauncherReports:
 
     def __init__(self, plan: Plan, folder: RunFolder, handle: Callable[[h.Happening], None]) -> None:
         self._name = plan.launcher.name if plan.launcher else "the launcher"
-        self._log = os.path.join(folder.path, plan.launcher.log) if plan.launcher else ""
+        self._relative_log = plan.launcher.log if plan.launcher else ""
+        self._log = os.path.join(folder.path, self._relative_log) if plan.launcher else ""
         self._handle = handle
 
     def note_exit(self, node: int, message: m.LauncherExited) -> None:
@@ -98,14 +100,20 @@ class LauncherReports:
         reason = (
             ""
             if is_well
-            else exit_messages.describe_program_end(self._name, message) + exit_messages.quote_log(self._log)
+            else exit_messages.describe_program_end(self._name, message) + self._quote(message.said)
         )
         killed = message.signal is not None
         self._handle(h.LauncherEnded(node, reason, _exit_code(message), killed))
 
     def note_abandoned(self, node: int, message: m.RankAbandoned) -> None:
         reason = f"{self._name} ended rank {message.rank} on node {node}"
-        self._handle(h.Broken(node, reason + exit_messages.quote_log(self._log), 1, p.ABANDONED_DELAY_S))
+        quoted = self._quote(launcher_log.read_words(self._log))
+        self._handle(h.Broken(node, reason + quoted, 1, p.ABANDONED_DELAY_S))
+
+    def _quote(self, said: str) -> str:
+        # Nodes that share no files have it in a folder of their own, which the run folder gets later.
+        shown = self._log if os.path.exists(self._log) else self._relative_log
+        return exit_messages.quote_launcher(said, shown)
 
     def note_misplaced(self, node: int, message: m.RankMisplaced) -> None:
         where = f"rank {message.rank} on node {node}, where it does not belong"

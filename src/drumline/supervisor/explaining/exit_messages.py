@@ -268,14 +268,6 @@ def describe_program_end(what: str, how: CommandEnded | LauncherExited) -> str:
     )
 
 
-def quote_log(log: str) -> str:
+def quote_launcher(said: str, log: str) -> str:
     """Quote how a launcher's explanation begins, and where all of it is; empty when it said nothing."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 16384))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    said = [line.strip(" =") for line in lines if line.strip(" -=*")]
-    return f" ({said[0][:200]} ... see {log})" if said else ""
+    return f" ({said} ... see {log})" if said else ""

@@ -11,6 +11,8 @@ import contextlib
 import os
 import threading
 import time
+from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 
 from drumline.contract.folder import open_plain
@@ -60,6 +62,20 @@ class _Child(NamedTuple):
     changed: float
 
 
+class _Names:
+    """Names that are only looked up, each as the 64 bits of its hash: a set of strings takes ten times as much."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect_left(self._hashes, hash(name))
+        return at < len(self._hashes) and self._hashes[at] == hash(name)
+
+    def add(self, name: str) -> None:
+        self._hashes.insert(bisect_left(self._hashes, hash(name)), hash(name))
+
+
 class _Experiment:
     """The runs of an experiment that have a parent. For several threads."""
 
@@ -71,7 +87,7 @@ class _Experiment:
     def _forget(self) -> None:
         self._changed = 0
         self._is_settled = False
-        self._settled: set[str] = set()
+        self._settled = _Names()
         self._others: dict[str, float] = {}
         """When the folders of runs changed of which no parent is known, such as those of before the jobs asked for."""
         self._children: dict[str, list[_Child]] = {}
@@ -90,8 +106,12 @@ class _Experiment:
                 self._changed = changed
                 self._is_settled = time.time() - changed / 1e9 > _NEW_S
                 self._list()
-            for name in [name for name, changed_s in self._others.items() if changed_s >= since]:
+            looked_at = [name for name, changed_s in self._others.items() if changed_s >= since]
+            for name in looked_at:
                 self._look_at(name)
+            if looked_at:
+                # One from which most names were taken is as large as before.
+                self._others = dict(self._others)
             return list(self._children.get(run_id, ()))
 
     def _list(self) -> None:

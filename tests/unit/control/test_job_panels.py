@@ -14,6 +14,7 @@ from drumline.control.access.job_files import look_at, open_file
 from drumline.control.assets import asset_list, assets
 from drumline.control.logs.lines.page import read_lines
 from drumline.control.machine import node_list, queue_view
+from drumline.control.observing.charts import rank_history
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, list_uses
@@ -146,6 +147,20 @@ def test_a_job_of_512_ranks_is_drawn_whole(drumline_home):
     assert len(told["rows"]) == 512
     assert [one["rank"] for one in told["rows"]] == list(range(512))
     assert {value for one in told["rows"] for value in one["values"][1:20]} == {50.0}
+
+
+def test_of_all_samples_of_a_node_one_is_in_memory_at_a_time(job, monkeypatch):
+    for second in range(5):
+        sample(job, 0, 1001.5 + second, use(0, second), use(1, second))
+    end(job)
+    seen = []
+    measure, read = rank_history.MEASURES["network"], samples.from_line
+    used = measure._replace(of_node=lambda one: seen.append("used") or measure.of_node(one))
+    monkeypatch.setitem(rank_history.MEASURES, "network", used)
+    monkeypatch.setattr(samples, "from_line", lambda line: seen.append("read") or read(line))
+    read_system(job.name, "network", points=10)
+    # The newest says first which measures there are.
+    assert seen == ["read", *["read", "used"] * 5]
 
 
 # lanes

@@ -26,7 +26,7 @@ from drumline.control.observing.ranks.rank_states import cut_attempt, read_attem
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
@@ -171,7 +171,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
         lines = choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
         newest += _parse(lines[-1:])
         if measure.of_node:
-            values = _fill(span, [(one.time, measure.of_node(one)) for one in _parse(lines)], measure)
+            values = _fill(span, ((one.time, measure.of_node(one)) for one in _parse(lines)), measure)
             label = shown.outcome.hosts.get(node.node) or f"node {node.node}"
             rows.append({"rank": None, "node": node.node, "label": label, "values": values})
         elif steps:
@@ -236,9 +236,12 @@ def _read_steps(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measu
 # samples
 
 
-def _parse(lines: Iterable[tuple[float, bytes]]) -> list[Sample]:
-    found = [samples.from_line(line) for _, line in lines]
-    return [one for one in found if one is not None]
+def _parse(lines: Iterable[tuple[float, bytes]]) -> Iterator[Sample]:
+    """Yield one at a time: all of a node with many ranks together are megabytes, which Python does not give back."""
+    for _, line in lines:
+        found = samples.from_line(line)
+        if found is not None:
+            yield found
 
 
 def _list_points(

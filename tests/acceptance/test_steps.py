@@ -72,9 +72,11 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert summary["latest"]["share"] > 0.5
     assert set(summary["phases"]) == {"input", "forward", "backward", "waiting", "exchange", "other"}
     # Rank 0 waits in backward for the rank whose forward takes longer.
-    assert history.bucket_bytes() == ((16 * 4 + 4) * 4,)
-    assert [len(history.every(rank, "step")) for rank in (0, 1)] == [STEPS, STEPS]
-    forwards = [sorted(one for one in history.every(rank, "forward") if one)[STEPS // 2] for rank in (0, 1)]
+    assert history.find_bucket_bytes() == ((16 * 4 + 4) * 4,)
+    assert [len(history.list_seconds(rank, "step")) for rank in (0, 1)] == [STEPS, STEPS]
+    forwards = [
+        sorted(one for one in history.list_seconds(rank, "forward") if one)[STEPS // 2] for rank in (0, 1)
+    ]
     assert forwards[1] - forwards[0] > 0.05
 
     shown = json.loads(cli("job", "show", "-n", "job", "-o", "json").out)["steps"]

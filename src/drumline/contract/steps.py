@@ -87,12 +87,12 @@ def to_line(windows: Sequence[Window]) -> bytes:
     data = {
         "t": round(first.time, 6),
         "m": round(first.monotonic, 6),
-        "ranks": [_of_window(one) for one in windows],
+        "ranks": [_describe_window(one) for one in windows],
     }
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
-def _of_window(window: Window) -> dict[str, Any]:
+def _describe_window(window: Window) -> dict[str, Any]:
     data: dict[str, Any] = {"k": window.rank, "p": window.pid, "d": window.done, "n": window.made}
     for name, spread in window.seconds.items():
         data[name] = [round(value, 6) for value in spread]
@@ -117,43 +117,43 @@ def from_line(line: bytes) -> tuple[Window, ...]:
     """Return the windows of a line; none for what is no whole line, or a line that the job itself has written."""
     try:
         data = json.loads(line)
-        at, monotonic = _real(data["t"]), _real(data["m"])
-        return tuple(_window_from(at, monotonic, one) for one in data["ranks"])
+        at, monotonic = _read_real(data["t"]), _read_real(data["m"])
+        return tuple(_read_window(at, monotonic, one) for one in data["ranks"])
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return ()
 
 
-def _window_from(at: float, monotonic: float, data: Mapping[str, Any]) -> Window:
+def _read_window(at: float, monotonic: float, data: Mapping[str, Any]) -> Window:
     total = data.get("of")
     return Window(
         at,
         monotonic,
-        _whole(data["k"]),
-        _whole(data["p"]),
-        _whole(data["d"]),
-        _whole(data["n"]),
-        {name: Spread(*map(_real, data[name])) for name in PHASES if name in data},
-        tuple(_whole(one) for one in data.get("bytes", ())),
-        tuple((_whole(number), _real(when)) for number, when in data.get("at", ())[:_MOST_ENTRIES]),
+        _read_whole(data["k"]),
+        _read_whole(data["p"]),
+        _read_whole(data["d"]),
+        _read_whole(data["n"]),
+        {name: Spread(*map(_read_real, data[name])) for name in PHASES if name in data},
+        tuple(_read_whole(one) for one in data.get("bytes", ())),
+        tuple((_read_whole(number), _read_real(when)) for number, when in data.get("at", ())[:_MOST_ENTRIES]),
         tuple(str(one)[:100] for one in data["src"]),
-        Total(_whole(total[0]), _whole(total[1]), str(total[2])[:200]) if total else None,
-        {name: _values_from(values) for name, values in data.get("every", {}).items() if name in PHASES},
-        _whole(data.get("pass", 0)),
+        Total(_read_whole(total[0]), _read_whole(total[1]), str(total[2])[:200]) if total else None,
+        {name: _read_values(values) for name, values in data.get("every", {}).items() if name in PHASES},
+        _read_whole(data.get("pass", 0)),
     )
 
 
-def _values_from(values: Iterable[Any]) -> tuple[Optional[float], ...]:
-    return tuple(None if one is None else _real(one) for one in values)
+def _read_values(values: Iterable[Any]) -> tuple[Optional[float], ...]:
+    return tuple(None if one is None else _read_real(one) for one in values)
 
 
-def _whole(value: Any) -> int:
+def _read_whole(value: Any) -> int:
     number = int(value)
     if not 0 <= number < 1 << 63:
         raise ValueError(number)
     return number
 
 
-def _real(value: Any) -> float:
+def _read_real(value: Any) -> float:
     number = float(value)
     if not math.isfinite(number) or not 0.0 <= number < 1e12:
         raise ValueError(number)

@@ -29,11 +29,11 @@ _MOST_BYTES = 1 << 20
 
 
 class NodeLink(NamedTuple):
-    """The best link of a node in one job: bytes a second to it and from it, and the seconds there and back."""
+    """The best link of a node in one job, in both directions."""
 
-    to_node: int
-    from_node: int
-    seconds: float
+    to_bytes_per_s: int
+    from_bytes_per_s: int
+    round_trip_s: float
 
 
 def read_history(home: str, compute: str) -> dict[str, list[NodeLink]]:

@@ -73,11 +73,11 @@ def test_a_summary_says_how_far_how_fast_and_where_the_time_goes(folder):
 
 
 def test_lateness_compares_the_same_collective_of_all_ranks(folder):
-    late = read_steps(str(folder), 1).lateness()
+    late = read_steps(str(folder), 1).find_lateness()
     assert sorted(late) == list(range(1, 61))
     assert late[7] == pytest.approx({0: 0.0, 1: 0.001, 2: 0.014, 3: 0.003}, abs=1e-6)
     write(folder, 1, 1, [window(3, 1007.0, 80)])
-    assert sorted(read_steps(str(folder), 1).lateness()) == list(range(1, 61))
+    assert sorted(read_steps(str(folder), 1).find_lateness()) == list(range(1, 61))
 
 
 def test_the_last_attempt_that_made_steps_counts(folder):
@@ -97,7 +97,7 @@ def test_one_rank_alone_waits_for_nobody(tmp_path):
 def test_parts_that_add_up_to_more_than_a_step_are_shares_all_the_same(tmp_path):
     seconds = {"step": same(0.1), "forward": same(0.09), "backward": same(0.06)}
     write(tmp_path, 0, 0, [window(0, 1001.0, 10)._replace(entries=(), seconds=seconds)])
-    phases = read_steps(str(tmp_path), 0).phases()
+    phases = read_steps(str(tmp_path), 0).find_shares()
     assert phases == pytest.approx({"forward": 0.6, "backward": 0.4, "other": 0.0})
 
 
@@ -145,7 +145,7 @@ def test_clocks_of_several_machines_are_set_right(tmp_path):
     for rank, late, ahead in ((0, 0.0, 0.0), (1, 0.014, 7.0)):
         shifted = window(rank, 1001.0, 10, late + ahead)
         write(tmp_path, 1, rank, [shifted._replace(time=1001.0 + ahead, monotonic=101.0)])
-    wrong = read_steps(str(tmp_path), 1).latest()
+    wrong = read_steps(str(tmp_path), 1).find_latest_rank()
     assert wrong is not None
     assert wrong.late_s > 6.0
     folder = RunFolder(str(tmp_path))
@@ -153,9 +153,9 @@ def test_clocks_of_several_machines_are_set_right(tmp_path):
         folder.clocks, json.dumps({"attempt": 1, "nodes": {"0": 900.0, "1": 900.0, "x": 3, "2": "no"}})
     )
     history = read_steps(str(tmp_path), 1)
-    latest = history.latest()
+    latest = history.find_latest_rank()
     assert latest is not None
     assert (latest.rank, latest.late_s) == (1, pytest.approx(0.014, abs=1e-5))
     assert {window.time for windows in history.ranks.values() for window in windows} == {1001.0}
     folder.write(folder.clocks, json.dumps({"attempt": 0, "nodes": {"1": 900.0}}))
-    assert read_steps(str(tmp_path), 1).latest() == wrong
+    assert read_steps(str(tmp_path), 1).find_latest_rank() == wrong

@@ -19,7 +19,7 @@ def test_what_was_added_is_read_by_node_oldest_first(tmp_path):
     add(tmp_path, 3)
     add(tmp_path, host="n2")
     found = read_history(str(tmp_path), "lab")
-    assert [one.to_node for one in found["n1"]] == [100, 101, 102]
+    assert [one.to_bytes_per_s for one in found["n1"]] == [100, 101, 102]
     assert found["n2"] == [NodeLink(100, 7, 1e-4)]
     assert read_history(str(tmp_path), "another") == {}
 
@@ -61,4 +61,5 @@ def test_it_is_bounded(tmp_path, monkeypatch):
     file = tmp_path / "node-links" / "lab.jsonl"
     assert file.stat().st_size < 3000
     assert json.loads(file.read_text().splitlines()[-1])["job"] == "job-59"
-    assert [one.to_node for one in read_history(str(tmp_path), "lab")["n1"]] == [155, 156, 157, 158, 159]
+    links = read_history(str(tmp_path), "lab")["n1"]
+    assert [one.to_bytes_per_s for one in links] == [155, 156, 157, 158, 159]

@@ -30,14 +30,16 @@ class StepRate(NamedTuple):
     ranks: int
 
 
-def measure(folder: RunFolder, outcome: Outcome, warm: int, *, is_median: bool = False) -> StepRate | None:
+def measure(
+    folder: RunFolder, outcome: Outcome, warm_steps: int, *, is_median: bool = False
+) -> StepRate | None:
     """
-    Return how long the steps of the job's newest attempt take after the ``warm`` first ones; None: too few of them.
+    Return how long the steps of the job's newest attempt take after its ``warm_steps`` first; None: too few of them.
 
     The mean, because steps that wait for input may come in groups; ``is_median``: the median.
     """
     history = read_steps(folder.path, len(outcome.attempts))
-    rows = [[one for one in history.every(rank, "step")[warm:] if one] for rank in history.ranks]
+    rows = [[one for one in history.list_seconds(rank, "step")[warm_steps:] if one] for rank in history.ranks]
     return reduce_steps(rows, is_median=is_median)
 
 

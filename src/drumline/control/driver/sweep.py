@@ -229,7 +229,7 @@ class SweepDriver:
         leader = self._find_leader()
         if leader is not None:
             self._publish(leader)
-        said = self._summary(steps, leader)
+        said = self._summarize_trials(steps, leader)
         if self._children.canceled_by:
             return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}; {said}")
         if self._is_late:
@@ -237,7 +237,9 @@ class SweepDriver:
             return End(status.CANCELED, _TIMEOUT_CODE, reason)
         if self._trouble:
             return End(status.FAILED, 1, f"no more trials: {self._trouble}; {said}")
-        return End(status.COMPLETED, 0, said) if leader else End(status.FAILED, 1, self._failure(steps, said))
+        if leader is None:
+            return End(status.FAILED, 1, self._explain_failure(steps, said))
+        return End(status.COMPLETED, 0, said)
 
     def _find_leader(self) -> StepOutcome | None:
         return trials.best_of(self._children.steps, self._goal)
@@ -252,7 +254,7 @@ class SweepDriver:
             os.symlink(RunFolder.for_job(leader.job).outputs, self._folder.outputs)
         registration.register_outputs(self._folder, self._graph)
 
-    def _summary(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
+    def _summarize_trials(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
         counts = {"completed": 0, "stopped early": 0, "failed": 0, "canceled": 0}
         for step in steps.values():
             counts["stopped early" if step.detail.get("stopped") else step.status.lower()] += 1
@@ -263,7 +265,7 @@ class SweepDriver:
         value = leader.detail["metric"]
         return f"{said}; best {self._request.primary_metric} {value:.6g}, of {leader.job}"
 
-    def _failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
+    def _explain_failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
         """Return in one sentence why there is no best trial."""
         done = [step for step in steps.values() if step.status == status.COMPLETED]
         if done:

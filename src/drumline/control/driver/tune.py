@@ -173,7 +173,7 @@ class _TuneDriver(SweepDriver):
     def _publish(self, leader: StepOutcome) -> None:
         """Leave the outputs where they are: every trial was cut off."""
 
-    def _summary(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
+    def _summarize_trials(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
         tried = {step.detail["setting"] for step in steps.values()}
         said = f"{len(tried)} of {len(self._tuning.settings)} settings measured in {len(steps)} runs"
         if leader is None:
@@ -181,7 +181,7 @@ class _TuneDriver(SweepDriver):
         shown = ", ".join(f"{name} {value}" for name, value in leader.detail["params"].items())
         return f"{said}; best: {shown}: {leader.reason}"
 
-    def _failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
+    def _explain_failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
         """Return in one sentence why no setting has won."""
         first = next((step for step in steps.values() if step.status == status.FAILED), None)
         why = f"; {first.job}: {first.reason}" if first else ""

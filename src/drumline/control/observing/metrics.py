@@ -129,7 +129,7 @@ class MetricsReader:
         found = logged + [one for one in self._in_events(deadline) if one.name not in known]
         # With MLflow the autotuner has logged some of them itself, to runs of these names.
         with_runs = {(one.run, one.name) for one in logged}
-        found += [one for one in self._in_experiments() if (one.run, one.name) not in with_runs]
+        found += [one for one in self._list_of_experiments() if (one.run, one.name) not in with_runs]
         self._notes += self._explain_repeats(found, len(plan.ranks))
         return found
 
@@ -203,7 +203,7 @@ class MetricsReader:
                     series.is_cut = state.behind
         return list(self._scalars.values())
 
-    def _in_experiments(self) -> list[Series]:
+    def _list_of_experiments(self) -> list[Series]:
         found = []
         for (experiment, name), point in read_experiments(self._folder).items():
             if self._choose((name,)):

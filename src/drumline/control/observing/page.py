@@ -248,7 +248,7 @@ def _describe_start(folder: RunFolder) -> dict[str, Any] | None:
     starts = read_starts(folder)
     if not len(starts):
         return None
-    told = timeline.describe_attempt(starts.find(folder, len(starts) - 1), len(starts), starts.zero_of(0))
+    told = timeline.describe_attempt(starts.find(folder, len(starts) - 1), len(starts), starts.find_zero(0))
     phases = [
         {"phase": one["phase"], "seconds": one["took_s"]}
         for one in told["phases"]

@@ -40,9 +40,9 @@ def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
     start = starts.find(folder, number)
     if examined.end and number == len(starts) - 1:
         apply(start, examined.end)
-    told = describe_attempt(start, len(starts), starts.zero_of(0))
+    told = describe_attempt(start, len(starts), starts.find_zero(0))
     zero = start.zero
-    until = starts.zero_of(number + 1) if number + 1 < len(starts) else math.inf
+    until = starts.find_zero(number + 1) if number + 1 < len(starts) else math.inf
     return {
         "job": name,
         **told,

@@ -25,14 +25,14 @@ def read_history(folder: RunFolder, outcome: Outcome) -> StepHistory:
 
 def count_steps(history: StepHistory) -> int:
     """Return how many steps are known of every rank that makes some."""
-    return min((len(history.every(rank, "step")) for rank in history.ranks), default=0)
+    return min((len(history.list_seconds(rank, "step")) for rank in history.ranks), default=0)
 
 
 def list_ranks(history: StepHistory, first: int, count: int) -> list[RankSteps]:
     """Return up to ``count`` steps of each rank, after the ``first`` ones."""
     found = []
     for rank in history.ranks:
-        columns = [_fill(history.every(rank, phase)[first : first + count]) for phase in _PHASES]
+        columns = [_fill(history.list_seconds(rank, phase)[first : first + count]) for phase in _PHASES]
         if columns[0]:
             found.append(RankSteps(rank, history.nodes[rank], *columns))
     return found

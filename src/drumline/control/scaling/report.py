@@ -28,7 +28,10 @@ _ASSUMED_DOUBT = 0.15
 
 
 class MeasuredSize(NamedTuple):
-    """One row of the table. ``refused``: why its figures are not to be trusted. ``rate``: bytes a second."""
+    """
+    One row of the table. ``refused``: why its figures are not to be trusted. ``bytes_per_s``: that its all-reduces
+    reached over a link.
+    """
 
     run: SizeRun
     facts: SizeFacts | None
@@ -36,7 +39,7 @@ class MeasuredSize(NamedTuple):
     speed_up: float | None = None
     efficiency: float | None = None
     model_s: float | None = None
-    rate: float | None = None
+    bytes_per_s: float | None = None
     stragglers: tuple[Straggler, ...] = ()
 
 
@@ -139,7 +142,7 @@ def _judge_run(run: SizeRun, emulation: Emulation | None) -> MeasuredSize:
         rate = models.find_rate([facts], find_latency_s(run.pairs) or models.USUAL_LATENCY_S)
         if not why_not and find_slow_node(run.pairs) is None:
             why_not = refusals.refuse_slowed_links(facts, rate, emulation)
-    return MeasuredSize(run, facts, why_not, rate=rate)
+    return MeasuredSize(run, facts, why_not, bytes_per_s=rate)
 
 
 def assume_reduces(sizes: Sequence[SizeFacts], *, strong: bool) -> list[SizeFacts]:

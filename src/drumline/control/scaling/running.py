@@ -211,14 +211,14 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
     why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
     if not ranks and not why_not and not outcome.hang:
         why_not = _explain_absence(
-            folder.name, max((len(history.every(one, "step")) for one in history.ranks), default=0)
+            folder.name, max((len(history.list_seconds(one, "step")) for one in history.ranks), default=0)
         )
     return SizeRun(
         len(plan.nodes),
         sum(len(node.ranks) for node in plan.nodes),
         folder.name,
         tuple(ranks),
-        history.bucket_bytes(),
+        history.find_bucket_bytes(),
         tuple(gathering.list_pairs(outcome)),
         share if plan.engine == "local" and len(plan.nodes) > 1 else None,
         gathering.name_sources(history),

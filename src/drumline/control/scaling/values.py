@@ -55,7 +55,7 @@ def _describe_measured(one: MeasuredSize) -> dict[str, Any]:
             "overlap_s": _round(facts.overlap_s),
             "bytes": facts.size_bytes,
             "buckets": len(facts.bucket_bytes),
-            "bytes_per_s": None if one.rate is None else round(one.rate),
+            "bytes_per_s": None if one.bytes_per_s is None else round(one.bytes_per_s),
         }
     return described
 

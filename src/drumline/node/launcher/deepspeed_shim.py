@@ -167,7 +167,7 @@ def run_experiment(launcher_socket: str, folder: str, words: list[str]) -> NoRet
 
     path, name = find_real_program(), os.path.basename(folder)
     os.environ[_TOGETHER] = "1"
-    told = _tell(None, launcher_socket, name, _number_of(folder), "", "")
+    told = _tell(None, launcher_socket, name, _find_number(folder), "", "")
     forwarded = (SIGHUP, SIGINT, SIGTERM)
     pthread_sigmask(SIG_BLOCK, forwarded)
     pid = os.posix_spawn(path, ["deepspeed", *words], os.environ, setsigmask=())
@@ -177,7 +177,7 @@ def run_experiment(launcher_socket: str, folder: str, words: list[str]) -> NoRet
     how = os.waitpid(pid, 0)[1]
     code = os.WEXITSTATUS(how) if os.WIFEXITED(how) else 128 + os.WTERMSIG(how)
     status, reason = judge(folder, code)
-    _tell(told, launcher_socket, name, _number_of(folder), status, reason)
+    _tell(told, launcher_socket, name, _find_number(folder), status, reason)
     sys.exit(code)
 
 
@@ -239,7 +239,7 @@ def find_exception(lines: list[str]) -> str:
     return ""
 
 
-def _number_of(folder: str) -> str:
+def _find_number(folder: str) -> str:
     """Return the autotuner's number of an experiment; empty: unknown."""
     from json import load
 

@@ -233,8 +233,8 @@ class StreamPump:
             return 0
         while self._of:
             over = all(command.code is not None for command in self._commands)
-            ready = self._poller.poll(_DRAIN_TIMEOUT_S * 1000 if over else self._patience_ms())
-            if not ready and (over or self._patience_ms() == 0):
+            ready = self._poller.poll(_DRAIN_TIMEOUT_S * 1000 if over else self._find_patience_ms())
+            if not ready and (over or self._find_patience_ms() == 0):
                 break
             for descriptor, what in ready:
                 self._move(descriptor, what)
@@ -244,7 +244,7 @@ class StreamPump:
         codes = [command.code for command in self._commands if command.code is not None]
         return max(codes) if codes and (self._together or len(codes) == len(self._commands)) else 255
 
-    def _patience_ms(self) -> float | None:
+    def _find_patience_ms(self) -> float | None:
         """Return how long to wait for the commands; None: without a limit."""
         if self._deadline is None and self._together and any(command.code for command in self._commands):
             self._deadline = monotonic() + _FAILED_S

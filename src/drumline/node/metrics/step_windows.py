@@ -37,7 +37,7 @@ class StepWindows:
     ) -> None:
         self._clock = clock
         self._path = path
-        self._ranks = [_RankFolder(rank, StepRing(os.path.join(folder, str(rank)))) for rank in ranks]
+        self._ranks = [_RankWindows(rank, StepRing(os.path.join(folder, str(rank)))) for rank in ranks]
         self._file: Optional[SampleLines] = None
         self._due = 0.0
         self._is_broken = False
@@ -73,7 +73,9 @@ class StepWindows:
         self._file.add(steps.to_line(windows), now)
 
 
-class _RankFolder:
+class _RankWindows:
+    """The windows of one rank, made of the steps in its ring."""
+
     def __init__(self, rank: int, ring: StepRing) -> None:
         self.ring = ring
         self._rank = rank
@@ -92,7 +94,7 @@ class _RankFolder:
             kept = MOST_DETAILED - self._detailed
             every = {name: tuple(map(_find_known, series[:kept])) for name, series in values.items()}
             self._detailed += len(found)
-        seconds = {name: spread for name, series in values.items() if (spread := _spread(series))}
+        seconds = {name: spread for name, series in values.items() if (spread := _find_spread(series))}
         sources = (steps.OPTIMIZER, steps.DDP) if "comm" in seconds else (steps.OPTIMIZER,)
         entries, buckets = _choose_entries(found, every=bool(every)), self.ring.read_buckets()
         total = self.ring.read_total()
@@ -119,22 +121,22 @@ class _RankFolder:
         """
         is_next = bool(found) and self.ring.pid != self._pid
         chain = ([self._last] if self._last else []) + ([] if is_next else found)
-        complete = [_with_reduce_of(one, after) for one, after in zip(chain, chain[1:])]
+        complete = [_add_reduce(one, after) for one, after in zip(chain, chain[1:])]
         if is_next:  # The rank's next program; the one before makes no more steps.
-            complete += [_with_reduce_of(one, _UNKNOWN) for one in chain]
+            complete += [_add_reduce(one, _UNKNOWN) for one in chain]
             self._pid, self._before, self._done = self.ring.pid, self._before + self._done, 0
-            complete += [_with_reduce_of(one, after) for one, after in zip(found, found[1:])]
+            complete += [_add_reduce(one, after) for one, after in zip(found, found[1:])]
             chain = found
         if found:
             self._done = found[-1].number
         self._last = chain[-1] if chain else None
         if last and self._last:
-            complete.append(_with_reduce_of(self._last, _UNKNOWN))
+            complete.append(_add_reduce(self._last, _UNKNOWN))
             self._last = None
         return complete
 
 
-def _with_reduce_of(step: StepRecord, after: StepRecord) -> StepRecord:
+def _add_reduce(step: StepRecord, after: StepRecord) -> StepRecord:
     return step._replace(
         comm=after.comm, overlap=after.overlap, collective=after.collective, entry=after.entry
     )
@@ -156,11 +158,11 @@ def _collect(found: Sequence[StepRecord]) -> dict[str, list[float]]:
     }
 
 
-def _spread(values: Sequence[float]) -> Optional[steps.Spread]:
+def _find_spread(values: Sequence[float]) -> Optional[steps.Spread]:
     """
     Return the median and the bounds of 90 % of the values that are numbers; None for none.
 
-    >>> _spread([3.0, 1.0, float("nan"), 2.0])
+    >>> _find_spread([3.0, 1.0, float("nan"), 2.0])
     Spread(median=2.0, low=1.0, high=3.0)
     """
     ordered = sorted(value for value in values if not math.isnan(value))

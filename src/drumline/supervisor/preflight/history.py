@@ -45,7 +45,7 @@ def summarize_links(reports: Sequence[NodeReport]) -> dict[str, NodeLink]:
 def add_history(report: NodeReport, before: Mapping[str, Sequence[NodeLink]]) -> NodeReport:
     """Return the report with the links of its node in earlier jobs, which are facts too."""
     links = before.get(report.host, ())
-    facts = {"to": [one.to_node for one in links], "from": [one.from_node for one in links]}
+    facts = {"to": [one.to_bytes_per_s for one in links], "from": [one.from_bytes_per_s for one in links]}
     return report._replace(facts={**report.facts, "history": facts})
 
 
@@ -57,7 +57,7 @@ def judge_history(reports: Sequence[NodeReport], _: Sequence[NodeDemand]) -> Ite
             continue
         slow = [
             (way, usual, rate)
-            for way, rate in (("to", own.to_node), ("from", own.from_node))
+            for way, rate in (("to", own.to_bytes_per_s), ("from", own.from_bytes_per_s))
             if rate < _choose_least(usual := statistics.median(before[way]))
         ]
         count = len(before["to"])

@@ -37,7 +37,7 @@ class Starts:
     def __len__(self) -> int:
         return len(self._heads)
 
-    def zero_of(self, number: int) -> float:
+    def find_zero(self, number: int) -> float:
         """Return when an attempt began; the first with the submission."""
         return self._heads[number].zero
 

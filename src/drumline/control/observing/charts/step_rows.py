@@ -51,7 +51,7 @@ def read_step_rows(
         rows = {rank: _fill_steps(windows, bins, bin_of) for rank, windows in ours.ranks.items()}
         return StepRows(rows, _find_most(rows.values(), 0.0))
     rows = _fill_lateness(ours, bins, bin_of)
-    return StepRows(rows, _find_most(rows.values(), 1000 * _LATE_OF_STEP * ours.step_s()))
+    return StepRows(rows, _find_most(rows.values(), 1000 * _LATE_OF_STEP * ours.find_step_s()))
 
 
 def _fill_steps(windows: Iterable[Window], bins: int, bin_of: Callable[[float], int]) -> array[float]:
@@ -74,7 +74,7 @@ def _fill_lateness(
 ) -> dict[int, array[float]]:
     """Fill the bins of each rank with the median of the all-reduces in them."""
     found: dict[tuple[int, int], list[float]] = {}
-    for times in history.entries().values():
+    for times in history.list_entries().values():
         place = bin_of(min(times.values()))
         for rank, late_s in find_behind(times).items():
             found.setdefault((rank, place), []).append(late_s)

@@ -28,11 +28,11 @@ def describe_all(folder: RunFolder, outcome: Outcome, *, brief: bool = False) ->
         {
             "experiment": one.experiment,
             "number": one.number,
-            "status": _status_of(one, outcome),
+            "status": _find_status(one, outcome),
             "reason": one.reason,
             "began_at": utc(one.began),
             "ended_at": utc(one.ended),
-            "seconds": _seconds_of(one),
+            "seconds": _measure_s(one),
             **({} if brief else {"metrics": measured.get(one.experiment, {})}),
         }
         for one in list(outcome.experiments.values())[:_MOST]
@@ -45,7 +45,7 @@ def describe_times(outcome: Outcome, zero: float, until: float) -> list[dict[str
     return [
         {
             "experiment": one.experiment,
-            "status": _status_of(one, outcome),
+            "status": _find_status(one, outcome),
             "reason": one.reason,
             "from_s": round(one.began - zero, 6),
             "to_s": None if one.ended is None else round(one.ended - zero, 6),
@@ -55,13 +55,13 @@ def describe_times(outcome: Outcome, zero: float, until: float) -> list[dict[str
     ]
 
 
-def _status_of(one: ExperimentOutcome, outcome: Outcome) -> str:
+def _find_status(one: ExperimentOutcome, outcome: Outcome) -> str:
     if one.status:
         return one.status
     return status.CANCELED if outcome.is_final else status.RUNNING
 
 
-def _seconds_of(one: ExperimentOutcome) -> float | None:
+def _measure_s(one: ExperimentOutcome) -> float | None:
     if one.began is None or one.ended is None:
         return None
     return round(max(0.0, one.ended - one.began), 3)

@@ -250,7 +250,7 @@ def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float 
         return {}
     from drumline.control.observing.steps.history import read_steps
 
-    paces = read_steps(folder.path, shown.number, is_recent=True).recent().paces()
+    paces = read_steps(folder.path, shown.number, is_recent=True).keep_recent().find_paces()
     return {
         rank: {
             "lateness": None if pace.late_s is None else round(max(0.0, 1000 * pace.late_s), 3),

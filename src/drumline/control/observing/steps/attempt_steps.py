@@ -54,7 +54,7 @@ def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
     steps = summarize_steps(folder, history, is_first=shown.number == 0)
     if steps is None:
         return none
-    recent = history.recent()
+    recent = history.keep_recent()
     return {
         "attempt": shown.number,
         "steps": steps,

@@ -24,7 +24,7 @@ _RECENT_S = 60.0
 _FEWEST_COMPARED = 5
 
 
-class Latest(NamedTuple):
+class LatestRank(NamedTuple):
     """The rank that enters most collectives last. ``late_s``: median, after the median of the others."""
 
     rank: int
@@ -45,11 +45,11 @@ class StepHistory(NamedTuple):
     ranks: Mapping[int, tuple[steps.Window, ...]]
     nodes: Mapping[int, int]
 
-    def every(self, rank: int, phase: str) -> tuple[float | None, ...]:
+    def list_seconds(self, rank: int, phase: str) -> tuple[float | None, ...]:
         """Return the seconds of each step of a rank, where the job kept them (``DRUMLINE_STEPS_DETAIL``)."""
         return tuple(one for window in self.ranks.get(rank, ()) for one in window.every.get(phase, ()))
 
-    def bucket_bytes(self) -> tuple[int, ...]:
+    def find_bucket_bytes(self) -> tuple[int, ...]:
         """Return the sizes of the buckets that are reduced in a step, as the last window of any rank has them."""
         known = [window.bucket_bytes for windows in self.ranks.values() for window in windows[-1:]]
         return next((sizes for sizes in known if sizes), ())
@@ -59,7 +59,7 @@ class StepHistory(NamedTuple):
         counts = {windows[-1].pass_steps for windows in self.ranks.values()}
         return counts.pop() if len(counts) == 1 else 0
 
-    def recent(self) -> StepHistory:
+    def keep_recent(self) -> StepHistory:
         """Return the windows of the last minute before the newest."""
         newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
         kept = {
@@ -68,18 +68,18 @@ class StepHistory(NamedTuple):
         }
         return StepHistory({rank: windows for rank, windows in kept.items() if windows}, self.nodes)
 
-    def lateness(self) -> dict[int, dict[int, float]]:
+    def find_lateness(self) -> dict[int, dict[int, float]]:
         """
         Return how late each rank entered which collective, by its number and rank: seconds after the first rank.
         Left out are collectives of which not all these ranks noted the time.
         """
         found = {}
-        for number, times in self.entries().items():
+        for number, times in self.list_entries().items():
             first = min(times.values())
             found[number] = {rank: at - first for rank, at in times.items()}
         return found
 
-    def entries(self) -> dict[int, dict[int, float]]:
+    def list_entries(self) -> dict[int, dict[int, float]]:
         """Return when each rank entered which collective; left out are those that not all of several ranks noted."""
         entered: dict[int, dict[int, float]] = {}
         for rank, windows in self.ranks.items():
@@ -93,20 +93,21 @@ class StepHistory(NamedTuple):
             if is_whole and len(times) == len(self.ranks)
         }
 
-    def latest(self) -> Latest | None:
+    def find_latest_rank(self) -> LatestRank | None:
         """Return the rank that the others wait for most; None where that cannot be told."""
-        late = self.lateness()
+        late = self.find_lateness()
         if len(late) < _FEWEST_COMPARED:
             return None
         last = Counter(max(times, key=lambda rank: times[rank]) for times in late.values())
         found = [
-            Latest(rank, late_s, last[rank] / len(late)) for rank, late_s in _find_late(late.values()).items()
+            LatestRank(rank, late_s, last[rank] / len(late))
+            for rank, late_s in _find_late(late.values()).items()
         ]
         return max(found, key=lambda one: (one.late_s, one.share))
 
-    def paces(self) -> dict[int, Pace]:
+    def find_paces(self) -> dict[int, Pace]:
         """Return the pace of each rank."""
-        late = _find_late(self.lateness().values())
+        late = _find_late(self.find_lateness().values())
         return {rank: Pace(self.find_median(rank, "step"), late.get(rank)) for rank in self.ranks}
 
     def find_median(self, rank: int, phase: str) -> float | None:
@@ -114,7 +115,7 @@ class StepHistory(NamedTuple):
         known = [window.seconds[phase].median for window in self.ranks[rank] if phase in window.seconds]
         return statistics.median(known) if known else None
 
-    def phases(self) -> dict[str, float]:
+    def find_shares(self) -> dict[str, float]:
         """
         Return the shares of a step: input, forward, backward, waiting, exchange and other; only what is known.
 
@@ -124,20 +125,20 @@ class StepHistory(NamedTuple):
         for windows in self.ranks.values():
             for window in windows:
                 for name in sums:
-                    sums[name] += window.made * _median(window, name)
+                    sums[name] += window.made * _read_median(window, name)
         if not sums["step"]:
             return {}
         shares = {name: value / sums["step"] for name, value in sums.items() if name != "step" and value}
         exposed = shares.pop("exposed", 0.0)
         if exposed:
-            shares["waiting"] = min(exposed, self._waited_s() / self.step_s())
+            shares["waiting"] = min(exposed, self._find_wait_s() / self.find_step_s())
             shares["exchange"] = exposed - shares["waiting"]
         known = sum(shares.values())
         # Medians of parts may add up to more than the median of the whole.
         shares = {name: share / max(1.0, known) for name, share in shares.items()}
         return {**shares, "other": max(0.0, 1.0 - known)}
 
-    def rate(self) -> float | None:
+    def find_rate(self) -> float | None:
         """Return the steps per second, pauses included; None: not known."""
         rates = []
         for windows in self.ranks.values():
@@ -152,19 +153,19 @@ class StepHistory(NamedTuple):
         """Return what ``show -o json`` says of the steps; None: there were none."""
         if not self.ranks:
             return None
-        recent = self.recent()
+        recent = self.keep_recent()
         newest = [windows[-1] for windows in self.ranks.values()]
         totals = [window.total for window in newest if window.total]
         before = totals[0].before if totals else 0
-        latest = recent.latest()
+        latest = recent.find_latest_rank()
         return {
             "done": before + max(window.done for window in newest),
             "total": totals[0].steps if totals else None,
             "total_source": totals[0].source if totals else None,
             "told_by": None,
-            "rate": _round(recent.rate(), 4),
-            "step_s": _round(recent.step_s() or None, 6),
-            "phases": {name: round(share, 4) for name, share in recent.phases().items()},
+            "rate": _round_known(recent.find_rate(), 4),
+            "step_s": _round_known(recent.find_step_s() or None, 6),
+            "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
             "latest": latest
             and {
                 "rank": latest.rank,
@@ -176,16 +177,16 @@ class StepHistory(NamedTuple):
             ),
         }
 
-    def step_s(self) -> float:
+    def find_step_s(self) -> float:
         """Return the median of what steps take; 0.0 without any."""
-        found = [_median(window, "step") for windows in self.ranks.values() for window in windows]
+        found = [_read_median(window, "step") for windows in self.ranks.values() for window in windows]
         return statistics.median(found) if found else 0.0
 
-    def _waited_s(self) -> float:
+    def _find_wait_s(self) -> float:
         """Return the mean seconds in a step that a rank waits for the last one to enter an all-reduce."""
         waits = [
             statistics.mean(max(times.values()) - one for one in times.values())
-            for times in self.lateness().values()
+            for times in self.find_lateness().values()
         ]
         return statistics.median(waits) if waits else 0.0
 
@@ -276,12 +277,12 @@ def _list_nodes(run_folder: str, attempt: int) -> Sequence[int]:
     return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))[:_MOST_NODES]
 
 
-def _median(window: steps.Window, name: str) -> float:
+def _read_median(window: steps.Window, name: str) -> float:
     if name == "exposed":
-        return max(0.0, _median(window, "comm") - _median(window, "overlap"))
+        return max(0.0, _read_median(window, "comm") - _read_median(window, "overlap"))
     spread = window.seconds.get(name)
     return spread.median if spread else 0.0
 
 
-def _round(value: float | None, digits: int) -> float | None:
+def _round_known(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)

@@ -283,3 +283,36 @@ def test_the_file_of_its_page_is_valid(tmp_path):
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     compute: Any = load_compute(write(tmp_path, block))
     assert compute.max_instances == 16
+
+
+AKS = """
+name: aks
+type: kubernetes
+namespace: training
+properties:
+  namespace: other
+  vcName: v
+  defaultInstanceType: gpu
+  instanceTypes:
+    gpu:
+      nodeSelector: {pool: gpu}
+      resources:
+        requests: {cpu: "3500m", memory: 16Gi}
+        limits: {cpu: "8", memory: 32Gi, nvidia.com/gpu: 2}
+    small: {}
+"""
+
+
+def test_azures_properties_of_a_kubernetes_compute(tmp_path):
+    (tmp_path / "aks.yml").write_text(AKS)
+    compute = load_compute(tmp_path / "aks.yml")
+    assert (compute.namespace, compute.node_selector) == ("training", {"pool": "gpu"})
+    got = (compute.cores_per_node, compute.memory_per_node, compute.gpus_per_node, compute.gpu_resource)
+    assert got == (4, "16384M", 2, None)
+    assert compute._warnings == [
+        "properties.instanceTypes.small: not used; jobs get the default one",
+        "properties.vcName: not used",
+    ]
+    changed = load_compute(tmp_path / "aks.yml", params_override=[{"properties": {"instance_types": {}}}])
+    assert changed.gpus_per_node is None
+    assert changed._warnings[0] == "properties.instance_types: not used"

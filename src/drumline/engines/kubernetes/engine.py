@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from drumline.contract.mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.engines.base import JobView, Nodes
+    from drumline.engines.kubernetes import objects
+    from drumline.engines.kubernetes.client import Api
 
 
 class KubernetesEngine:
@@ -41,8 +43,10 @@ class KubernetesEngine:
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
         Make the objects, and return when Kubernetes has all of them. The one that owns the others starts last, so that
-        a submission that was killed has started nothing.
+        a submission that was killed has started nothing; one that is made again completes it.
         """
+        import secrets as randomness
+
         from drumline.engines.kubernetes import bundle, courier, objects, submission, view
         from drumline.engines.kubernetes.api.config import find_place
         from drumline.engines.kubernetes.api.failures import ApiSilentError
@@ -51,18 +55,29 @@ class KubernetesEngine:
 
         plan = Plan.read(folder.plan)
         data = bundle.make_bundle(plan, folder, secrets)
-        place = {**find_place(plan.compute), "name": objects.name_of(plan, folder)}
+        before = view.read_place(folder)
+        at = {key: before[key] for key in ("kubeconfig", "context") if key in before}
+        mark = before.get("submission") or randomness.token_hex(8)
+        place = {
+            **(at or find_place(plan.compute)),
+            "name": objects.name_of(plan, folder),
+            "submission": mark,
+        }
         view.write_place(folder, place)
+
+        def make(api: Api) -> objects.Objects:
+            way = gang.choose(plan.compute, api.groups())
+            return objects.make_objects(plan, folder, data, way, mark)
+
         try:
-            with open_api({**plan.compute, **place}) as api:
-                way = gang.choose(plan.compute, api.groups())
-                submission.send(api, objects.make_objects(plan, folder, data, way))
+            uid = submission.send_patiently(lambda: open_api({**plan.compute, **place}), make)
         except ApiSilentError:
             # Some of it may have arrived: the courier removes that when the server answers.
             view.write_place(folder, place, withdrawn="yes")
             courier.ensure(folder)
             raise
         view.write_place(folder, place, sent="yes")
+        view.write_engine(folder, place["name"], uid)
         courier.ensure(folder)
 
     def claim(self, folder: RunFolder) -> str:
@@ -88,6 +103,8 @@ class KubernetesEngine:
         known = view.read(folder)
         if known.state == "gone":
             return known
+        if not view.was_sent(folder):
+            known = JobView("unknown", "Kubernetes does not have all of its objects yet")
         try:
             if may_withdraw:
                 courier.ensure(folder)

@@ -42,6 +42,9 @@ JOB_LABEL = "drumline/job"
 ROLE_LABEL = "drumline/role"
 NAME_ANNOTATION = "drumline/name"
 
+SUBMISSION_ANNOTATION = "drumline/submission"
+"""Of the supervisor's Job: random, by which whoever submits knows what an earlier try of the same has made."""
+
 SUPERVISOR, NODE = "supervisor", "node"
 
 _USER = 1000
@@ -85,18 +88,25 @@ def name_nodes(name: str) -> str:
 
 
 def make_objects(
-    plan: Plan, folder: RunFolder, bundle: Sequence[Mapping[str, str]], way: str = ""
+    plan: Plan,
+    folder: RunFolder,
+    bundle: Sequence[Mapping[str, str]],
+    way: str = "",
+    submission: str = "",
 ) -> Objects:
     """
     Return the objects. ``bundle``: the data of each Secret, in base64 or as words for people. ``way``: of starting all
-    nodes or none (``gang.WAYS``); empty: what the compute says.
+    nodes or none (``gang.WAYS``); empty: what the compute says. ``submission``: its mark; empty: none.
     """
     name, namespace = name_of(plan, folder), str(plan.compute.get("namespace") or "default")
     made = _Maker(plan, name, namespace, bundle)
     secrets = pod_files.make_secrets(bundle, made.metadata)
     way = way or gang.guess(plan.compute)
     group = gang.make_group(way, made.metadata(), len(plan.nodes), plan.compute)
-    return Objects(made.supervisor(), secrets, made.service(), made.nodes(way), group)
+    supervisor = made.supervisor()
+    if submission:
+        supervisor["metadata"]["annotations"][SUBMISSION_ANNOTATION] = submission
+    return Objects(supervisor, secrets, made.service(), made.nodes(way), group)
 
 
 def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,6 @@ def render(plan: Plan, folder: RunFolder) -> str:
     }
     if plan.secrets or plan.notify:
         bundle[pod_files.SECRETS_FILE] = "(the job's secrets)"
-    made = objects.make_objects(plan, folder, [bundle])
+    made = objects.make_objects(plan, folder, [bundle], submission="(random)")
     things = [made.supervisor, *made.secrets, made.service, made.nodes, made.group]
     return yaml.safe_dump_all(filter(None, things), sort_keys=False, width=110)

@@ -3,43 +3,129 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import objects
-from drumline.engines.kubernetes.api.failures import ApiRefusedError
+from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
 from drumline.engines.kubernetes.manifests.dropped import find_dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from drumline.engines.kubernetes.client import Api
 
 
-def send(api: Api, made: objects.Objects) -> None:
+PATIENCE_S = 60.0
+"""With a server that does not answer."""
+
+_GOING_S = 20.0
+"""For what is left of an earlier job of that name, which goes by itself."""
+
+_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 5.0
+
+
+def send_patiently(open_api: Callable[[], Api], make: Callable[[Api], objects.Objects]) -> str:
+    """Make the objects, and return the uid of the first; a server that is away is waited for. Raises EngineError."""
+    until = time.monotonic() + PATIENCE_S
+    pause_s = _PAUSE_S
+    while True:
+        try:
+            with open_api() as api:
+                return send(api, make(api))
+        except ApiSilentError as error:
+            if time.monotonic() + pause_s > until:
+                raise
+            if pause_s == _PAUSE_S:
+                said = "".join(one if one.isprintable() else " " for one in error.message)
+                sys.stderr.write(f"waiting for Kubernetes: {said}\n")
+                sys.stderr.flush()
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+
+def send(api: Api, made: objects.Objects) -> str:
     """
-    Make the objects. The one that owns the others starts last: a submission that was killed has started nothing, and
-    what it left goes with that one. Raises EngineError, and nothing is left then where the server still answers.
+    Make the objects that are not there yet, and return the uid of the first, which owns the others and starts last: a
+    submission that was killed has started nothing, what it left goes with that one, and it can be completed.
+
+    Raises EngineError; nothing is left where the server has said no.
     """
     name = made.supervisor["metadata"]["name"]
+    until = time.monotonic() + _GOING_S
+    owner, is_new = _make_owner(api, made, until)
+    if not is_new and _has_begun(owner):
+        return str(owner["metadata"]["uid"])
     try:
-        owner = api.create(made.supervisor)
-    except ApiRefusedError as error:
-        if error.status != 409:
-            raise
-        what = f"Kubernetes has a Job {name} already, of an earlier job of that name"
-        raise ApiRefusedError(what, "it goes in a moment; else another name", status=409) from error
-    try:
-        _check_kept(made.supervisor, owner)
+        if is_new:
+            _check_kept(made.supervisor, owner)
         for thing in (*made.secrets, made.service, made.group, made.nodes):
             if thing:
-                owned = objects.own(thing, owner)
-                _check_kept(owned, api.create(owned))
+                _make_owned(api, objects.own(thing, owner), may_be_there=not is_new, until=until)
         api.patch("Job", name, {"spec": {"parallelism": 1}})
-    except EngineError:
+    except ApiRefusedError:
         with contextlib.suppress(EngineError):
             api.delete_job(name)
         raise
+    return str(owner["metadata"]["uid"])
+
+
+def _has_begun(owner: Mapping[str, Any]) -> bool:
+    """Return whether the server had all objects of the job: its supervisor was let go."""
+    return bool(owner.get("spec", {}).get("parallelism"))
+
+
+def _make_owner(api: Api, made: objects.Objects, until: float) -> tuple[dict[str, Any], bool]:
+    """Return the Job as the server has it, and whether it is new: an earlier try of the same may have made it."""
+    job = made.supervisor
+    name = job["metadata"]["name"]
+    while True:
+        try:
+            return api.create(job), True
+        except ApiRefusedError as error:
+            if error.status != 409:
+                raise
+            there = api.get("Job", name)
+            if there is not None and _is_of_one_submission(job, there):
+                if _has_begun(there) or len(made.secrets) == 1:
+                    return there, False
+                # Parts of an archive that was packed anew do not go with those of the first.
+                api.delete_job(name)
+                there = None
+            is_going = there is None or "deletionTimestamp" in there["metadata"]
+            if not is_going or time.monotonic() > until:
+                what = f"Kubernetes has a Job {name} already, of another job of that name"
+                hint = "another name; else wait for its end, and for what is left of it to go"
+                raise ApiRefusedError(what, hint, status=409) from error
+        time.sleep(_PAUSE_S)
+
+
+def _is_of_one_submission(sent: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    metadata = there["metadata"]
+    own = sent["metadata"]["annotations"].get(objects.SUBMISSION_ANNOTATION)
+    return (
+        bool(own)
+        and "deletionTimestamp" not in metadata
+        and (metadata.get("annotations") or {}).get(objects.SUBMISSION_ANNOTATION) == own
+    )
+
+
+def _make_owned(api: Api, thing: Mapping[str, Any], *, may_be_there: bool, until: float) -> None:
+    """Make an object. ``may_be_there``: one that is there is taken for this submission's own."""
+    while True:
+        try:
+            _check_kept(thing, api.create(thing))
+        except ApiRefusedError as error:
+            if error.status == 409 and may_be_there:
+                return
+            if error.status != 409 or time.monotonic() > until:
+                raise
+        else:
+            return
+        time.sleep(_PAUSE_S)
 
 
 def _check_kept(sent: Mapping[str, Any], kept: Mapping[str, Any]) -> None:

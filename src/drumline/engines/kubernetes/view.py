@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from drumline.contract.errors import EngineError
-from drumline.contract.folder import write_whole
+from drumline.contract.folder import write_once, write_whole
 from drumline.engines.base import JobView
 from drumline.engines.kubernetes import objects
 
@@ -51,6 +51,12 @@ def write_place(folder: RunFolder, place: Mapping[str, str], **news: str) -> Non
     ``sent``: Kubernetes has all of them. ``withdrawn``: whatever it has of them is to go. Raises OSError.
     """
     write_whole(os.path.join(folder.path, _PLACE_FILE), json.dumps({**place, **news}))
+
+
+def write_engine(folder: RunFolder, name: str, uid: str) -> None:
+    """Write down that Kubernetes has the job, and as which: nobody submits it again. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        write_once(folder.engine, json.dumps({"kubernetes_job": name, "uid": uid}))
 
 
 def read_place(folder: RunFolder) -> dict[str, str]:

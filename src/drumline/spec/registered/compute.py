@@ -211,8 +211,15 @@ class KubernetesCompute(Compute):
     ) -> None:
         super().__init__(name=name, description=description, tags=tags, **kwargs)
         self._keep_settings(locals())
-        unused = [field for field, value in (("properties", properties), ("identity", identity)) if value]
-        self._warnings = [f"{field}: not used; pods have no identity of Azure's" for field in unused]
+        if properties:
+            from drumline.spec.registered.azure_kubernetes import map_properties
+
+            mapped, self._warnings = map_properties(properties)
+            for field, value in mapped.items():
+                if getattr(self, field) is None:
+                    setattr(self, field, value)
+        if identity:
+            self._warnings.append("identity: not used; pods have no identity of Azure's")
 
 
 class AmlComputeSshSettings(Entity):

@@ -413,9 +413,10 @@ KUBERNETES = Record(
         "gang": OneOf("kueue", "volcano", "coscheduling", "own"),
         "image_pull_secrets": ListOf(_OBJECT),
         "volumes": ListOf(VOLUME),
+        "properties": Record("Azure's properties", {}, unknown="keep"),
     },
     required=("name", "type"),
-    ignored=(*_READ_ONLY, "kubernetes", "identity", "properties"),
+    ignored=(*_READ_ONLY, "kubernetes", "identity"),
 )
 
 RECORDS = {"slurm": SLURM, "local": LOCAL, "kubernetes": KUBERNETES, "amlcompute": AMLCOMPUTE}

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 
 import pytest
@@ -13,7 +14,10 @@ from waiting import wait_until
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
+from drumline.control.driver import recovery
 from drumline.engines.kubernetes import access, client, courier, objects, submission, view
+from drumline.engines.kubernetes.api.failures import ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
 
 JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
@@ -94,6 +98,49 @@ def run_a_job(server, folder):
         wait_until(lambda: ("GET", f"{PODS}/s/log") in [one[:2] for one in server.asked], 20.0, "the log")
         server.answers["GET", PODS] = (200, {"items": []})
         api.delete_job(name)
+
+
+def test_a_job_that_kubernetes_has_is_not_submitted_again_while_the_server_is_away(
+    server, folder, monkeypatch
+):
+    monkeypatch.setattr(courier, "ensure", lambda _: None)
+    server.answers |= {
+        ("GET", "/apis"): (200, {"groups": []}),
+        ("POST", JOBS): (201, lambda thing: {**thing, "metadata": {**thing["metadata"], "uid": "0f1e"}}),
+        ("POST", "/api/v1/namespaces/default/secrets"): (201, lambda thing: thing),
+        ("POST", "/api/v1/namespaces/default/services"): (503, {"message": "away"}),
+    }
+    monkeypatch.setattr(submission, "PATIENCE_S", 0.0)
+    # A submitter that was killed has not come to write this down.
+    monkeypatch.setattr(view, "write_engine", lambda *_: None)
+    os.makedirs(folder.code)
+    folder.write(folder.job, "{}")
+    with pytest.raises(ApiSilentError):
+        ENGINE.submit(folder, None)
+    monkeypatch.undo()
+    monkeypatch.setattr(courier, "ensure", lambda _: None)
+    place = view.read_place(folder)
+    view.write_place(folder, {key: place[key] for key in place if key != "withdrawn"})
+    assert ENGINE.view_job(folder, may_withdraw=True).state == "unknown"
+    name = place["name"]
+    first = next(body for method, path, body, _ in server.asked if (method, path) == ("POST", JOBS))
+    there = {**first, "metadata": {**first["metadata"], "uid": "0f1e"}}
+    server.answers |= {
+        ("POST", JOBS): [(409, {"message": "exists"}), (201, lambda thing: thing)],
+        ("GET", f"{JOBS}/{name}"): (200, there),
+        ("POST", "/api/v1/namespaces/default/secrets"): (409, {"message": "exists"}),
+        ("POST", "/api/v1/namespaces/default/services"): (201, lambda thing: thing),
+        ("PATCH", f"{JOBS}/{name}"): (200, {}),
+    }
+    recovery._complete_elsewhere(folder, fold(folder.read_events()))
+    assert folder.read_json(folder.engine) == {"kubernetes_job": name, "uid": "0f1e"}
+    assert not fold(folder.read_events()).is_final
+    server.close()
+    view.write(folder, "unknown", "Kubernetes does not answer")
+    recovery._complete_elsewhere(folder, fold(folder.read_events()))
+    assert not fold(folder.read_events()).is_final
+    assert view.was_sent(folder)
+    assert not view.is_withdrawn(folder)
 
 
 def test_the_role_has_what_a_job_asks_for_and_no_more(server, folder):

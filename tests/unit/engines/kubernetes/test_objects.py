@@ -215,6 +215,7 @@ def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
     printed = list(yaml.safe_load_all(render.render(job(FULL), FOLDER)))
     assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
     sent = objects.make_objects(job(FULL), FOLDER, [printed[1]["data"]])
+    assert printed[0]["metadata"]["annotations"].pop(objects.SUBMISSION_ANNOTATION) == "(random)"
     assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
     (*_, group) = yaml.safe_load_all(render.render(job({"gang": "volcano"}), FOLDER))
     assert group["kind"] == "PodGroup"

@@ -93,12 +93,13 @@ class Jobs:
     def show(self, name: str = "job") -> dict[str, Any]:
         return description.show_job(name)
 
-    def wait_for(self, *wanted: str, name: str = "job") -> dict[str, Any]:
-        wait_until(lambda: self.show(name)["status"] in wanted, 30.0, f"{name} to be {' or '.join(wanted)}")
+    def wait_for(self, *wanted: str, name: str = "job", timeout_s: float = 30.0) -> dict[str, Any]:
+        what = f"{name} to be {' or '.join(wanted)}"
+        wait_until(lambda: self.show(name)["status"] in wanted, timeout_s, what)
         return self.show(name)
 
-    def wait_for_end(self, name: str = "job") -> dict[str, Any]:
-        return self.wait_for("Completed", "Failed", "Canceled", name=name)
+    def wait_for_end(self, name: str = "job", timeout_s: float = 30.0) -> dict[str, Any]:
+        return self.wait_for("Completed", "Failed", "Canceled", name=name, timeout_s=timeout_s)
 
     def cancel(self, name: str = "job") -> dict[str, Any]:
         done = self._cli("job", "cancel", "-n", name)
@@ -136,6 +137,21 @@ def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs):
     # Of pods is not wanted what they never have.
     checked = {one["id"] for one in shown["preflight"]["findings"]}
     assert not checked & {"look-ups", "shared-paths"}, checked
+
+
+@pytest.mark.skipif(
+    not os.environ.get("DRUMLINE_SLOW"), reason="100 s of waiting for a silent node; DRUMLINE_SLOW=1 runs it"
+)
+def test_the_power_of_a_node_goes_and_another_takes_its_number(jobs):
+    jobs.begin(WAITS_ONCE, queue_settings={"job_tier": "spot"})
+    number, host = jobs.find_node()
+    jobs.cluster.cut(host)
+    try:
+        shown = jobs.wait_for_end(timeout_s=150.0)
+    finally:
+        jobs.cluster.revive(host)
+    assert (shown["status"], shown["attempt"]) == ("Completed", 1), shown["reason"]
+    assert f"node {number} ({host})" in shown["attempts"][0]["reason"]
 
 
 def test_the_pod_of_the_supervisor_is_killed(jobs):

@@ -305,7 +305,7 @@ properties:
 
 def test_azures_properties_of_a_kubernetes_compute(tmp_path):
     (tmp_path / "aks.yml").write_text(AKS)
-    compute = load_compute(tmp_path / "aks.yml")
+    compute: Any = load_compute(tmp_path / "aks.yml")
     assert (compute.namespace, compute.node_selector) == ("training", {"pool": "gpu"})
     got = (compute.cores_per_node, compute.memory_per_node, compute.gpus_per_node, compute.gpu_resource)
     assert got == (4, "16384M", 2, None)
@@ -313,6 +313,8 @@ def test_azures_properties_of_a_kubernetes_compute(tmp_path):
         "properties.instanceTypes.small: not used; jobs get the default one",
         "properties.vcName: not used",
     ]
-    changed = load_compute(tmp_path / "aks.yml", params_override=[{"properties": {"instance_types": {}}}])
+    changed: Any = load_compute(
+        tmp_path / "aks.yml", params_override=[{"properties": {"instance_types": {}}}]
+    )
     assert changed.gpus_per_node is None
     assert changed._warnings[0] == "properties.instance_types: not used"

@@ -120,6 +120,19 @@ def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
     assert (end.reason, end.exit_code) == ("mpirun exited with code 9 (Abort(9) on rank 2)", 9)
 
 
+def test_a_rank_that_crashes_after_an_exception_is_the_reason():
+    """With MPICH 5 the rank that calls MPI_Abort crashes itself, and its daemon's end is heard of first."""
+    job = running()
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
+    where = {"file": "train.py", "line": 3, "function": "f"}
+    raised = {"type": "ValueError", "message": "loss is nan", "time": 1.0, **where}
+    end = end_after(
+        job, job.handle(exit_(2, signal=11)._replace(evidence={"failure": raised})), left=(0, 1, 3)
+    )
+    assert end.rank == 2
+    assert "ValueError: loss is nan" in end.reason
+
+
 @pytest.mark.parametrize("event", ["", "settled"])
 def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(event):
     """A launcher learns by a closed connection of it, which may come before the rank's end is seen."""

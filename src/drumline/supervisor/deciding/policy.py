@@ -306,8 +306,9 @@ class Policy:
             return False
         if event.signal == signal.SIGKILL:
             return False  # No MPI sends it to a rank, whose process it does not know.
-        # A rank that calls MPI_Abort ends with a code; those that are cut off by it may crash.
-        is_crash = self._broken is not None and event.signal is not None
+        # A rank that calls MPI_Abort ends with a code, or crashes after an exception; those that it cuts off may crash.
+        has_raised = bool((event.evidence or {}).get("failure"))
+        is_crash = self._broken is not None and event.signal is not None and not has_raised
         return self._settled or is_crash or event.code == LOST_DAEMON_CODE
 
     def _complete_when_done(self) -> list[Instruction]:

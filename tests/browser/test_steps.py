@@ -90,28 +90,67 @@ def test_a_band_says_over_how_many_ranks_it_goes(visit):
     see(guest.find("chart").first, "band: least and most of 4 ranks")
 
 
-def test_a_rehearsal_is_reached_from_the_list_of_reports(visit, jobs, monkeypatch):
-    monkeypatch.setenv("DRUMLINE_HOME", str(jobs.home))
-    hostile = "<img src=x onerror=\"document.title='taken'\">"
-    calm = {"job": "good", "status": "Completed", "seconds": 4.0, "metric": "loss", "final": 0.25}
-    drill = {"drill": "kill", "what": "kill on rank 1", "job": "bad", "result": "failed", "is_ok": False}
-    rest = {"lost_s": 2.5, "repeated": 3, "same_metric": None, "left_behind": [], "sentences": [hostile]}
-    table = {
-        "ok": False,
-        "undisturbed": {**calm, "sentences": []},
-        "drills": [{**drill, **rest}],
-        "left_out": [],
+def make_table(job, other):
+    """A table of a rehearsal of which one drill ran as ``other``."""
+    killed = "rank 1 on node 1 failed first, 0.71 s in: killed by signal 9 (SIGKILL)"
+    failed = "rank 2 on node 1 failed first: exit code 1: ValueError: loss is nan at step 20"
+    rows = (
+        ("preempt", "all nodes", "silver_fern", True, 0.4, 0, "preempted by a drill of ada"),
+        ("kill-rank", "rank 1 of node 1", "quiet_harbor", True, 0.6, 6, killed),
+        ("kill-agent", "node 1", "amber_lake", True, 0.6, 5, "the agent of node 1 was killed by SIGKILL"),
+        ("wedge", "node 0", other, False, 12.5, 3, failed),
+    )
+    drills = [
+        {
+            "drill": drill,
+            "what": what,
+            "job": name,
+            "result": "survived" if is_ok else "failed",
+            "is_ok": is_ok,
+            "lost_s": lost_s,
+            "repeated": repeated,
+            "same_metric": is_ok or None,
+            "left_behind": [],
+            "sentences": [sentence],
+        }
+        for drill, what, name, is_ok, lost_s, repeated, sentence in rows
+    ]
+    calm = {
+        "job": job,
+        "status": "Completed",
+        "seconds": 4.0,
+        "metric": "loss",
+        "final": 0.25,
+        "sentences": [],
     }
+    return {"ok": False, "undisturbed": calm, "drills": drills, "left_out": []}
+
+
+def test_a_rehearsal_is_reached_from_the_list_of_reports(visit, jobs, monkeypatch, picture):
+    monkeypatch.setenv("DRUMLINE_HOME", str(jobs.home))
+    table = make_table("good", "bad")
     keep_table("digits-ddp", table)
     keep_report(make_report("good"))
-    guest = visit()
+    guest = visit(height=480, color_scheme="light")
     guest.open("/jobs")
     guest.find("navigation").get_by_text("Reports").click()
     see(guest.find("reports-scaling"), "39 %")
-    see(guest.find("reports-rehearsals"), "0 of 1 drill")
+    see(guest.find("reports-rehearsals"), "3 of 4 drills")
+    picture(guest, "studio-reports")
+    guest.page.set_viewport_size({"width": 1280, "height": 680})
     guest.find("reports-rehearsals").get_by_text("digits-ddp").click()
     see(guest.find("rehearsal-drills"), "What digits-ddp survives")
-    see(guest.find("rehearsal-drills"), "kill on rank 1")
+    see(guest.find("rehearsal-drills"), "rank 1 of node 1")
+    see(guest.find("rehearsal-sentences"), "kill-rank: rank 1 on node 1 failed first")
+    picture(guest, "studio-rehearsal")
+
+
+def test_a_rehearsal_with_hostile_sentences_stays_text(visit, jobs, monkeypatch):
+    monkeypatch.setenv("DRUMLINE_HOME", str(jobs.home))
+    hostile = "<img src=x onerror=\"document.title='taken'\">"
+    keep_table("digits-ddp", {**make_table("good", "bad"), "left_out": [hostile]})
+    guest = visit()
+    guest.open("/jobs/good/rehearsal")
     see(guest.find("rehearsal-sentences"), "<img src=x onerror=")
     assert guest.page.locator('[data-test="rehearsal"] img').count() == 0
     guest.open("/jobs/waiting")

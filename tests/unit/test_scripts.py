@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GOOD = "from waiting import wait_until\n\n\ndef test_it():\n    wait_until(lambda: True, 1)\n"
+MARKED = "import pytest\n\n\n@pytest.mark.kubernetes\n"
 MISSING = "test: there is no {}, which scripts/test names\n"
 
 
@@ -21,9 +22,10 @@ def tree(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "scripts" / "setup").write_text("")
+    (tmp_path / "scripts" / "kubernetes-cluster").write_text("print('it is built')\n")
     (tmp_path / "src" / "drumline").mkdir(parents=True)
     (tmp_path / "src" / "drumline" / "words.py").write_text(
-        'def one() -> int:\n    """>>> one()\n    1"""\n    return 1\n'
+        'def one() -> int:\n    """\n    >>> one()\n    1\n    """\n    return 1\n'
     )
     (tmp_path / "tests" / "frameworks" / "environments").mkdir(parents=True)
     (tmp_path / "tests" / "frameworks" / "environments" / "jax.txt").touch()
@@ -82,25 +84,27 @@ def test_a_renamed_file_of_those_that_are_named_fails_the_suite(tree):
     assert (code, said) == (2, MISSING.format("tests/conformance"))
 
 
-@pytest.mark.parametrize("bad", ["tests/engines", "tests/browser"])
+@pytest.mark.parametrize("bad", ["tests/engines", "tests/browser", "tests/integration/kubernetes"])
 def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
     # All that the script names is there.
     text = (tree / "scripts" / "test").read_text()
-    named = [
-        path
-        for _, some in re.findall(r"^(computing|small|alone)=\((.*)\)$", text, re.MULTILINE)
-        for path in some.split()
-    ]
+    runs = re.findall(r"^(computing|small|alone|kubernetes)=\((.*)\)$", text, re.MULTILINE)
+    assert len(runs) == 4
     listed = re.search(r"^for name in (mpi .*); do$", text, re.MULTILINE)
     assert listed
+    named = [path for _, some in runs for path in some.split()]
     for path in (*named, *(f"tests/acceptance/test_{name}.py" for name in listed[1].split())):
         write_test(tree / path, GOOD)
-    write_test(tree / bad, "def test_bad():\n    raise ValueError('bad')\n", "test_bad.py")
+    write_test(tree / "tests" / "engines", f"{MARKED}def test_pod():\n    pass\n", "test_pods.py")
+    mark = MARKED if bad.endswith("kubernetes") else ""
+    write_test(tree / bad, f"{mark}def test_bad():\n    raise ValueError('bad')\n", "test_bad.py")
     code, said = ran(tree, "test")
     assert code == 1, said
     assert said.count("ValueError: bad") == 1
+    assert said.count(" failed") == 1
     assert "test: tests/frameworks tests/engines " in said
     assert "test: tests/unit tests/conformance " in said
+    assert "it is built" in said
 
 
 def test_the_quick_loop_has_no_frameworks(tree):

@@ -52,6 +52,26 @@ def emptied(job, *nodes):
     return end_of(last)
 
 
+@pytest.mark.parametrize(
+    ("lost", "named"),
+    [(True, "the agent of node 0 was killed by SIGKILL"), (False, "node 1 cannot reach node 0: refused")],
+)
+def test_a_node_that_is_not_reached_because_its_agent_is_gone_is_the_reason(lost, named):
+    """The link is refused at once, and the end of the agent is noticed a moment later."""
+    job = policy()
+    job.begin()
+    for happening in (h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1), h.Reached(1, "refused")):
+        job.handle(happening)
+    if lost:
+        job.handle(h.Lost(0, "was killed by SIGKILL"))
+        end = emptied(job, 1)
+    else:
+        job.handle(h.Emptied(0, ()))
+        job.handle(h.Lost(0, "closed its connection"))
+        end = emptied(job, 1)
+    assert end.reason == named
+
+
 def test_ranks_start_once_every_node_has_joined_and_reached_the_first():
     job = policy()
     assert said(job.begin()) == said([h.SetTimer("join", p.JOIN_TIMEOUT_S)])

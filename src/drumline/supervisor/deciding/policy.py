@@ -136,6 +136,9 @@ class Policy:
         self._taken: set[int] = set()
         """The nodes that were preempted."""
 
+        self._blames_link = False
+        """Whether a node has not reached node 0."""
+
         self._survivors: list[ProcessState] = []
 
     def begin(self, *, awaits_checks: bool = False) -> list[Instruction]:
@@ -205,6 +208,7 @@ class Policy:
     def _on_reached(self, event: Reached) -> list[Instruction]:
         if event.error:
             reason = f"node {event.node} cannot reach node 0: {event.error}"
+            self._blames_link = True
             return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
         if not self._all_answered("reaching", event.node, "checking"):
             return []
@@ -349,11 +353,15 @@ class Policy:
     def _on_lost(self, event: Lost) -> list[Instruction]:
         self._nodes.discard(event.node)
         self._ranks.note_lost(event.node)
-        if self._phase in ("stopping", "emptying"):
-            self._answered.add(event.node)
-            return self._empty_when_still()
         reason = f"the agent of node {event.node} {event.reason}"
-        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node, kind="node"))
+        end = Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node, kind="node")
+        if self._phase not in ("stopping", "emptying"):
+            return self._fail(end)
+        if self._blames_link and event.node == 0 and 0 not in self._answered:
+            # It was gone when the other node looked for it, and this came later than that.
+            self._end = end
+        self._answered.add(event.node)
+        return self._empty_when_still()
 
     def _on_canceled(self, event: Canceled) -> list[Instruction]:
         if self._phase == "stopping" and event.at_once:

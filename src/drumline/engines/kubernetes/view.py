@@ -94,5 +94,5 @@ def read(folder: RunFolder) -> JobView:
     """Return the view; that the job waits, while nobody has looked."""
     known: dict[str, Any] = folder.read_json(_path(folder)) or {}
     state = cast('Literal["waits", "starts", "runs", "gone", "unknown"]', known.get("state") or "waits")
-    reason = str(known.get("reason") or "its pods are being made")
+    reason = str(known.get("reason", "its pods are being made"))
     return JobView(state, reason, str(known.get("status") or ""), int(known.get("exit_code") or 0))

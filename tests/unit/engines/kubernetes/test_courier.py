@@ -97,6 +97,12 @@ def test_a_job_has_ended_when_the_outputs_of_all_pods_are_here(cluster, folder):
     assert view.read(folder).state == "gone"
 
 
+def test_a_job_that_runs_waits_for_nothing(folder):
+    assert view.read(folder).reason == "its pods are being made"
+    view.write(folder, "runs", "")
+    assert view.read(folder)[:2] == ("runs", "")
+
+
 def test_the_loss_of_the_supervisors_pod_is_told(cluster, folder):
     looks = courier.Courier(folder)
     cluster.add("s", "supervisor", "Failed")

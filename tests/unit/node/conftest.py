@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from typing import Any
@@ -19,15 +20,22 @@ def rank(tmp_path):
 
     def run(text, *arguments, env=None, options=(), command=None):
         (tmp_path / "train.py").write_text(textwrap.dedent(text))
-        variables = {**os.environ, **(env or {})}
         notes = str(tmp_path / "notes.jsonl")
-        hook_folder.add_hook(variables, notes)
         command = command or [sys.executable, *options, "train.py", *arguments]
-        since = time.monotonic()
-        done: Any = subprocess.Popen(
-            command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        done.out = done.communicate()[0]
+        # A killed program leaves its temporary files. tmp_path is too long for the path of a socket.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            variables = {**os.environ, "TMPDIR": scratch, **(env or {})}
+            hook_folder.add_hook(variables, notes)
+            since = time.monotonic()
+            done: Any = subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            done.out = done.communicate()[0]
         done.told = failures.read_failure(
             notes, done.pid, done.returncode, str(tmp_path), since, time.monotonic()
         )

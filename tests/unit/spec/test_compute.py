@@ -318,3 +318,12 @@ def test_azures_properties_of_a_kubernetes_compute(tmp_path):
     )
     assert changed.gpus_per_node is None
     assert changed._warnings[0] == "properties.instance_types: not used"
+
+
+def test_an_identity_of_a_kubernetes_compute_is_told_as_not_used(tmp_path):
+    (tmp_path / "aks.yml").write_text("name: aks\ntype: kubernetes\nidentity: {type: system_assigned}\n")
+    compute: Any = load_compute(tmp_path / "aks.yml")
+    assert compute._warnings == ["identity: not used; pods have no identity of Azure's"]
+    (tmp_path / "aks.yml").write_text("name: aks\ntype: kubernetes\nidentity: {kind: system_assigned}\n")
+    with pytest.raises(SpecError, match="kind"):
+        load_compute(tmp_path / "aks.yml")

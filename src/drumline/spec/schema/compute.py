@@ -324,7 +324,11 @@ LOCAL = NodesOfOneMachine(
 )
 
 _ADDRESSES = ("$schema", "public_ip_address", "private_ip_address")
-_PRINCIPAL = ("$schema", "principal_id", "tenant_id")
+_IDENTITY = Record(
+    "identity",
+    to_kinds(fields.AMLCOMPUTE_IDENTITY),
+    ignored=("$schema", "principal_id", "tenant_id"),
+)
 
 
 AMLCOMPUTE = Record(
@@ -337,7 +341,7 @@ AMLCOMPUTE = Record(
         "network_settings": Record(
             "network_settings", to_kinds(fields.AMLCOMPUTE_NETWORK), ignored=_ADDRESSES
         ),
-        "identity": Record("identity", to_kinds(fields.AMLCOMPUTE_IDENTITY), ignored=_PRINCIPAL),
+        "identity": _IDENTITY,
     },
     required=("name", "type"),
     ignored=_READ_ONLY,
@@ -414,9 +418,10 @@ KUBERNETES = Record(
         "image_pull_secrets": ListOf(_OBJECT),
         "volumes": ListOf(VOLUME),
         "properties": Record("Azure's properties", {}, unknown="keep"),
+        "identity": _IDENTITY,
     },
     required=("name", "type"),
-    ignored=(*_READ_ONLY, "kubernetes", "identity"),
+    ignored=(*_READ_ONLY, "kubernetes"),
 )
 
 RECORDS = {"slurm": SLURM, "local": LOCAL, "kubernetes": KUBERNETES, "amlcompute": AMLCOMPUTE}

@@ -144,6 +144,25 @@ def test_a_rank_that_ends_badly_ends_all(cli, tmp_path, how, reason, code):
     assert described["exit_code"] == code
 
 
+WAITED_FOR = """
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 1:
+    raise ValueError("bad batch")
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+def test_a_rank_that_waits_in_mpi_finalize_is_told_by_its_exception(cli, tmp_path):
+    hangs = {"hang_after": 4, "hang_action": "end", "grace": 1}
+    # With a core for each, MPI spins.
+    one_each = {"type": "mpi", "process_count_per_instance": 1}
+    job = write_program(tmp_path, "python job.py", WAITED_FOR, drumline=hangs, distribution=one_each)
+    assert cli("job", "create", "-f", job, "--stream").rc == 1
+    reason = description.show_job("job")["reason"]
+    assert reason.startswith("it hung: no rank has printed anything or gone on for 4 s: "), reason
+    assert "rank 1 raised ValueError: bad batch (job.py:4) but did not end" in reason
+
+
 def processes_below(pid):
     below = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):

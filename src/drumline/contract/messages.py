@@ -33,16 +33,22 @@ if TYPE_CHECKING:
         state: str
         waits_in: str
 
-    class ProcessStack(ProcessState):
-        """The place of a process in its program (``stacks.read_stacks``)."""
+    class ProcessPlace(ProcessState):
+        """The place of a process in its program, by its stack."""
 
         frames: list[list[Any]]
         """File, line and function, the innermost first; empty: not known."""
 
         threads: int
-        collective: Optional[dict[str, Any]]
         went_on: Optional[bool]
         spin: dict[str, Any]
+
+    class ProcessStack(ProcessPlace):
+        """The same, and what else is known of it (``stacks.read_stacks``)."""
+
+        collective: Optional[dict[str, Any]]
+        raised: Optional[RaisedException]
+        """The uncaught exception of its program, which the process outlives; None: there is none."""
 
 
 class SupervisorAddress(NamedTuple):

@@ -385,3 +385,36 @@ def test_cpu_time_of_other_threads_than_those_that_may_spin_is_told_apart(rank, 
     (found,) = where(process, tmp_path)
     assert found["spin"]["cpu_s"] < 0.5
     assert (found["spin"]["library"], found["spin"]["call"]) == ("", "")
+
+
+OUTLIVES = """
+import atexit, signal
+def end():
+    print("there", flush=True)
+    signal.pause()
+atexit.register(end)
+raise ValueError("bad batch")
+"""
+
+
+def test_a_process_that_outlives_its_exception_has_it(rank, tmp_path):
+    process = rank(OUTLIVES)
+    (found,) = where(process, tmp_path)
+    raised = {
+        "type": "ValueError",
+        "message": "bad batch",
+        "file": "train.py",
+        "line": 7,
+        "function": "<module>",
+    }
+    assert found["raised"] == raised
+
+
+def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(rank, tmp_path):
+    (tmp_path / "bad.py").write_text("raise ValueError('bad batch')")
+    process = rank(
+        WAIT.format(wait="open('fifo').read()"),
+        ["sh", "-c", f"{sys.executable} bad.py; exec {sys.executable} train.py"],
+    )
+    assert b"bad batch" in (tmp_path / "notes").read_bytes()
+    assert wait_for(process, tmp_path)["raised"] is None

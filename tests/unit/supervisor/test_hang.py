@@ -169,7 +169,7 @@ def test_where_a_rank_is_comes_from_all_its_processes():
     reduces = {**at(ALL_REDUCE)[0], "spin": spin, "went_on": False}
     barrier = {**at([["train.py", 7, "step"]])[0], "spin": {**spin, "call": "Barrier"}, "went_on": True}
     assert locate_rank([reduces]) == RankPlace(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
-    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "")
+    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "", False)
     assert not locate_rank([reduces, at(LOAD)[0]]).is_collective
     assert locate_rank([reduces, at([])[0]]) == locate_rank([]) == RankPlace()
     recorded = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}
@@ -238,3 +238,34 @@ def test_collectives_have_their_number_where_the_recorder_knows_it():
         "rank 3 is in load_batch (data.py:31), its last collective was all_gather, seq 4811 of tensor; "
         "rank 4 is in load_batch (data.py:31), waiting in all_reduce, seq 4810"
     )
+
+
+RAISED = {"type": "ValueError", "message": "bad batch", "file": "train.py", "line": 5, "function": "step"}
+
+
+def outlived(raised=None):
+    """A process that its program's exception did not end, as in MPI_Finalize."""
+    return [{**at([])[0], "raised": raised or RAISED}]
+
+
+def test_a_rank_that_outlives_its_exception_is_told_by_that():
+    stacks = {0: at(ALL_REDUCE), 1: outlived(), 2: outlived({**RAISED, "message": "", "file": ""})}
+    assert said(stacks) == (
+        "rank 0 waits in all_reduce (train.py:210, in step); "
+        "rank 1 raised ValueError: bad batch (train.py:5) but did not end; "
+        "rank 2 raised ValueError but did not end"
+    )
+    assert said({0: outlived(), 1: outlived()}) == (
+        "ranks 0-1 raised ValueError: bad batch (train.py:5) but did not end"
+    )
+
+
+def test_a_rank_that_spins_after_its_exception_does_not_go_on():
+    def looks(ended, second, rank):
+        where = RankPlace("there") if rank == 0 else locate_rank(ended)
+        return RankSample(0, second * 1.0 if rank else 0.0, where=where)
+
+    assert both(lambda *now: looks(outlived(), *now)) == (10, 10)
+    # Of processes of one rank, another may work.
+    assert both(lambda *now: looks(outlived() + at([]), *now)) == (None, None)
+    assert both(lambda *now: looks(outlived(), *now), ranks=(1,)) == (None, None)

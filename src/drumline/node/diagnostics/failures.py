@@ -93,6 +93,14 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     return ExitEvidence(inner[0], inner, launcher, left_at=left_at)
 
 
+def read_uncaught(notes: str, cwd: str) -> dict[int, RaisedException]:
+    """
+    Return the uncaught exceptions of processes that may still be there, by process id as the process itself knows it.
+    """
+    noted = {one["pid"]: one for one in _read_notes(notes)} if notes else {}
+    return {pid: _exception(one, cwd) for pid, one in noted.items() if one["type"]}
+
+
 def _failure(noted: dict[str, Any], cwd: str) -> NotedException:
     failure = cast("NotedException", {"at": noted["at"], "pid": noted["pid"], **_exception(noted, cwd)})
     chain: list[RaisedException] = []

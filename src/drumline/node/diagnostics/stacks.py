@@ -23,7 +23,8 @@ from drumline.node.diagnostics import collectives, failures, spins
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from drumline.contract.messages import ProcessStack, ProcessState
+    from drumline.contract.evidence import RaisedException
+    from drumline.contract.messages import ProcessPlace, ProcessStack, ProcessState
 
 _HIGHEST = int(getattr(signal, "SIGRTMAX", 64))  # Systems without it import this, and run no ranks.
 SIGNAL = _HIGHEST - 4
@@ -107,17 +108,27 @@ def read_stacks(
     asked = collectives.read_collectives(
         (notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids
     )
+    raised = {rank: failures.read_uncaught(notes.get(rank, ""), cwd) for rank in shown}
     return {
         rank: [
-            _build_stack(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd, asked.get(pid)) for pid in pids
+            _build_stack(
+                _find_place(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd),
+                asked.get(pid),
+                raised[rank].get(_read_inner_pid(pid)),
+            )
+            for pid in pids
         ]
         for rank, pids in shown.items()
     }
 
 
 def _build_stack(
-    pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str, collective: dict[str, Any] | None
+    place: ProcessPlace, collective: dict[str, Any] | None, raised: RaisedException | None
 ) -> ProcessStack:
+    return {**place, "collective": collective, "raised": raised}
+
+
+def _find_place(pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str) -> ProcessPlace:
     frames, joins, threads = _choose_thread(said.text) if said.text else (spied or [], False, 1)
     spin = spins.measure_spin(pid, frames[0] if frames else None, cwd, joins=joins)
     return {
@@ -127,7 +138,6 @@ def _build_stack(
             for file, line, function in frames[:_MAX_FRAMES]
         ],
         "threads": threads,
-        "collective": collective,
         "went_on": said.went_on,
         "spin": spin._asdict(),
     }
@@ -351,6 +361,12 @@ def _read_status(pid: int) -> tuple[str, str]:
     state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
     name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
     return (state[1] if state else ""), (name[1] if name else "")
+
+
+def _read_inner_pid(pid: int) -> int:
+    """Return the process id by which a process knows itself, which may be in a container."""
+    inner = re.search(r"^NSpid:.*?(\d+)$", _read_text(f"/proc/{pid}/status"), re.MULTILINE)
+    return int(inner[1]) if inner else pid
 
 
 def _read_text(path: str) -> str:

@@ -63,6 +63,7 @@ class RankPlace(NamedTuple):
     ``spin_s``: CPU time so far of the threads that may spin there. ``library``: one that spins is in use.
     ``is_collective``: that is where it is. ``went_on``: it has run Python since it was last asked; None: not known.
     ``recorded``: what PyTorch's flight recorder says of its collectives; empty where that is not known.
+    ``is_over``: its program has ended of an exception, and is kept from its end, as by ``MPI_Finalize``, which spins.
     """
 
     stack: str = ""
@@ -71,6 +72,7 @@ class RankPlace(NamedTuple):
     is_collective: bool = False
     went_on: bool | None = None
     recorded: str = ""
+    is_over: bool = False
 
 
 class RankSample(NamedTuple):
@@ -164,6 +166,8 @@ class HangDetector:
         used_s = seen.cpu_s - before.cpu_s - before.look_cpu_s
         least_s = max(self._evidence.idle_share * passed_s, _NOISE_S)
         where, was = seen.where, before.where
+        if where.is_over and not is_alone:
+            return False
         if not where.stack or is_alone:
             # Alone it waits for nobody.
             return used_s > least_s
@@ -191,8 +195,9 @@ class HangDetector:
 def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
     """Locate a rank by what the agent says of its processes; nowhere when one has no stack, for it may be anywhere."""
     frames = [process["frames"] for process in processes]
+    is_over = bool(processes) and all(process.get("raised") for process in processes)
     if not frames or not all(frames):
-        return RankPlace()
+        return RankPlace(is_over=is_over)
     collectives = [process.get("collective") for process in processes]
     known = [process.get("spin") or {} for process in processes]
     went_on = {process.get("went_on") for process in processes}
@@ -203,6 +208,7 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
         all(_is_collective(process) for process in processes),
         True if True in went_on else None if None in went_on else False,
         repr(collectives) if any(collectives) else "",
+        is_over,
     )
 
 
@@ -260,7 +266,12 @@ def _find_collective(frames: list[list[Any]]) -> str:
 
 
 def _describe_activity(processes: Sequence[Mapping[str, Any]], quiet_s: float) -> list[str]:
-    """Describe a rank's places and, where the kernel holds it, what for."""
+    """Describe what ended a rank's program, or its places and, where the kernel holds it, what for."""
+    for one in processes:
+        if raised := one.get("raised"):
+            message = f": {raised['message']}" if raised["message"] else ""
+            where = f" ({raised['file']}:{raised['line']})" if raised["file"] else ""
+            return [f"raised {raised['type']}{message}{where} but did not end"]
     places = list_places(processes)
     process = processes[0] if processes else {}
     state = process.get("state")
@@ -303,6 +314,8 @@ def explain_hang(
 
 def _conjugate(doing: str, count: int) -> str:
     verb, _, rest = doing.partition(" ")
+    if verb == "raised":
+        return doing
     if verb == "be":
         return f"{'is' if count == 1 else 'are'} {rest}"
     if verb == "wait":

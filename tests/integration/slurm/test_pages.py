@@ -1,6 +1,7 @@
 """The pages of docs that can be followed on a real Slurm cluster, block by block."""
 
 import getpass
+import shlex
 import sys
 
 import guides
@@ -44,7 +45,7 @@ def test_every_block_of_the_page_runs(gpu_partition, slurm, drumline_home, tmp_p
             slurm.clear()
 
     here = {
-        "/home/ada/drumline-venv/bin/python3": sys.executable,
+        "/home/ada/drumline-venv/bin/python3": shlex.quote(sys.executable),
         "/home/ada": str(tmp_path),
         "by ada": f"by {getpass.getuser()}",
         "22.05.8": slurm.cluster.run("sinfo", "--version").split()[1],

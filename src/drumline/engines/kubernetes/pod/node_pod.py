@@ -24,30 +24,57 @@ if TYPE_CHECKING:
 _JOIN_S = 1800.0
 """For the supervisor's pod to start, and its name to be known; its node may have to get the image."""
 
+_RETURN_S = 60.0
+"""For a connection that broke to be possible again."""
+
 _RETRY_S = 0.5
 
 
 def main(folder: RunFolder, token: str, where: tuple[str, int]) -> int:
-    """Be an agent as often as the supervisor says so; return when it has gone."""
+    """
+    Be an agent as often as the supervisor says so; return when it has gone: 1 where it has not, but cannot be heard any
+    more. Kubernetes then makes another pod, and none for one that returns 0.
+    """
     first = FirstProcess(folder)
     pod = NodePod(folder, first)
+    broke = False
     try:
-        peer = _connect(where, first)
+        peer = _connect(where, first, _JOIN_S)
         if peer is not None:
             with peer:
                 hello = {"type": "pod", "token": token, "host": os.environ.get("DRUMLINE_NODE_NAME", "")}
+                broke = True
                 peer.sendall(json.dumps({**hello, "pod": os.uname().nodename}).encode() + b"\n")
                 pod.serve(peer)
+                broke = False
     except (OSError, channel.ChannelError) as error:
-        sys.stderr.write(f"the supervisor's pod is gone: {error}\n")
+        said = (
+            "the connection to the supervisor's pod broke" if broke else "the supervisor's pod did not come"
+        )
+        sys.stderr.write(f"{said}: {error}\n")
     pod.end()
     first.finish()
-    return 0
+    return int(broke and _answers(where, first))
 
 
-def _connect(where: tuple[str, int], first: FirstProcess) -> socket.socket | None:
-    """Connect to the supervisor's pod, which may not be there yet; None when this pod is to end."""
-    deadline = time.monotonic() + _JOIN_S
+def _answers(where: tuple[str, int], first: FirstProcess) -> bool:
+    """Return whether the supervisor's pod is there. Blocks for a minute at most."""
+    try:
+        peer = _connect(where, first, _RETURN_S)
+    except OSError:
+        return False
+    if peer is not None:
+        peer.close()
+    return peer is not None
+
+
+def _connect(where: tuple[str, int], first: FirstProcess, within_s: float) -> socket.socket | None:
+    """
+    Connect to the supervisor's pod, which may not be there yet; None when this pod is to end.
+
+    Raises OSError where it does not answer within that time.
+    """
+    deadline = time.monotonic() + within_s
     while not first.terminated:
         try:
             peer = channel.connect_to(where, 10.0)
@@ -85,7 +112,7 @@ class NodePod:
                     return
                 for message in lines.feed(data):
                     if not self._first.terminated:
-                        self._begin(message, peer)
+                        self._try_to_begin(message, peer)
             ended = self._first.look()
             if ended is not None:
                 self._runs = False
@@ -93,6 +120,13 @@ class NodePod:
                     self._tell_failure(peer, "its agent failed")
             if self._first.terminated and not self._runs:
                 return
+
+    def _try_to_begin(self, message: dict[str, Any], peer: socket.socket) -> None:
+        try:
+            self._begin(message, peer)
+        except OSError as error:
+            # As of a full disk.
+            self._tell_failure(peer, f"its agent could not be started: {error}")
 
     def _begin(self, message: dict[str, Any], peer: socket.socket) -> None:
         """Start the agent of one attempt."""

@@ -327,3 +327,15 @@ def test_an_identity_of_a_kubernetes_compute_is_told_as_not_used(tmp_path):
     (tmp_path / "aks.yml").write_text("name: aks\ntype: kubernetes\nidentity: {kind: system_assigned}\n")
     with pytest.raises(SpecError, match="kind"):
         load_compute(tmp_path / "aks.yml")
+
+
+def test_the_python_of_pods_may_have_a_blank_in_its_path(tmp_path):
+    for python in ("python3.12", "/opt/our tools/bin/python"):
+        (tmp_path / "k.yml").write_text(f"name: k\ntype: kubernetes\npython: {python}\n")
+        compute: Any = load_compute(tmp_path / "k.yml")
+        assert compute.python == python
+    # Kubernetes fills in $(NAME) in the command of a container.
+    for python in ("our python", "bin/python", "/opt/$(HOME)/python"):
+        (tmp_path / "k.yml").write_text(f"name: k\ntype: kubernetes\npython: {python}\n")
+        with pytest.raises(SpecError, match="a program's name or absolute path"):
+            load_compute(tmp_path / "k.yml")

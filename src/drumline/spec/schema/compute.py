@@ -396,7 +396,9 @@ KUBERNETES = Record(
         "context": Line(r"[^\"'`$\\]+", "the name of a context", "kubectl config get-contexts shows them"),
         "namespace": _NAMESPACE,
         "image": Line(r"[^\s\"'`$\\]+", "the name of an image", "such as python:3.12-slim"),
-        "python": Line(r"[A-Za-z0-9/._+-]+", "a program's name or path", "such as python3"),
+        "python": Line(
+            r"[A-Za-z0-9._+-]+|/[^\"'`$\\]*", "a program's name or absolute path", "such as python3"
+        ),
         "cores_per_node": Count(1),
         "memory_per_node": _MEMORY,
         "shm_size": _MEMORY,

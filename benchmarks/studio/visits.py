@@ -79,6 +79,9 @@ def _look_at_list(browser: Any, studio: StudioServer, samples: Samples) -> None:
             if what == "list":
                 guest.open("/jobs")
                 samples["list again"].append(guest.ask("bench.firstRows()"))
+        # The others come to a server that has looked at all jobs.
+        while studio.get("/jobs?limit=0")["pending"]:
+            time.sleep(0.1)
 
 
 def _switch(guest: Guest, samples: Samples, job: str, tab: str, what: str) -> None:

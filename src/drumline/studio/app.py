@@ -16,7 +16,7 @@ from drumline.studio.live import Live
 from drumline.studio.pages import Pages, refuse
 from drumline.studio.security import Guard
 from drumline.studio.settings import API
-from drumline.studio.tables import Tables, return_memory
+from drumline.studio.tables import Tables, fill, return_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,9 +44,10 @@ def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
         from anyio.to_thread import current_default_thread_limiter
 
         current_default_thread_limiter().total_tokens = _MOST_THREADS
-        returning = asyncio.create_task(return_memory())
+        tasks = [asyncio.create_task(return_memory()), asyncio.create_task(fill(tables))]
         yield
-        returning.cancel()
+        for task in tasks:
+            task.cancel()
 
     app = Starlette(routes=list_routes(settings, tokens), lifespan=lifespan)
     app.state.settings = settings

@@ -8,17 +8,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import gc
 import sys
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
+from anyio import to_thread
+
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import home
 from drumline.control.observing.job_list.rows import RowFigures
 from drumline.control.observing.job_list.table import JobTable
 
 _MOST_HOMES = 4
+_PART_S = 0.1
 _RETURN_S = 2.0
 _MUCH_BLOCKS = 2000
 """Of Python's objects; fewer are not looked for."""
@@ -47,6 +52,20 @@ class Tables:
             while len(self._lists) > _MOST_HOMES:
                 self._lists.popitem(last=False)
             return found
+
+
+async def fill(tables: Tables) -> None:
+    """
+    Look at the jobs before somebody asks for them, a part at a time: whoever asks meanwhile waits for one part at most.
+    """
+    # Whoever asks then hears what is wrong.
+    with contextlib.suppress(DrumlineError, OSError):
+        table = tables.here().table
+        while True:
+            await to_thread.run_sync(functools.partial(table.refresh, now=True))
+            if not table.waiting_count:
+                return
+            await asyncio.sleep(_PART_S)
 
 
 def share_memory() -> None:

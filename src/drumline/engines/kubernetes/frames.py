@@ -8,7 +8,6 @@ same output by itself is no frame, and left out.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import stat
@@ -38,9 +37,6 @@ _NEVER = ("reserve", ".partial")
 _DEEPEST = 12
 _MOST = 1 << 40
 """Of bytes in a file, and of pieces."""
-
-_WIDEST_GAP = 1 << 30
-"""Bytes that may be missing before a piece, as of a log that a node has cut; a job may print frames of its own."""
 
 
 class Frame(NamedTuple):
@@ -160,49 +156,3 @@ class Sender:
             return False
         self._left -= size
         return True
-
-
-class Receiver:
-    """Writes the frames of all pods of a job to its run folder here. No path leads out of it."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def take(self, frame: Frame) -> None:
-        """Write one piece. Raises OSError, as for a full disk."""
-        with contextlib.ExitStack() as opened:
-            parent = _open_folder(self._folder, None)
-            opened.callback(os.close, parent)
-            *folders, name = frame.path.split("/")
-            for one in folders:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(one, 0o700, dir_fd=parent)
-                parent = _open_folder(one, parent)
-                opened.callback(os.close, parent)
-            self._write(parent, name, frame)
-
-    def _write(self, parent: int, name: str, frame: Frame) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600, dir_fd=parent)
-        try:
-            size = os.fstat(descriptor).st_size
-            if frame.at > size + _WIDEST_GAP:
-                return
-            if frame.begins and frame.path != "events.jsonl" and size:
-                # Another file of that name, as of another attempt: readers of the one before keep that.
-                os.unlink(name, dir_fd=parent)
-                os.close(descriptor)
-                descriptor = os.open(name, flags, 0o600, dir_fd=parent)
-            data, at = frame.data, frame.at
-            if at > size:
-                # What is missing ends with its line: the next one can be read.
-                os.pwrite(descriptor, b"\n", at - 1)
-            while data:
-                written = os.pwrite(descriptor, data, at)
-                data, at = data[written:], at + written
-        finally:
-            os.close(descriptor)
-
-
-def _open_folder(name: str, parent: int | None) -> int:
-    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)

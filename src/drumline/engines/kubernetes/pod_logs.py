@@ -13,6 +13,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import frames, objects, pods
 from drumline.engines.kubernetes.api.failures import LogQuietError
+from drumline.engines.kubernetes.arrivals.receiver import EVENTS, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,6 @@ _PASSING_ERRORS = (
 )
 """Of this machine; others are of a piece, such as one whose file is a folder here."""
 
-_EVENTS = "events.jsonl"
 _JOB_ENDED = b'"type":"JobEnded"'
 
 
@@ -53,7 +53,7 @@ class PodLogs:
 
         self._folder = folder
         self._news = news
-        self._receiver = frames.Receiver(folder.path)
+        self._receiver = Receiver(folder.path)
         self._lock = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
         self._ended: set[str] = set()
@@ -63,6 +63,12 @@ class PodLogs:
         self._written = dict(written)
         self._taken = dict(written)
         """By pod, the number of the last piece that was taken: written, or held."""
+
+        self._events_taken = 0
+        """The number of the supervisor's last piece of events that this reader has taken: it needs all of them."""
+
+        self._events_end = b""
+        """The last bytes of those."""
 
         self._held: list[tuple[str, frames.Frame]] = []
         """The end of the events: the job has ended here when its outputs are here."""
@@ -143,23 +149,32 @@ class PodLogs:
         """Write a piece, once. Raises OSError where it may be written later."""
         with self._lock:
             last = self._taken.get(name, 0)
-            if frame.number and frame.number <= last:
+            is_event = frame.path == EVENTS and role == objects.SUPERVISOR
+            if frame.number and frame.number <= (self._events_taken if is_event else last):
                 return
             if frame.number > last + 1:
                 sys.stderr.write(f"{name}: {frame.number - last - 1} pieces are lost: its log was cut\n")
             self.heard = time.monotonic()
-            if frame.path != _EVENTS or role == objects.SUPERVISOR:
+            if is_event:
+                self._take_events(name, frame)
+            elif frame.path != EVENTS:
                 self._write(name, frame)
             self._taken[name] = max(last, frame.number)
             if all(one != name for one, _ in self._held):
                 self._written[name] = self._taken[name]
 
-    def _write(self, name: str, frame: frames.Frame) -> None:
-        if frame.path == _EVENTS and (self._held or _JOB_ENDED in frame.data):
+    def _take_events(self, name: str, frame: frames.Frame) -> None:
+        end = self._events_end + frame.data
+        if self._held or _JOB_ENDED in end:
             self._held.append((name, frame))
-            return
+        else:
+            self._write(name, frame)
+        self._events_end = end[-len(_JOB_ENDED) :]
+        self._events_taken = frame.number
+
+    def _write(self, name: str, frame: frames.Frame) -> None:
         try:
-            self._receiver.take(frame)
+            self._receiver.take(frame, name)
         except OSError as error:
             if error.errno in _PASSING_ERRORS:
                 raise

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from drumline.engines.kubernetes import frames
+from drumline.engines.kubernetes.arrivals.receiver import Receiver
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def here(tmp_path):
 
 def carry(sender, here, **how):
     """The paths that were news."""
-    receiver, paths = frames.Receiver(str(here)), []
+    receiver, paths = Receiver(str(here)), []
     for frame in sender.find_news(**how):
         decoded = frames.decode(frames.encode(frame))
         assert decoded == frame
@@ -65,7 +66,7 @@ def test_reading_all_of_it_again_changes_nothing(there, here):
     for line in lines + lines:
         frame = frames.decode(line)
         assert frame is not None
-        frames.Receiver(str(here)).take(frame)
+        Receiver(str(here)).take(frame)
     assert (here / "events.jsonl").read_text() == "1\n2\n"
 
 
@@ -129,19 +130,19 @@ def test_nothing_is_written_outside_the_run_folder(here, tmp_path):
     (here / "events.jsonl").symlink_to(tmp_path / "out" / "events")
     for path in ("user_logs/a", "events.jsonl"):
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-            frames.Receiver(str(here)).take(frames.Frame(path, 0, b"x"))
+            Receiver(str(here)).take(frames.Frame(path, 0, b"x"))
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_piece_far_behind_the_end_of_its_file_is_left_out(here):
-    receiver = frames.Receiver(str(here))
+    receiver = Receiver(str(here))
     receiver.take(frames.Frame("user_logs/a", 1 << 20, b"x"))
     receiver.take(frames.Frame("user_logs/a", 1 << 60, b"x"))
     assert (here / "user_logs" / "a").stat().st_size == (1 << 20) + 1
 
 
 def test_what_is_missing_ends_with_its_line(here):
-    receiver = frames.Receiver(str(here))
-    receiver.take(frames.Frame("events.jsonl", 0, b"1\n"))
-    receiver.take(frames.Frame("events.jsonl", 10, b"2\n"))
-    assert (here / "events.jsonl").read_bytes().splitlines()[-1] == b"2"
+    receiver = Receiver(str(here))
+    receiver.take(frames.Frame("user_logs/a", 0, b"1\n"))
+    receiver.take(frames.Frame("user_logs/a", 10, b"2\n"))
+    assert (here / "user_logs" / "a").read_bytes().splitlines()[-1] == b"2"

@@ -26,6 +26,7 @@ WAITS = """
 WAITS_ONCE = """
     import os, signal, sys
     if os.environ["DRUMLINE_ATTEMPT"] != "0":
+        os.symlink("/etc/passwd", "outputs/away")
         sys.exit()
     print("ready", flush=True)
     signal.pause()
@@ -106,6 +107,10 @@ class Jobs:
         assert done.rc == 0, done.err
         return self.wait_for_end(name)
 
+    def update(self, *words: str) -> None:
+        done = self._cli("job", "update", "-n", "job", *words)
+        assert done.rc == 0, done.err
+
     def find_node(self) -> tuple[int, str]:
         """A node of the job, and its name in the cluster: it does not have the supervisor's pod."""
         with self.cluster.api() as api:
@@ -122,9 +127,10 @@ def jobs(kubernetes_cluster, cli, drumline_home, tmp_path):
     kubernetes_cluster.wait_until_empty(30.0)
 
 
-def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs):
+def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs, drumline_home):
     jobs.begin(WAITS_ONCE, queue_settings={"job_tier": "spot"})
     number, host = jobs.find_node()
+    jobs.update("--set", "display_name=mine")
     jobs.cluster.drain(host)
     try:
         shown = jobs.wait_for_end()
@@ -137,6 +143,12 @@ def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs):
     # Of pods is not wanted what they never have.
     checked = {one["id"] for one in shown["preflight"]["findings"]}
     assert not checked & {"look-ups", "shared-paths"}, checked
+    # What people change, the log of the pod that is no more, and outputs that cannot come.
+    assert shown["display_name"] == "mine"
+    aside = drumline_home / "jobs" / "job" / "user_logs" / "attempt-0"
+    assert [log.read_text() for log in aside.iterdir()] == ["ready\n"] * 2
+    (warning,) = shown["warnings"]
+    assert warning["text"].count("outputs/away (a link out of its output)") == 2, warning["text"]
 
 
 @pytest.mark.skipif(

@@ -308,7 +308,8 @@ class JobWentOn(NamedTuple):
 
 class JobWarned(NamedTuple):
     """
-    Something about the job is likely wrong, and it goes on. ``kind``: world (its ranks are not connected).
+    Something about the job is likely wrong, and it goes on. ``kind``: world (its ranks are not connected), outputs
+    (some of them stayed where it ran).
     """
 
     time: float

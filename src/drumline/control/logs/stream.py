@@ -157,7 +157,7 @@ class Notices:
         self._waits_for = ""
         self._hang = ""
         self._attempts = told
-        self._missing: set[str] = set()
+        self._lacks: set[str] = set()
         asks = functools.partial(progress, folder) if progress else None
         self._progress = ProgressLine(folder.name, folder=folder.path, ask=asks)
 
@@ -174,7 +174,7 @@ class Notices:
         outcome = seen or fold(self._folder.read_events())
         self.tell_attempts(outcome)
         self._progress.look(outcome)
-        self._tell_services(outcome)
+        self._tell_lacks(outcome)
         waits_for = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
         if waits_for and waits_for != self._waits_for:
             self._say(f"is in line: {waits_for}")
@@ -192,14 +192,15 @@ class Notices:
             return
         self.tell_attempts(outcome)
         self._progress.look(outcome)
-        self._tell_services(outcome)
+        self._tell_lacks(outcome)
 
-    def _tell_services(self, outcome: Outcome) -> None:
-        """Print the services that did not start."""
-        for name, service in outcome.services.items():
-            if service.error and name not in self._missing:
-                self._missing.add(name)
-                self._say(f"goes on without {name}: {service.error}")
+    def _tell_lacks(self, outcome: Outcome) -> None:
+        """Print the services that did not start, and what the job is warned of."""
+        lacks = [f"goes on without {name}: {it.error}" for name, it in outcome.services.items() if it.error]
+        for what in [*lacks, *(f"has a warning: {one.text}" for one in outcome.warnings)]:
+            if what not in self._lacks:
+                self._lacks.add(what)
+                self._say(what)
 
     def tell_attempts(self, outcome: Outcome) -> None:
         """Print the attempts that failed since."""

@@ -8,11 +8,13 @@ same output by itself is no frame, and left out.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.folder import PARTIAL
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -33,7 +35,16 @@ _FILES = (
     "environment.lock",
     "uploads.json",
 )
-_NEVER = ("reserve", ".partial")
+_OURS = ("system_logs", "system_metrics", "steps", "log_times")
+"""Folders in which Drumline alone writes; what it has begun to write there is no file yet."""
+
+_RESERVE = "system_logs/reserve"
+LEFT_OUT = "outputs-left-out-"
+"""The beginning of the names of files in ``system_logs`` that list outputs which a pod did not send."""
+
+MOST_LISTED = 1000
+"""Lines of such a list."""
+
 _DEEPEST = 12
 _MOST = 1 << 40
 """Of bytes in a file, and of pieces."""
@@ -90,9 +101,17 @@ def is_wanted(path: str) -> bool:
     parts = path.split("/")
     if len(parts) > _DEEPEST or any(part in ("", ".", "..") or "\0" in part for part in parts):
         return False
-    if parts[-1].endswith(_NEVER):
+    if path == _RESERVE or (parts[0] in _OURS and path.endswith(PARTIAL)):
         return False
     return path in _FILES if len(parts) == 1 else parts[0] in (*_LOGS, *_RESULTS)
+
+
+def _is_result(path: str) -> bool:
+    return path.split("/", 1)[0] in _RESULTS
+
+
+class _LeftOutError(Exception):
+    """The reason why an output is not sent."""
 
 
 class Sender:
@@ -104,42 +123,96 @@ class Sender:
         self._sent: dict[str, tuple[int, int]] = {}
         """By path: which file it was (its inode), and how much of it was sent."""
 
-        self.left_out: list[str] = []
-        """Outputs that did not fit."""
+        self.left_out: dict[str, str] = {}
+        """Outputs that were not sent, and why."""
 
     def find_news(self, *, with_results: bool = False) -> Iterator[Frame]:
         """Yield what has been written since. Outputs come when the pod is about to end: they may change until then."""
-        for path in self._list_files((*_LOGS, *_RESULTS) if with_results else _LOGS):
+        for path in (*_FILES, *self._list_files(_LOGS)):
             yield from self._read(path)
+        if with_results:
+            # A file goes before what is there under another name too.
+            paths = list(self._list_files(_RESULTS))
+            for path in sorted(paths, key=lambda path: os.path.islink(os.path.join(self._folder, path))):
+                yield from self._read(path)
+
+    def list_left_out(self, pod: str) -> Iterator[Frame]:
+        """Yield a file that lists the outputs of this pod that were not sent: a line of JSON for each."""
+        lines: list[Any] = [
+            {"path": path, "reason": why}
+            for path, why in itertools.islice(self.left_out.items(), MOST_LISTED)
+        ]
+        if len(self.left_out) > MOST_LISTED:
+            lines.append({"more": len(self.left_out) - MOST_LISTED})
+        data = "".join(json.dumps(one) + "\n" for one in lines).encode()
+        for at in range(0, len(data), PIECE):
+            yield Frame(f"system_logs/{LEFT_OUT}{pod}.jsonl", at, data[at : at + PIECE], begins=not at)
 
     def _list_files(self, folders: Iterable[str]) -> Iterator[str]:
-        yield from _FILES
+        def note(error: OSError) -> None:
+            path = os.path.relpath(str(error.filename), self._folder)
+            if _is_result(path) and not isinstance(error, FileNotFoundError):
+                self.left_out[path] = str(error.strerror)
+
         for name in folders:
-            for place, _, files in os.walk(os.path.join(self._folder, name)):
-                for file in sorted(files):
+            for place, inner, files in os.walk(os.path.join(self._folder, name), onerror=note):
+                links = [one for one in inner if os.path.islink(os.path.join(place, one))]
+                for file in sorted(files + links):
                     yield os.path.relpath(os.path.join(place, file), self._folder)
 
     def _read(self, path: str) -> Iterator[Frame]:
-        if not is_wanted(path):
+        try:
+            descriptor = self._open(path)
+        except (_LeftOutError, OSError) as error:
+            if _is_result(path):
+                self.left_out[path] = str(getattr(error, "strerror", "") or error)
             return
         try:
-            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(os.path.join(self._folder, path), flags)
-        except OSError:
-            return
-        try:
-            facts = os.fstat(descriptor)
-            if stat.S_ISREG(facts.st_mode):
-                yield from self._read_from(descriptor, path, facts)
+            yield from self._read_from(descriptor, path, os.fstat(descriptor))
+        except _LeftOutError as error:
+            self.left_out[path] = str(error)
         finally:
             os.close(descriptor)
+
+    def _open(self, path: str) -> int:
+        """Open a plain file, or one that a link of the same output leads to. Raises _LeftOutError and OSError."""
+        if not is_wanted(path):
+            depth = path.count("/")
+            raise _LeftOutError(
+                f"more than {_DEEPEST - 1} folders deep" if depth >= _DEEPEST else "not wanted"
+            )
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise _LeftOutError("its name is not UTF-8") from None
+        if _is_result(path) and os.path.islink(os.path.join(self._folder, path)):
+            path = self._resolve(path)
+        descriptor = _open_beneath(self._folder, path)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise _LeftOutError("no plain file")
+
+    def _resolve(self, path: str) -> str:
+        """Return what a link in an output leads to, if that is a file of the same output. Raises _LeftOutError."""
+        parts = path.split("/")
+        output = "/".join(parts[: 1 if parts[0] == "outputs" else 2])
+        root = os.path.join(os.path.realpath(self._folder), output)
+        target = os.path.realpath(os.path.join(self._folder, path))
+        if not target.startswith(root + "/"):
+            raise _LeftOutError("a link out of its output")
+        if os.path.isdir(target):
+            raise _LeftOutError("a link to a folder")
+        if not os.path.exists(target):
+            raise _LeftOutError("a link to nothing")
+        return output + target.removeprefix(root)
 
     def _read_from(self, descriptor: int, path: str, facts: os.stat_result) -> Iterator[Frame]:
         inode, at = self._sent.get(path, (0, 0))
         begins = inode != facts.st_ino or facts.st_size < at
         at = 0 if begins else at
-        if path.split("/", 1)[0] in _RESULTS and not self._grant(path, facts.st_size - at):
-            return
+        if _is_result(path):
+            self._take_room(facts.st_size - at)
         self._sent[path] = (facts.st_ino, at)
         while at < facts.st_size or begins:
             data = os.pread(descriptor, min(PIECE, facts.st_size - at), at)
@@ -149,10 +222,22 @@ class Sender:
             at, begins = at + len(data), False
             self._sent[path] = (facts.st_ino, at)
 
-    def _grant(self, path: str, size: int) -> bool:
+    def _take_room(self, size: int) -> None:
         if size > self._left:
-            if path not in self.left_out:
-                self.left_out.append(path)
-            return False
+            raise _LeftOutError("too large for its pod's log")
         self._left -= size
-        return True
+
+
+def _open_beneath(folder: str, path: str) -> int:
+    """Open a file to read it; no link is followed on the way below the folder. Raises OSError."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        *folders, name = path.split("/")
+        for one in folders:
+            inner = os.open(one, flags | os.O_DIRECTORY, dir_fd=place)
+            os.close(place)
+            place = inner
+        return os.open(name, flags | os.O_NONBLOCK, dir_fd=place)
+    finally:
+        os.close(place)

@@ -13,6 +13,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import frames, objects, pods
 from drumline.engines.kubernetes.api.failures import LogQuietError
+from drumline.engines.kubernetes.arrivals import left_out
 from drumline.engines.kubernetes.arrivals.receiver import EVENTS, Receiver
 
 if TYPE_CHECKING:
@@ -106,7 +107,10 @@ class PodLogs:
     def release_end(self, *, late: bool) -> None:
         """Write down the end when all pods have said the rest, or it is too late to wait for them. Raises OSError."""
         with self._lock:
-            while self._held and (late or self._threads.keys() <= self._ended):
+            if not (late or (self._held and self._threads.keys() <= self._ended)):
+                return
+            left_out.tell(self._folder)
+            while self._held:
                 pod, frame = self._held[0]
                 self._receiver.take(frame)
                 del self._held[0]

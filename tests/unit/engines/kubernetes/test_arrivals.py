@@ -1,4 +1,4 @@
-"""What pods have printed, in the run folder here: logs of lost pods."""
+"""What pods have printed, in the run folder here: logs of lost pods, and outputs that did not come."""
 
 import os
 import threading
@@ -9,12 +9,14 @@ from planning import plan
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
 from drumline.engines.kubernetes import frames, objects
 from drumline.engines.kubernetes.arrivals import receiver as receiving
 from drumline.engines.kubernetes.pod_logs import PodLogs
 
 LOG = "user_logs/std_log_process_01.txt"
 NODE_LOG = "system_logs/node-1.log"
+END = e.to_line(e.JobEnded(5.0, "Completed", 0, "done"))
 
 
 class Pods:
@@ -129,3 +131,52 @@ def test_a_courier_that_is_killed_meanwhile_keeps_both_logs(pods, folder, monkey
     assert read(folder, "user_logs/attempt-0/std_log_process_01.txt") == "of a"
     assert read(folder, LOG) == "of b"
     assert sorted(os.listdir(folder.user_logs)) == ["attempt-0", "std_log_process_01.txt"]
+
+
+def test_half_an_event_is_not_lost_with_its_courier(pods, folder):
+    line = e.to_line(e.JobStarting(2.0))
+    begin = os.path.getsize(folder.events)
+    pods.say("s", "events.jsonl", line[:9], begin, begins=False)
+    pods.again(pods.logs.list_written())
+    pods.repeat()
+    folder.append(e.JobArchived(3.0))
+    pods.say("s", "events.jsonl", line[9:], begin + 9, begins=False)
+    assert [type(one) for one in folder.read_events()] == [e.JobSubmitted, e.JobArchived, e.JobStarting]
+
+
+def test_the_job_is_warned_once_of_outputs_that_stay_in_pods(pods, folder, tmp_path):
+    there = tmp_path / "there"
+    (there / "outputs").mkdir(parents=True)
+    for number in range(5):
+        (there / "outputs" / f"{number}.ckpt").symlink_to("/etc/passwd")
+    sender = frames.Sender(str(there), 100)
+    assert list(sender.find_news(with_results=True)) == []
+    (frame,) = sender.list_left_out("a")
+    pods.say("a", frame.path, frame.data)
+    pods.say(
+        "b", "system_logs/outputs-left-out-b.jsonl", b'7\n[]\n{"more": 1e999}\nx\n{"path": 1}\n{"more": 2}'
+    )
+    pods.tell(e.JobEnded(5.0, "Completed", 0, "done"))
+    assert END.decode() not in read(folder, "events.jsonl")
+    pods.logs.release_end(late=True)
+    for _ in range(2):
+        pods.again()
+        pods.repeat()
+        pods.logs.release_end(late=True)
+    outcome = fold(folder.read_events())
+    assert outcome.status == "Completed"
+    (warning,) = outcome.warnings
+    which = ", ".join(f"outputs/{number}.ckpt (a link out of its output)" for number in range(3))
+    assert warning.text == (
+        f"7 outputs were not brought from the pods: {which} and 4 more; "
+        "system_logs/outputs-left-out-*.jsonl has the list, and a volume of the compute keeps such files"
+    )
+    *_, last = folder.read_events()
+    assert isinstance(last, e.JobEnded), "the warning comes before the end, for whoever waits for that"
+
+
+def test_nothing_is_told_where_all_outputs_came(pods, folder):
+    pods.say("a", "outputs/a", b"x")
+    pods.tell(e.JobEnded(5.0, "Completed", 0, "done"))
+    pods.logs.release_end(late=True)
+    assert fold(folder.read_events()).warnings == []

@@ -79,7 +79,7 @@ def test_outputs_come_at_the_end_as_far_as_they_fit(there, here):
     sender = frames.Sender(str(there), limit=8)
     assert carry(sender, here) == []
     assert carry(sender, here, with_results=True) == ["outputs/small", "outputs/tiny"]
-    assert sender.left_out == ["named-outputs/model/big"]
+    assert sender.left_out == {"named-outputs/model/big": "too large for its pod's log"}
 
 
 def test_what_is_the_pods_own_stays_there(there, here):
@@ -89,7 +89,83 @@ def test_what_is_the_pods_own_stays_there(there, here):
     (there / "system_logs" / "reserve").write_text("x")
     (there / "user_logs" / "link").symlink_to("/etc/passwd")
     os.mkfifo(there / "user_logs" / "pipe")
+    (there / "system_metrics").mkdir()
+    (there / "system_metrics" / "node-0.1234abcd.partial").write_text("x")
     assert carry(frames.Sender(str(there), 100), here, with_results=True) == []
+
+
+def test_links_in_outputs_are_followed_as_far_as_their_output(there, here, tmp_path):
+    outputs, model = there / "outputs", there / "named-outputs" / "model"
+    (outputs / "epochs").mkdir(parents=True)
+    model.mkdir(parents=True)
+    (tmp_path / "secret").write_text("x")
+    (outputs / "epochs" / "epoch=9.ckpt").write_text("1234")
+    (outputs / "last.ckpt").symlink_to("epochs/epoch=9.ckpt")
+    (outputs / "chain").symlink_to(outputs / "last.ckpt")
+    (outputs / "latest").symlink_to("epochs")
+    (outputs / "gone").symlink_to("nothing")
+    (outputs / "round").symlink_to("round")
+    (outputs / "out").symlink_to(tmp_path / "secret")
+    (outputs / "up").symlink_to("../../secret")
+    (model / "other").symlink_to("../../outputs/last.ckpt")
+    os.mkfifo(outputs / "pipe")
+    sender = frames.Sender(str(there), 100)
+    sent = carry(sender, here, with_results=True)
+    # What links lead to goes first, should there be no room for all.
+    assert sent == ["outputs/epochs/epoch=9.ckpt", "outputs/chain", "outputs/last.ckpt"]
+    assert (here / "outputs" / "last.ckpt").read_text() == "1234"
+    assert not (here / "outputs" / "last.ckpt").is_symlink()
+    assert sender.left_out.pop("outputs/round") in ("a link to nothing", "Too many levels of symbolic links")
+    assert sender.left_out == {
+        "outputs/latest": "a link to a folder",
+        "outputs/gone": "a link to nothing",
+        "outputs/out": "a link out of its output",
+        "outputs/up": "a link out of its output",
+        "outputs/pipe": "no plain file",
+        "named-outputs/model/other": "a link out of its output",
+    }
+
+
+def test_a_folder_of_outputs_that_becomes_a_link_leads_nowhere(there, here, tmp_path):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "a").write_text("x")
+    (there / "outputs").symlink_to(tmp_path / "secrets")
+    sender = frames.Sender(str(there), 100)
+    assert carry(sender, here, with_results=True) == []
+    assert list(sender.left_out) == ["outputs/a"]
+
+
+def test_outputs_may_have_any_name_and_those_that_cannot_be_sent_are_told(there, here):
+    outputs = there / "outputs"
+    deepest = outputs.joinpath(*"abcdefghij")
+    (deepest / "k").mkdir(parents=True)
+    for path in (outputs / "cuda_reserve", outputs / "reserve", outputs / "a.partial", deepest / "x"):
+        path.write_text("x")
+    (deepest / "k" / "y").write_text("x")
+    with open(os.fsencode(outputs) + b"/\xff", "w") as file:
+        file.write("x")
+    sender = frames.Sender(str(there), 100)
+    sent = carry(sender, here, with_results=True)
+    assert sorted(sent) == sorted(
+        ["outputs/a.partial", "outputs/cuda_reserve", "outputs/reserve", "outputs/a/b/c/d/e/f/g/h/i/j/x"]
+    )
+    assert sender.left_out == {
+        "outputs/\udcff": "its name is not UTF-8",
+        "outputs/a/b/c/d/e/f/g/h/i/j/k/y": "more than 11 folders deep",
+    }
+
+
+def test_a_long_list_of_what_was_left_out_ends_with_how_many_more(there, here):
+    sender = frames.Sender(str(there), 0)
+    sender.left_out = {f"outputs/{number:0100}": "a link to nothing" for number in range(1234)}
+    receiver = Receiver(str(here))
+    for frame in sender.list_left_out("pod-a"):
+        decoded = frames.decode(frames.encode(frame))
+        assert decoded == frame
+        receiver.take(decoded)
+    lines = (here / "system_logs" / "outputs-left-out-pod-a.jsonl").read_text().splitlines()
+    assert (len(lines), json.loads(lines[-1])) == (1001, {"more": 234})
+    assert json.loads(lines[0]) == {"path": f"outputs/{0:0100}", "reason": "a link to nothing"}
 
 
 @pytest.mark.parametrize(

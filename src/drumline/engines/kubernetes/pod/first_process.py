@@ -104,8 +104,8 @@ class FirstProcess:
     def finish(self) -> None:
         """Print the rest, with the outputs, and that this was all."""
         self.send(with_results=True)
-        for path in self._sender.left_out:
-            sys.stderr.write(f"output {path} does not fit into the pod's log; a volume keeps it\n")
+        for frame in self._sender.list_left_out(os.uname().nodename):
+            self._print(frame)
         self._print(frames.Frame("", end=True))
         sys.stdout.flush()
 

@@ -31,7 +31,7 @@ class Server:
                 path, _, query = self.path.partition("?")
                 outer.asked.append((self.command, path, body, self.headers.get("Authorization")))
                 outer.words.append(dict(urllib.parse.parse_qsl(query)))
-                said = {"kind": "Status", "code": 404, "message": "there is none"}
+                said = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "there is none"}
                 found = outer.answers.get((self.command, path), (404, said))
                 if isinstance(found, list):
                     found = found.pop(0) if found[1:] else found[0]

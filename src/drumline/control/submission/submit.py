@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -103,10 +104,12 @@ def submit(
         raise
     except KeyboardInterrupt:
         if not chosen.shares_machine:
-            # If it has arrived all the same, it ends at once.
+            # If it has arrived all the same, it ends at once, and what has arrived of it goes.
             from drumline.control.jobs import cancel
 
             cancel.request(folder)
+            with contextlib.suppress(EngineError):
+                chosen.withdraw(folder)
         raise
     return Submitted(folder.name, folder, planned, warnings)
 

@@ -33,6 +33,9 @@ Without a byte of a log that is followed, before it is asked for again: its conn
 get for their last words.
 """
 
+_MOST_IDLE = 20
+"""Connections that are kept for the next question."""
+
 _VERBS = {"create": "post"}
 """lightkube's names of verbs, where they differ from those of a Role."""
 
@@ -53,7 +56,12 @@ class Api:
         place = config.load(compute)
         self.server = str(place.cluster.server)
         with translate(self.server):
-            self._client: Any = lightkube.Client(config=place, namespace=self.namespace, trust_env=False)
+            self._client: Any = lightkube.Client(
+                config=place,
+                namespace=self.namespace,
+                trust_env=False,
+                transport=_make_transport(place),
+            )
             self._http: Any = self._client._client._client
             if place.user.exec and not (place.user.token or place.user.token_file):
                 from drumline.engines.kubernetes.api.plugin import PluginAuth
@@ -171,6 +179,19 @@ class Api:
 def open_api(compute: Mapping[str, Any], rights: Mapping[str, access.Right] | None = None) -> Api:
     """Return the API of a compute; nothing is asked yet. Raises EngineError."""
     return Api(compute, rights)
+
+
+def _make_transport(place: Any) -> Any:
+    """Return lightkube's own transport to the server of a context, but with as many connections as are asked for."""
+    import httpx2
+    from lightkube.config.client_adapter import verify_cluster
+
+    return httpx2.HTTPTransport(
+        verify=verify_cluster(place.cluster, place.user, place.abs_file, trust_env=False),
+        trust_env=False,
+        # Each log that is followed holds one.
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE),
+    )
 
 
 def _plain(thing: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
@@ -57,6 +58,14 @@ _GONE_S = 60.0
 _SUBMISSION_S = 600.0
 """Likewise, while its submitter may still be at it."""
 
+_CANCELED_S = 30.0
+"""Likewise, of a job that was canceled before it ran: what its submitter has sent may be on its way."""
+
+_MISSING_S = 5.0
+"""Without the objects of a job, look after look, before a courier believes that they are gone."""
+
+_MISSING_LOOKS = 3
+
 _CUT_OFF_S = 120.0
 """Between the first object of a job and the last, at most: a submitter that takes longer was killed."""
 
@@ -95,6 +104,17 @@ def ensure(folder: RunFolder) -> None:
         os.close(lock)
 
 
+def forget_end(folder: RunFolder) -> None:
+    """
+    Forget what a courier has seen of objects that it found gone, before a submission that was cut off makes them again:
+    it would be taken for the end of the job. Raises OSError.
+    """
+    if view.read(folder).state == "gone":
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_known_path(folder))
+        view.forget(folder)
+
+
 def _take_lock(folder: RunFolder) -> int | None:
     """Return the lock of the job's courier, which goes with its descriptors; None where one runs."""
     path = os.path.join(folder.path, "courier.lock")
@@ -125,9 +145,13 @@ class Courier:
         self._began = time.monotonic()
         self._ended_at: float | None = None
         self._alone_since: float | None = None
+        self._missing: list[float] = []
+        """When it has found no objects of the job, look after look."""
 
     def run(self) -> None:
         """Carry until all has arrived, and nothing of the job is left in the cluster."""
+        # Each log that is followed is a connection.
+        kernel.allow_open_files(len(self._plan.nodes))
         api: Api | None = None
         refusals, asked_s = 0, 0.0
         while True:
@@ -177,6 +201,7 @@ class Courier:
         job = api.get("Job", self._name)
         if job is None:
             return self._look_at_nothing()
+        self._missing.clear()
         found = api.list("Pod", {objects.JOB_LABEL: self._name})
         supervisor = self._find_supervisor(found)
         heard = [pod for pod in found if pod is supervisor or pods.role_of(pod) == objects.NODE]
@@ -201,15 +226,32 @@ class Courier:
         return False
 
     def _look_at_nothing(self) -> bool:
-        patience_s = _GONE_S if view.was_sent(self._folder) else _SUBMISSION_S
-        is_new = time.monotonic() - self._began < patience_s
-        if is_new and not self._logs.has_end() and not self._logs.has_followed:
+        now = time.monotonic()
+        self._missing.append(now)
+        is_sure = len(self._missing) >= _MISSING_LOOKS and now - self._missing[0] >= _MISSING_S
+        has_ended = any(isinstance(event, e.JobEnded) for event in self._folder.read_events())
+        if not is_sure and not has_ended:
             return False
-        view.write(self._folder, "gone", "its objects are gone from Kubernetes", status.FAILED, 1)
-        return True
+        has_run = self._logs.has_end() or self._logs.has_followed
+        is_canceled = os.path.exists(self._folder.cancel) and not has_run and not self._known["supervisor"]
+        patience_s = _GONE_S if view.was_sent(self._folder) else _SUBMISSION_S
+        if not has_run and now - self._began < (_CANCELED_S if is_canceled else patience_s):
+            return False
+        self._logs.release_end(late=True)
+        if is_canceled:
+            return self._leave("it was canceled", status.CANCELED, 130)
+        return self._leave("its objects are gone from Kubernetes", status.FAILED, 1)
 
     def _remove(self, api: Api, reason: str, end: str, exit_code: int) -> bool:
+        # First, as the pods that could say it again go.
+        self._logs.release_end(late=True)
         api.delete_job(self._name)
+        return self._leave(reason, end, exit_code)
+
+    def _leave(self, reason: str, end: str, exit_code: int) -> bool:
+        """Write down how a job without objects has ended: as its supervisor has said, else so. Raises OSError."""
+        if self._logs.has_end():
+            reason, end, exit_code = "it has ended", "", 0
         view.write(self._folder, "gone", reason, end, exit_code)
         return True
 
@@ -256,9 +298,6 @@ class Courier:
         silence = now - max(self._ended_at, self._logs.heard)
         if waits and silence < (_END_WORDS_S if has_more else _LAST_WORDS_S):
             return False
-        self._logs.release_end(late=True)
-        if self._logs.has_end():
-            return self._remove(api, "it has ended", "", 0)
         how = pods.why_ended(supervisor) if supervisor else "it was deleted"
         return self._remove(api, f"the pod of its supervisor was lost: {how}", status.FAILED, 1)
 

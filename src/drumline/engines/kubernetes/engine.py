@@ -64,6 +64,7 @@ class KubernetesEngine:
             "submission": mark,
         }
         view.write_place(folder, place)
+        courier.forget_end(folder)
 
         def make(api: Api) -> objects.Objects:
             way = gang.choose(plan.compute, api.groups())

@@ -90,6 +90,12 @@ def write(folder: RunFolder, state: str, reason: str, end: str = "", exit_code: 
             write_whole(path, reason.partition("; ")[2] if state == "waits" else "")
 
 
+def forget(folder: RunFolder) -> None:
+    """Remove the view, as before a job is made again of which a courier has seen the end. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_path(folder))
+
+
 def read(folder: RunFolder) -> JobView:
     """Return the view; that the job waits, while nobody has looked."""
     known: dict[str, Any] = folder.read_json(_path(folder)) or {}

@@ -15,6 +15,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import courier, frames, objects, view
+from drumline.engines.kubernetes.engine import ENGINE
 
 END = e.to_line(e.JobEnded(2.0, "Completed", 0, "done", None, None, None))
 
@@ -134,14 +135,108 @@ def test_requests_reach_the_supervisors_pod_once(cluster, folder):
     assert (kind, name, json.loads(text)) == ("Pod", "s", {"cancel": '{"by": "ann"}'})
 
 
+def look_at_nothing(looks, cluster):
+    """Look as often, over so long a time, as a courier wants before it believes that there is nothing."""
+    for _ in range(courier._MISSING_LOOKS - 1):
+        looks._missing.append(courier.time.monotonic() - courier._MISSING_S)
+    return looks._look(cluster)
+
+
 def test_objects_that_somebody_removed_are_told(cluster, folder):
     looks = courier.Courier(folder)
     cluster.has_job = False
-    assert not looks._look(cluster)
+    assert not look_at_nothing(looks, cluster)
     assert view.read(folder).state == "waits"
     looks._began -= 61.0
-    assert looks._look(cluster)
+    assert look_at_nothing(looks, cluster)
     assert view.read(folder).reason == "its objects are gone from Kubernetes"
+
+
+def test_objects_are_gone_when_look_after_look_finds_none(cluster, folder):
+    looks = courier.Courier(folder)
+    looks._began -= 600.0
+    cluster.has_job = False
+    for _ in range(courier._MISSING_LOOKS + 1):
+        assert not looks._look(cluster)
+    cluster.has_job = True
+    assert not looks._look(cluster)
+    cluster.has_job = False
+    looks._missing[:] = [at - courier._MISSING_S for at in looks._missing]
+    for _ in range(courier._MISSING_LOOKS):
+        assert not looks._look(cluster)
+    assert view.read(folder).state != "gone"
+    looks._missing[:] = [at - courier._MISSING_S for at in looks._missing]
+    assert looks._look(cluster)
+    assert view.read(folder).state == "gone"
+
+
+def test_the_end_that_was_held_back_is_not_lost_with_the_objects(cluster, folder):
+    begun = os.path.getsize(folder.events)
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node")
+    cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
+    looks = courier.Courier(folder)
+    look_until(looks, cluster, lambda _: looks._logs.has_said_all("s"), "the supervisor's pod to be read")
+    assert END.decode() not in read(folder.events)
+    cluster.has_job = False
+    assert look_at_nothing(looks, cluster)
+    assert END.decode() in read(folder.events)
+    assert (view.read(folder).reason, view.read(folder).status) == ("it has ended", "")
+
+
+def test_a_job_whose_end_is_here_is_left_at_once(cluster, folder):
+    folder.append(e.JobEnded(2.0, "Completed", 0, "done", None, None, None))
+    cluster.has_job = False
+    assert courier.Courier(folder)._look(cluster)
+    assert view.read(folder).reason == "it has ended"
+
+
+def test_the_end_that_was_held_back_is_not_lost_with_a_cancel(cluster, folder):
+    begun = os.path.getsize(folder.events)
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node")
+    cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
+    looks = courier.Courier(folder)
+    look_until(looks, cluster, lambda _: looks._logs.has_said_all("s"), "the supervisor's pod to be read")
+    folder.write(folder.cancel, "{}")
+    del cluster.pods["s"]
+    assert looks._look(cluster)
+    assert END.decode() in read(folder.events)
+    assert (view.read(folder).reason, cluster.has_job) == ("it has ended", False)
+
+
+def test_a_submission_that_was_interrupted_before_anything_was_made_is_canceled_soon(cluster, folder):
+    view.write_place(folder, {"name": "dl-a"})
+    folder.write(folder.cancel, "{}")
+    cluster.has_job = False
+    looks = courier.Courier(folder)
+    assert not look_at_nothing(looks, cluster)
+    looks._began -= 31.0
+    assert look_at_nothing(looks, cluster)
+    assert (view.read(folder).reason, view.read(folder).status) == ("it was canceled", "Canceled")
+
+
+def test_a_submission_that_is_completed_begins_without_the_end_of_what_was_cut_off(folder, monkeypatch):
+    def send(*_):
+        assert view.read(folder).state == "waits"
+        assert not os.path.exists(f"{folder.path}/courier.json")
+        return "0f1e"
+
+    monkeypatch.setattr("drumline.engines.kubernetes.submission.send_patiently", send)
+    monkeypatch.setattr("drumline.engines.kubernetes.bundle.make_bundle", lambda *_: [{}])
+    monkeypatch.setattr("drumline.engines.kubernetes.api.config.find_place", lambda _: {})
+    monkeypatch.setattr(courier, "ensure", lambda _: None)
+    view.write(folder, "gone", "its submission was cut off", "Failed", 1)
+    folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s", "pods": {"n": 3}}))
+    ENGINE.submit(folder, None)
+    assert view.was_sent(folder)
+
+
+def test_what_is_known_of_a_job_that_is_there_outlives_its_submitter(folder):
+    view.write(folder, "runs", "")
+    folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s"}))
+    courier.forget_end(folder)
+    assert courier._read_known(folder)["supervisor"] == "s"
 
 
 def test_a_view_is_written_when_it_is_news(cluster, folder):
@@ -315,6 +410,6 @@ def test_a_submission_may_take_its_time(cluster, folder):
     cluster.has_job = False
     looks = courier.Courier(folder)
     looks._began -= 300.0
-    assert not looks._look(cluster)
+    assert not look_at_nothing(looks, cluster)
     view.write_place(folder, {"name": "dl-a"}, sent="yes")
-    assert looks._look(cluster)
+    assert look_at_nothing(looks, cluster)

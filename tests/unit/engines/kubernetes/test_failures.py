@@ -10,7 +10,7 @@ from waiting import wait_until
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import client, frames, pod_logs
 from drumline.engines.kubernetes.api import failures, plugin
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError, GoneError
 
 pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
 
@@ -145,6 +145,13 @@ UNAUTHORIZED = {"kind": "Status", "code": 401, "message": "Unauthorized"}
         ((302, b"", {"Location": "/login"}), ApiSilentError, "does not answer as an API server does"),
         ((200, b"<html>log in</html>"), ApiSilentError, "does not answer as an API server does"),
         ((200, b"[]"), ApiSilentError, "does not answer as an API server does"),
+        (
+            (404, b"<html>", {"Content-Type": "text/html"}),
+            ApiSilentError,
+            "an API server does: 404 Not Found",
+        ),
+        ((404, b"404 page not found\n", {"Content-Type": "text/plain"}), ApiSilentError, "404 Not Found"),
+        ((404, {"type": "error", "message": "no cluster"}), ApiSilentError, "as an API server does: "),
         ((410, {"kind": "Status", "code": 410, "message": "too old"}), ApiRefusedError, "too old"),
     ],
 )
@@ -157,6 +164,36 @@ def test_an_answer_that_is_none(kubeconfig, server, answer, kind, said):
             question(api)
         assert said in error.value.message
         assert "\n" not in error.value.message
+
+
+def test_an_object_is_gone_when_the_server_itself_says_so(kubeconfig, server):
+    kubeconfig()
+    job, page = "/apis/batch/v1/namespaces/default/jobs/a", (404, b"<html>", {"Content-Type": "text/html"})
+    server.answers |= {("GET", job): page, ("DELETE", job): page, ("PATCH", job): page}
+    with client.open_api({}) as api:
+        for ask_of in (
+            lambda: api.get("Job", "a"),
+            lambda: api.delete_job("a"),
+            lambda: api.patch("Job", "a", {}),
+        ):
+            with pytest.raises(ApiSilentError, match="as an API server does"):
+                ask_of()
+        server.answers.clear()
+        assert api.get("Job", "a") is None
+        api.delete_job("a")
+        with pytest.raises(GoneError, match="there is none"):
+            api.patch("Job", "a", {})
+
+
+def test_more_logs_than_a_client_keeps_connections_leave_room_for_questions(kubeconfig, server):
+    kubeconfig()
+    server.answers["GET", PODS] = (200, {"items": []})
+    names = [f"n{number}" for number in range(101)]
+    server.answers |= {("GET", f"{PODS}/{name}/log"): (200, Stalls(b"x\n")) for name in names}
+    with client.open_api({}) as api:
+        logs = [api.follow_log(name) for name in names]
+        assert [next(log) for log in logs] == ["x"] * len(names)
+        assert api.list("Pod") == []
 
 
 def test_an_answer_without_a_type(kubeconfig, server):

@@ -113,6 +113,9 @@ def test_a_field_that_the_server_dropped_is_told_and_nothing_is_left():
         ({"readOnly": False, "runAsNonRoot": True}, {"runAsNonRoot": True}, ""),
         ({"readOnly": True}, {}, "readOnly"),
         ({"suspend": False}, {}, "suspend"),
+        ({"tolerations": [{"key": "a", "value": ""}]}, {"tolerations": [{"key": "a"}]}, ""),
+        ({"a": {}, "b": [], "c": {"d": "x"}}, {"c": {}}, "c.d"),
+        ({"parallelism": 0}, {}, "parallelism"),
     ],
 )
 def test_what_is_missing_is_found(sent, kept, missing):

@@ -31,7 +31,7 @@ class ApiRefusedError(NotSubmittedError):
 
 
 class GoneError(ApiRefusedError):
-    """There is no such object."""
+    """There is no such object, says the API server itself."""
 
 
 class ApiSilentError(EngineError):
@@ -116,7 +116,9 @@ def _explain_answer(server: str, error: Any) -> EngineError:
     status = int(error.response.status_code)
     said = shorten(_find_message(error)) or f"{status} {error.response.reason_phrase}"
     if status == 404:
-        return GoneError(said, status=status)
+        # A proxy on the way that has lost the server says the same of all that there is.
+        is_gone = _read_reason(error) == "NotFound"
+        return GoneError(said, status=status) if is_gone else _say_odd(server, ValueError(said))
     if status in _BUSY:
         again_s = _read_wait(error.response.headers.get("Retry-After"))
         return ApiSilentError(f"Kubernetes at {server} is busy: {said}", again_s=again_s)
@@ -136,6 +138,16 @@ def _find_message(error: Any) -> str:
     """Return the sentence of the server; empty where it sent none."""
     status = getattr(error, "status", None)
     return str(getattr(status, "message", None) or "")
+
+
+def _read_reason(error: Any) -> str:
+    """Return the word of an API server for why it said no; empty: the answer is no word of one."""
+    try:
+        answer = error.response.json()
+    except ValueError:
+        return ""
+    is_status = isinstance(answer, dict) and answer.get("kind") == "Status"
+    return str(answer.get("reason") or "") if is_status else ""
 
 
 def _read_wait(text: str | None) -> float | None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 _LEFT_OUT = {"readOnly": False}
-"""Fields that servers leave out where they have this value."""
+"""
+Fields that servers leave out where they have this value. They keep false and 0 in all others that a job sends, where
+these differ from nothing.
+"""
+
+_EMPTY: tuple[Any, ...] = ("", None, {}, [])
+"""Values that say nothing: servers leave out most fields that have them."""
 
 _NOTHING = object()
 
@@ -20,6 +26,8 @@ def find_dropped(sent: Any, kept: Any, path: str = "") -> str:
 
     >>> find_dropped({"spec": {"a": 1, "b": [{"c": 2}]}}, {"spec": {"a": 1, "b": [{}], "d": 4}})
     'spec.b.0.c'
+    >>> find_dropped({"value": "", "list": []}, {})
+    ''
     """
     if isinstance(sent, dict):
         wanted = {key: value for key, value in sent.items() if key not in _NOT_NEEDED}
@@ -32,7 +40,7 @@ def find_dropped(sent: Any, kept: Any, path: str = "") -> str:
         return ""
     for key, value, there in parts:
         place = f"{path}.{key}" if path else str(key)
-        if there is _NOTHING and _LEFT_OUT.get(key, _NOTHING) != value:
+        if there is _NOTHING and value not in (*_EMPTY, _LEFT_OUT.get(key, _NOTHING)):
             return place
         if missing := find_dropped(value, there, place):
             return missing

@@ -82,11 +82,15 @@ def another_user(step):
 
 
 def taken(kind, name_of):
-    """All of a few ports, by sockets of this kind."""
-    kept = [socket.socket(*kind) for _ in range(FEW[0], FEW[1] + 1)]
-    for number, one in enumerate(kept):
-        one.bind(name_of(FEW[0] + number))
-    return [], kept
+    """All of a few ports, by sockets of this kind, but for those that are another job's just now; these."""
+    kept, left = [], []
+    for port in range(FEW[0], FEW[1] + 1):
+        kept.append(socket.socket(*kind))
+        try:
+            kept[-1].bind(name_of(port))
+        except OSError:
+            left.append(port)
+    return left, kept
 
 
 SQUATTERS = {
@@ -101,7 +105,8 @@ def test_another_user_cannot_take_all_leases(monkeypatch, tmp_path, what):
     """Names of abstract sockets were the leases; whoever bound them all stopped everybody's jobs."""
     monkeypatch.setenv("DRUMLINE_HOME", str(tmp_path))
     monkeypatch.setattr(ports, "_read_port_range", lambda: FEW)
-    with another_user(SQUATTERS[what]):
+    with another_user(SQUATTERS[what]) as left:
+        assert len(left) < 20
         leased = [ports.lease_port("127.0.0.1") for _ in range(20)]
         assert len({port for port, _ in leased}) == 20
         for port, lease in leased:

@@ -414,7 +414,7 @@ def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(r
     (tmp_path / "bad.py").write_text("raise ValueError('bad batch')")
     process = rank(
         WAIT.format(wait="open('fifo').read()"),
-        ["sh", "-c", f"{sys.executable} bad.py; exec {sys.executable} train.py"],
+        ["sh", "-c", '"$0" bad.py; exec "$0" train.py', sys.executable],
     )
     assert b"bad batch" in (tmp_path / "notes").read_bytes()
     assert wait_for(process, tmp_path)["raised"] is None

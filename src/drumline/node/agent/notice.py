@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from drumline.node.agent.children import Children
 
 _TOLD_TOO_S = 0.05
-_TOLD_LATE_S = 0.5
+_TOLD_LATE_S = 2.0
+"""A busy machine takes its time from one process to the next."""
 
 
 class Notice:

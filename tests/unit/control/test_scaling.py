@@ -167,6 +167,23 @@ def test_emulated_links_beyond_the_machine_are_refused():
     assert by_rate.refused[0].startswith("8 nodes: all-reduces reach 128 Mbit/s of the emulated 200 Mbit/s")
 
 
+@pytest.mark.parametrize(("more_ms", "refused"), [(130.0, False), (30.0, True), (0.0, True)])
+def test_a_slow_node_explains_an_all_reduce_that_is_as_much_slower(more_ms, refused):
+    reduce_ms = 1.6 * FIELD["200 Mbit/s"][4][1]
+    ranks = [
+        make_rank(
+            rank, 131.8 + reduce_ms + more_ms - 61.5, reduce_ms + more_ms, more_ms=more_ms * (rank == 2)
+        )
+        for rank in range(4)
+    ]
+    slow = SizeRun(4, 4, "job", tuple(ranks), BUCKETS, source="ddp")
+    runs = [*make_runs(FIELD["200 Mbit/s"], 2), slow]
+    report = build_report("field", runs, to=4, emulation=Emulation(25e6, 3e9))
+    assert [one.kind for one in report.stragglers] == ["compute"] * bool(more_ms)
+    assert report.measured[-1].refused.startswith("4 nodes: all-reduces reach ") is refused
+    assert bool(report.measured[-1].refused) is refused
+
+
 def test_a_model_that_does_not_fit_predicts_nothing():
     # At two nodes 40 ms are neither computing nor all-reduce.
     runs = [make_run(1, 131.8), make_run(2, 286.0, 176.5), make_run(4, 335.8, 264.8)]

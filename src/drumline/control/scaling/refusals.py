@@ -79,12 +79,17 @@ def _refuse_links(run: SizeRun, emulation: Emulation | None) -> str:
     return ""
 
 
-def refuse_slowed_links(one: SizeFacts, rate: float, emulation: Emulation | None) -> str:
-    """Return why an all-reduce over emulated links is not to be trusted. ``rate``: that it reached, bytes a second."""
+def refuse_slowed_links(
+    one: SizeFacts, rate: float, emulation: Emulation | None, slowness: float = 1.0
+) -> str:
+    """
+    Return why an all-reduce over emulated links is not to be trusted. ``rate``: that it reached, bytes a second.
+    ``slowness``: of the slowest node, at whose pace all go, as a factor.
+    """
     if (
         emulation is None
         or not emulation.link_bytes_per_s
-        or rate >= _LEAST_LINK_SHARE * emulation.link_bytes_per_s
+        or rate * slowness >= _LEAST_LINK_SHARE * emulation.link_bytes_per_s
     ):
         return ""
     return (

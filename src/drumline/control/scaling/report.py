@@ -8,7 +8,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.scaling import model as models
 from drumline.control.scaling import refusals
 from drumline.control.scaling.facts import reduce_run
-from drumline.control.scaling.stragglers import find_slow_node, find_stragglers
+from drumline.control.scaling.stragglers import find_slow_node, find_stragglers, measure_slowness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ def _judge_run(run: SizeRun, emulation: Emulation | None) -> MeasuredSize:
     if facts is not None and facts.nodes > 1 and facts.reduce_s and facts.size_bytes:
         rate = models.find_rate([facts], find_latency_s(run.pairs) or models.USUAL_LATENCY_S)
         if not why_not and find_slow_node(run.pairs) is None:
-            why_not = refusals.refuse_slowed_links(facts, rate, emulation)
+            why_not = refusals.refuse_slowed_links(facts, rate, emulation, measure_slowness(run))
     return MeasuredSize(run, facts, why_not, bytes_per_s=rate)
 
 

@@ -60,6 +60,15 @@ def find_stragglers(run: SizeRun, model: StepModel | None) -> list[Straggler]:
     return sorted(found, key=lambda one: -one.gain)
 
 
+def measure_slowness(run: SizeRun) -> float:
+    """Return how many times as long as all others a late rank computes, and so handles messages; 1.0: there is none."""
+    late = _find_late_rank(run)
+    if late is None or late.rank is None or late.kind != COMPUTE:
+        return 1.0
+    own = {one.rank: statistics.median(one.list_own_s()) for one in run.steps if one.step_s}
+    return own[late.rank] / max(*(value for rank, value in own.items() if rank != late.rank), 1e-9)
+
+
 def _find_late_rank(run: SizeRun) -> Straggler | None:
     """Find the rank that is the last one in most steps, and by more than the ranks vary."""
     ranks = [one for one in run.steps if one.step_s]

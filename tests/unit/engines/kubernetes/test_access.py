@@ -7,7 +7,6 @@ import re
 
 import pytest
 import yaml
-from api_server import Server
 from planning import plan
 from waiting import wait_until
 
@@ -23,13 +22,6 @@ from drumline.engines.kubernetes.engine import ENGINE
 JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"
 EVENTS, NODES = "/api/v1/namespaces/default/events", "/api/v1/nodes"
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
-
-
-@pytest.fixture
-def server():
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from planning import plan
 
 from drumline.contract import events as e
-from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.engines.kubernetes import frames, objects
 from drumline.engines.kubernetes.arrivals import receiver as receiving
@@ -49,15 +47,6 @@ class Pods:
         for pod, said in self._said.items():
             for frame in said:
                 self.take(pod, frame)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
-    made.create()
-    made.write(made.plan, plan(2, at={"engine": "kubernetes", "folder": made}).to_json())
-    made.begin(e.JobSubmitted(1.0, "ann", "kubernetes"))
-    return made
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from api_server import Server
 
 from drumline.engines.kubernetes import client, cluster_nodes
 from drumline.engines.kubernetes.api import config
@@ -22,13 +21,6 @@ NODE = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
-
-
-@pytest.fixture
-def server():
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 from conftest import processes_with
-from planning import plan
 from waiting import wait_until
 
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError
-from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import courier, frames, objects, view
 from drumline.engines.kubernetes.engine import ENGINE
 
@@ -56,15 +54,6 @@ class Cluster:
 @pytest.fixture
 def cluster():
     return Cluster()
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
-    made.create()
-    made.write(made.plan, plan(2, at={"engine": "kubernetes", "folder": made}).to_json())
-    made.begin(e.JobSubmitted(1.0, "ann", "kubernetes"))
-    return made
 
 
 def read(path):
@@ -170,13 +159,19 @@ def test_objects_are_gone_when_look_after_look_finds_none(cluster, folder):
     assert view.read(folder).state == "gone"
 
 
-def test_the_end_that_was_held_back_is_not_lost_with_the_objects(cluster, folder):
+def hold_end(cluster, folder):
+    """A courier that has heard the end of the job, and waits for what the node's pod has to say."""
     begun = os.path.getsize(folder.events)
     cluster.add("s", "supervisor")
     cluster.add("n", "node")
     cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
     looks = courier.Courier(folder)
     look_until(looks, cluster, lambda _: looks._logs.has_said_all("s"), "the supervisor's pod to be read")
+    return looks
+
+
+def test_the_end_that_was_held_back_is_not_lost_with_the_objects(cluster, folder):
+    looks = hold_end(cluster, folder)
     assert END.decode() not in read(folder.events)
     cluster.has_job = False
     assert look_at_nothing(looks, cluster)
@@ -192,12 +187,7 @@ def test_a_job_whose_end_is_here_is_left_at_once(cluster, folder):
 
 
 def test_the_end_that_was_held_back_is_not_lost_with_a_cancel(cluster, folder):
-    begun = os.path.getsize(folder.events)
-    cluster.add("s", "supervisor")
-    cluster.add("n", "node")
-    cluster.say("s", frames.Frame("events.jsonl", begun, END), frames.Frame("", end=True))
-    looks = courier.Courier(folder)
-    look_until(looks, cluster, lambda _: looks._logs.has_said_all("s"), "the supervisor's pod to be read")
+    looks = hold_end(cluster, folder)
     folder.write(folder.cancel, "{}")
     del cluster.pods["s"]
     assert looks._look(cluster)

@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from api_server import Server, Stalls
+from api_server import Stalls
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
@@ -16,13 +16,6 @@ pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/tes
 
 PODS = "/api/v1/namespaces/default/pods"
 VERSION = "client.authentication.k8s.io/v1"
-
-
-@pytest.fixture
-def server():
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
@@ -229,8 +228,7 @@ class Courier:
         now = time.monotonic()
         self._missing.append(now)
         is_sure = len(self._missing) >= _MISSING_LOOKS and now - self._missing[0] >= _MISSING_S
-        has_ended = any(isinstance(event, e.JobEnded) for event in self._folder.read_events())
-        if not is_sure and not has_ended:
+        if not is_sure and not self._logs.has_written_end():
             return False
         has_run = self._logs.has_end() or self._logs.has_followed
         is_canceled = os.path.exists(self._folder.cancel) and not has_run and not self._known["supervisor"]

@@ -90,9 +90,11 @@ class PodLogs:
     def has_end(self) -> bool:
         """Return whether the end of the job is in its events here, or about to be."""
         with self._lock:
-            return bool(self._held) or any(
-                isinstance(event, e.JobEnded) for event in self._folder.read_events()
-            )
+            return bool(self._held) or self.has_written_end()
+
+    def has_written_end(self) -> bool:
+        """Return whether the end of the job is in its events here."""
+        return any(isinstance(event, e.JobEnded) for event in self._folder.read_events())
 
     def follow(self, api: Api, pod: Mapping[str, Any]) -> None:
         """Have the pod's log be read, where it has one and nobody reads it."""

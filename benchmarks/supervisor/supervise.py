@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import AgentProcesses, Nodes, SignalMeaning
@@ -53,6 +54,7 @@ class StubNodes:
     """Starter of stub agents, in the place of an engine."""
 
     warm_pool = None
+    silence_s = SILENCE_S
 
     def __init__(self, nodes: int, procs: int, end: str, processes: int, trigger: str) -> None:
         self.join_timeout_s = JOIN_TIMEOUT_S.get(end, 600.0)

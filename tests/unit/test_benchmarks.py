@@ -1,5 +1,6 @@
 """benchmarks/all: what it writes into the documents, and what it waits for."""
 
+import json
 import re
 import subprocess
 import sys
@@ -136,3 +137,13 @@ def test_a_benchmark_of_no_name_is_refused(capsys):
         everything.parse(["--only", "clii"])
     assert left.value.code == 2
     assert "there is no benchmark 'clii'; there are launch, warm" in capsys.readouterr().err
+
+
+def test_the_benchmark_of_the_supervisor_starts_and_ends_a_job(tmp_path):
+    script = ROOT / "benchmarks" / "supervisor" / "supervise.py"
+    words = [sys.executable, str(script), "2", "2", "well", "1", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["nodes"], told["reason"]) == (2, "all 4 ranks ended with exit code 0")
+    assert told["launch_s"] > 0

@@ -82,6 +82,15 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
     assert values["best"]["setting"] == fast["setting"]
     assert slow["step_s"] >= 0.5
     assert "no room for the optimizer" in failed["reason"]
+    spreads = {
+        step.detail["setting"]: step.detail.get("spread")
+        for step in fold(folder.read_events()).steps.values()
+    }
+    assert {setting: spread is not None for setting, spread in spreads.items()} == {
+        0: True,
+        1: True,
+        2: False,
+    }
     assert failed["metric"] is None
     # Each is measured once, but for the one that was killed.
     assert values["runs"] == 4

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from drumline.contract.errors import SpecError, UsageError
+from drumline.contract.outcome import StepOutcome
 from drumline.control.driver.step_rates import reduce_steps
 from drumline.control.tuning import parameters, request, results
 from drumline.control.tuning.parameters import NodeRoom
@@ -156,10 +157,30 @@ def test_a_property_that_no_tuning_has_written_is_refused():
             tuning.from_properties({tuning.PROPERTY: text})
 
 
+def test_a_trial_tells_its_spread_and_one_of_an_earlier_version_has_none():
+    figures = {"metric": 5.0, "low": 4.0, "high": 6.0}
+    details = ({**figures, "spread": 0.01}, figures, {})
+    steps = [
+        StepOutcome("trial", "job", 0.0, {"setting": number, "rung": 0, **detail})
+        for number, detail in enumerate(details)
+    ]
+    for ended in steps[:2]:
+        ended.status = "Completed"
+    listed = tuning.list_measures(steps)
+    assert [(one.setting, one.spread, one.is_over) for one in listed] == [
+        (0, 0.01, True),
+        (1, None, True),
+        (2, None, False),
+    ]
+
+
 def test_the_slowest_rank_counts_and_the_figure_has_a_doubt():
     rate = reduce_steps([[0.1] * 10, [0.2] * 8])
     assert (rate.step_s, rate.steps, rate.ranks) == (pytest.approx(0.2), 8, 2)
     assert (rate.low_s, rate.high_s) == (pytest.approx(0.18), pytest.approx(0.22))
+    assert rate.spread == pytest.approx(0.0)
+    # Half of the steps are 2 % shorter, half 2 % longer: twice the standard error of their mean.
+    assert reduce_steps([[0.098, 0.102] * 50]).spread == pytest.approx(0.004, rel=0.01)
     # Two workers bring batches in pairs: the median is half of the truth, or twice of it.
     pairs = [0.001, 0.199] * 10 + [0.001]
     assert reduce_steps([pairs]).step_s == pytest.approx(0.0953, rel=0.01)

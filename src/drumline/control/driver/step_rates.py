@@ -21,13 +21,17 @@ _NEVER_SURER = 0.1
 
 
 class StepRate(NamedTuple):
-    """Seconds of a step of the slowest rank, and between which they are. ``steps``: so many were measured."""
+    """
+    Seconds of a step of the slowest rank, and between which they are, another run included. ``steps``: so many were
+    measured. ``spread``: the part of ``step_s`` that the chance of these steps alone may explain.
+    """
 
     step_s: float
     low_s: float
     high_s: float
     steps: int
     ranks: int
+    spread: float
 
 
 def measure(
@@ -52,5 +56,6 @@ def reduce_steps(rows: list[list[float]], *, is_median: bool = False) -> StepRat
     slowest = max(rows, key=centre)
     step_s = centre(slowest)
     # By parts: the mean of groups of steps varies as groups do, not as their steps.
-    doubt = max(2.0 * statistics.stdev(slowest) / math.sqrt(len(slowest)), _NEVER_SURER * step_s)
-    return StepRate(step_s, max(step_s / 4, step_s - doubt), step_s + doubt, count, len(rows))
+    spread = 2.0 * statistics.stdev(slowest) / math.sqrt(len(slowest)) / step_s
+    doubt = max(spread, _NEVER_SURER) * step_s
+    return StepRate(step_s, max(step_s / 4, step_s - doubt), step_s + doubt, count, len(rows), spread)

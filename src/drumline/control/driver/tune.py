@@ -120,7 +120,7 @@ class _TuneDriver(SweepDriver):
             self._tuning.value_of(setting, step_s, rate.ranks)
             for step_s in (rate.step_s, rate.low_s, rate.high_s)
         )
-        return Measurement(setting, step.detail["rung"], value, min(bounds), max(bounds))
+        return Measurement(setting, step.detail["rung"], value, min(bounds), max(bounds), spread=rate.spread)
 
     def _note_end(self, name: str, outcome: Outcome) -> None:
         step = self._children.steps[name]
@@ -135,6 +135,7 @@ class _TuneDriver(SweepDriver):
                 "metric": judged.value,
                 "low": judged.low,
                 "high": judged.high,
+                "spread": judged.spread,
                 "step_s": rate.step_s,
                 "measured": rate.steps,
                 "ranks": rate.ranks,

@@ -3,10 +3,14 @@ Successive halving: which setting of a job is measured next, over how many steps
 
 All settings are measured over few steps, the best of them over more, and so on. What is clearly slower than the best
 goes no further, so that a rung may have fewer settings than it has room for, and a winner that is clear ends it.
+
+Those that are measured on two rungs tell how much two runs of a setting differ. Where they differ little, a smaller
+difference of two settings is clear, and settings that are equal need no further rung.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
@@ -24,6 +28,15 @@ _PART = 3
 _FEWEST_LAST = 2
 """Settings of the last rung: a winner is compared with another."""
 
+_FEWEST_REPEATS = 2
+"""Of one setting the second run may be like the first by chance."""
+
+_SUREST = 0.025
+"""Of a value: so far apart may two runs be that nothing is known to tell apart."""
+
+_EQUAL = 0.01
+"""Of a value: settings that are no further apart are equal, where runs of one setting are no further apart either."""
+
 
 class Rung(NamedTuple):
     """``most``: settings that are measured; ``steps``: of each."""
@@ -35,7 +48,8 @@ class Rung(NamedTuple):
 class Measurement(NamedTuple):
     """
     What is known of a setting on a rung. ``value``: None without one, because it failed or is not over. ``low``,
-    ``high``: where the value is, all chance considered.
+    ``high``: where the value is, all chance considered. ``spread``: the part of the value that the chance of its own
+    steps may explain, another run aside; None if that is not known.
     """
 
     setting: int
@@ -44,6 +58,7 @@ class Measurement(NamedTuple):
     low: float = 0.0
     high: float = 0.0
     is_over: bool = True
+    spread: float | None = None
 
 
 class Standing(NamedTuple):
@@ -87,9 +102,10 @@ def find_standing(rungs: Sequence[Rung], count: int, goal: str, measured: Iterab
         if waiting or not all(one.is_over for one in row):
             return Standing(index, waiting)
         # One that fails on a later rung makes room for the next best.
-        good = _sort([one for one in row if one.setting not in failed], goal)
+        repeats = _find_repeats(known.values(), index)
+        good = _sort([_narrow(one, repeats) for one in row if one.setting not in failed], goal)
         kept = [one for one in good if not is_worse(one, good, goal)]
-        if len(kept) <= 1 or index + 1 == len(rungs):
+        if len(kept) <= 1 or index + 1 == len(rungs) or _are_equal(kept, repeats):
             return Standing(index, (), good[0].setting if good else None, is_over=True)
         contenders = [one.setting for one in kept[: rungs[index + 1].most]]
         # A rung that would drop none of them tells nothing that the next does not.
@@ -98,9 +114,11 @@ def find_standing(rungs: Sequence[Rung], count: int, goal: str, measured: Iterab
 
 def is_decided(rungs: Sequence[Rung], one: Measurement, measured: Iterable[Measurement], goal: str) -> bool:
     """Return whether a setting under way is worse than one of its rung, so that more steps of it say nothing."""
-    others = [other for other in measured if other.rung == one.rung and other.is_over]
+    known = list(measured)
+    repeats = _find_repeats(known, one.rung)
+    others = [_narrow(other, repeats) for other in known if other.rung == one.rung and other.is_over]
     # A single rung is there to measure every setting whole.
-    return len(rungs) > 1 and is_worse(one, others, goal)
+    return len(rungs) > 1 and is_worse(_narrow(one, repeats), others, goal)
 
 
 def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool:
@@ -108,6 +126,35 @@ def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool
     if goal == MINIMIZE:
         return any(other.value is not None and other.high < one.low for other in others)
     return any(other.value is not None and other.low > one.high for other in others)
+
+
+def _find_repeats(measured: Iterable[Measurement], rung: int) -> list[float]:
+    """Return how far two runs of a setting were apart, as a part of its value, for all runs up to that rung."""
+    of_setting: dict[int, list[tuple[int, float]]] = {}
+    for one in measured:
+        if one.is_over and one.value and one.rung <= rung:
+            of_setting.setdefault(one.setting, []).append((one.rung, one.value))
+    return [
+        abs(after - before) / max(before, after)
+        for runs in of_setting.values()
+        for (_, before), (_, after) in pairwise(sorted(runs))
+    ]
+
+
+def _narrow(one: Measurement, repeats: Sequence[float]) -> Measurement:
+    """Return the measure with the bounds that follow from the repeats, if they are narrower than its own."""
+    if one.value is None or one.spread is None or len(repeats) < _FEWEST_REPEATS:
+        return one
+    doubt = one.value * max(one.spread, *repeats, _SUREST)
+    return one._replace(low=max(one.low, one.value - doubt), high=min(one.high, one.value + doubt))
+
+
+def _are_equal(kept: Sequence[Measurement], repeats: Sequence[float]) -> bool:
+    """Return whether more steps would tell nothing of these."""
+    if len(repeats) < _FEWEST_REPEATS or max(repeats) > _EQUAL:
+        return False
+    values = [one.value for one in kept if one.value is not None and one.spread is not None]
+    return len(values) == len(kept) and max(values) - min(values) <= _EQUAL * max(values)
 
 
 def _sort(measures: Iterable[Measurement], goal: str) -> list[Measurement]:

@@ -85,6 +85,7 @@ def list_measures(steps: Iterable[StepOutcome]) -> list[Measurement]:
             step.detail.get("low") or 0.0,
             step.detail.get("high") or 0.0,
             is_over=bool(step.status),
+            spread=step.detail.get("spread"),
         )
         for step in steps
         if not step.detail.get("again")

@@ -9,6 +9,7 @@ from drumline.plan.search.halving import (
     MINIMIZE,
     Measurement,
     Rung,
+    Standing,
     find_standing,
     is_decided,
     is_worse,
@@ -77,6 +78,52 @@ def test_a_rung_that_would_drop_none_is_skipped():
 def test_a_setting_that_fails_later_makes_room_for_the_next_best():
     winner, rows = measure_with([1.0, 1.01, 1.02, 1.03], plan_rungs(4, 60), noise=0.0, failing=[(3, 1)])
     assert (winner, rows) == (2, [(0, 1, 2, 3), (3, 2), (1,)])
+
+
+def measured(setting, rung, value, spread: float | None = 0.01):
+    return Measurement(setting, rung, value, 0.9 * value, 1.1 * value, spread=spread)
+
+
+def find_after(*of_last_rung, first=(100.0, 100.0, 100.0, 100.0), spread: float | None = 0.01):
+    """Where a tuning of twelve stands when four settings were measured on two rungs of three."""
+    slow = [measured(number, 0, 10.0, spread) for number in range(len(first), 12)]
+    rows = [
+        *(measured(number, 0, value, spread) for number, value in enumerate(first)),
+        *(measured(number, 1, value, spread) for number, value in enumerate(of_last_rung)),
+    ]
+    return find_standing(plan_rungs(12, 60), 12, MAXIMIZE, rows + slow)
+
+
+def test_where_runs_of_a_setting_are_alike_a_small_difference_ends_it():
+    alike = (100.0, 90.0, 89.0, 88.0)
+    assert find_after(*alike, first=alike) == Standing(1, (), 0, is_over=True)
+    # One that changed by 6 %, or whose steps say no more than that, makes 10 % the chance of two runs.
+    changed = (106.0, 90.0, 89.0, 88.0)
+    assert find_after(*alike, first=changed) == Standing(2, (0, 1))
+    assert find_after(*alike, first=alike, spread=0.06) == Standing(2, (0, 1))
+    # What an earlier version measured has no spread.
+    assert find_after(*alike, first=alike, spread=None) == Standing(2, (0, 1))
+
+
+def test_settings_that_are_equal_need_no_further_rung():
+    assert find_after(100.0, 100.5, 99.8, 99.6).winner == 1
+    # 2 % apart is neither clear nor equal, and runs that are 2 % apart cannot tell.
+    assert find_after(100.0, 100.5, 99.8, 98.0, first=(100.0, 100.0, 100.0, 98.0)) == Standing(2, (1, 0))
+    assert find_after(100.0, 100.5, 99.8, 99.6, first=(102.0, 100.0, 100.0, 100.0)) == Standing(2, (1, 0))
+    assert find_after(100.0, 100.5, 99.8, 99.6, spread=None) == Standing(2, (1, 0))
+
+
+def test_a_run_under_way_is_stopped_by_what_repeats_of_its_rung_tell():
+    rungs = plan_rungs(12, 60)
+    known = [measured(number, rung, value) for rung in (0, 1) for number, value in enumerate((100.0, 99.0))]
+    slow = measured(2, 1, 92.0)._replace(is_over=False)
+    assert is_decided(rungs, slow, known, MAXIMIZE)
+    # One repeat may be chance, and what comes later says nothing of an earlier rung.
+    assert not is_decided(rungs, slow, known[:3], MAXIMIZE)
+    assert not is_decided(rungs, slow._replace(rung=0), known, MAXIMIZE)
+    slow = measured(2, 1, 1.08)._replace(is_over=False)
+    known = [measured(number, rung, value) for rung in (0, 1) for number, value in enumerate((1.0, 1.01))]
+    assert is_decided(rungs, slow, known, MINIMIZE)
 
 
 def test_without_a_value_nobody_wins():

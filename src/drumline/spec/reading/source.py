@@ -129,6 +129,8 @@ _SCANNER_WORDS = (
     ("did not find expected", "this does not fit what stands before it", "check the indentation"),
     ("expected <block end>", "this does not fit what stands before it", "check the indentation"),
     ("found undefined tag handle", "tags are not allowed in a job file", ""),
+    # libyaml from 0.2.6 on looks ahead, and gives up at 1,000 levels before it tells of the 65th.
+    ("exceeded maximum nesting depth", f"nested more than {MAX_DEPTH} levels deep", ""),
     ("cannot start any token", "this character cannot start a value", "quote the value"),
     ("unknown escape character", "unknown escape in a double-quoted text", "use single quotes"),
     ("found unknown escape", "unknown escape in a double-quoted text", "use single quotes"),

@@ -111,7 +111,7 @@ def test_a_page_that_comes_back_misses_nothing_and_hears_nothing_twice(studio, c
     write_job(tmp_path, "true")
     cli("job", "create", "-f", "job.yml", "-n", "job", "--stream")
     folder = RunFolder.for_job("job")
-    assert studio.get("/jobs")["total"] == 1
+    wait_until(lambda: studio.get("/jobs")["total"] == 1, 20.0)
     with stream(studio, "/stream?jobs=job") as page:
         folder.append(e.JobEdited(1.0, {"description": "first"}))
         page.until(lambda one: one.kind == "event")
@@ -132,7 +132,7 @@ def test_a_page_that_comes_back_misses_nothing_and_hears_nothing_twice(studio, c
 def test_a_page_of_an_earlier_server_is_told_to_ask_anew(studio, cli, tmp_path):
     write_job(tmp_path, "true", name="job")
     cli("job", "create", "-f", "job.yml", "--stream")
-    assert studio.get("/jobs")["total"] == 1
+    wait_until(lambda: studio.get("/jobs")["total"] == 1, 20.0)
     for cursor in ("deadbeef.0", "deadbeef.3", "nonsense", "a.b|c:d"):
         with stream(studio, cursor=cursor) as page:
             assert page.next().kind == "reset"

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from seeing import arrive, see
+from waiting import wait_until
 
 
 def test_the_list_shows_each_job_with_its_sentence(visit):
@@ -30,6 +31,8 @@ def test_the_list_shows_each_job_with_its_sentence(visit):
 def test_what_the_page_begins_with_is_asked_once_and_before_its_modules_run(visit, page, question):
     guest = visit()
     asked = []
+    # A page asks again once the server tells it of changes, which on a busy machine is soon.
+    guest.page.route(re.compile("/api/v1/stream"), lambda route: None)
     guest.page.on("request", lambda request: asked.append(request.url.removeprefix(guest.address)))
     guest.open(page)
     guest.page.wait_for_selector('main [data-test="jobs"] tr[data-row], [data-test="rank-grid"] [data-rank]')
@@ -125,6 +128,53 @@ def test_a_line_that_a_rank_writes_appears(visit, jobs):
     see(guest.find("log-view"), "ready")
     jobs.say_the_word()
     see(guest.find("log-view"), "the word has come")
+
+
+def test_a_line_that_comes_before_the_server_knows_who_listens_appears(visit, jobs):
+    guest = visit()
+    held, under_way = [], set()
+    guest.page.route(re.compile("/api/v1/stream.*jobs="), lambda route: held.append(route))
+    guest.page.on("request", lambda one: "/logs?" in one.url and under_way.add(one))
+    guest.page.on("requestfinished", lambda one: under_way.discard(one))
+    guest.open("/jobs/waiting/logs")
+    see(guest.find("log-view"), "ready")
+    wait_until(lambda: guest.page.evaluate("true") and held and not under_way, 20.0)
+    jobs.add_line("a line of before")
+    for one in held:
+        one.continue_()
+    see(guest.find("log-view"), "a line of before")
+
+
+HEAR_OF_LOG = """
+window.heard = new Promise((heard) => {
+  const stream = new EventSource("/api/v1/stream?jobs=waiting");
+  stream.addEventListener("log", () => { stream.close(); heard(true); });
+  stream.onopen = () => { window.listens = true; };
+});
+true
+"""
+
+
+def test_a_line_that_comes_before_the_first_answer_appears(visit, jobs):
+    guest = visit()
+    held = []
+
+    def hold(route):
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    guest.page.route(re.compile("/logs[?]"), hold)
+    guest.open("/jobs/waiting/logs")
+    wait_until(lambda: guest.page.evaluate("true") and held, 20.0)
+    guest.page.evaluate(HEAR_OF_LOG)
+    wait_until(lambda: guest.page.evaluate("window.listens"), 20.0)
+    jobs.add_line("a line of meanwhile")
+    assert guest.page.evaluate("window.heard")
+    route, answer = held[0]
+    route.fulfill(response=answer)
+    see(guest.find("log-view"), "a line of meanwhile")
 
 
 def test_a_restarted_job_has_its_attempts(visit):

@@ -86,6 +86,79 @@ test("a block that has grown is asked for again", async () => {
   assert.equal(lines.at(799).n, 799);
 });
 
+/** A log whose answers come when they are let go. */
+function holdAnswers(log) {
+  const { fetch, asked } = serve(log);
+  const held = [];
+  const slow = async (query) => {
+    const answer = await fetch(query);
+    return new Promise((answered, failed) => held.push({ letGo: () => answered(answer), fail: failed }));
+  };
+  return { slow, asked, held };
+}
+
+for (const how of [{}, { filtered: true }]) {
+  test(`lines that come while an answer is on its way are asked for after it: ${JSON.stringify(how)}`, async () => {
+    const log = { total: 10 };
+    const { slow, held } = holdAnswers(log);
+    const lines = new Lines(slow, () => {}, how);
+    lines.at(0);
+    await settle();
+    log.total = 11;
+    lines.grow();
+    lines.grow();
+    assert.equal(held.length, 1);
+    held[0].letGo();
+    await settle();
+    held[1].letGo();
+    await settle();
+    assert.equal(lines.at(10).n, 10);
+    assert.equal(held.length, 2);
+  });
+}
+
+test("lines that come while three answers are on their way are asked for after one of them", async () => {
+  const log = { total: 10_000 };
+  const { slow, held } = holdAnswers(log);
+  const lines = new Lines(slow, () => {}, {});
+  for (const n of [0, 400, 800]) lines.at(n);
+  await settle();
+  held[0].letGo();
+  await settle();
+  lines.at(0);
+  lines.at(4000);
+  await settle();
+  log.total = 10_001;
+  lines.grow();
+  assert.equal(held.length, 4);
+  held[1].letGo();
+  await settle();
+  held[4].letGo();
+  await settle();
+  assert.equal(lines.total, 10_001);
+  lines.close();
+});
+
+test("lines that come after an error are asked for when it is time to ask again", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const log = { total: 10 };
+  const { slow, held } = holdAnswers(log);
+  const lines = new Lines(slow, () => {}, {});
+  const turn = () => new Promise((resolve) => setImmediate(resolve));
+  lines.at(0);
+  await turn();
+  held[0].fail(new Error("no answer"));
+  await turn();
+  lines.grow();
+  await turn();
+  assert.equal(held.length, 1);
+  context.mock.timers.tick(2_000);
+  await turn();
+  held[1].letGo();
+  await turn();
+  assert.equal(lines.at(9).n, 9);
+});
+
 test("lines that match are asked for one block after another", async () => {
   const log = { total: 2000 };
   const lines = new Lines(serve(log).fetch, () => {}, { filtered: true });

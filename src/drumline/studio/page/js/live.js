@@ -100,11 +100,9 @@ function open() {
   const query = { workspace: route.peek().query.workspace, jobs: [...watched.keys()].sort().join(",") };
   const wanted = withQuery("/api/v1/stream", query);
   if (stream && wanted === target && stream.readyState !== EventSource.CLOSED) return;
-  const isAgain = target !== "";
   close();
   target = wanted;
   stream = listen(wanted);
-  if (isAgain) askAgain(); // Nobody told us what happened while there was no stream.
 }
 
 /** @param {string} url */
@@ -112,10 +110,8 @@ function listen(url) {
   const source = new EventSource(url);
   source.onopen = () => {
     pause = RETRY_MS;
-    if (!connected.peek().ok) {
-      connected.value = { ok: true, since: Date.now(), isOver: false };
-      askAgain();
-    }
+    if (!connected.peek().ok) connected.value = { ok: true, since: Date.now(), isOver: false };
+    askAgain(); // Nobody told us what happened until now.
   };
   source.onerror = () => {
     if (source !== stream) return;

@@ -59,6 +59,8 @@ export class Lines {
     this.asked = new Set();
     this.closed = false;
     this.pause = 0;
+    /** Whether lines have come that no question under way is sure to bring. */
+    this.isBehind = false;
   }
 
   close() {
@@ -152,14 +154,24 @@ export class Lines {
   }
 
   /**
-   * Ask for what has come since: the last chunk may have grown.
+   * Ask for what has come since, after the answer that is under way: the last chunk may have grown.
    * @returns {Promise<void>}
    */
   async grow() {
-    if (this.filtered) {
-      return this.load(this.next, true);
-    }
-    return this.load(Math.max(0, Math.floor((this.total - 1) / this.size)) * this.size, false);
+    const line = this.filtered ? this.next : Math.max(0, Math.floor((this.total - 1) / this.size)) * this.size;
+    this.isBehind = this.isBusy(line);
+    if (!this.isBehind) await this.load(line, this.filtered);
+  }
+
+  /** @param {number} line */
+  isBusy(line) {
+    return this.asked.has(line) || this.asked.size >= AT_ONCE || this.pause !== 0;
+  }
+
+  goOn() {
+    if (this.closed) return;
+    if (this.isBehind) this.grow();
+    this.changed();
   }
 
   /**
@@ -168,7 +180,7 @@ export class Lines {
    */
   async load(line, found) {
     // What is left out here is asked for again when one of these has arrived, if it is still looked at.
-    if (this.asked.has(line) || this.asked.size >= AT_ONCE || this.closed || this.pause) {
+    if (this.closed || this.isBusy(line)) {
       return;
     }
     this.asked.add(line);
@@ -181,13 +193,11 @@ export class Lines {
       this.error = error;
       this.pause = setTimeout(() => {
         this.pause = 0;
-        this.changed();
+        this.goOn();
       }, PAUSE_MS);
     } finally {
       this.asked.delete(line);
-      if (!this.closed) {
-        this.changed();
-      }
+      this.goOn();
     }
   }
 

@@ -163,7 +163,7 @@ function follow(job, lines) {
   };
   let isFirst = true;
   const stop = job.live.log.subscribe(() => {
-    if (isFirst || !lines.known) isFirst = false;
+    if (isFirst) isFirst = false;
     else if (timer === undefined) grow();
     else isDue = true;
   });

@@ -12,19 +12,20 @@ CHAINED = """
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+    dist.init_process_group("gloo")
+    group = dist.new_group(timeout=datetime.timedelta(seconds=3))
     rank = dist.get_rank()
 
     def step(number):
         if number == 2 and rank == 3:
             raise ValueError("bad batch")
-        dist.all_reduce(torch.ones(4))
+        dist.all_reduce(torch.ones(4), group=group)
 
     try:
         for number in range(6):
             step(number)
     finally:
-        dist.barrier()
+        dist.barrier(group)
 """
 INNER = """
     import os, signal

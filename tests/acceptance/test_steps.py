@@ -95,6 +95,44 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert max(one for one in rows[1]["values"] if one == one) > 50  # noqa: PLR0124 - nan is not
 
 
+SHARDED = f"""
+    import time
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    def main():
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo")
+        late_s = 0.1 if dist.get_rank() == 1 else 0.0
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2 * {STEPS}):
+            time.sleep(0.05 + late_s)
+            optimizer.zero_grad()
+            model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+        dist.destroy_process_group()
+
+    main()
+"""
+
+
+@pytest.mark.usefixtures("needs_torch")
+def test_the_late_rank_of_a_sharded_model_is_named_by_its_collectives(cli, tmp_path):
+    path = write_script(tmp_path, SHARDED, resources={"instance_count": 1}, drumline={"grace": 1})
+    assert cli("job", "create", "-f", path, "--stream").rc == 0
+    summary = read_steps(lookup.folder_of("job").path, 0).summarize()
+    assert summary is not None
+    assert (summary["done"], summary["sources"]) == (2 * STEPS, ["collectives", "optimizer"])
+    assert summary["latest"]["rank"] == 1
+    assert summary["latest"]["late_ms"] > 50
+    assert "latest rank: 1, by " in cli("job", "show", "-n", "job", "-o", "table").out
+
+
 OWN_LOOP = """
     import os
     import torch

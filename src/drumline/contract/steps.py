@@ -10,6 +10,8 @@ node's agent, a JSON object a line, oldest first::
                 seconds of a step: [median, 5 %, 95 %] of these n; what is not known is left out
       bytes     sizes of the buckets that are reduced in a step
       at        [[q, time], ...]: when the rank entered collective number q, in seconds since 1970 by the node's clock
+      calls     [[n, time, [us, ...]], ...]: when the rank entered the collectives of step n: the first of them as in
+                "at", each in microseconds after the first; where DistributedDataParallel's all-reduces are not known
       src       where the figures come from: optimizer, ddp, ...
       of        [total, before, where from]: steps of the whole training and before this attempt, where known
       pass      steps of each whole pass over the training's data, where known
@@ -37,9 +39,13 @@ if TYPE_CHECKING:
 
 DETAIL = "DRUMLINE_STEPS_DETAIL"
 PHASES = ("step", "input", "forward", "backward", "comm", "overlap", "other")
-OPTIMIZER, DDP, METRICS, LOG = "optimizer", "ddp", "metrics", "log"
+OPTIMIZER, DDP, COLLECTIVES, METRICS, LOG = "optimizer", "ddp", "collectives", "metrics", "log"
+
+MOST_CALLS = 32
+"""Collectives of a step that are noted: of more, every second one, every third one and so on."""
 
 _MOST_ENTRIES = 8192
+_MOST_STEPS_WITH_CALLS = 64
 
 
 class Spread(NamedTuple):
@@ -56,6 +62,13 @@ class Total(NamedTuple):
     steps: int
     before: int
     source: str
+
+
+class StepCalls(NamedTuple):
+    """The times at which a rank entered the collectives of a step, in order, in seconds since 1970."""
+
+    number: int
+    times: tuple[float, ...]
 
 
 class Window(NamedTuple):
@@ -80,6 +93,8 @@ class Window(NamedTuple):
     pass_steps: int = 0
     """Of each whole pass over the training's data; 0: not known."""
 
+    calls: tuple[StepCalls, ...] = ()
+
 
 def to_line(windows: Sequence[Window]) -> bytes:
     """Return the line of windows, at least one, that end at the same time."""
@@ -100,6 +115,8 @@ def _describe_window(window: Window) -> dict[str, Any]:
         data["bytes"] = window.bucket_bytes
     if window.entries:
         data["at"] = [(number, round(at, 6)) for number, at in window.entries]
+    if window.calls:
+        data["calls"] = [_describe_calls(one) for one in window.calls]
     data["src"] = window.sources
     if window.total:
         data["of"] = tuple(window.total)
@@ -111,6 +128,11 @@ def _describe_window(window: Window) -> dict[str, Any]:
             for name, values in window.every.items()
         }
     return data
+
+
+def _describe_calls(one: StepCalls) -> tuple[int, float, list[int]]:
+    first = one.times[0]
+    return one.number, round(first, 6), [round(1e6 * (at - first)) for at in one.times]
 
 
 def from_line(line: bytes) -> tuple[Window, ...]:
@@ -139,6 +161,14 @@ def _read_window(at: float, monotonic: float, data: Mapping[str, Any]) -> Window
         Total(_read_whole(total[0]), _read_whole(total[1]), str(total[2])[:200]) if total else None,
         {name: _read_values(values) for name, values in data.get("every", {}).items() if name in PHASES},
         _read_whole(data.get("pass", 0)),
+        tuple(_read_calls(*one) for one in data.get("calls", ())[:_MOST_STEPS_WITH_CALLS]),
+    )
+
+
+def _read_calls(number: Any, first: Any, after_us: Sequence[Any]) -> StepCalls:
+    begin = _read_real(first)
+    return StepCalls(
+        _read_whole(number), tuple(begin + _read_real(one) / 1e6 for one in after_us[:MOST_CALLS])
     )
 
 

@@ -159,3 +159,26 @@ def test_clocks_of_several_machines_are_set_right(tmp_path):
     assert {window.time for windows in history.ranks.values() for window in windows} == {1001.0}
     folder.write(folder.clocks, json.dumps({"attempt": 0, "nodes": {"1": 900.0}}))
     assert read_steps(str(tmp_path), 1).find_latest_rank() == wrong
+
+
+def test_without_ddp_the_collective_counts_at_which_ranks_were_furthest_apart(tmp_path):
+    for rank, late_s in ((0, 0.0), (1, 0.015), (2, 0.002)):
+        for second in range(1, 7):
+            begin = 1000.0 + second
+            # Right after another all ranks are on time, and rank 1 waits in the last for rank 2.
+            times = (begin, begin + 0.01 + late_s, begin + 0.03 + (0.005 if rank == 2 else 0.0))
+            calls = (contract.StepCalls(8 * second, times),)
+            made = window(rank, begin, 10 * second)._replace(entries=(), calls=calls)
+            write(tmp_path, 0, 0, [made])
+    history = read_steps(str(tmp_path), 0)
+    assert sorted(history.list_entries()) == [8, 16, 24, 32, 40, 48]
+    latest = history.find_latest_rank()
+    assert latest is not None
+    assert (latest.rank, latest.share, round(latest.late_s, 4)) == (1, 1.0, 0.014)
+
+
+def test_steps_in_which_ranks_entered_other_collectives_are_not_compared(tmp_path):
+    for rank, times in ((0, (1.0, 2.0)), (1, (1.5,))):
+        calls = (contract.StepCalls(8, times),)
+        write(tmp_path, 0, 0, [window(rank, 1001.0, 10)._replace(entries=(), calls=calls)])
+    assert read_steps(str(tmp_path), 0).list_entries() == {}

@@ -19,6 +19,7 @@ from drumline.node.metrics.step_ring import StepRing
 from drumline.node.metrics.step_windows import StepWindows
 
 HOOK = os.path.join(hook_folder.HOOK, "steps.py")
+COLLECTIVES = os.path.join(hook_folder.HOOK, "collectives.py")
 
 
 @pytest.fixture
@@ -78,7 +79,12 @@ def test_both_sides_agree_on_the_ring(ours):
     assert ours["RECORD"] == step_ring._RECORD.format
     assert ours["RECORD_BYTES"] == step_ring._RECORD.size
     assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_ring._HEADER_BYTES, step_ring._CAPACITY)
-    places = ("BUCKETS_AT", "TOTAL_AT", "SOURCE_AT", "PASS_AT")
+    assert (ours["CALL_SLOT"], ours["CALL_SLOT_BYTES"]) == (
+        step_ring._CALL_SLOT.format,
+        step_ring._CALL_SLOT.size,
+    )
+    assert ours["CALLS_MOST"] == contract.MOST_CALLS
+    places = ("BUCKETS_AT", "TOTAL_AT", "SOURCE_AT", "PASS_AT", "CALLS_AT", "CALL_SLOTS")
     assert [ours[name] for name in places] == [getattr(step_ring, f"_{name}") for name in places]
 
 
@@ -316,12 +322,20 @@ def test_a_line_that_is_not_whole_is_left_out():
         {"step": contract.Spread(1.0, 0.5, 2.0)},
         total=contract.Total(10, 1, "x"),
         pass_steps=5,
+        calls=(contract.StepCalls(8, (1.5, 1.75)),),
     )
     line = contract.to_line([window])
     assert contract.from_line(line) == (window,)
     assert contract.from_line(line[:-20]) == ()
     data: dict[str, Any] = json.loads(line)
-    for name, value in (("k", -1), ("d", "x"), ("step", [1, 2]), ("step", [1, 2, float("inf")]), ("at", 5)):
+    for name, value in (
+        ("k", -1),
+        ("d", "x"),
+        ("step", [1, 2]),
+        ("step", [1, 2, float("inf")]),
+        ("at", 5),
+        ("calls", [[1]]),
+    ):
         data = json.loads(line)
         data["ranks"][0][name] = value
         assert contract.from_line(json.dumps(data).encode()) == ()
@@ -336,3 +350,98 @@ def test_steps_that_are_short_seldom_ask_the_logger(ours, ring):
         steps._logger.ask(0.01, steps._ring)
         steps._ring.number += 1
     assert module.logger.logged == 16
+
+
+class Group:
+    """As PyTorch's class of process groups."""
+
+    def __init__(self, ranks=2):
+        self.ranks = ranks
+
+    def size(self):
+        return self.ranks
+
+    def allreduce(self, tensors, *, works=True):
+        """Reduce."""
+        if not works:
+            raise RuntimeError("a peer is gone")
+        return tensors
+
+    def barrier(self):
+        return None
+
+
+@pytest.fixture
+def collectives(monkeypatch):
+    """The names of the hook's file, in a job of two ranks."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return runpy.run_path(COLLECTIVES)
+
+
+def test_collectives_of_all_ranks_are_noted_and_do_what_they_did(collectives):
+    noted = collectives["Collectives"]()
+    is_on = [True]
+    kind: Any = type("ProcessGroup", (Group,), {"allreduce": Group.allreduce})
+    collectives["put_into"](kind, noted, lambda: is_on[0])
+    assert kind().allreduce([5]) == [5]
+    with pytest.raises(RuntimeError, match="a peer is gone"):
+        kind().allreduce([5], works=False)
+    assert kind.allreduce.__doc__ == "Reduce."
+    assert len(noted.take(10)) == 2
+    kind(1).allreduce([])
+    kind().barrier()
+    is_on[0] = False
+    kind().allreduce([])
+    assert noted.take(10) == []
+
+
+def test_of_many_collectives_of_a_step_every_second_or_third_is_kept(collectives):
+    noted = collectives["Collectives"]()
+    for count, kept in ((32, 32), (33, 17), (96, 32), (97, 25)):
+        for _ in range(count):
+            noted.note(Group())
+        assert len(noted.take(32)) == kept
+
+
+def test_windows_say_when_collectives_of_some_steps_began(ours, collectives, ring, tmp_path):
+    noted = collectives["Collectives"]()
+    now = [1_700_000_000.0]
+    noted.note.__globals__["time"] = lambda: now[0]
+    steps = ours["Steps"](ring, None, noted)
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    for first in (1, 81):
+        for number in range(first, first + 80):
+            now[0] = 1_700_000_000.0 + number
+            noted.note(Group())
+            now[0] += 0.125
+            noted.note(Group())
+            make_steps(steps, 1)
+        windows.look()
+    windows.close()
+    found = [one for window in read_windows(path) for one in window.calls]
+    # A step takes 20 ms: those that are multiples of 16 are written, and few of them told.
+    assert [one.number for one in found] == [32, 64, 128]
+    for one in found:
+        assert one.times == (1_700_000_000.0 + one.number, 1_700_000_000.125 + one.number)
+    assert read_windows(path)[0].sources == ("optimizer", "collectives")
+    assert steps.wants_collectives()
+    steps.note_ddp(module := Ddp())
+    assert not steps.wants_collectives()
+    del module
+
+
+def test_a_torn_slot_of_collectives_is_left_out(ours, collectives, ring):
+    noted = collectives["Collectives"]()
+    steps = ours["Steps"](ring, None, noted)
+    reader = StepRing(ring)
+    make_steps(steps, 1)
+    reader.read()
+    assert reader.read_calls() == []
+    steps._ring.put_calls(0, 16, [1e9, 1e9 + 1])
+    steps._ring.put_calls(1, 32, [float("nan")])
+    steps._ring.put_calls(2, 48, [1e9])
+    steps._ring.put(b"\xff" * 8, ours["CALLS_AT"] + 2 * ours["CALL_SLOT_BYTES"] + 8)
+    steps._ring.put_calls(3, 64, [1e9])
+    steps._ring.put(b"\x05", ours["CALLS_AT"] + 3 * ours["CALL_SLOT_BYTES"])
+    assert reader.read_calls() == [contract.StepCalls(16, (1e9, 1e9 + 1))]

@@ -1,4 +1,4 @@
-"""How long the steps of a job take that is measured."""
+"""The time of the steps of a job that is measured."""
 
 from __future__ import annotations
 

@@ -423,7 +423,7 @@ def _own(file: str, name: str) -> dict[str, Any]:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     with open(path, "rb") as opened:
         # Functions of this one stand in the place of PyTorch's: no traceback through them ends in a file of the user's.
-        shown = "<drumline>" if file == "steps.py" else path
+        shown = "<drumline>" if file in ("steps.py", "collectives.py") else path
         exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
     return ours
 

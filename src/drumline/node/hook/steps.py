@@ -31,6 +31,13 @@ CAPACITY = 4096
 HEAD_AT, PID_AT, DETAIL_AT = 8, 16, 24
 TOTAL_AT, BEFORE_AT, PASS_AT, SOURCE_AT, SOURCE_BYTES = 32, 40, 48, 64, 128
 BUCKETS_AT, BUCKETS_BYTES = 192, 2048
+CALLS_AT, CALL_SLOTS, CALLS_MOST = HEADER_BYTES + CAPACITY * RECORD_BYTES, 8, 32
+CALL_SLOT = "<QQ32dQ"
+CALL_SLOT_BYTES = 280
+"""Of a step, the times at which collectives began: its number, how many, the times, its number again."""
+
+_CALLS_INTERVAL_S = 0.25
+"""Between two steps of which these times are written, at least."""
 
 _LOGGER_INTERVAL_S = 0.04
 """To ask DistributedDataParallel's logger takes 30 to 80 µs: 0.2 % of this."""
@@ -47,12 +54,14 @@ _UNKNOWN = (float("nan"),) * 4
 class Steps:
     """
     The steps of this process. ``path``: the file of the ring. ``finder``: as ``TotalFinder``; None: what the program
-    itself says of its steps is not known.
+    itself says of its steps is not known. ``collectives``: as ``Collectives``; None: they are not noted.
     """
 
-    def __init__(self, path: str, finder: Any = None) -> None:
+    def __init__(self, path: str, finder: Any = None, collectives: Any = None) -> None:
         self._ring = _Ring(path)
         self._finder = finder
+        self._collectives = collectives
+        self._calls_stride = 1
         self._engine_step: Any = None
         self._logger = _DdpLogger()
         self._optimizer = 0
@@ -89,6 +98,10 @@ class Steps:
         self._mark = perf_counter()
         self._backward_s += self._mark - began
 
+    def wants_collectives(self) -> bool:
+        """Return whether the begin of a collective is of use: DistributedDataParallel notes its own."""
+        return self.is_on and not self._logger.is_followed
+
     def note_ddp(self, module: Any) -> None:
         """Have the logger of a DistributedDataParallel note every iteration."""
         self._logger.follow(module)
@@ -114,9 +127,21 @@ class Steps:
         self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
         self._input_s = self._forward_s = self._backward_s = 0.0
         number = self._ring.number
+        if self._collectives:
+            self._write_calls(took, number)
         if self._finder and (number in _ASKED_AT or number % _ASKED_EVERY == 0):
             self._ask_total(number)
         self._step_end = self._mark = perf_counter()
+
+    def _write_calls(self, took: float, number: int) -> None:
+        """Write when the collectives of some steps began; powers of two, so that all ranks have the same steps."""
+        times = self._collectives.take(CALLS_MOST)
+        while self._calls_stride < 1024 and took * self._calls_stride < _CALLS_INTERVAL_S:
+            self._calls_stride *= 2
+        if took > 2 * _CALLS_INTERVAL_S:
+            self._calls_stride = 1
+        if times and number % self._calls_stride == 0:
+            self._ring.put_calls(number // self._calls_stride % CALL_SLOTS, number, times)
 
     def _ask_total(self, number: int) -> None:
         try:
@@ -198,6 +223,13 @@ class _Ring:
         self.put(source.encode()[: SOURCE_BYTES - 1] + b"\0", SOURCE_AT)
         self.put(self._pack("<qq", total, before), TOTAL_AT)
 
+    def put_calls(self, slot: int, number: int, times: list[float]) -> None:
+        """Write when the collectives of step ``number`` began, at most ``CALLS_MOST``. Raises OSError."""
+        filled = times + [0.0] * (CALLS_MOST - len(times))
+        self.put(
+            self._pack(CALL_SLOT, number, len(times), *filled, number), CALLS_AT + slot * CALL_SLOT_BYTES
+        )
+
     def put(self, content: bytes, at: int) -> None:
         """Write bytes at that place. Raises OSError."""
         os.pwrite(self._file, content, at)
@@ -210,6 +242,10 @@ class _DdpLogger:
         self._module: Any = None
         self._has_buckets = False
         self._stride = 1
+
+    @property
+    def is_followed(self) -> bool:
+        return self._module is not None
 
     def follow(self, module: Any) -> None:
         from weakref import ref
@@ -259,7 +295,9 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     if os.environ.get("DRUMLINE_HOOK") == "0":
         return
 
-    steps = Steps(path, find_own("step_total.py", "drumline_step_total")["TotalFinder"]())
+    entering = find_own("collectives.py", "drumline_collectives")
+    collectives = entering["Collectives"]()
+    steps = Steps(path, find_own("step_total.py", "drumline_step_total")["TotalFinder"](), collectives)
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
         return
@@ -280,6 +318,9 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
             change(steps, is_compiling)
         except Exception:
             pass
+    group = getattr(sys.modules.get("torch._C._distributed_c10d"), "ProcessGroup", None)
+    if group is not None:
+        entering["put_into"](group, collectives, lambda: steps.wants_collectives() and not is_compiling())
 
 
 def _find_is_compiling(torch: Any) -> Callable[[], bool]:

@@ -8,7 +8,7 @@ import struct
 from typing import Optional
 
 from drumline.contract.record import NamedTuple
-from drumline.contract.steps import Total
+from drumline.contract.steps import MOST_CALLS, StepCalls, Total
 
 _MAGIC = b"DLSTEPS1"
 _HEADER_BYTES = 4096
@@ -19,6 +19,8 @@ _TOTAL_AT, _TOTAL = 32, struct.Struct("<qq")
 _PASS_AT = 48
 _SOURCE_AT, _SOURCE_BYTES = 64, 128
 _BUCKETS_AT, _BUCKETS_BYTES = 192, 2048
+_CALLS_AT, _CALL_SLOTS = _HEADER_BYTES + _CAPACITY * _RECORD.size, 8
+_CALL_SLOT = struct.Struct(f"<QQ{MOST_CALLS}dQ")
 
 
 class StepRecord(NamedTuple):
@@ -95,6 +97,20 @@ class StepRing:
         data = os.pread(self._descriptor, _BUCKETS_BYTES, _BUCKETS_AT) if self._descriptor >= 0 else b""
         sizes = data.partition(b"\0")[0].replace(b",", b" ").split()
         return tuple(int(size) for size in sizes if size.isdigit() and len(size) < 16)
+
+    def read_calls(self) -> list[StepCalls]:
+        """Return when the collectives of the newest steps of which that is noted began. Raises OSError."""
+        size = _CALL_SLOTS * _CALL_SLOT.size
+        data = os.pread(self._descriptor, size, _CALLS_AT) if self._descriptor >= 0 else b""
+        data = data[: len(data) // _CALL_SLOT.size * _CALL_SLOT.size]
+        found = []
+        for number, count, *times, again in _CALL_SLOT.iter_unpack(data):
+            entered = tuple(times[:count])
+            # A slot may be written over meanwhile, or be something else of the job's.
+            is_whole = number == again and number and 0 < count <= MOST_CALLS
+            if is_whole and all(0.0 < at < 1e11 for at in entered):
+                found.append(StepCalls(number, entered))
+        return sorted(found)
 
     def close(self) -> None:
         if self._descriptor >= 0:

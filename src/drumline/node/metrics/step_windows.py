@@ -22,6 +22,9 @@ MOST_DETAILED = 2000
 """Steps of a rank in an attempt of which each is kept, where that is asked for."""
 
 _MOST_ENTRIES = 16
+_MOST_STEPS_WITH_CALLS = 2
+"""In a window."""
+
 _NAN = float("nan")
 _UNKNOWN = StepRecord(0, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, _NAN, 0)
 
@@ -82,6 +85,8 @@ class _RankWindows:
         self._before = self._done = self._detailed = 0
         self._pid = 0
         self._last: Optional[StepRecord] = None
+        self._called = 0
+        """The newest step whose collectives were read."""
 
     def fold(self, at: float, monotonic: float, *, last: bool) -> list[steps.Window]:
         """Return the window of the steps since the last call; none where there was no step. ``last``: of all calls."""
@@ -95,7 +100,9 @@ class _RankWindows:
             every = {name: tuple(map(_find_known, series[:kept])) for name, series in values.items()}
             self._detailed += len(found)
         seconds = {name: spread for name, series in values.items() if (spread := _find_spread(series))}
-        sources = (steps.OPTIMIZER, steps.DDP) if "comm" in seconds else (steps.OPTIMIZER,)
+        calls = self._choose_calls()
+        more = steps.DDP if "comm" in seconds else steps.COLLECTIVES if calls else ""
+        sources = (steps.OPTIMIZER, more) if more else (steps.OPTIMIZER,)
         entries, buckets = _choose_entries(found, every=bool(every)), self.ring.read_buckets()
         total = self.ring.read_total()
         counts = (self._pid, self._before + self._done, len(found))
@@ -111,8 +118,19 @@ class _RankWindows:
             total,
             every,
             self.ring.read_pass(),
+            calls,
         )
         return [window]
+
+    def _choose_calls(self) -> tuple[steps.StepCalls, ...]:
+        """Return the collectives of a few steps since the last call: multiples of a power of two, as of entries."""
+        found = [one for one in self.ring.read_calls() if one.number > self._called]
+        self._called = max([self._called, *(one.number for one in found)])
+        stride = 1
+        while len(found) > _MOST_STEPS_WITH_CALLS:
+            stride *= 2
+            found = [one for one in found if one.number % stride == 0]
+        return tuple(found)
 
     def _complete(self, found: list[StepRecord], *, last: bool) -> list[StepRecord]:
         """
@@ -125,6 +143,7 @@ class _RankWindows:
         if is_next:  # The rank's next program; the one before makes no more steps.
             complete += [_add_reduce(one, _UNKNOWN) for one in chain]
             self._pid, self._before, self._done = self.ring.pid, self._before + self._done, 0
+            self._called = 0
             complete += [_add_reduce(one, after) for one, after in zip(found, found[1:])]
             chain = found
         if found:

@@ -80,18 +80,25 @@ class StepHistory(NamedTuple):
         return found
 
     def list_entries(self) -> dict[int, dict[int, float]]:
-        """Return when each rank entered which collective; left out are those that not all of several ranks noted."""
+        """
+        Return when each rank entered which collective; left out are those that not all of several ranks noted.
+
+        Without DistributedDataParallel they are by step, and of its collectives the one at which ranks were furthest
+        apart: a slow rank may be on time for those right after another.
+        """
         entered: dict[int, dict[int, float]] = {}
+        called: dict[int, dict[int, tuple[float, ...]]] = {}
         for rank, windows in self.ranks.items():
             for window in windows:
                 for number, at in window.entries:
                     entered.setdefault(number, {})[rank] = at
-        is_whole = len(self.ranks) > 1
-        return {
-            number: times
-            for number, times in sorted(entered.items())
-            if is_whole and len(times) == len(self.ranks)
-        }
+                for one in window.calls:
+                    called.setdefault(one.number, {})[rank] = one.times
+        if len(self.ranks) < 2:
+            return {}
+        if not any(len(times) == len(self.ranks) for times in entered.values()):
+            entered = {number: _find_furthest(times) for number, times in called.items()}
+        return {number: times for number, times in sorted(entered.items()) if len(times) == len(self.ranks)}
 
     def find_latest_rank(self) -> LatestRank | None:
         """Return the rank that the others wait for most; None where that cannot be told."""
@@ -191,6 +198,20 @@ class StepHistory(NamedTuple):
         return statistics.median(waits) if waits else 0.0
 
 
+def _find_furthest(called: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    """
+    Return when each rank entered the collective at which they were furthest apart; empty where not all have as many.
+
+    >>> _find_furthest({0: (1.0, 2.0, 3.0), 1: (1.0, 2.5, 3.0)}), _find_furthest({0: (1.0,), 1: ()})
+    ({0: 2.0, 1: 2.5}, {})
+    """
+    if len({len(times) for times in called.values()}) != 1:
+        return {}
+    rows = list(zip(*called.values(), strict=True))
+    furthest = max(rows, key=lambda row: max(row) - min(row), default=())
+    return dict(zip(called, furthest, strict=False))
+
+
 def find_behind(times: Mapping[int, float]) -> dict[int, float]:
     """
     Return by how much the time of each of several ranks is after the median of the others.
@@ -265,7 +286,8 @@ def _correct(window: steps.Window, begin: float | None) -> steps.Window:
         return window
     behind = begin + window.monotonic - window.time
     entries = tuple((number, at + behind) for number, at in window.entries)
-    return window._replace(time=window.time + behind, entries=entries)
+    calls = tuple(steps.StepCalls(one.number, tuple(at + behind for at in one.times)) for one in window.calls)
+    return window._replace(time=window.time + behind, entries=entries, calls=calls)
 
 
 def _list_nodes(run_folder: str, attempt: int) -> Sequence[int]:

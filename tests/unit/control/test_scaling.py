@@ -5,9 +5,10 @@ import random
 import pytest
 
 from drumline.contract.folder import RunFolder
-from drumline.control.scaling import keeping, machine, refusals, running
+from drumline.control.observing.steps.history import LatestRank
+from drumline.control.scaling import gathering, keeping, machine, refusals, running
 from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun, reduce_run
-from drumline.control.scaling.model import RingLink, find_span_s, fit_model
+from drumline.control.scaling.model import RingLink, find_exposed_s, find_span_s, fit_model
 from drumline.control.scaling.page import make_page
 from drumline.control.scaling.refusals import Emulation
 from drumline.control.scaling.report import build_report
@@ -135,6 +136,7 @@ def test_where_bytes_are_not_known_longer_steps_are_all_there_is():
     assert report.is_assumed
     assert 1e3 * report.predicted[0].step_s == pytest.approx(131.8 + 204 * 7 / 6, rel=0.1)
     assert not any("link" in one and "Mbit" in one for one in list_sentences(report))
+    assert to_values(report)["limit"]["rate"] is None
 
 
 def test_too_few_steps_are_refused():
@@ -210,6 +212,124 @@ def test_one_size_says_nothing_of_others():
     assert build_report("none", [SizeRun(1, 1, "job-1", why_not="job job-1 failed: boom")], to=8).refused[
         0
     ] == ("1 node: job job-1 failed: boom")
+
+
+LINK = RingLink(1e-4, 200e6)
+
+
+def make_uneven_run(nodes, pause, overlap=0.05, *, buckets=BUCKETS, draw=None):
+    """Ranks that compute for 100 ms in each of 60 steps, and pause together for so many seconds in some of them."""
+    draw = draw or random.Random(nodes)
+    columns = {rank: ([], [], [], []) for rank in range(nodes)}
+    for number in range(60):
+        for step, waited, reduced, hidden in columns.values():
+            overlap_s = max(0.0, overlap + draw.gauss(0, 0.03 * overlap))
+            exposed_s = find_exposed_s(nodes, buckets, overlap_s, LINK)
+            step.append(0.1 + pause(number) + exposed_s + abs(draw.gauss(0, 0.0003)))
+            waited.append(pause(number))
+            reduced.append(overlap_s + exposed_s)
+            hidden.append(overlap_s)
+    ranks = [
+        RankSteps(
+            rank, rank, step, waited, (0.03,) * 60, (0.07,) * 60, *((reduced, hidden) if nodes > 1 else ())
+        )
+        for rank, (step, waited, reduced, hidden) in columns.items()
+    ]
+    return SizeRun(nodes, nodes, f"job-{nodes}", tuple(ranks), buckets if nodes > 1 else ())
+
+
+@pytest.mark.parametrize("pause_s", [0.05, 0.2])
+def test_a_pause_of_all_ranks_is_no_longer_with_more_of_them(pause_s):
+    def pause(number):
+        return pause_s if number % 20 == 7 else 0.0
+
+    even = build_report("even", [make_uneven_run(nodes, lambda _: 0.0) for nodes in (1, 2, 4)], to=16)
+    report = build_report("pauses", [make_uneven_run(nodes, pause) for nodes in (1, 2, 4)], to=16)
+    assert report.refused == ()
+    mean_s = pause_s * 2 / 59 if report.by_mean else 0.0
+    assert report.by_mean is (pause_s == 0.2)
+    assert report.predicted[-1].step_s == pytest.approx(even.predicted[-1].step_s + mean_s, rel=0.02)
+    assert any("steps are uneven" in one for one in list_sentences(report)) is report.by_mean
+
+
+def test_uneven_steps_are_compared_by_their_means():
+    def pause(number):
+        return 0.3 if number % 5 < 2 else 0.0
+
+    runs = [make_uneven_run(1, lambda _: 0.0), make_uneven_run(4, pause)]
+    report = build_report("loader", runs, to=4)
+    step_s = 0.1 + 0.3 * 23 / 59 + find_exposed_s(4, BUCKETS, 0.05, LINK)
+    assert report.measured[1].facts.step_s == pytest.approx(step_s, rel=0.01)
+    assert report.measured[1].facts.input_s == pytest.approx(0.3 * 23 / 59, rel=0.01)
+    assert report.measured[1].speed_up == pytest.approx(4 * 0.1 / step_s, rel=0.01)
+    # A single slow step is an accident.
+    once = make_uneven_run(1, lambda number: 10.0 if number == 30 else 0.0)
+    assert not build_report("once", [once], to=4).by_mean
+
+
+def test_an_overlap_that_varies_does_not_make_the_link_faster():
+    runs = [make_uneven_run(nodes, lambda _: 0.0, 0.08, draw=random.Random(1)) for nodes in (1, 2, 8)]
+    report = build_report("hidden", runs, to=256)
+    assert report.model.link.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=0.15)
+    steps = [report.measured[-1].facts.step_s, *(one.step_s for one in report.predicted)]
+    assert steps == sorted(steps)
+
+
+def test_an_all_reduce_that_is_hidden_whole_says_nothing_of_links():
+    runs = [make_run(1, 131.8), make_run(2, 131.8, 61.5), make_run(4, 131.8, 61.5)]
+    report = build_report("hidden", runs, to=8)
+    assert report.predicted == ()
+    assert "backward hides all of the all-reduce" in report.refused[-1]
+    assert not any("bit/s" in one for one in list_sentences(report))
+
+
+def test_what_was_measured_counts_for_the_end_of_80_percent():
+    times = {1: 0.0, 2: 0.018, 4: 0.0245}
+    runs = []
+    for nodes, exposed_s in times.items():
+        rank = make_rank(0, 1e3 * (0.1 + exposed_s), 1e3 * (0.0615 + exposed_s), noise_ms=0.0)
+        ranks = [rank._replace(rank=one, node=one) for one in range(nodes)]
+        runs.append(SizeRun(nodes, nodes, "job", tuple(ranks), BUCKETS if nodes > 1 else ()))
+    report = build_report("end", runs, to=16)
+    assert report.measured[-1].efficiency > 0.8
+    assert report.limit.nodes == 4
+    assert report.limit.wanted == 8
+
+
+def test_figures_that_are_not_trusted_have_no_speed_up():
+    runs = make_runs(FIELD["200 Mbit/s"], 2, 4)
+    report = build_report("busy", [*runs[:2], runs[2]._replace(cpu_share=0.97)], to=8)
+    assert (report.measured[2].speed_up, report.measured[2].efficiency) == (None, None)
+    assert report.measured[1].speed_up is not None
+
+
+@pytest.mark.parametrize(("slow", "rank"), [((2, 3), None), ((2,), 2)])
+def test_a_node_is_named_where_all_its_ranks_are_late(slow, rank):
+    ranks = [
+        make_rank(one, 335.8, 264.8, more_ms=15.0 * (one in slow))._replace(node=one // 2) for one in range(8)
+    ]
+    run = SizeRun(4, 8, "job", tuple(ranks), BUCKETS)
+    report = build_report("node", [run], to=8)
+    (found,) = report.stragglers
+    assert (found.kind, found.node, found.rank) == ("compute", 1, rank)
+    (said,) = [one for one in list_sentences(report) if one.startswith("compute: ")]
+    assert said.startswith(f"compute: without {'node 1' if rank is None else 'rank 2'} this job would be ")
+
+
+@pytest.mark.parametrize(
+    ("how", "share", "kind"), [("compute", 0.9, "compute"), ("input", 0.9, "input"), ("", 0.4, "")]
+)
+def test_a_rank_that_is_late_to_collectives_is_named_where_no_waiting_is_known(how, share, kind):
+    ranks = [make_rank(one, 151.8, input_ms=20.0 if one == 3 and how == "input" else 5.0) for one in range(4)]
+    run = SizeRun(4, 4, "job", tuple(ranks), latest=LatestRank(3, 0.015, share))
+    found = build_report("fsdp", [run], to=8).stragglers
+    assert [(one.kind, one.rank, one.node) for one in found] == ([(kind, 3, 3)] if kind else [])
+
+
+def test_an_all_reduce_that_is_known_of_few_steps_is_not_taken_for_all():
+    # PyTorch notes every hundredth one on a GPU.
+    assert gathering._fill((None, 0.2, None, None)) == ()
+    assert gathering._fill((None, 0.2, 0.1, 0.3)) == (0.2, 0.2, 0.1, 0.3)
 
 
 def slow_rank(late, how, nodes=4):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from drumline.control.observing.steps.history import LatestRank
 
 
 class RankSteps(NamedTuple):
@@ -54,7 +57,7 @@ class SizeRun(NamedTuple):
     """
     A job at one size. ``job``: its name; empty if it was not run. ``cpu_share``: how busy the processors of the machine
     were meanwhile, if its nodes share this machine, else None. ``hang``: the sentence of a hang. ``why_not``: the
-    reason for which it was not measured.
+    reason for which it was not measured. ``latest``: the rank that comes last to most collectives, where that is known.
     """
 
     nodes: int
@@ -67,16 +70,17 @@ class SizeRun(NamedTuple):
     source: str = ""
     hang: str = ""
     why_not: str = ""
+    latest: LatestRank | None = None
 
 
 class SizeFacts(NamedTuple):
     """
-    What the steps of one size say: medians in seconds.
+    What the steps of one size say: medians, or means, in seconds.
 
     ``band_s``: 5 and 95 %. ``own_s``: of the slowest rank of each step, without waiting. ``exposed_s``: the part of the
     all-reduce that nothing hides. ``late_s``: for which most ranks wait until the last one comes to it. ``reduce_s``:
-    of the all-reduce alone, which is what the last rank to come sees of it. ``noise_s``: how much a rank's own time
-    lies beyond its median, one figure for each rank and step.
+    of the all-reduce alone, which is what the last rank to come sees of it: ``overlap_s`` and ``exposed_s`` together.
+    ``noise_s``: how much a rank's own time lies beyond that of the others, one figure for each rank and step.
     """
 
     nodes: int
@@ -107,48 +111,106 @@ class SizeFacts(NamedTuple):
         return max(0.0, self.step_s - known)
 
 
-def reduce_run(run: SizeRun) -> SizeFacts:
-    """Reduce the steps of all ranks, of which there is at least one with a step, to the figures of their size."""
+def find_unevenness(run: SizeRun) -> float:
+    """
+    Return by which share the mean of the steps is above their median: checkpoints, or groups of slow steps of a
+    loader, which no median shows. One single slow step counts as an accident.
+    """
+    steps = _list_steps(run)
+    return find_mean(steps) / max(statistics.median(steps), 1e-9) - 1.0
+
+
+def reduce_run(run: SizeRun, *, by_mean: bool = False) -> SizeFacts:
+    """
+    Reduce the steps of all ranks, of which there is at least one with a step, to the figures of their size.
+
+    ``by_mean``: means without the slowest step, in the place of medians.
+    """
+    middle = find_mean if by_mean else statistics.median
     ranks = [one for one in run.steps if one.step_s]
-    reducing = [one for one in ranks if one.reduce_s]
     own_s = [one.list_own_s() for one in ranks]
-    steps = [statistics.median(values) for values in zip(*(one.step_s for one in ranks), strict=False)]
-    own = [max(values) for values in zip(*own_s, strict=False)]
-    waits = [min(values) for values in zip(*(one.list_exposed_s() for one in reducing), strict=False)]
-    lates = [
-        statistics.median(values) - min(values)
-        for values in zip(*(one.list_exposed_s() for one in reducing), strict=False)
-    ]
-    reduces = [min(values) for values in zip(*(one.reduce_s for one in reducing), strict=False)]
-    step_s = statistics.median(steps)
+    steps = _list_steps(run)
+    step_s = middle(steps)
+    reduces = _list_reduces([one for one in ranks if one.reduce_s])
+    exposed_s = min(step_s, middle([one.exposed_s for one in reduces])) if reduces else 0.0
+    overlap_s = middle([one.overlap_s for one in reduces]) if reduces else 0.0
     return SizeFacts(
         run.nodes,
         run.ranks,
         len(steps),
         step_s,
         (find_quantile(steps, 0.05), find_quantile(steps, 0.95)),
-        statistics.median(own),
-        min(step_s, statistics.median(waits)) if waits else 0.0,
-        statistics.median(lates) if lates else 0.0,
-        statistics.median(reduces) if reduces else None,
-        _take_middle([one.overlap_s for one in reducing]),
-        _take_middle([one.input_s for one in ranks]),
-        _take_middle([one.forward_s for one in ranks]),
-        _take_middle([one.backward_s for one in ranks]),
+        middle([max(values) for values in zip(*own_s, strict=False)]),
+        exposed_s,
+        middle([one.late_s for one in reduces]) if reduces else 0.0,
+        overlap_s + exposed_s if reduces else None,
+        overlap_s,
+        _take_middle([one.input_s for one in ranks], middle),
+        _take_middle([one.forward_s for one in ranks], middle),
+        _take_middle([one.backward_s for one in ranks], middle),
         run.bucket_bytes,
-        tuple(sorted(noise for values in own_s for noise in _subtract_median(values))),
+        tuple(sorted(_list_noise(own_s))),
     )
 
 
-def _take_middle(columns: Sequence[Sequence[float]]) -> float:
-    """Return the median over ranks of their medians; 0.0 without any."""
-    known = [statistics.median(column) for column in columns if column]
+class _StepReduce(NamedTuple):
+    """The all-reduce of a step as the last rank to come to it sees it. ``late_s``: for which most waited for it."""
+
+    exposed_s: float
+    overlap_s: float
+    late_s: float
+
+
+def _list_reduces(ranks: Sequence[RankSteps]) -> list[_StepReduce]:
+    waits = zip(*(one.list_exposed_s() for one in ranks), strict=False)
+    overlaps = zip(*(one.overlap_s or (0.0,) * len(one.reduce_s) for one in ranks), strict=False)
+    return [
+        _StepReduce(
+            min(exposed), overlap[exposed.index(min(exposed))], statistics.median(exposed) - min(exposed)
+        )
+        for exposed, overlap in zip(waits, overlaps, strict=False)
+    ]
+
+
+def _list_steps(run: SizeRun) -> list[float]:
+    """Return what each step took most ranks."""
+    columns = [one.step_s for one in run.steps if one.step_s]
+    return [statistics.median(values) for values in zip(*columns, strict=False)]
+
+
+def _list_noise(own_s: Sequence[Sequence[float]]) -> list[float]:
+    """
+    Return by how much each rank's own time of each step lies beyond its median, without what all ranks have in common
+    in that step: a pause of all ranks is as long with more of them.
+    """
+    if len(own_s) < 2:
+        return []
+    beyond = [_subtract_median(values) for values in own_s]
+    # Of few ranks, their middle has a part of each one's own noise.
+    factor = math.sqrt(len(own_s) / (len(own_s) - 1))
+    return [factor * noise for values in zip(*beyond, strict=False) for noise in _subtract_median(values)]
+
+
+def _take_middle(columns: Sequence[Sequence[float]], middle: Callable[[Sequence[float]], float]) -> float:
+    """Return the median over ranks of their ``middle``; 0.0 without any."""
+    known = [middle(column) for column in columns if column]
     return statistics.median(known) if known else 0.0
 
 
 def _subtract_median(values: Sequence[float]) -> list[float]:
     middle = statistics.median(values)
     return [value - middle for value in values]
+
+
+def find_mean(values: Sequence[float]) -> float:
+    """
+    Return the mean without the largest value, if there are others.
+
+    >>> find_mean([1.0, 2.0, 60.0]), find_mean([5.0])
+    (1.5, 5.0)
+    """
+    ordered = sorted(values)
+    return statistics.fmean(ordered[:-1] or ordered)
 
 
 def find_quantile(values: Sequence[float], share: float) -> float:

@@ -39,10 +39,12 @@ def list_ranks(history: StepHistory, first: int, count: int) -> list[RankSteps]:
 
 
 def _fill(values: Sequence[float | None]) -> tuple[float, ...]:
-    """Return the values, with the median in the place of those that are not known; empty where none is."""
+    """Return the values, with the median in the place of those that are not known; empty where most are not."""
     known = [one for one in values if one is not None]
-    middle = statistics.median(known) if known else 0.0
-    return tuple(middle if one is None else one for one in values) if known else ()
+    if 2 * len(known) < len(values) or not known:
+        return ()
+    middle = statistics.median(known)
+    return tuple(middle if one is None else one for one in values)
 
 
 def name_sources(history: StepHistory) -> str:

@@ -66,18 +66,23 @@ class StepModel(NamedTuple):
     noise_s: tuple[float, ...]
     doubt: float
     own_doubt: float
+    rest_s: float = 0.0
+    """What the model lacks at that size; it is taken for the same at all others."""
 
     def predict_s(self, ranks: int) -> float:
         """Return the seconds of a step with so many ranks."""
-        own_s = self.find_own_s(ranks)
-        overlap_s = self.overlap_s * (own_s / self.own_s if self.own_s else 1.0)
-        return own_s + find_exposed_s(ranks, self.bucket_bytes, overlap_s, self.link)
+        # What a rank computes longer or shorter moves its buckets; what it is held up by does not.
+        overlap_s = self.overlap_s * (self._find_even_s(ranks) / self.own_s if self.own_s else 1.0)
+        exposed_s = find_exposed_s(ranks, self.bucket_bytes, overlap_s, self.link)
+        return max(0.0, self.find_own_s(ranks) + exposed_s + self.rest_s)
 
     def find_own_s(self, ranks: int) -> float:
         """Return what the slowest of so many ranks does by itself: the more draws, the slower the slowest."""
         more = self._find_slowest_s(ranks) - self._find_slowest_s(self.ranks)
-        divided = self.shared_s * self.ranks / ranks
-        return max(0.0, self.own_s - self.shared_s + divided + more)
+        return max(0.0, self._find_even_s(ranks) + more)
+
+    def _find_even_s(self, ranks: int) -> float:
+        return self.own_s - self.shared_s + self.shared_s * self.ranks / ranks
 
     def _find_slowest_s(self, ranks: int) -> float:
         return find_quantile(self.noise_s, 0.5 ** (1 / ranks)) if self.noise_s else 0.0
@@ -149,7 +154,7 @@ def fit_model(sizes: Sequence[SizeFacts], *, strong: bool, latency_s: float = 0.
     errors = [abs(compare_s(_predict_span_s(one, link), one.reduce_s or 0.0)) for one in far]
     least = _LEAST_DOUBT if len(far) > 1 else _LONE_DOUBT
     own_doubt = max(0.01, (last.band_s[1] - last.band_s[0]) / last.step_s / math.sqrt(last.steps))
-    return StepModel(
+    model = StepModel(
         last.ranks,
         last.own_s,
         shared_s,
@@ -160,11 +165,15 @@ def fit_model(sizes: Sequence[SizeFacts], *, strong: bool, latency_s: float = 0.
         max(least, *errors),
         own_doubt,
     )
+    return model._replace(rest_s=last.step_s - model.predict_s(last.ranks))
 
 
 def predict_measured_s(model: StepModel, one: SizeFacts) -> float:
-    """Return what the model says of a measured size; ranks of a single node reduce over no link between nodes."""
-    return model.predict_s(one.ranks) if one.nodes > 1 else model.find_own_s(one.ranks) + one.exposed_s
+    """
+    Return what the model by itself says of a measured size; ranks of a single node reduce over no link between nodes.
+    """
+    alone = model._replace(rest_s=0.0)
+    return alone.predict_s(one.ranks) if one.nodes > 1 else alone.find_own_s(one.ranks) + one.exposed_s
 
 
 def compare_s(predicted_s: float, measured_s: float) -> float:
@@ -209,6 +218,11 @@ def find_rate(sizes: Sequence[SizeFacts], latency_s: float) -> float:
         return sum(_measure_error(one, RingLink(latency_s, rate)) for one in sizes) > 0
 
     return _halve(is_too_slow, _SLOWEST, _FASTEST)
+
+
+def is_hidden(rate: float) -> bool:
+    """Return whether ``find_rate`` found no rate: backward hides the all-reduces whatever the link carries."""
+    return rate > 0.5 * _FASTEST
 
 
 def _halve(is_too_low: Callable[[float], bool], low: float, high: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.control.scaling.model import compare_s, predict_measured_s
+from drumline.control.scaling.model import compare_s, is_hidden, predict_measured_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +104,8 @@ def refuse_model(model: StepModel | None, sizes: Sequence[SizeFacts]) -> str:
         return NO_PREDICTION + "that needs two sizes whose figures can be trusted"
     if model is None:
         return NO_PREDICTION + "no size of several nodes has an all-reduce that was measured"
+    if is_hidden(model.link.bytes_per_s):
+        return NO_PREDICTION + "backward hides all of the all-reduce, so the rate of the link is not known"
     for one in sorted(sizes, key=lambda one: -one.ranks):
         said_s = predict_measured_s(model, one)
         error = compare_s(said_s, one.step_s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.record import NamedTuple
 from drumline.control.scaling import model as models
 from drumline.control.scaling import refusals
-from drumline.control.scaling.facts import reduce_run
+from drumline.control.scaling.facts import find_unevenness, reduce_run
 from drumline.control.scaling.stragglers import find_slow_node, find_stragglers, measure_slowness
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ _ASSUMED_BYTES = 1_000_000
 """Of a step whose bytes are not known; the rate that follows means nothing, and is not shown."""
 
 _ASSUMED_DOUBT = 0.15
+
+_UNEVEN = 0.05
+"""Of a step, by which the mean of a size may be above its median; beyond, all sizes are told by their means."""
 
 
 class MeasuredSize(NamedTuple):
@@ -59,7 +62,8 @@ class PredictedSize(NamedTuple):
 class Limit(NamedTuple):
     """
     Where 80 % efficiency ends: the last ``nodes`` with it, of at most ``most`` that were looked at; 0: none above the
-    first. ``rate``: bytes a second with which ``wanted`` nodes reach it; None: no link is enough.
+    first. ``rate``: bytes a second with which ``wanted`` nodes reach it; None: no link is enough, or nothing is known
+    of links.
     """
 
     nodes: int
@@ -80,6 +84,8 @@ class ScaleReport(NamedTuple):
     limit: Limit | None
     slowest_pair: NodePair | None
     refused: tuple[str, ...]
+    by_mean: bool = False
+    """Whether steps are so uneven that figures are means, in the place of medians."""
 
     @property
     def reliable(self) -> list[MeasuredSize]:
@@ -101,7 +107,8 @@ def build_report(
     emulation: Emulation | None = None,
 ) -> ScaleReport:
     """Build the report of the runs of a job, smallest first. ``to``: the largest number of nodes to predict."""
-    rows = [_judge_run(run, emulation) for run in runs]
+    by_mean = any(find_unevenness(run) > _UNEVEN for run in runs if _has_steps(run))
+    rows = [_judge_run(run, emulation, by_mean=by_mean) for run in runs]
     trusted = [one.facts for one in rows if one.facts is not None and not one.refused]
     is_assumed = not any(one.reduce_s and one.size_bytes for one in trusted)
     if is_assumed:
@@ -114,7 +121,7 @@ def build_report(
     why_not = refusals.refuse_model(model, trusted)
     usable = None if why_not else model
     first = trusted[0] if trusted else None
-    rows = [_complete(row, first, model, strong=strong, is_assumed=is_assumed) for row in rows]
+    rows = [_complete(row, first, model, strong=strong) for row in rows]
     refused += [why_not] if why_not else []
     return ScaleReport(
         title,
@@ -123,10 +130,15 @@ def build_report(
         tuple(_predict(usable, trusted, to, strong=strong)) if usable else (),
         model,
         is_assumed,
-        _find_limit(usable, trusted, to, strong=strong) if usable else None,
+        _find_limit(usable, trusted, to, strong=strong, is_assumed=is_assumed) if usable else None,
         min(pairs, key=lambda pair: pair.bytes_per_s, default=None),
         tuple(refused),
+        by_mean,
     )
+
+
+def _has_steps(run: SizeRun) -> bool:
+    return any(one.step_s for one in run.steps)
 
 
 def find_latency_s(pairs: Sequence[NodePair]) -> float:
@@ -134,12 +146,14 @@ def find_latency_s(pairs: Sequence[NodePair]) -> float:
     return max((pair.round_trip_s / 2 for pair in pairs), default=0.0)
 
 
-def _judge_run(run: SizeRun, emulation: Emulation | None) -> MeasuredSize:
+def _judge_run(run: SizeRun, emulation: Emulation | None, *, by_mean: bool) -> MeasuredSize:
     why_not = refusals.refuse_size(run, emulation)
-    facts = reduce_run(run) if any(one.step_s for one in run.steps) else None
+    facts = reduce_run(run, by_mean=by_mean) if _has_steps(run) else None
     rate = None
     if facts is not None and facts.nodes > 1 and facts.reduce_s and facts.size_bytes:
         rate = models.find_rate([facts], find_latency_s(run.pairs) or models.USUAL_LATENCY_S)
+        if models.is_hidden(rate):
+            return MeasuredSize(run, facts, why_not)
         if not why_not and find_slow_node(run.pairs) is None:
             why_not = refusals.refuse_slowed_links(facts, rate, emulation, measure_slowness(run))
     return MeasuredSize(run, facts, why_not, bytes_per_s=rate)
@@ -163,13 +177,12 @@ def _assume_reduce(one: SizeFacts, first: SizeFacts, strong: bool) -> SizeFacts:
 
 
 def _complete(
-    row: MeasuredSize, first: SizeFacts | None, model: StepModel | None, *, strong: bool, is_assumed: bool
+    row: MeasuredSize, first: SizeFacts | None, model: StepModel | None, *, strong: bool
 ) -> MeasuredSize:
     """Return a row with its stragglers, and with what is to be said beside the first size and the model."""
     facts = row.facts
-    own = _fit_alone(row) if is_assumed else model
-    row = row._replace(stragglers=tuple(find_stragglers(row.run, own)))
-    if facts is None or first is None:
+    row = row._replace(stragglers=tuple(find_stragglers(row.run, _fit_alone(row))))
+    if facts is None or first is None or row.refused:
         return row
     efficiency = models.find_efficiency(facts.step_s, facts.ranks, first.step_s, first.ranks, strong=strong)
     return row._replace(
@@ -216,20 +229,25 @@ def _predict(model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: b
     return found
 
 
-def _find_limit(model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool) -> Limit:
+def _find_limit(
+    model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool, is_assumed: bool
+) -> Limit:
     first, last = sizes[0], sizes[-1]
     each = last.ranks // last.nodes
     most = max(to, refusals.GUESS_FACTOR * last.nodes)
 
-    def find(nodes: int) -> float:
-        if nodes <= first.nodes:
-            return 1.0
-        step_s = model.predict_s(nodes * each)
-        return models.find_efficiency(step_s, nodes * each, first.step_s, first.ranks, strong=strong)
+    def compare(step_s: float, ranks: int) -> float:
+        return models.find_efficiency(step_s, ranks, first.step_s, first.ranks, strong=strong)
 
-    nodes = models.find_last_efficient(find, most)
+    def find(nodes: int) -> float:
+        return 1.0 if nodes <= first.nodes else compare(model.predict_s(nodes * each), nodes * each)
+
+    # What was measured counts, whatever the model says of it.
+    enough = [one.nodes for one in sizes if compare(one.step_s, one.ranks) >= models.ENOUGH]
+    nodes = max([models.find_last_efficient(find, most), *enough])
     wanted = last.nodes if nodes < last.nodes else min(2 * nodes, most)
     ranks = wanted * each
     share = first.ranks / ranks if strong else 1.0
-    rate = models.find_rate_for(model, ranks, first.step_s * share / models.ENOUGH)
+    wanted_s = first.step_s * share / models.ENOUGH
+    rate = None if is_assumed else models.find_rate_for(model, ranks, wanted_s)
     return Limit(nodes, most, wanted, rate)

@@ -224,6 +224,7 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
         gathering.name_sources(history),
         outcome.hang,
         why_not,
+        history.find_latest_rank(),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumline.control.figures import short_size
 from drumline.control.scaling import stragglers
+from drumline.control.scaling.model import is_hidden
 from drumline.control.scaling.refusals import (
     GUESS_FACTOR,
     NO_PREDICTION,
@@ -30,7 +31,10 @@ PHASES = {
 
 
 def list_phases(facts: SizeFacts) -> list[tuple[str, float]]:
-    """List the parts of a step in their order, with their seconds, which add up to it."""
+    """
+    List the parts of a step in their order, with their seconds. They are medians each, and may be a little more
+    together than the median of the whole.
+    """
     return [
         ("input", facts.input_s),
         ("forward", facts.forward_s),
@@ -67,7 +71,12 @@ def _list_speeds(report: ScaleReport) -> list[str]:
         if one.speed_up is not None and one.efficiency is not None
     ]
     how = "every size has the whole batch" if report.strong else "every rank has a batch of its own"
-    return [f"{how} ({'strong' if report.strong else 'weak'} scaling)", *found]
+    heads = [f"{how} ({'strong' if report.strong else 'weak'} scaling)"]
+    if report.by_mean:
+        heads.append(
+            "steps are uneven, as with checkpoints or a slow loader: all times are means, without the slowest step"
+        )
+    return [*heads, *found]
 
 
 def _describe_step(one: MeasuredSize) -> str:
@@ -88,7 +97,7 @@ def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:
         return []
     buckets = f"{len(facts.bucket_bytes)} bucket" + ("" if len(facts.bucket_bytes) == 1 else "s")
     found = [f"each step reduces {short_size(facts.size_bytes)} in {buckets}"]
-    if model is not None:
+    if model is not None and not is_hidden(model.link.bytes_per_s):
         pair = report.slowest_pair
         slowest = (
             f"; the slowest link, from node {pair.source} to node {pair.target}, carried "
@@ -115,11 +124,12 @@ def _describe_straggler(one: Straggler) -> str:
     faster = f"this job would be {100 * one.gain:.0f} % faster{where}"
     if one.kind == stragglers.LINK:
         return f"link: without the slow link of node {one.node} {faster}"
+    last = f"the last by {1e3 * one.late_s:.1f} ms in {100 * one.share:.0f} % of steps"
+    if one.rank is None:
+        why = "wait longer for their input" if one.kind == stragglers.INPUT else "compute longer"
+        return f"{one.kind}: without node {one.node} {faster}; its ranks {why}, and are {last}"
     why = "waits longer for its input" if one.kind == stragglers.INPUT else "computes longer"
-    return (
-        f"{one.kind}: without rank {one.rank} {faster}; on node {one.node} it {why}, and is the last by "
-        f"{1e3 * one.late_s:.1f} ms in {100 * one.share:.0f} % of steps"
-    )
+    return f"{one.kind}: without rank {one.rank} {faster}; on node {one.node} it {why}, and is {last}"
 
 
 def _list_predictions(report: ScaleReport) -> list[str]:

@@ -1,8 +1,9 @@
 """
-Whatever holds all others up: a rank that computes slowly, waits for its input or hangs, or a node with a slow link.
+Whatever holds all others up: a rank or node that computes slowly, waits for its input or hangs, or has a slow link.
 
 The four classes are those of C4 (arXiv 2406.04594) in words of a job. A rank is late by what it does itself, which is
-the time of its steps without the waiting for others; no clocks are compared. What it costs is answered as in
+the time of its steps without the waiting for others; no clocks are compared. Where that waiting is not known, as with
+FSDP, it is late by when it comes to collectives. What it costs is answered as in
 arXiv 2505.05713: how fast the job would be if that rank took as long as the others.
 """
 
@@ -37,8 +38,9 @@ _NOISE_FACTOR = 3.0
 
 class Straggler(NamedTuple):
     """
-    One straggler at one size. ``rank`` None: it is the node. ``late_s``: by how much it holds up a step. ``share``: of
-    steps in which it was the last; 1.0 for links. ``gain``: the share by which the job would be faster without it.
+    One straggler at one size. ``rank`` None: it is the whole node. ``late_s``: by how much it holds up a step.
+    ``share``: of steps in which it was the last; 1.0 for links. ``gain``: the share by which the job would be faster
+    without it.
     """
 
     kind: str
@@ -56,42 +58,91 @@ def find_stragglers(run: SizeRun, model: StepModel | None) -> list[Straggler]:
     """Find the stragglers of a run, those that cost most first."""
     if run.hang:
         return [Straggler(HANG, run.nodes, None, None, 0.0, 1.0, 0.0, run.hang)]
-    found = [one for one in (_find_late_rank(run), _find_slow_link(run, model)) if one is not None]
+    found = [one for one in (_find_late(run), _find_slow_link(run, model)) if one is not None]
     return sorted(found, key=lambda one: -one.gain)
 
 
 def measure_slowness(run: SizeRun) -> float:
-    """Return how many times as long as all others a late rank computes, and so handles messages; 1.0: there is none."""
-    late = _find_late_rank(run)
-    if late is None or late.rank is None or late.kind != COMPUTE:
+    """Return how many times as long as all others a late one computes, and so handles messages; 1.0: there is none."""
+    late = _find_late(run)
+    if late is None or late.kind != COMPUTE:
         return 1.0
     own = {one.rank: statistics.median(one.list_own_s()) for one in run.steps if one.step_s}
-    return own[late.rank] / max(*(value for rank, value in own.items() if rank != late.rank), 1e-9)
+    slow = [
+        rank
+        for rank in own
+        if late.rank == rank or (late.rank is None and late.node == _find_node(run, rank))
+    ]
+    others = [value for rank, value in own.items() if rank not in slow]
+    return max(own[rank] for rank in slow) / max(*others, 1e-9)
 
 
-def _find_late_rank(run: SizeRun) -> Straggler | None:
-    """Find the rank that is the last one in most steps, and by more than the ranks vary."""
+def _find_node(run: SizeRun, rank: int) -> int:
+    return next(one.node for one in run.steps if one.rank == rank)
+
+
+class _Group(NamedTuple):
+    """Ranks that are compared with all others together: a single one, or those of a node."""
+
+    node: int
+    rank: int | None
+    ranks: tuple[RankSteps, ...]
+
+    def list_own_s(self, count: int) -> list[float]:
+        """Return of each step what the slowest of them did by itself."""
+        return [max(values) for values in zip(*(one.list_own_s()[:count] for one in self.ranks), strict=True)]
+
+
+def _find_late(run: SizeRun) -> Straggler | None:
+    """Find the rank that holds up all others, or the node whose ranks do that together."""
     ranks = [one for one in run.steps if one.step_s]
     if len(ranks) < 2:
         return None
+    if not any(one.reduce_s for one in ranks):
+        return _find_late_by_collectives(run, ranks)
+    alone = [_Group(one.node, one.rank, (one,)) for one in ranks]
+    nodes = sorted({one.node for one in ranks})
+    together = [_Group(node, None, tuple(one for one in ranks if one.node == node)) for node in nodes]
+    found = _find_late_group(run, alone)
+    if found is None and 1 < len(nodes) < len(ranks):
+        found = _find_late_group(run, together)
+    return found
+
+
+def _find_late_group(run: SizeRun, groups: Sequence[_Group]) -> Straggler | None:
+    """Find the group that is the last one in most steps, and by more than they vary."""
+    ranks = [rank for group in groups for rank in group.ranks]
     count = min(len(one.step_s) for one in ranks)
-    own = {one.rank: one.list_own_s()[:count] for one in ranks}
-    medians = {rank: statistics.median(values) for rank, values in own.items()}
-    late = max(medians, key=lambda rank: medians[rank])
-    last = [max(own, key=lambda rank: own[rank][at]) for at in range(count)]
-    share = last.count(late) / count
-    lead = [own[late][at] - max(own[rank][at] for rank in own if rank != late) for at in range(count)]
+    own = [group.list_own_s(count) for group in groups]
+    late = max(range(len(groups)), key=lambda at: statistics.median(own[at]))
+    lead = [values[late] - max(values[:late] + values[late + 1 :]) for values in zip(*own, strict=True)]
+    share = sum(one > 0 for one in lead) / count
     late_s = statistics.median(lead)
-    step_s = statistics.median(one for rank in ranks for one in rank.step_s[:count])
-    gain = late_s / max(step_s - late_s, 1e-9)
     spread = statistics.median(abs(one - late_s) for one in lead)
-    is_clear = late_s > _LEAST_LATE_S and late_s > _NOISE_FACTOR * spread / count**0.5
-    if share < _LEAST_SHARE or gain < _LEAST_GAIN or not is_clear:
+    if late_s <= _NOISE_FACTOR * spread / count**0.5:
         return None
-    straggler = next(one for one in ranks if one.rank == late)
-    others = [one for one in ranks if one.rank != late]
-    kind = INPUT if _find_more_input_s(straggler, others) > late_s / 2 else COMPUTE
-    return Straggler(kind, run.nodes, straggler.node, late, late_s, share, gain)
+    return _describe_late(run, groups[late], late_s, share)
+
+
+def _find_late_by_collectives(run: SizeRun, ranks: Sequence[RankSteps]) -> Straggler | None:
+    """Find the rank that comes last to collectives, where the waiting in them is not known."""
+    latest = run.latest
+    late = next((one for one in ranks if latest is not None and one.rank == latest.rank), None)
+    if latest is None or late is None:
+        return None
+    return _describe_late(run, _Group(late.node, late.rank, (late,)), latest.late_s, latest.share)
+
+
+def _describe_late(run: SizeRun, late: _Group, late_s: float, share: float) -> Straggler | None:
+    """Return the straggler that this group is; None where it is late too seldom, or costs too little."""
+    step_s = statistics.median(one for rank in run.steps for one in rank.step_s)
+    gain = late_s / max(step_s - late_s, 1e-9)
+    if share < _LEAST_SHARE or gain < _LEAST_GAIN or late_s <= _LEAST_LATE_S:
+        return None
+    others = [one for one in run.steps if one.step_s and one not in late.ranks]
+    more_s = max(_find_more_input_s(one, others) for one in late.ranks)
+    kind = INPUT if more_s > late_s / 2 else COMPUTE
+    return Straggler(kind, run.nodes, late.node, late.rank, late_s, share, gain)
 
 
 def _find_more_input_s(late: RankSteps, others: Sequence[RankSteps]) -> float:

@@ -77,10 +77,11 @@ class SizeFacts(NamedTuple):
     """
     What the steps of one size say: medians, or means, in seconds.
 
-    ``band_s``: 5 and 95 %. ``own_s``: of the slowest rank of each step, without waiting. ``exposed_s``: the part of the
-    all-reduce that nothing hides. ``late_s``: for which most ranks wait until the last one comes to it. ``reduce_s``:
-    of the all-reduce alone, which is what the last rank to come sees of it: ``overlap_s`` and ``exposed_s`` together.
-    ``noise_s``: how much a rank's own time lies beyond that of the others, one figure for each rank and step.
+    ``band_s``: 5 and 95 %, wide enough for ``step_s``. ``own_s``: of the slowest rank of each step, without waiting.
+    ``exposed_s``: the part of the all-reduce that nothing hides. ``late_s``: for which most ranks wait until the last
+    one comes to it. ``reduce_s``: of the all-reduce alone, as the last rank to come sees it, ``overlap_s``
+    and ``exposed_s``. ``noise_s``: how much a rank's own time lies beyond that of the others, one figure for each rank
+    and step.
     """
 
     nodes: int
@@ -139,7 +140,7 @@ def reduce_run(run: SizeRun, *, by_mean: bool = False) -> SizeFacts:
         run.ranks,
         len(steps),
         step_s,
-        (find_quantile(steps, 0.05), find_quantile(steps, 0.95)),
+        (min(step_s, find_quantile(steps, 0.05)), max(step_s, find_quantile(steps, 0.95))),
         middle([max(values) for values in zip(*own_s, strict=False)]),
         exposed_s,
         middle([one.late_s for one in reduces]) if reduces else 0.0,

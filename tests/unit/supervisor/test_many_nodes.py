@@ -1,11 +1,13 @@
 """
 With twice as many nodes a supervisor does twice as much, and not four times: benchmarks/supervisor has the times.
 
-Here the steps of the interpreter are counted, which are the same on each machine.
+Here the steps of the interpreter are counted, which are the same on each machine. Time is measured where it is a single
+step that takes longer.
 """
 
 import socket
 import sys
+import timeit
 from contextlib import ExitStack
 
 import pytest
@@ -17,6 +19,7 @@ from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.attempt.connections import AgentConnections
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
+from drumline.supervisor.deciding.rank_table import RankTable
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 PROCS = 4
@@ -102,6 +105,21 @@ def fail_last(nodes):
 @pytest.mark.parametrize("case", [run_well, fail_first, fail_last])
 def test_the_policy_looks_at_each_rank_a_few_times(case):
     assert growth(case) < MOST
+
+
+def test_a_rank_that_is_left_is_found_at_once_where_many_have_ended():
+    """A dictionary looks at each place from which an entry was removed."""
+    nodes = range(100_000)
+    ends = {nodes[0], nodes[-1]}
+    table = RankTable({node: h.Member(node, str(node)) for node in nodes}, is_launched=False)
+
+    def look():
+        return min(timeit.repeat(lambda: table.is_any_left(ends), number=1, repeat=100))
+
+    before = look()
+    for node in nodes[:-1]:
+        table.note_exit(RankExited(9.0, node, node, 0, None))
+    assert look() < 20 * before
 
 
 def test_pairs_of_nodes_are_chosen_without_all_others():

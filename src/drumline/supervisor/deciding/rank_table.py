@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
@@ -25,7 +26,8 @@ class RankTable:
 
     def __init__(self, members: Mapping[int, Member], *, is_launched: bool) -> None:
         self._members = members
-        self._left = dict(members)
+        # Unlike a dict, it finds its first entry at once where many before that were removed.
+        self._left = OrderedDict(members)
         """Those that have not ended, so that none of many ends costs a look at all ranks."""
 
         self._awaited_left = sum(member.awaited for member in members.values())

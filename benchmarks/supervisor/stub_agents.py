@@ -86,7 +86,7 @@ class Stubs:
             self._rest[node] = rest
         for line in whole:
             # The longest is not read: it would cost the stubs more than it costs the supervisor.
-            if line.startswith(b'{"type": "ShareVariables"'):
+            if line.startswith((b'{"type": "ShareVariables"', b'{"type": "Compressed"')):
                 continue
             try:
                 self._answer(node, peer, json.loads(line))

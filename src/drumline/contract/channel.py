@@ -43,20 +43,22 @@ class Lines:
 
     def _parse_or_skip(self, line: bytes) -> Optional[dict[str, Any]]:
         try:
-            return self._parse(line)
+            return parse(line)
         except ChannelError:
             if self._skips_others:
                 return None
             raise
 
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ChannelError("a line that is not JSON") from error
-        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-            raise ChannelError("a line that is not a message")
-        return message
+
+def parse(line: bytes) -> dict[str, Any]:
+    """Return the message of a line. Raises ChannelError."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ChannelError("a line that is not JSON") from error
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise ChannelError("a line that is not a message")
+    return message
 
 
 def connect_to(address: tuple[str, int], timeout_s: float) -> socket.socket:

@@ -1,6 +1,9 @@
 """The messages between supervisor and agents: what is sent is what is received, or it is refused."""
 
+import base64
 import json
+import tracemalloc
+import zlib
 
 import pytest
 
@@ -54,6 +57,60 @@ def test_a_supervisor_receives_what_its_agent_sent(message):
     received = m.decode_from_agent(json.loads(m.encode(message)))
     assert type(received) is type(message)
     assert json.dumps(received._asdict()) == json.dumps(message._asdict())
+
+
+NODES = ",".join(f"10.0.{node >> 8}.{node & 255}" for node in range(2000))
+
+
+def test_a_long_message_to_many_agents_is_sent_packed():
+    message = m.ShareVariables({"AZ_BATCH_HOST_LIST": NODES}, {}, {}, {"TOKEN": "hidden"})
+    line = m.encode_for_many(message)
+    assert line.count(b"\n") == 1
+    assert len(line) < len(m.encode(message)) / 2
+    assert m.decode_for_agent(json.loads(line)) == message
+
+
+def test_a_short_one_is_sent_as_to_one_agent():
+    assert m.encode_for_many(m.KillRanks()) == m.encode(m.KillRanks())
+
+
+def compressed(line):
+    return json.loads(m.encode(m.Compressed(base64.b64encode(zlib.compress(line)).decode())))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"type": "Compressed"}, "with the fields none"),
+        ({"type": "Compressed", "line": 1}, "damaged"),
+        ({"type": "Compressed", "line": "x"}, "damaged"),
+        ({"type": "Compressed", "line": "\xe9"}, "damaged"),
+        ({"type": "Compressed", "line": base64.b64encode(b"no zlib").decode()}, "damaged"),
+        ({"type": "Compressed", "line": base64.b64encode(zlib.compress(b"{}")[:-5]).decode()}, "not whole"),
+        (compressed(b"[1]"), "a line that is not a message"),
+        (compressed(m.encode(m.Compressed(""))), "a message 'Compressed', which"),
+    ],
+)
+def test_a_damaged_packed_message_is_refused(line, said):
+    with pytest.raises(ChannelError, match=said):
+        m.decode_for_agent(line)
+
+
+def test_a_packed_message_cannot_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(m, "MESSAGE_LIMIT", 100_000)
+    line = compressed(b" " * 50_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChannelError, match="more than 100000 bytes"):
+            m.decode_for_agent(line)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_agent_cannot_send_a_packed_message():
+    with pytest.raises(ChannelError, match="a message 'Compressed', which"):
+        m.decode_from_agent(compressed(m.encode(m.ReadClock())))
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,10 @@ class Wire:
         self.environments = {}
 
     def send(self, node, message):
-        told = m.decode_for_agent(json.loads(m.encode(message)))
+        self._take_in(node, m.encode(message))
+
+    def _take_in(self, node, line):
+        told = m.decode_for_agent(json.loads(line))
         environment = self.environments.setdefault(node, JobEnvironment(""))
         if isinstance(told, m.ShareVariables):
             environment.shared = told
@@ -41,8 +44,9 @@ class Wire:
             environment.begin(told)
 
     def send_all(self, nodes, message):
+        line = m.encode_for_many(message)
         for node in nodes:
-            self.send(node, message)
+            self._take_in(node, line)
 
 
 def launched(made, tmp_path, secrets):

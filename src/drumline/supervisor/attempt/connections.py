@@ -137,7 +137,7 @@ class AgentConnections:
 
     def send_all(self, nodes: Iterable[int], message: m.ToAgent) -> None:
         """Send a message to each of the nodes, as ``send`` does."""
-        line = m.encode(message)
+        line = m.encode_for_many(message)
         for node in nodes:
             self._send_line(node, line)
 

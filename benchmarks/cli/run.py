@@ -1,6 +1,6 @@
 """
-CPU seconds of the commands that a person types: `drumline --help` and `drumline job create`,
-beside bare Python.
+CPU and wall seconds of the commands that a person types, beside bare Python: `drumline --help`, `job create`, `plan` of
+a job of 10,000 ranks and `job list` in a home with 10,000 jobs.
 
 Only the command's own process counts, not the job that it submits. See README.md beside it.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -27,14 +27,32 @@ type: command
 command: "true"
 compute: azureml:local
 """
-FLOOR = "python -c pass"
+WIDE_JOB = (
+    JOB
+    + """\
+resources: {instance_count: 1250}
+distribution: {type: pytorch, process_count_per_instance: 8}
+"""
+)
+JOBS = 10_000
+HOMES = Path(__file__).resolve().parents[1] / "studio"
+MAKE_HOME = "import sys, homes; homes.make_many(int(sys.argv[1]))"
+FLOOR, HELP, CREATE = "python -c pass", "drumline --help", "drumline job create -f job.yml"
+PLAN, LIST = "drumline plan -f wide.yml -o json", "drumline job list"
+AIMS = {HELP: "4 x floor", CREATE: "10 x floor", PLAN: "1,000 ms", LIST: "200 ms"}
 JOB_END_S = 60.0
 
 
-def cpu_s(argv: list[str], folder: Path, variables: dict[str, str]) -> tuple[float, float]:
+class Sample(NamedTuple):
+    cpu_s: float
+    wall_s: float
+    output_bytes: int
+    """That it has printed."""
+
+
+def run_once(argv: list[str], folder: Path, variables: dict[str, str]) -> Sample:
     """
-    CPU and wall seconds of one process and of the children it waited for. Raises RuntimeError if
-    it fails.
+    What one process took, with the children it waited for. Raises RuntimeError if it fails.
 
     A supervisor or a job that it leaves behind is no such child, and so is not counted.
     """
@@ -54,7 +72,13 @@ def cpu_s(argv: list[str], folder: Path, variables: dict[str, str]) -> tuple[flo
     if process.returncode:
         last = environment.last_line((folder / "output").read_text(errors="replace"))
         raise RuntimeError(f"{' '.join(argv)}: exit code {process.returncode}: {last}")
-    return usage.ru_utime + usage.ru_stime, wall_s
+    return Sample(usage.ru_utime + usage.ru_stime, wall_s, (folder / "output").stat().st_size)
+
+
+def make_home(python: str, count: int, variables: dict[str, str]) -> None:
+    """Make a home with so many jobs, without running any."""
+    argv = [python, "-c", MAKE_HOME, str(count)]
+    subprocess.run(argv, cwd=HOMES, env=variables, stdin=subprocess.DEVNULL, check=True)
 
 
 def wait_for_jobs(mark: str) -> None:
@@ -68,23 +92,31 @@ def wait_for_jobs(mark: str) -> None:
         time.sleep(0.01)
 
 
-def measure(commands: dict[str, list[str]], rounds: int) -> dict[str, list[dict[str, float]]]:
-    """Samples of each command, one of each in every round, after one round that does not count."""
-    samples: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
+def measure(python: str, commands: dict[str, list[str]], rounds: int, jobs: int) -> dict[str, list[Sample]]:
+    """
+    Samples of each command, one of each in every round, after one round that does not count.
+
+    ``jobs``: in the home of ``LIST``, which has one for itself, so that the others are measured in a small one.
+    """
+    samples: dict[str, list[Sample]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
         folder = Path(scratch).resolve()
         (folder / "job.yml").write_text(JOB)
+        (folder / "wide.yml").write_text(WIDE_JOB)
         variables = {
             name: value for name, value in os.environ.items() if not name.startswith(("DRUMLINE_", "PYTHON"))
         }
-        variables["DRUMLINE_HOME"] = str(folder / "home")
+        homes = {name: {**variables, "DRUMLINE_HOME": str(folder / "home")} for name in commands}
         try:
+            if LIST in commands:
+                homes[LIST]["DRUMLINE_HOME"] = str(folder / "many")
+                make_home(python, jobs, homes[LIST])
             for round_index in range(rounds + 1):
                 for name, argv in commands.items():
-                    cpu, wall = cpu_s(argv, folder, variables)
+                    sample = run_once(argv, folder, homes[name])
                     wait_for_jobs(str(folder))
                     if round_index:
-                        samples[name].append({"cpu_s": cpu, "wall_s": wall})
+                        samples[name].append(sample)
         finally:
             kill_marked(str(folder))
     return samples
@@ -94,19 +126,20 @@ def render(results: dict[str, Any]) -> str:
     lines = [f"- {name}: {value}" for name, value in results["machine"].items()]
     lines += [
         "",
-        "| command | CPU ms, median | min | x floor | wall ms, median | samples |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| command | CPU ms, median | min | x floor | wall ms, median | aim | samples |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    floor_s = statistics.median(sample["cpu_s"] for sample in results["samples"][FLOOR])
+    floor_s = statistics.median(sample.cpu_s for sample in results["samples"][FLOOR])
     for name, samples in results["samples"].items():
-        cpu = [sample["cpu_s"] for sample in samples]
-        wall_s = statistics.median(sample["wall_s"] for sample in samples)
+        cpu = [sample.cpu_s for sample in samples]
+        wall_s = statistics.median(sample.wall_s for sample in samples)
         median_s = statistics.median(cpu)
         cells = (
             f"{median_s * 1e3:.1f}",
             f"{min(cpu) * 1e3:.1f}",
             f"{median_s / floor_s:.1f}",
             f"{wall_s * 1e3:.1f}",
+            AIMS.get(name, "-"),
         )
         lines.append(f"| `{name}` | {' | '.join(cells)} | {len(samples)} |")
     return "\n".join(lines) + "\n"
@@ -115,6 +148,7 @@ def render(results: dict[str, Any]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="samples of each command (15)")
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"in the home of job list ({JOBS:,})")
     parser.add_argument("--venv", type=Path, default=environment.DEFAULT_VENV, help="made if it is not there")
     parser.add_argument("--no-install", action="store_true", help="take the environment as it is")
     parser.add_argument("--json", type=Path, help="write every sample here")
@@ -134,14 +168,19 @@ def main() -> int:
         environment.say("skipped: drumline is not installed")
     else:
         drumline = str(arguments.venv / "bin" / "drumline")
-        commands["drumline --help"] = [drumline, "--help"]
-        commands["drumline job create -f job.yml"] = [drumline, "job", "create", "-f", "job.yml"]
+        for name in AIMS:
+            commands[name] = [drumline, *name.split()[1:]]
     try:
-        samples = measure(commands, arguments.rounds)
+        machine = describe_machine()
+        samples = measure(python, commands, arguments.rounds, arguments.jobs)
     except RuntimeError as error:
         sys.exit(str(error))
-    results = {"machine": describe_machine(), "rounds": arguments.rounds, "samples": samples}
+    if PLAN in samples:
+        machine["jobs in the list"] = f"{arguments.jobs:,}"
+        machine["plan of 10,000 ranks"] = f"{samples[PLAN][0].output_bytes / 1e6:.1f} MB"
+    results: dict[str, Any] = {"machine": machine, "rounds": arguments.rounds, "samples": samples}
     text = render(results)
+    results["samples"] = {name: [sample._asdict() for sample in found] for name, found in samples.items()}
     publish(text, results, arguments)
     return 0
 

@@ -40,14 +40,14 @@ while not os.path.exists(sys.argv[1]):
 
 def make_home(jobs: int, lines: int, points: int) -> None:
     """Fill the home that DRUMLINE_HOME names."""
-    _make_many(jobs)
+    make_many(jobs)
     make_wide_job(WIDE, seconds=300)
     _make_lines(lines)
     _make_curve(points)
 
 
-def _make_many(count: int) -> None:
-    """Copy one job, each with its own times, every seventh failed, and a metric of 40 values."""
+def make_many(count: int) -> None:
+    """Fill it with copies of one job, each with its own times and a metric of 40 values; every seventh failed."""
     one = MadeJob(_TEMPLATE, nodes=1, procs=2)
     one.track()
     one.folder.write(one.folder.job, "type: command\ncommand: python train.py\nexperiment_name: digits\n")

@@ -1,5 +1,6 @@
 """
-What a job of many nodes costs its supervisor, from the first hello of an agent to the verdict. See README.md beside it.
+What a job of many nodes costs its supervisor, from the first hello of an agent to the verdict, and those who follow the
+logs of all ranks. See README.md beside it.
 """
 
 import argparse
@@ -16,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from machine import describe_machine, publish
 
 SUPERVISE = str(Path(__file__).with_name("supervise.py"))
+FOLLOW = str(Path(__file__).with_name("follow.py"))
 SIZES = "1,10,100,1000,4000"
-ENDS = ("well", "cascade", "lost", "silent")
+CASES = ("well", "cascade", "lost", "silent", "follow")
 LIMIT_S = 600
 COLUMNS = (
     ("launch_s", "all told to start, s", "well"),
@@ -29,12 +31,15 @@ COLUMNS = (
     ("late_s", "a silent one, s after its time", "silent"),
     ("peak_mb", "memory, MB", "cascade"),
     ("sent_mb", "sent, MB", "well"),
+    ("follow_cpu_s", "CPU s to follow all logs", "follow"),
 )
 
 
-def measure(nodes: int, procs: int, end: str, processes: int) -> dict[str, Any]:
+def measure(nodes: int, procs: int, case: str, processes: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, SUPERVISE, str(nodes), str(procs), end, str(processes), folder]
+        words = [sys.executable, SUPERVISE, str(nodes), str(procs), case, str(processes), folder]
+        if case == "follow":
+            words = [sys.executable, FOLLOW, str(nodes), str(procs), folder]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True)
     return dict(json.loads(done.stdout))
 
@@ -44,8 +49,8 @@ def format_table(results: dict[str, list[dict[str, Any]]], sizes: list[int], pro
     text += "| ---: | ---: |" + " ---: |" * len(COLUMNS) + "\n"
     for nodes in sizes:
         cells = []
-        for field, _, end in COLUMNS:
-            values = [one[field] for one in results.get(f"{nodes} {end}", ()) if one[field] is not None]
+        for field, _, case in COLUMNS:
+            values = [one[field] for one in results.get(f"{nodes} {case}", ()) if one[field] is not None]
             cells.append(f"{statistics.median(values):.3g}" if values else "-")
         text += f"| {nodes:,} | {nodes * procs:,} | " + " | ".join(cells) + " |\n"
     return text
@@ -65,12 +70,12 @@ def main() -> None:
     results: dict[str, list[dict[str, Any]]] = {}
     for number in range(given.rounds):
         for nodes in sizes:
-            for end in ENDS:
-                if nodes == 1 and end in ("lost", "silent"):
+            for case in CASES:
+                if nodes == 1 and case in ("lost", "silent"):
                     continue
-                found = measure(nodes, given.procs, end, given.processes)
-                results.setdefault(f"{nodes} {end}", []).append(found)
-                print(f"round {number}: {nodes} {end}: {found}", file=sys.stderr, flush=True)
+                found = measure(nodes, given.procs, case, given.processes)
+                results.setdefault(f"{nodes} {case}", []).append(found)
+                print(f"round {number}: {nodes} {case}: {found}", file=sys.stderr, flush=True)
     facts = {**machine, "rounds": given.rounds, "processes that play agents": given.processes}
     text = "".join(f"- {name}: {value}\n" for name, value in facts.items())
     text += "\n" + format_table(results, sizes, given.procs)

@@ -147,3 +147,31 @@ def test_the_benchmark_of_the_supervisor_starts_and_ends_a_job(tmp_path):
     told = json.loads(done.stdout)
     assert (told["nodes"], told["reason"]) == (2, "all 4 ranks ended with exit code 0")
     assert told["launch_s"] > 0
+
+
+def test_the_benchmark_of_the_supervisor_follows_all_logs(tmp_path):
+    script = ROOT / "benchmarks" / "supervisor" / "follow.py"
+    words = [sys.executable, str(script), "2", "2", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["nodes"], told["shown_bytes"]) == (2, 4 * 170)
+
+
+def test_the_benchmark_of_commands_measures_each(tmp_path):
+    script = ROOT / "benchmarks" / "cli" / "run.py"
+    words = [sys.executable, str(script), "--rounds", "1", "--jobs", "3", "--json", str(tmp_path / "json")]
+    words += ["--no-install", "--venv", sys.prefix]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"^\| `(.*?)` .* \| 1 \|$", done.stdout, re.MULTILINE)
+    assert rows == [
+        "python -c pass",
+        "drumline --help",
+        "drumline job create -f job.yml",
+        "drumline plan -f wide.yml -o json",
+        "drumline job list",
+    ]
+    assert re.search(r"^- plan of 10,000 ranks: 4\.\d MB$", done.stdout, re.MULTILINE)
+    samples = json.loads((tmp_path / "json").read_text())["samples"]
+    assert all(one["cpu_s"] > 0 for found in samples.values() for one in found)

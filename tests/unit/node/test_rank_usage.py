@@ -58,6 +58,23 @@ def look(watch, ranks):
     return {use.rank: use for use in watch.ranks({})}
 
 
+def test_once_all_ranks_have_ended_no_process_is_read(monkeypatch):
+    read = []
+    monkeypatch.setattr(process_usage, "read_stat", read.append)
+    watch = rank_usage.RankUsage()
+    with subprocess.Popen(["true"]) as done:
+        pass
+    look(watch, {done.pid: 0})
+    assert read, "it has not been heard of that it ended"
+    read.clear()
+    watch.note_end(done.pid, 0.5, 0)
+    assert look(watch, {done.pid: 0})[0].cpu_s == 0.5
+    assert read == []
+    with python(""):
+        look(watch, {done.pid: 0})
+        assert read, "it may have left that child"
+
+
 def test_a_strange_name_in_real():
     with python("open('/proc/self/comm', 'w').write('a) R (b c')") as child:
         stat = process_usage.read_stat(child.pid)

@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from drumline.contract.samples import NO_RANK, RankUse
-from drumline.linux import process_usage
+from drumline.linux import descendants, process_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,7 +116,7 @@ class RankUsage:
     def look(self) -> Iterator[None]:
         """Look once at all of them. It may be left alone for a while at each step."""
         self._looks += 1
-        present = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        present = [int(name) for name in os.listdir("/proc") if name.isdigit()] if self._may_find() else []
         self._foreign.intersection_update(present)
         sums: dict[int, _Sum] = {}
         for pid in present:
@@ -126,6 +126,14 @@ class RankUsage:
         self._take_off_those_gone(sums)
         for number, rank in self._ranks.items():
             _add_total(rank, sums.get(number) or _Sum())
+
+    def _may_find(self) -> bool:
+        """
+        Return whether a process can be below the agent. Where a machine has many agents, each whose ranks have ended
+        would read the processes of all others.
+        """
+        has_all_ended = all(rank.has_ended for rank in self._ranks.values())
+        return bool(self._known) or not has_all_ended or descendants.has_children()
 
     def _add(self, pid: int, sums: dict[int, _Sum]) -> None:
         stat = process_usage.read_stat(pid)

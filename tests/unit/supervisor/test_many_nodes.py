@@ -145,6 +145,21 @@ def test_an_agent_is_told_without_a_look_at_the_others():
     assert count(120) / count(60) < MOST
 
 
+def test_the_version_is_computed_once_for_all_agents(monkeypatch):
+    counted = []
+    version = m.compute_version()
+    monkeypatch.setattr(m, "compute_version", lambda: counted.append(1) or version)
+    with ExitStack() as stack:
+        agents = AgentConnections(socket.create_server(("127.0.0.1", 0)), "secret", 3)
+        stack.callback(agents.close)
+        agents.server.settimeout(20.0)
+        for node in range(3):
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", agents.port)))
+            m.send(peer, m.Hello("secret", node, version, m.find_package(), 1, "127.0.0.1", "subreaper"))
+            assert isinstance(agents.receive(agents.accept())[0], m.Hello)
+    assert len(counted) == 1
+
+
 def test_what_is_sent_to_a_node_does_not_depend_on_how_many_there_are():
     def size(nodes):
         made = plan(nodes=nodes, distribution={"type": "pytorch", "process_count_per_instance": PROCS})

@@ -30,6 +30,7 @@ class AgentConnections:
         self.secret = secret
         self.node_count = node_count
         self._silence_s = silence_s
+        self._version = m.compute_version()
         self._peers: dict[int, socket.socket] = {}
         self._lines: dict[int, channel.Lines] = {}
         self._nodes: dict[int, int] = {}
@@ -107,8 +108,8 @@ class AgentConnections:
             return False
         if node in self._agents:
             return False
-        other = m.describe_difference(hello)
-        if other:
+        if hello.get("version") != self._version:
+            other = m.describe_difference(hello)
             self._refused.append((node, f"is {other}"))
             return False
         self._nodes[descriptor] = node

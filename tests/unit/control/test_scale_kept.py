@@ -9,7 +9,14 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.scaling.keeping import keep_report, read_report
 
 ROW = {"nodes": 1, "ranks": 2, "job": "one", "refused": "", "step_s": 0.1, "low_s": 0.09, "high_s": 0.11}
-PHASES = {"input": 0.01, "forward": 0.03, "backward": 0.04, "waiting": 0.01, "late": 0.005, "other": 0.005}
+PHASES = {
+    "input": 0.01,
+    "forward": 0.03,
+    "backward": 0.04,
+    "exchange": 0.01,
+    "waiting": 0.005,
+    "other": 0.005,
+}
 VALUES = {
     "job": "<b>digits</b>",
     "scaling": "weak",

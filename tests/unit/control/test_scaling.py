@@ -150,7 +150,8 @@ def test_a_busy_machine_is_refused_and_no_other_size():
     runs = make_runs(FIELD["200 Mbit/s"], 2, 4)
     report = build_report("busy", [*runs[:2], runs[2]._replace(cpu_share=0.97)], to=8)
     assert report.refused == (
-        "4 nodes: the processors of this machine were 97 % busy, so they are the limit and not the job",
+        "4 nodes: the processors of this machine were 97 % busy, by this job and all other programs, so they are the "
+        "limit; run it when less else runs, or with fewer ranks",
     )
     assert [one.nodes for one in report.predicted] == [4, 8]
     # One rank that computes all the time is no machine that is too small.
@@ -422,6 +423,30 @@ def test_a_hang_is_a_class_of_its_own():
     assert [one.kind for one in report.stragglers] == ["hang"]
     assert "4 nodes: the job hung" in report.refused
     assert "hang at 4 nodes: rank 3 is in all_reduce, and all others wait for it" in list_sentences(report)
+
+
+def test_nodes_of_one_machine_are_said_to_have_no_network():
+    runs = [
+        run._replace(cpu_share=0.3 if run.nodes > 1 else None) for run in make_runs(FIELD["200 Mbit/s"], 2, 4)
+    ]
+    report = build_report("laptop", runs, to=8)
+    said = list_sentences(report)
+    assert report.predicted
+    assert any(one.startswith("all nodes share this machine, so what follows") for one in said)
+    assert not any("bit/s" in one or "this link" in one for one in said)
+    assert (to_values(report)["model"]["bytes_per_s"], to_values(report)["limit"]["rate"]) == (None, None)
+    # Emulated links are like a network.
+    emulated = build_report("laptop", runs, to=8, emulation=Emulation(25e6, 3e9))
+    assert any(one.startswith("the link: 19") for one in list_sentences(emulated))
+
+
+@pytest.mark.parametrize(
+    ("source", "is_said"), [("optimizer", True), ("optimizer, ddp", False), ("optimizer, collectives", False)]
+)
+def test_ranks_that_exchange_nothing_are_told(source, is_said):
+    runs = [make_run(nodes, 131.8)._replace(source=source, bucket_bytes=()) for nodes in (1, 2)]
+    said = [one for one in list_sentences(build_report("alone", runs, to=2)) if "separate models" in one]
+    assert bool(said) is is_said
 
 
 def test_a_page_holds_all_that_it_needs_and_no_markup_of_jobs():

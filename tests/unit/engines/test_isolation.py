@@ -49,6 +49,8 @@ def test_the_settings_of_a_file_are_read_with_their_units(tmp_path):
         ("rate: 1gbit", "rate: 0gbit", (9, 14), "link.rate must be a rate"),
         ("latency: 200us", "latency: 200", (9, 30), "link.latency must be a time"),
         ("loss: 0.5%", "loss: half", (9, 43), "link.loss must be a part of all packets"),
+        ("loss: 0.5%", "loss: 150%", (9, 43), "link.loss must be a part of all packets, less than 100%"),
+        ("loss: 0.5%", "loss: 100%", (9, 43), "link.loss must be a part of all packets, less than 100%"),
         ("silence: 10s", "silence: 1s", (10, 10), "silence must be whole seconds, 2s to 999s"),
         ("isolation: namespace\n", "", (4, 1), "cpus needs isolated nodes"),
         ("loss", "lost", (9, 37), "unknown key 'lost' in link"),

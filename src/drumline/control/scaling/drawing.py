@@ -6,6 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from drumline.control.scaling.refusals import name_nodes
 from drumline.control.scaling.sentences import PHASES, list_phases
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def draw_curve(report: ScaleReport) -> str:
     parts.append(_draw_line(measured, "measured"))
     parts += [
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" style="fill:var(--measured)"><title>'
-        f"{one.run.nodes} nodes: {one.speed_up:.2f}</title></circle>"
+        f"{name_nodes(one.run.nodes)}: {one.speed_up:.2f}</title></circle>"
         for one, (x, y) in zip(rows, measured, strict=True)
     ]
     parts += _draw_legend(("measured", "predicted", "ideal") if report.predicted else ("measured", "ideal"))
@@ -70,7 +71,7 @@ def _draw_predicted(report: ScaleReport, axes: _Axes, start: Point) -> list[str]
     band = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*high, *reversed(low)])
     dots = [
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" style="fill:var(--back);stroke:var(--predicted)"><title>'
-        f"{one.nodes} nodes: {one.speed_up:.2f}{', a guess' if one.is_guess else ''}</title></circle>"
+        f"{name_nodes(one.nodes)}: {one.speed_up:.2f}{', a guess' if one.is_guess else ''}</title></circle>"
         for one, (x, y) in zip(report.predicted, middle[1:], strict=True)
     ]
     return [
@@ -92,7 +93,7 @@ def _draw_grid(axes: _Axes, first: int) -> list[str]:
             f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{nodes / first:g}</text>',
         ]
     parts.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 6}" text-anchor="middle" class="quiet">nodes</text>')
-    parts.append(f'<text x="{_LEFT}" y="16" class="quiet">times as fast as {first:g} node(s)</text>')
+    parts.append(f'<text x="{_LEFT}" y="16" class="quiet">times as fast as {name_nodes(first)}</text>')
     return parts
 
 
@@ -124,8 +125,7 @@ def draw_steps(report: ScaleReport) -> str:
     for row, (nodes, facts) in enumerate(rows):
         y = _TOP + row * (_BAR + _GAP)
         x = float(_LABEL)
-        name = f"{nodes} node" + ("" if nodes == 1 else "s")
-        parts.append(f'<text x="{_LABEL - 10}" y="{y + 17}" text-anchor="end">{name}</text>')
+        parts.append(f'<text x="{_LABEL - 10}" y="{y + 17}" text-anchor="end">{name_nodes(nodes)}</text>')
         for phase, seconds in list_phases(facts):
             width = seconds * scale
             text = f"{PHASES[phase]}: {1e3 * seconds:.1f} ms"
@@ -135,11 +135,11 @@ def draw_steps(report: ScaleReport) -> str:
             )
             x += width
         parts.append(f'<text x="{x + 6:.1f}" y="{y + 17}">{1e3 * facts.step_s:.1f} ms</text>')
-    height = _TOP + len(rows) * (_BAR + _GAP) + 24
+    height = _TOP + len(rows) * (_BAR + _GAP) + 48
     for number, (phase, words) in enumerate(PHASES.items()):
-        x = _LABEL + (0, 124, 192, 268, 442, 600)[number]
-        parts.append(f'<rect x="{x}" y="{height - 20}" width="12" height="12" style="fill:var(--{phase})"/>')
-        parts.append(f'<text x="{x + 18}" y="{height - 10}">{escape(words)}</text>')
+        x, y = _LABEL + 210 * (number % 3), height - 44 + 24 * (number // 3)
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" style="fill:var(--{phase})"/>')
+        parts.append(f'<text x="{x + 18}" y="{y + 10}">{escape(words)}</text>')
     return _make_svg(height, parts, "the parts of a step")
 
 

@@ -49,7 +49,7 @@ def _fill(values: Sequence[float | None]) -> tuple[float, ...]:
 
 def name_sources(history: StepHistory) -> str:
     """Return where the figures come from, in a few words."""
-    found = [source for windows in history.ranks.values() for source in windows[-1].sources]
+    found = [source for windows in history.ranks.values() for one in windows for source in one.sources]
     return ", ".join(dict.fromkeys(found))
 
 

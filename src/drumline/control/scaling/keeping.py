@@ -18,8 +18,6 @@ _FILE = "scale.json"
 _MOST_SIZES, _MOST_SENTENCES = 100, 200
 _MOST_NODES = 1_000_000
 _NUMBERS = ("step_s", "low_s", "high_s", "speed_up", "efficiency")
-_KEYS = {"waiting": "exchange", "late": "waiting"}
-"""Names of parts as the steps of a job have them, where those of a report differ."""
 
 
 def keep_report(values: Mapping[str, Any]) -> None:
@@ -93,7 +91,7 @@ def _describe_size(one: Mapping[str, Any]) -> dict[str, Any]:
         "is_guess": one.get("guess") is True,
         **{name: to_number(one.get(name), least=0.0) for name in _NUMBERS},
         "phases": [
-            {"key": _KEYS.get(key, key), "title": title, "seconds": seconds}
+            {"key": key, "title": title, "seconds": seconds}
             for key, title in PHASES.items()
             if (seconds := to_number(known.get(key), least=0.0)) is not None
         ],

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 _STYLE = """
 :root { color-scheme: light dark; --text: #1d2430; --quiet: #5b6675; --line: #d6dbe2; --back: #ffffff;
   --measured: #2f74c9; --predicted: #a8550a; --ideal: #7d7d7d;
-  --input: #8250df; --forward: #2f74c9; --backward: #2b8a4f; --waiting: #d03f3f; --late: #a86a08; --other: #7d7d7d; }
+  --input: #8250df; --forward: #2f74c9; --backward: #2b8a4f; --exchange: #d03f3f; --waiting: #a86a08;
+  --other: #7d7d7d; }
 @media (prefers-color-scheme: dark) { :root { --text: #e4e8ee; --quiet: #9aa6b5; --line: #3a4350; --back: #151a21;
   --measured: #6ea8f0; --predicted: #f0a35a; --ideal: #9aa0a8;
-  --input: #b48cf2; --forward: #6ea8f0; --backward: #5cc285; --waiting: #f07070; --late: #e0b050; --other: #9aa0a8; } }
+  --input: #b48cf2; --forward: #6ea8f0; --backward: #5cc285; --exchange: #f07070; --waiting: #e0b050;
+  --other: #9aa0a8; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back);
   max-width: 60em; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 1.8em; }

@@ -60,8 +60,8 @@ def refuse_size(run: SizeRun, emulation: Emulation | None) -> str:
         return f"{name}: too few steps were measured, {count} of at least {FEWEST_STEPS}"
     if run.cpu_share is not None and run.cpu_share >= _BUSY and run.ranks > 1:
         return (
-            f"{name}: the processors of this machine were {100 * run.cpu_share:.0f} % busy, so they are the limit "
-            "and not the job"
+            f"{name}: the processors of this machine were {100 * run.cpu_share:.0f} % busy, by this job and all other "
+            "programs, so they are the limit; run it when less else runs, or with fewer ranks"
         )
     return _refuse_links(run, emulation)
 

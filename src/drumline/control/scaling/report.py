@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
+from drumline.contract.steps import COLLECTIVES, DDP
 from drumline.control.scaling import model as models
 from drumline.control.scaling import refusals
 from drumline.control.scaling.facts import find_unevenness, reduce_run
@@ -87,6 +88,12 @@ class ScaleReport(NamedTuple):
     by_mean: bool = False
     """Whether steps are so uneven that figures are means, in the place of medians."""
 
+    is_loopback: bool = False
+    """Whether the nodes share this machine with no link between them that is like a network."""
+
+    is_separate: bool = False
+    """Whether no exchange between ranks was seen at the largest size."""
+
     @property
     def reliable(self) -> list[MeasuredSize]:
         return [one for one in self.measured if one.facts and not one.refused]
@@ -107,6 +114,9 @@ def build_report(
     emulation: Emulation | None = None,
 ) -> ScaleReport:
     """Build the report of the runs of a job, smallest first. ``to``: the largest number of nodes to predict."""
+    # Processors are looked at where several nodes are played by this machine.
+    is_played = any(run.cpu_share is not None for run in runs)
+    is_loopback = is_played and not (emulation and emulation.link_bytes_per_s)
     by_mean = any(find_unevenness(run) > _UNEVEN for run in runs if _has_steps(run))
     rows = [_judge_run(run, emulation, by_mean=by_mean) for run in runs]
     trusted = [one.facts for one in rows if one.facts is not None and not one.refused]
@@ -130,11 +140,20 @@ def build_report(
         tuple(_predict(usable, trusted, to, strong=strong)) if usable else (),
         model,
         is_assumed,
-        _find_limit(usable, trusted, to, strong=strong, is_assumed=is_assumed) if usable else None,
+        _find_limit(usable, trusted, to, strong=strong, knows_link=not is_assumed and not is_loopback)
+        if usable
+        else None,
         min(pairs, key=lambda pair: pair.bytes_per_s, default=None),
         tuple(refused),
         by_mean,
+        is_loopback,
+        _is_separate(runs),
     )
+
+
+def _is_separate(runs: Sequence[SizeRun]) -> bool:
+    made = [run for run in runs if run.ranks > 1 and _has_steps(run)]
+    return bool(made) and not {DDP, COLLECTIVES} & set(made[-1].source.split(", "))
 
 
 def _has_steps(run: SizeRun) -> bool:
@@ -230,7 +249,7 @@ def _predict(model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: b
 
 
 def _find_limit(
-    model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool, is_assumed: bool
+    model: StepModel, sizes: Sequence[SizeFacts], to: int, *, strong: bool, knows_link: bool
 ) -> Limit:
     first, last = sizes[0], sizes[-1]
     each = last.ranks // last.nodes
@@ -249,5 +268,5 @@ def _find_limit(
     ranks = wanted * each
     share = first.ranks / ranks if strong else 1.0
     wanted_s = first.step_s * share / models.ENOUGH
-    rate = None if is_assumed else models.find_rate_for(model, ranks, wanted_s)
+    rate = models.find_rate_for(model, ranks, wanted_s) if knows_link else None
     return Limit(nodes, most, wanted, rate)

@@ -20,7 +20,7 @@ from drumline.control.scaling import gathering
 from drumline.control.scaling.facts import SizeRun
 from drumline.control.scaling.guard import JobGuard
 from drumline.control.scaling.machine import MemoryUse, ProcessorUse
-from drumline.control.scaling.refusals import Emulation, name_nodes
+from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation, name_nodes
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
@@ -209,10 +209,11 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
     ranks = gathering.list_ranks(history, WARM_STEPS, steps)
     failed = outcome.is_final and outcome.status not in (status.COMPLETED, status.CANCELED)
     why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
+    made = max((len(history.list_seconds(one, "step")) for one in history.ranks), default=0)
     if not ranks and not why_not and not outcome.hang:
-        why_not = _explain_absence(
-            folder.name, max((len(history.list_seconds(one, "step")) for one in history.ranks), default=0)
-        )
+        why_not = _explain_absence(folder.name, made)
+    elif outcome.is_final and not why_not and made < WARM_STEPS + FEWEST_STEPS:
+        why_not = f"job {folder.name} ended by itself after {made} steps, and {WARM_STEPS + FEWEST_STEPS} are needed"
     return SizeRun(
         len(plan.nodes),
         sum(len(node.ranks) for node in plan.nodes),

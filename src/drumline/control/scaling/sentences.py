@@ -24,8 +24,8 @@ PHASES = {
     "input": "waiting for input",
     "forward": "forward",
     "backward": "backward",
-    "waiting": "waiting for the all-reduce",
-    "late": "waiting for later ranks",
+    "exchange": "waiting for the all-reduce",
+    "waiting": "waiting for later ranks",
     "other": "other",
 }
 
@@ -39,8 +39,8 @@ def list_phases(facts: SizeFacts) -> list[tuple[str, float]]:
         ("input", facts.input_s),
         ("forward", facts.forward_s),
         ("backward", facts.backward_s),
-        ("waiting", facts.exposed_s),
-        ("late", facts.late_s),
+        ("exchange", facts.exposed_s),
+        ("waiting", facts.late_s),
         ("other", facts.other_s),
     ]
 
@@ -52,6 +52,8 @@ def list_sentences(report: ScaleReport) -> list[str]:
     if largest is not None:
         found.append(_describe_step(largest))
         found += _list_traffic(report, largest)
+    if report.is_separate:
+        found.append("no exchange between ranks was seen: ranks that train separate models scale like this")
     found += [_describe_straggler(one) for one in report.stragglers]
     found += _list_predictions(report)
     if report.limit is not None:
@@ -97,7 +99,7 @@ def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:
         return []
     buckets = f"{len(facts.bucket_bytes)} bucket" + ("" if len(facts.bucket_bytes) == 1 else "s")
     found = [f"each step reduces {short_size(facts.size_bytes)} in {buckets}"]
-    if model is not None and not is_hidden(model.link.bytes_per_s):
+    if model is not None and not report.is_loopback and not is_hidden(model.link.bytes_per_s):
         pair = report.slowest_pair
         slowest = (
             f"; the slowest link, from node {pair.source} to node {pair.target}, carried "
@@ -133,7 +135,14 @@ def _describe_straggler(one: Straggler) -> str:
 
 
 def _list_predictions(report: ScaleReport) -> list[str]:
-    return [describe_prediction(one) for one in report.predicted]
+    predicted = [describe_prediction(one) for one in report.predicted]
+    if predicted and report.is_loopback:
+        predicted.insert(
+            0,
+            "all nodes share this machine, so what follows is of nodes without a network between them; isolated nodes "
+            "with a link, or a cluster, tell more",
+        )
+    return predicted
 
 
 def describe_prediction(one: PredictedSize) -> str:
@@ -152,10 +161,11 @@ def _list_limits(report: ScaleReport, limit: Limit) -> list[str]:
     if limit.nodes >= limit.most:
         return [f"80 % efficiency lasts to {name_nodes(limit.most)} at least, as far as was looked{guess}"]
     if limit.nodes <= first:
-        ends = f"no size above {name_nodes(first)} reaches 80 % efficiency on this link"
+        ends = f"no size above {name_nodes(first)} reaches 80 % efficiency"
+        ends += "" if report.is_loopback or report.is_assumed else " on this link"
     else:
         ends = f"80 % efficiency ends at {name_nodes(limit.nodes)}{guess}"
-    if report.is_assumed:
+    if report.is_assumed or report.is_loopback:
         return [ends]
     if limit.rate is None:
         return [

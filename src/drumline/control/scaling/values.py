@@ -19,7 +19,7 @@ def to_values(report: ScaleReport) -> dict[str, Any]:
     return {
         "job": report.title,
         "scaling": "strong" if report.strong else "weak",
-        "measured": [_describe_measured(one) for one in report.measured],
+        "measured": [_describe_measured(one, report) for one in report.measured],
         "predicted": [_describe_predicted(one) for one in report.predicted],
         "model": None if model is None else _describe_model(report, model),
         "limit": None if report.limit is None else _round_all(report.limit._asdict()),
@@ -30,7 +30,7 @@ def to_values(report: ScaleReport) -> dict[str, Any]:
     }
 
 
-def _describe_measured(one: MeasuredSize) -> dict[str, Any]:
+def _describe_measured(one: MeasuredSize, report: ScaleReport) -> dict[str, Any]:
     facts = one.facts
     described: dict[str, Any] = {
         "nodes": one.run.nodes,
@@ -55,7 +55,7 @@ def _describe_measured(one: MeasuredSize) -> dict[str, Any]:
             "overlap_s": _round(facts.overlap_s),
             "bytes": facts.size_bytes,
             "buckets": len(facts.bucket_bytes),
-            "bytes_per_s": None if one.bytes_per_s is None else round(one.bytes_per_s),
+            "bytes_per_s": None if one.bytes_per_s is None or report.is_loopback else round(one.bytes_per_s),
         }
     return described
 
@@ -79,7 +79,7 @@ def _describe_model(report: ScaleReport, model: StepModel) -> dict[str, Any]:
         "shared_s": _round(model.shared_s),
         "overlap_s": _round(model.overlap_s),
         "latency_s": _round(model.link.latency_s),
-        "bytes_per_s": None if report.is_assumed else round(model.link.bytes_per_s),
+        "bytes_per_s": None if report.is_assumed or report.is_loopback else round(model.link.bytes_per_s),
         "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
         "doubt": _round(model.doubt),
     }

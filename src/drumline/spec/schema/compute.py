@@ -292,7 +292,11 @@ _LINK = Record(
             rf"{_NUMBER} ?[kKmMgG]?[bB][iI][tT]", "a rate with its unit", "such as 1gbit or 100mbit"
         ),
         "latency": Line(rf"{_NUMBER} ?([uU]|[mM])?[sS]", "a time with its unit", "such as 5ms or 200us"),
-        "loss": Line(rf"{_NUMBER} ?%", "a part of all packets", "such as 1%"),
+        "loss": Line(
+            r"(?=[^1-9]*[1-9])0*[0-9]{1,2}(\.[0-9]{1,6})? ?%",
+            "a part of all packets, less than 100%",
+            "such as 1%",
+        ),
     },
 )
 _NODE: dict[str, Kind] = {

@@ -336,7 +336,10 @@ def _record(asked: int, path: str, pid: int) -> None:
 
 
 class _Watch:
-    """A finder that watches imports: it finds nothing itself, and leaves when its module comes."""
+    """
+    A finder that watches imports: it finds nothing itself, and leaves when its module is executed. A program may look
+    for the module before that, without an import.
+    """
 
     def __init__(self, name: str, change: Any) -> None:
         self._name = name
@@ -346,8 +349,8 @@ class _Watch:
         if name != self._name:
             return None
         try:
-            sys.meta_path.remove(self)
-            for finder in list(sys.meta_path):
+            # Those before this one have been asked, and would ask it again.
+            for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
                 spec = finder.find_spec(name, path, target)
                 if spec is not None:
                     self._follow(spec.loader)
@@ -361,6 +364,8 @@ class _Watch:
 
         def exec_module(module: Any) -> None:
             del loader.exec_module
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             execute(module)
             self._change(module)
 

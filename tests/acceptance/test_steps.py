@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from cli_jobs import write_script
 
+from drumline.contract.steps import PLACES
 from drumline.control.jobs import lookup
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.ranks.rank_states import describe_ranks
@@ -153,3 +155,50 @@ def test_nothing_is_followed_where_a_job_does_not_want_it(cli, tmp_path):
     created = cli("job", "create", "-f", path, "--stream")
     assert created.rc == 0
     assert not os.path.exists(os.path.join(lookup.folder_of("job").path, "steps"))
+
+
+MPI_LOOP = """
+    import sys, time
+    from array import array
+    from mpi4py import MPI
+
+    world, total = MPI.COMM_WORLD, array("d", [0.0])
+    until, goes_on = time.monotonic() + 12, True
+    while goes_on:
+        end = time.monotonic() + 0.05 * world.rank
+        while time.monotonic() < end:
+            pass
+        world.Allreduce(array("d", [1.0]), total)
+        goes_on = world.bcast(time.monotonic() < until)
+"""
+
+
+def test_stacks_tell_where_the_time_of_an_mpi_job_goes(cli, tmp_path):
+    pytest.importorskip("mpi4py", reason="the calls of MPI")
+    if shutil.which("mpirun") is None:
+        pytest.skip("needs an MPI; scripts/test installs openmpi-bin as root")
+    distribution = {"type": "mpi", "process_count_per_instance": 2}
+    path = write_script(
+        tmp_path,
+        MPI_LOOP,
+        distribution=distribution,
+        resources={"instance_count": 1},
+        drumline={"grace": 1},
+    )
+    created = cli("job", "create", "-f", path, "--stream")
+    assert created.rc == 0, created.out
+    looks = read_steps(lookup.folder_of("job").path, 0).looks
+    sums = {
+        rank: [sum(column) for column in zip(*(one.counts for one in looks[rank]), strict=True)]
+        for rank in (0, 1)
+    }
+    shares = {rank: counts[PLACES.index("communication")] / sum(counts) for rank, counts in sums.items()}
+    assert shares[0] > 0.7, sums
+    assert shares[1] < 0.5, sums
+
+    shown = json.loads(cli("job", "show", "-n", "job", "-o", "json").out)["steps"]
+    assert (shown["done"], shown["sources"]) == (None, ["stacks"])
+    assert shown["looks"] == sum(map(sum, sums.values()))
+    assert sum(shown["phases"].values()) == pytest.approx(1.0, abs=0.01)
+    assert f"(by {shown['looks']} looks at stacks)" in cli("job", "show", "-n", "job", "-o", "table").out
+    assert "looks at stacks)" in cli("job", "top", "job", "--once").out

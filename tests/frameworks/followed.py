@@ -16,7 +16,8 @@ def check(run_folder: Path, followed: Followed) -> None:
     folder = RunFolder(str(run_folder))
     shown = telling.describe_steps(folder, read_outcome(folder))
     if followed.steps == 0:
-        assert shown is None
+        # A job that is over soon has too few looks at its stacks.
+        assert shown is None or shown["sources"] == ["stacks"]
         return
     assert shown is not None
     total = followed.steps if followed.total else None

@@ -1,6 +1,7 @@
 """What TensorFlow's own reader makes of TF_CONFIG, in every task that there is."""
 
 import json
+import re
 
 import pytest
 from frameworks.conftest import skip_without
@@ -20,6 +21,27 @@ os.rename(file.name, os.path.join(sys.argv[1], task))
 # Whoever is not waited for would be ended before it has looked.
 while sum(not name.endswith(".new") for name in os.listdir(sys.argv[1])) < int(sys.argv[2]):
     time.sleep(0.05)
+"""
+
+TRAIN = """
+import os, time
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+
+def read():
+    for _ in range(400):
+        time.sleep(0.03)
+        yield tf.ones((8, 16))
+
+batches = tf.data.Dataset.from_generator(read, output_signature=tf.TensorSpec((8, 16)))
+weights = tf.Variable(tf.ones((16, 1)))
+
+@tf.function
+def step(batch):
+    weights.assign_sub(0.01 * tf.matmul(batch, batch @ weights, transpose_a=True))
+
+for batch in batches:
+    step(batch)
 """
 
 TASKS = ["chief 0", "evaluator 0", "ps 0", "ps 1", "worker 0", "worker 1"]
@@ -51,3 +73,17 @@ def test_the_resolver_sees_each_task_and_one_cluster(tmp_path, run_in):
         assert view["cluster"] == view["TF_CONFIG"]["cluster"] == cluster
         assert view["TF_CONFIG"]["task"] == {"type": role, "index": int(index)}
     assert "the chief ended with exit code 0" in done.out
+
+
+def test_stacks_tell_that_a_training_waits_for_its_input(tmp_path, run_in, drumline_home):
+    skip_without("tensorflow", "tensorflow-cpu")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN)
+    job = {"name": "job", "code": "src", "command": "python train.py"}
+    (tmp_path / "job.yml").write_text(json.dumps(job))
+    done = run_in("tensorflow", tmp_path, "-m", "drumline", "job", "create", "-f", "job.yml", "--stream")
+    assert done.rc == 0, done.out + done.err
+    shown = run_in("tensorflow", tmp_path, "-m", "drumline", "job", "show", "-n", "job", "-o", "table").out
+    found = re.search(r"input (\d+) %, .*\(by \d+ looks at stacks\)", shown)
+    assert found, shown
+    assert int(found[1]) > 60

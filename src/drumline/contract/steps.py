@@ -17,6 +17,11 @@ node's agent, a JSON object a line, oldest first::
       pass      steps of each whole pass over the training's data, where known
       every     with DRUMLINE_STEPS_DETAIL=1 in the rank's variables: the same names, a value for each of the n steps,
                 null where it is not known
+    looks     [[k, p, input, communication, idle, computing], ...]: for each rank whose stack was looked at since the
+              line before, how many looks found it where; none for ranks of which a hook follows the steps
+
+``looks`` are of programs of other frameworks, about three a second (``node/hook/looks.py``). ``idle`` is a wait for
+other threads or processes of the rank.
 
 ``forward`` is from the last input to the begin of backward, ``backward`` the computing in it, ``comm`` from the first
 all-reduce of a step to the end of the last, and ``overlap`` the part of it that is hidden behind backward's computing,
@@ -39,13 +44,16 @@ if TYPE_CHECKING:
 
 DETAIL = "DRUMLINE_STEPS_DETAIL"
 PHASES = ("step", "input", "forward", "backward", "comm", "overlap", "other")
-OPTIMIZER, DDP, COLLECTIVES, METRICS, LOG = "optimizer", "ddp", "collectives", "metrics", "log"
+OPTIMIZER, DDP, COLLECTIVES = "optimizer", "ddp", "collectives"
+METRICS, LOG, STACKS = "metrics", "log", "stacks"
+PLACES = ("input", "communication", "idle", "computing")
 
 MOST_CALLS = 32
 """Collectives of a step that are noted: of more, every second one, every third one and so on."""
 
 _MOST_ENTRIES = 8192
 _MOST_STEPS_WITH_CALLS = 64
+_MOST_LOOKS = 1 << 16
 
 
 class Spread(NamedTuple):
@@ -96,14 +104,26 @@ class Window(NamedTuple):
     calls: tuple[StepCalls, ...] = ()
 
 
-def to_line(windows: Sequence[Window]) -> bytes:
-    """Return the line of windows, at least one, that end at the same time."""
-    first = windows[0]
-    data = {
+class Looks(NamedTuple):
+    """Looks at the stack of a rank within about a second. ``counts``: as many as ``PLACES`` has names."""
+
+    time: float
+    monotonic: float
+    rank: int
+    pid: int
+    counts: tuple[int, ...]
+
+
+def to_line(windows: Sequence[Window], looks: Sequence[Looks] = ()) -> bytes:
+    """Return the line of windows and looks, at least one, that end at the same time."""
+    first = windows[0] if windows else looks[0]
+    data: dict[str, Any] = {
         "t": round(first.time, 6),
         "m": round(first.monotonic, 6),
         "ranks": [_describe_window(one) for one in windows],
     }
+    if looks:
+        data["looks"] = [(one.rank, one.pid, *one.counts) for one in looks]
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
@@ -143,6 +163,25 @@ def from_line(line: bytes) -> tuple[Window, ...]:
         return tuple(_read_window(at, monotonic, one) for one in data["ranks"])
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return ()
+
+
+def read_looks(line: bytes) -> tuple[Looks, ...]:
+    """Return the looks of a line; none as ``from_line``."""
+    if b'"looks"' not in line:
+        return ()
+    try:
+        data = json.loads(line)
+        at, monotonic = _read_real(data["t"]), _read_real(data["m"])
+        return tuple(_read_look(at, monotonic, *one) for one in data["looks"])
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+        return ()
+
+
+def _read_look(at: float, monotonic: float, rank: Any, pid: Any, *counts: Any) -> Looks:
+    whole = tuple(map(_read_whole, counts))
+    if len(whole) != len(PLACES) or max(whole) > _MOST_LOOKS:
+        raise ValueError(counts)
+    return Looks(at, monotonic, _read_whole(rank), _read_whole(pid), whole)
 
 
 def _read_window(at: float, monotonic: float, data: Mapping[str, Any]) -> Window:

@@ -1,10 +1,14 @@
 """Steps of jobs that no hook follows: what their metrics and logs say."""
 
+import os
+
 import pytest
 from made_jobs import MadeJob
 
+from drumline.contract import steps
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.observing.steps import log_lines, telling, words
+from drumline.control.observing.steps.attempt_steps import describe_attempt
 from drumline.tracking import metrics
 
 KERAS = "\x1b[1m{}/20\x1b[0m \x1b[37m━━━━\x1b[0m \x1b[1m3s\x1b[0m 12ms/step - loss: 0.5"
@@ -102,3 +106,56 @@ def test_metrics_without_steps_say_nothing(job):
     job.track()
     metrics.log_value(job.run_dir, "loss", 0.5)
     assert describe(job) is None
+
+
+def write_looks(job, *lines):
+    path = job.folder.steps_path(0, 0)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "ab") as file:
+        for at, counts in lines:
+            looks = [steps.Looks(at, at, rank, 7, one) for rank, one in counts.items()]
+            file.write(steps.to_line([], looks))
+
+
+def test_stacks_say_where_the_time_goes_of_the_last_minute(job):
+    write_looks(
+        job,
+        (1000.0, {0: (90, 0, 0, 0)}),
+        *[(1100.0 + at, {0: (1, 0, 0, 2), 1: (0, 3, 0, 0)}) for at in range(7)],
+    )
+    found = describe(job)
+    assert found is not None
+    assert words.list_parts(found) == [
+        "input 17 %, communication 50 %, computing 33 % (by 42 looks at stacks)"
+    ]
+    assert (found["done"], found["sources"], found["looks"]) == (None, ["stacks"], 42)
+    assert found["phases"] == {"input": 0.1667, "communication": 0.5, "idle": 0.0, "computing": 0.3333}
+    told = describe_attempt(job.name)
+    assert (told["progress"], [one["key"] for one in told["phases"]]) == (
+        "",
+        ["input", "communication", "computing"],
+    )
+    job.log(0, "step 3/10\n")
+    assert words.list_parts(describe(job))[0] == "step 3 of 10 (log of rank 0)"
+    assert describe(job)["sources"] == ["log", "stacks"]
+    assert describe_attempt(job.name)["progress"] == "step 3 of 10 (log of rank 0)"
+
+
+def test_few_looks_say_nothing(job):
+    write_looks(job, (1000.0, {0: (0, 0, 0, 19), 1: (0, 19, 0, 0)}))
+    assert describe(job) is None
+    job.log(0, "step 3/10\n")
+    assert describe(job)["looks"] is None
+
+
+def test_steps_that_a_hook_has_seen_count_more_than_stacks(job):
+    write_looks(job, *[(1100.0 + at, {0: (0, 0, 0, 9)}) for at in range(7)])
+    seconds = {"step": steps.Spread(0.1, 0.1, 0.1), "forward": steps.Spread(0.1, 0.1, 0.1)}
+    with open(job.folder.steps_path(0, 0), "ab") as file:
+        file.write(steps.to_line([steps.Window(1101.0, 1101.0, 0, 7, 10, 10, seconds)]))
+    found = describe(job)
+    assert (found["sources"], found["looks"], found["phases"]) == (
+        ["optimizer"],
+        None,
+        {"forward": 1.0, "other": 0.0},
+    )

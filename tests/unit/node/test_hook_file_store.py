@@ -66,7 +66,8 @@ WRITE = """
         file_store.write_to(path, "0.1")
         file_store.write_yaml(".", "meta.yaml", {"text": "status: 1\\n" * 50}, overwrite=True)
         assert len(open("meta.yaml").read()) == 500
-    print(file_store.write_to.__module__, [one for one in sys.meta_path if "file_store" in getattr(one, "_name", "")])
+    watches = [one for one in sys.meta_path if "file_store" in str(getattr(one, "_names", ""))]
+    print(file_store.write_to.__module__, watches)
 """
 
 
@@ -119,7 +120,7 @@ def test_where_nothing_is_in_files_imports_are_not_watched(rank):
     text = """
         import sys
         from mlflow.store.tracking import file_store
-        watches = [one for one in sys.meta_path if "file_store" in getattr(one, "_name", "")]
+        watches = [one for one in sys.meta_path if "file_store" in str(getattr(one, "_names", ""))]
         print(file_store.write_to.__module__, watches)
     """
     assert said(rank(text, uri="https://host")) == "mlflow.store.tracking.file_store []\n"

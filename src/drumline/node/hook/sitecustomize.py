@@ -13,8 +13,9 @@ reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flig
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
 (``optimizer.py``); the group's store is looked for once it is there (``store_wait.py``). Steps of training loops are
-timed (``steps.py``), and DeepSpeed's autotuner is spared its fixed waits (``autotuning.py``). A job that is about to
-end asks by another signal what a program that still cleans up fails of (``in_flight.py``).
+timed (``steps.py``); of frameworks without such steps, a thread notes where the program is (``looks.py``). DeepSpeed's
+autotuner is spared its fixed waits (``autotuning.py``). A job that is about to end asks by another signal what a
+program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _WENT_ON = b"went on\n"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
 _OPTIMIZER = "torch.optim.optimizer"
+_OTHER_FRAMEWORKS = ("tensorflow", "jax", "mpi4py.MPI")
 _HIGH_DESCRIPTOR = 900
 """A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
@@ -201,9 +203,9 @@ def _is_own(file: str) -> bool:
 
 def _start(path: str, notes: _Notes) -> None:
     notes.begin(path)
-    _change(_DISTRIBUTED, ("group.py", notes.group), ("store_wait.py",))
+    _change((_DISTRIBUTED,), ("group.py", notes.group), ("store_wait.py",))
     if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
-        _change(_OPTIMIZER, ("optimizer.py", notes.training))
+        _change((_OPTIMIZER,), ("optimizer.py", notes.training))
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
         import faulthandler
@@ -337,16 +339,16 @@ def _record(asked: int, path: str, pid: int) -> None:
 
 class _Watch:
     """
-    A finder that watches imports: it finds nothing itself, and leaves when its module is executed. A program may look
-    for the module before that, without an import.
+    A finder that watches imports: it finds nothing itself, and leaves when the first of its modules is executed. A
+    program may look for a module before that, without an import.
     """
 
-    def __init__(self, name: str, change: Any) -> None:
-        self._name = name
+    def __init__(self, names: tuple[str, ...], change: Any) -> None:
+        self._names = names
         self._change = change
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self._name:
+        if name not in self._names:
             return None
         try:
             # Those before this one have been asked, and would ask it again.
@@ -364,17 +366,20 @@ class _Watch:
 
         def exec_module(module: Any) -> None:
             del loader.exec_module
-            if self in sys.meta_path:
+            is_first = self in sys.meta_path
+            if is_first:
                 sys.meta_path.remove(self)
             execute(module)
-            self._change(module)
+            if is_first:
+                self._change(module)
 
         loader.exec_module = exec_module
 
 
-def _change(name: str, *files: tuple[Any, ...]) -> None:
+def _change(names: tuple[str, ...], *files: tuple[Any, ...]) -> None:
     """
-    Let files of ours change a module of the program's, now or when it is imported. Each file says why.
+    Let files of ours change a module of the program's, now or when it is imported: the first of these that is. Each
+    file says why.
 
     ``files``: name, and what its ``put_into`` takes after the module.
     """
@@ -386,10 +391,11 @@ def _change(name: str, *files: tuple[Any, ...]) -> None:
             except Exception:
                 pass
 
-    if name in sys.modules:
-        change(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Watch(name, change))
+    for name in names:
+        if name in sys.modules:
+            change(sys.modules[name])
+            return
+    sys.meta_path.insert(0, _Watch(names, change))
 
 
 class _Ours:
@@ -413,13 +419,17 @@ class _Ours:
 def _begin(notes: _Notes | None = None) -> None:
     """Begin in a process that is a rank, or one that a rank started. ``notes``: those from before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
-        _change(_FILE_STORE, ("file_store.py",))
+        _change((_FILE_STORE,), ("file_store.py",))
     if os.environ.get("DRUMLINE_FAILURES"):
         _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
     if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
-        _change("torch", ("steps.py", os.environ["DRUMLINE_STEPS"], _own))
+        from _thread import get_ident
+
+        steps = os.environ["DRUMLINE_STEPS"]
+        _change(("torch",), ("steps.py", steps, _own))
+        _change(_OTHER_FRAMEWORKS, ("looks.py", steps, get_ident()))
     if os.environ.get("DRUMLINE_AUTOTUNING"):
-        _change("deepspeed.autotuning.scheduler", ("autotuning.py",))
+        _change(("deepspeed.autotuning.scheduler",), ("autotuning.py",))
 
 
 def _own(file: str, name: str) -> dict[str, Any]:
@@ -427,8 +437,8 @@ def _own(file: str, name: str) -> dict[str, Any]:
     ours: dict[str, Any] = {"__name__": name}
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     with open(path, "rb") as opened:
-        # Functions of this one stand in the place of PyTorch's: no traceback through them ends in a file of the user's.
-        shown = "<drumline>" if file in ("steps.py", "collectives.py") else path
+        # Functions of these stand in the place of PyTorch's, or run in a thread: no stack ends in a file of the user's.
+        shown = "<drumline>" if file in ("steps.py", "collectives.py", "looks.py") else path
         exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
     return ours
 

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Optional
 
 from drumline.contract import steps
+from drumline.node.metrics.look_counts import LookCounts
 from drumline.node.metrics.sample_lines import SampleLines
 from drumline.node.metrics.step_ring import StepRecord, StepRing
 
@@ -41,7 +42,9 @@ class StepWindows:
         self._clock = clock
         self._path = path
         self._ranks = [_RankWindows(rank, StepRing(os.path.join(folder, str(rank)))) for rank in ranks]
+        self._looks = [LookCounts(one.rank, os.path.join(folder, str(one.rank))) for one in self._ranks]
         self._file: Optional[SampleLines] = None
+        self._is_detailed = False
         self._due = 0.0
         self._is_broken = False
 
@@ -54,8 +57,9 @@ class StepWindows:
         try:
             at = time.time()
             windows = [window for rank in self._ranks for window in rank.fold(at, now, last=last)]
-            if windows:
-                self._write(windows, now)
+            looks = [found for one in self._looks if (found := one.read(at, now))]
+            if windows or looks:
+                self._write(windows, looks, now)
         except Exception as error:  # noqa: BLE001 - ranks and agent go on without it
             self._is_broken = True
             print(f"steps: {error!r}; no more are noted", file=sys.stderr)
@@ -69,11 +73,14 @@ class StepWindows:
             self._file.close()
         self._is_broken = True
 
-    def _write(self, windows: Sequence[steps.Window], now: float) -> None:
-        if self._file is None:
-            is_detailed = any(window.every for window in windows)
+    def _write(self, windows: Sequence[steps.Window], looks: Sequence[steps.Looks], now: float) -> None:
+        is_detailed = self._is_detailed or any(window.every for window in windows)
+        if self._file is None or is_detailed != self._is_detailed:
+            if self._file:
+                self._file.close()
+            self._is_detailed = is_detailed
             self._file = SampleLines(self._path, 0.0 if is_detailed else 1.0, "steps")
-        self._file.add(steps.to_line(windows), now)
+        self._file.add(steps.to_line(windows, looks), now)
 
 
 class _RankWindows:
@@ -81,7 +88,7 @@ class _RankWindows:
 
     def __init__(self, rank: int, ring: StepRing) -> None:
         self.ring = ring
-        self._rank = rank
+        self.rank = rank
         self._before = self._done = self._detailed = 0
         self._pid = 0
         self._last: Optional[StepRecord] = None
@@ -109,7 +116,7 @@ class _RankWindows:
         window = steps.Window(
             at,
             monotonic,
-            self._rank,
+            self.rank,
             *counts,
             seconds,
             buckets,

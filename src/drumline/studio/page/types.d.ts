@@ -120,10 +120,10 @@ interface RankAnswer {
 
 interface StepsAnswer {
   attempt: number;
-  steps: { done: number; total: number | null; rate: number | null; step_s: number | null } | null;
+  steps: { done: number | null; total: number | null; rate: number | null; step_s: number | null; looks: number | null } | null;
   progress: string;
   counted: number;
-  phases: { key: string; title: string; seconds: number }[];
+  phases: { key: string; title: string; share: number; seconds: number }[];
   sentence: string;
 }
 

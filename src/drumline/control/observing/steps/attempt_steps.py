@@ -10,8 +10,7 @@ from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.ranks.rank_states import read_attempt
 from drumline.control.observing.steps import words
 from drumline.control.observing.steps.history import read_steps
-from drumline.control.observing.steps.signs import describe_signs
-from drumline.control.observing.steps.telling import may_have_steps, summarize_steps
+from drumline.control.observing.steps.telling import describe_without_hook, may_have_steps, summarize_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,25 +45,32 @@ def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
     }
     if shown.outcome.kind != "command":
         return none
-    if not may_have_steps(folder):
-        said = describe_signs(folder, shown.number) if shown.is_latest else None
-        progress = words.list_parts(said, is_over=shown.is_over)[0] if said else ""
-        return {**none, "steps": said, "progress": progress}
-    history = read_steps(folder.path, shown.number, is_recent=True)
-    steps = summarize_steps(folder, history, is_first=shown.number == 0)
+    history = read_steps(folder.path, shown.number, is_recent=True) if may_have_steps(folder) else None
+    steps = history and summarize_steps(folder, history, is_first=shown.number == 0)
+    if history and steps:
+        recent = history.keep_recent()
+        counted = max(sum(window.made for window in windows) for windows in recent.ranks.values())
+        sentence = _describe_latest(recent, steps)
+    else:
+        steps = describe_without_hook(folder, shown.number) if shown.is_latest else None
+        counted, sentence = 0, ""
     if steps is None:
         return none
-    recent = history.keep_recent()
     return {
         "attempt": shown.number,
         "steps": steps,
-        "progress": words.list_parts(steps, is_over=shown.is_over)[0],
-        "counted": max(sum(window.made for window in windows) for windows in recent.ranks.values()),
+        "progress": words.describe_progress(steps, is_over=shown.is_over),
+        "counted": counted,
         "phases": [
-            {"key": key, "title": title, "seconds": round(share * (steps["step_s"] or 0.0), 6)}
+            {
+                "key": key,
+                "title": title,
+                "share": share,
+                "seconds": round(share * (steps["step_s"] or 0.0), 6),
+            }
             for key, title, share in words.list_phases(steps)
         ],
-        "sentence": _describe_latest(recent, steps),
+        "sentence": sentence,
     }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 << 20
 _RECENT_BYTES, _FEWEST_BYTES = 4 << 20, 64 << 10
 _MOST_NODES = 1 << 16
-_RECENT_S = 60.0
+RECENT_S = 60.0
 """What is told of a job's steps is of its last minute, or of all of them if there were none in it."""
 
 _FEWEST_COMPARED = 5
@@ -40,10 +40,14 @@ class Pace(NamedTuple):
 
 
 class StepHistory(NamedTuple):
-    """The windows of each rank of one attempt, oldest first. ``nodes``: the node of each rank."""
+    """
+    The windows of each rank of one attempt, oldest first. ``nodes``: the node of each rank. ``looks``: those at stacks
+    of ranks of which there may be no windows.
+    """
 
     ranks: Mapping[int, tuple[steps.Window, ...]]
     nodes: Mapping[int, int]
+    looks: Mapping[int, tuple[steps.Looks, ...]] = {}
 
     def list_seconds(self, rank: int, phase: str) -> tuple[float | None, ...]:
         """Return the seconds of each step of a rank, where the job kept them (``DRUMLINE_STEPS_DETAIL``)."""
@@ -63,7 +67,7 @@ class StepHistory(NamedTuple):
         """Return the windows of the last minute before the newest."""
         newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
         kept = {
-            rank: tuple(one for one in windows if one.time >= newest - _RECENT_S)
+            rank: tuple(one for one in windows if one.time >= newest - RECENT_S)
             for rank, windows in self.ranks.items()
         }
         return StepHistory({rank: windows for rank, windows in kept.items() if windows}, self.nodes)
@@ -173,6 +177,7 @@ class StepHistory(NamedTuple):
             "rate": _round_known(recent.find_rate(), 4),
             "step_s": _round_known(recent.find_step_s() or None, 6),
             "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
+            "looks": None,
             "latest": latest
             and {
                 "rank": latest.rank,
@@ -246,6 +251,7 @@ def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> Ste
     """
     ranks: dict[int, list[steps.Window]] = {}
     nodes: dict[int, int] = {}
+    looks: dict[int, list[steps.Looks]] = {}
     listed = _list_nodes(run_folder, attempt)
     most = max(_FEWEST_BYTES, _RECENT_BYTES // max(1, len(listed))) if is_recent else _MOST_BYTES
     begins = _read_clocks(RunFolder(run_folder), attempt)
@@ -255,7 +261,13 @@ def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> Ste
             for window in steps.from_line(line) if line else ():
                 ranks.setdefault(window.rank, []).append(_correct(window, begins.get(node)))
                 nodes[window.rank] = node
-    return StepHistory({rank: tuple(ranks[rank]) for rank in sorted(ranks)}, nodes)
+            for look in steps.read_looks(line):
+                looks.setdefault(look.rank, []).append(look)
+    return StepHistory(
+        {rank: tuple(ranks[rank]) for rank in sorted(ranks)},
+        nodes,
+        {rank: tuple(looks[rank]) for rank in sorted(looks)},
+    )
 
 
 def read_last_attempt(run_folder: str, attempts: Iterable[int], *, is_recent: bool = False) -> StepHistory:

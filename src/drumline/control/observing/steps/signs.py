@@ -58,6 +58,7 @@ def describe_signs(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
         "rate": found.rate and round(found.rate, 4),
         "step_s": round(1 / found.rate, 6) if found.rate else None,
         "phases": {},
+        "looks": None,
         "latest": None,
         "sources": [found.source],
     }

@@ -27,19 +27,31 @@ _SHARE_OF_CORE = 0.1
 
 def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
     """
-    Describe the steps of the latest attempt that made any; where no hook has seen a step, what the job says itself.
-    None: nothing is known.
+    Describe the steps of the latest attempt that made any; where no hook has seen a step, what the job says itself, and
+    the looks at its stacks. None: nothing is known.
     """
     if outcome.kind != "command":
         return None
+    attempt = len(outcome.attempts)
+    if may_have_steps(folder):
+        from drumline.control.observing.steps.history import read_last_attempt
+
+        history = read_last_attempt(folder.path, range(attempt + 1), is_recent=True)
+        if history.ranks:
+            return summarize_steps(folder, history, is_first=not outcome.attempts)
+    return describe_without_hook(folder, attempt)
+
+
+def describe_without_hook(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
+    """Describe the steps of an attempt, the latest one, in which no hook has seen a step; None: nothing is known."""
+    from drumline.control.observing.steps.signs import describe_signs
+
+    said = describe_signs(folder, attempt)
     if not may_have_steps(folder):
-        from drumline.control.observing.steps.signs import describe_signs
+        return said
+    from drumline.control.observing.steps.stack_shares import add_shares
 
-        return describe_signs(folder, len(outcome.attempts))
-    from drumline.control.observing.steps.history import read_last_attempt
-
-    history = read_last_attempt(folder.path, range(len(outcome.attempts) + 1), is_recent=True)
-    return summarize_steps(folder, history, is_first=not outcome.attempts)
+    return add_shares(folder, attempt, said)
 
 
 def summarize_steps(folder: RunFolder, history: StepHistory, *, is_first: bool) -> dict[str, Any] | None:
@@ -54,7 +66,7 @@ def summarize_steps(folder: RunFolder, history: StepHistory, *, is_first: bool) 
 
 
 def may_have_steps(folder: RunFolder) -> bool:
-    """Return whether an agent has noted steps of the job."""
+    """Return whether an agent has noted steps of the job, or looks at its stacks."""
     return os.path.isdir(os.path.dirname(folder.steps_path(0, 0)))
 
 

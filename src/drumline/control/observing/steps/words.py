@@ -16,6 +16,9 @@ _PHASES = {
     "exchange": "all-reduce",
     "waiting": "waiting for others",
     "other": "other",
+    "communication": "communication",
+    "idle": "waiting for threads or processes",
+    "computing": "computing",
 }
 _LEAST_SHARE = 0.005
 _LATE_SHARE = 0.6
@@ -32,14 +35,12 @@ def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
     >>> list_parts({**steps, "phases": {"input": 0.04, "other": 0.96}, "latest": None})
     ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27 min left', 'input 4 %, other 96 %']
     """
-    parts = [", ".join(_list_progress(steps, is_over=is_over))]
-    shares = [f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps)]
-    late = steps["latest"]
-    return [
-        *parts,
-        *([", ".join(shares)] if shares else []),
-        *([_describe_latest(late)] if stands_out(steps) else []),
-    ]
+    shares = ", ".join(f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps))
+    if shares and steps.get("looks"):
+        shares += f" (by {steps['looks']:,} looks at stacks)"
+    progress = describe_progress(steps, is_over=is_over)
+    latest = _describe_latest(steps["latest"]) if stands_out(steps) else ""
+    return [part for part in (progress, shares, latest) if part]
 
 
 def list_phases(steps: Mapping[str, Any]) -> list[tuple[str, str, float]]:
@@ -65,8 +66,11 @@ def _describe_latest(late: Mapping[str, Any]) -> str:
     return f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
 
 
-def _list_progress(steps: Mapping[str, Any], *, is_over: bool) -> list[str]:
+def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:
+    """Say how far the job is and how fast; empty: that is not known."""
     done, total, rate = steps["done"], steps["total"], steps["rate"]
+    if done is None:
+        return ""
     told = f"step {done:,}"
     if total:
         told += f" of {total:,} ({steps['total_source']})"
@@ -77,7 +81,7 @@ def _list_progress(steps: Mapping[str, Any], *, is_over: bool) -> list[str]:
         listed.append(f"{short_number(rate)} steps/s" if rate >= 1 else f"{short_number(1 / rate)} s/step")
     if rate and total and total > done and not is_over:
         listed.append(f"{_format_time((total - done) / rate)} left")
-    return listed
+    return ", ".join(listed)
 
 
 def _format_time(seconds: float) -> str:

@@ -104,14 +104,21 @@ function RankFacts({ job, rank, node }) {
 function StepCard({ job }) {
   const { data } = job.steps.value;
   if (!data?.steps) return null;
-  const { phases, sentence } = data;
-  if (!phases.length) return null;
-  const note = `median of ${plural(data.counted, "step")}, ${milliseconds(data.steps.step_s ?? sum(phases))}`;
-  return html`<${Card} title="Where a step goes" note=${note} test="card-steps">
-    <${StepBar} parts=${phases} whole=${sum(phases) || 1} test="step-bar" />
-    <${StepLegend} parts=${phases} withTimes />
+  const { steps, sentence } = data;
+  if (!data.phases.length) return null;
+  const phases = steps.looks ? data.phases.map((one) => ({ ...one, seconds: one.share })) : data.phases;
+  const tell = steps.looks ? percent : milliseconds;
+  const note = steps.looks ? `by ${plural(steps.looks, "look")} at stacks` : `median of ${plural(data.counted, "step")}, ${milliseconds(steps.step_s ?? sum(phases))}`;
+  return html`<${Card} title=${steps.looks ? "Where the time goes" : "Where a step goes"} note=${note} test="card-steps">
+    <${StepBar} parts=${phases} whole=${sum(phases) || 1} tell=${tell} test="step-bar" />
+    <${StepLegend} parts=${phases} tell=${tell} />
     ${sentence && html`<p data-test="latest"><${Sentence} text=${capital(sentence)} job=${job.name} /></p>`}
   <//>`;
+}
+
+/** @param {number} share */
+function percent(share) {
+  return `${Math.round(100 * share)} %`;
 }
 
 /** @param {string} text */

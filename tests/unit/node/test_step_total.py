@@ -4,6 +4,7 @@ import os
 import runpy
 import sys
 import types
+import weakref
 
 import pytest
 
@@ -28,6 +29,59 @@ def test_a_trainer_of_transformers_knows_its_steps_and_those_before(finder):
     assert found == (500, 200, "Transformers")
     trainer.state.max_steps = -1
     assert call_from("transformers.trainer", trainer, lambda: finder.find(4)) is None
+
+
+HOLDING = """
+def {name}(self, function, batches):
+    {held} = batches.pop()
+    given = function()
+    del {held}
+    return given, sys._getframe()
+"""
+
+
+def call_holding(module, self, function, name, held, batches):
+    """Call a function from a method with a batch in a variable of that name; return what it gave, and the frame."""
+    names = {"__name__": module, "sys": sys}
+    exec(HOLDING.format(name=name, held=held), names)
+    return names[name](self, function, batches)
+
+
+class Batch:
+    """A thing that can be referred to weakly."""
+
+
+@pytest.mark.parametrize(
+    ("module", "outer", "inner", "held"),
+    [
+        ("transformers.trainer", "train", "_inner_training_loop", "inputs"),
+        ("transformers.trainer", "train", "_run_epoch", "batch_samples"),
+        ("lightning.pytorch.loops.fit_loop", "run", "advance", "batch"),
+    ],
+)
+def test_a_batch_is_freed_when_its_trainer_frees_it(finder, module, outer, inner, held):
+    state = types.SimpleNamespace(max_steps=500, global_step=3)
+    trainer = types.SimpleNamespace(
+        state=state, max_steps=500, max_epochs=None, num_training_batches=7, global_step=3
+    )
+    self = types.SimpleNamespace(state=state, trainer=trainer)
+    batch = Batch()
+    freed = weakref.ref(batch)
+    batches = [batch]
+    del batch
+
+    def ask():
+        return call_holding(module, self, lambda: finder.find(4), inner, held, batches)
+
+    # The frame goes on, as that of a loop does.
+    found, _frame = call_from(module, self, ask, outer)
+    assert (found[0], freed()) == (500, None)
+
+
+def test_a_trainer_whose_only_frame_holds_a_batch_is_not_asked(finder):
+    trainer = types.SimpleNamespace(state=types.SimpleNamespace(max_steps=500, global_step=3))
+    found, _ = call_holding("transformers.trainer", trainer, lambda: finder.find(4), "train", "inputs", [5])
+    assert found is None
 
 
 def test_an_engine_of_deepspeed_knows_its_step_and_its_schedules_end(finder):

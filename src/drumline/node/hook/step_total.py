@@ -146,33 +146,53 @@ def _walk_stack() -> Iterator[tuple[str, Any]]:
 
 def _ask_trainer(number: int) -> Optional[tuple[int, int, str]]:
     """Ask the outermost of those that know: an engine may have a Trainer above it."""
-    found = None
+    outermost: dict[str, Any] = {}
     for module, frame in _walk_stack():
-        total, done, source = 0, 0, ""
-        if module == "transformers.trainer":
-            state = getattr(frame.f_locals.get("self"), "state", None)
-            total, done, source = (
-                getattr(state, "max_steps", 0),
-                getattr(state, "global_step", 0),
-                "Transformers",
-            )
-        elif module.startswith(("lightning.pytorch.loops", "pytorch_lightning.loops")):
-            trainer = getattr(frame.f_locals.get("self"), "trainer", None)
-            if trainer is not None:
-                total, done, source = (
-                    _count_steps(trainer),
-                    int(getattr(trainer, "global_step", 0)),
-                    "Lightning",
-                )
-        elif module == "deepspeed.runtime.engine" and frame.f_code.co_name == "_take_model_step":
-            engine = frame.f_locals["self"]
-            schedule = getattr(engine, "lr_scheduler", None)
-            total, done = getattr(schedule, "total_num_steps", 0), engine.global_steps
-            source = "DeepSpeed's schedule"
+        source = _name_source(module, frame)
+        if source:
+            outermost.pop(source, None)
+            outermost[source] = frame
+    found = None
+    for source, frame in outermost.items():
+        # Up to Python 3.12 a frame whose variables were read keeps what they were then, such as a batch on a GPU. The
+        # outermost one of a Trainer has none.
+        if "inputs" in frame.f_code.co_varnames:
+            continue
+        total, done = _ASK[source](frame.f_locals.get("self"))
         if isinstance(total, int) and total > 0:
             # They count a step when the optimizer is done with it.
-            found = (total, max(0, done + 1 - number), source)
+            found = (total, max(0, int(done) + 1 - number), source)
     return found
+
+
+def _name_source(module: str, frame: Any) -> str:
+    """Return the words for who says the total, where a method of such a one is called; empty otherwise."""
+    if module == "transformers.trainer":
+        return _TRANSFORMERS
+    if module.startswith(("lightning.pytorch.loops", "pytorch_lightning.loops")):
+        return _LIGHTNING
+    if module == "deepspeed.runtime.engine" and frame.f_code.co_name == "_take_model_step":
+        return _DEEPSPEED
+    return ""
+
+
+def _ask_transformers(trainer: Any) -> tuple[Any, Any]:
+    """Return how many steps there are in all, and how many are done; so do those below."""
+    state = getattr(trainer, "state", None)
+    return getattr(state, "max_steps", 0), getattr(state, "global_step", 0)
+
+
+def _ask_lightning(loop: Any) -> tuple[Any, Any]:
+    trainer = getattr(loop, "trainer", None)
+    return (0, 0) if trainer is None else (_count_steps(trainer), getattr(trainer, "global_step", 0))
+
+
+def _ask_deepspeed(engine: Any) -> tuple[Any, Any]:
+    return getattr(getattr(engine, "lr_scheduler", None), "total_num_steps", 0), engine.global_steps
+
+
+_TRANSFORMERS, _LIGHTNING, _DEEPSPEED = "Transformers", "Lightning", "DeepSpeed's schedule"
+_ASK = {_TRANSFORMERS: _ask_transformers, _LIGHTNING: _ask_lightning, _DEEPSPEED: _ask_deepspeed}
 
 
 def _count_steps(trainer: Any) -> int:

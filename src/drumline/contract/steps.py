@@ -7,7 +7,8 @@ node's agent, a JSON object a line, oldest first::
       k, p      its number, the process that made the steps
       d, n      optimizer steps so far in this attempt, and how many this line is about
       step, input, forward, backward, comm, overlap, other
-                seconds of a step: [median, 5 %, 95 %] of these n; what is not known is left out
+                seconds of a step: [median, 5 %, 95 %] of these n; what is not known is left out: all of a program's
+                first step. comm and overlap, where of none of these n: as they were last known
       bytes     sizes of the buckets that are reduced in a step
       at        [[q, time], ...]: when the rank entered collective number q, in seconds since 1970 by the node's clock
       calls     [[n, time, [us, ...]], ...]: when the rank entered the collectives of step n: the first of them as in

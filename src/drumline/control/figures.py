@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+_MOST_DIGITS = 18
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+
+def read_count(value: Any) -> int | None:
+    """
+    Return the whole number that a value is, or that its text says; None: it is none, or one of very many digits.
+
+    >>> [read_count(one) for one in (7, "007", "-7", "²", "9" * 5000, 10**5000, True, 7.5)]
+    [7, 7, None, None, None, None, None, None]
+    """
+    if isinstance(value, str):
+        is_count = value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+        return int(value) if is_count else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**_MOST_DIGITS
+    return value if is_count else None
 
 
 def short_number(value: float | None) -> str:

@@ -4,10 +4,13 @@ import json
 import os
 
 import pytest
+from planning import plan
 
 from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
+from drumline.contract.plan import NodeTask, Plan, RankTask
 from drumline.contract.steps import Spread, Total, Window
+from drumline.control.observing.steps import history as histories
 from drumline.control.observing.steps import telling, words
 from drumline.control.observing.steps.history import read_last_attempt, read_steps
 
@@ -16,8 +19,24 @@ def same(value):
     return Spread(value, value, value)
 
 
-def write(folder, attempt, node, windows):
+def add_to_plan(folder, node, ranks):
+    """Have the job's plan place these ranks on the node, beside others."""
+    made = Plan.read(folder.plan) if os.path.exists(folder.plan) else plan()._replace(nodes=())
+    places = {one.node: {task.rank for task in one.ranks} for one in made.nodes}
+    places.setdefault(node, set()).update(ranks)
+    nodes = tuple(
+        NodeTask(
+            one, (), 0, {}, tuple(RankTask(rank, 0, str(rank), f"user_logs/{rank}", {}) for rank in known)
+        )
+        for one, known in sorted(places.items())
+    )
+    folder.write(folder.plan, made._replace(nodes=nodes).to_json())
+
+
+def write(folder, attempt, node, windows, *, is_planned=True):
     path = RunFolder(str(folder)).steps_path(attempt, node)
+    if is_planned:
+        add_to_plan(RunFolder(str(folder)), node, {one.rank for one in windows})
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "ab") as file:
         for window in windows:
@@ -86,6 +105,48 @@ def test_the_last_attempt_that_made_steps_counts(folder):
     assert read_last_attempt(str(folder / "none"), range(4)).ranks == {}
 
 
+def test_only_ranks_of_the_plan_count_each_on_its_node(folder):
+    before = read_steps(str(folder), 1)
+    write(folder, 1, 0, [window(rank, 1009.0, 900) for rank in (2, 70)], is_planned=False)
+    write(folder, 1, 7, [window(3, 1009.0, 900)], is_planned=False)
+    assert read_steps(str(folder), 1) == before
+    os.unlink(RunFolder(str(folder)).plan)
+    assert read_steps(str(folder), 1).ranks == {}
+
+
+def test_the_files_of_all_nodes_together_have_one_limit(folder, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        histories, "read_plain", lambda path, most, *, from_end: sizes.append((path, most)) or b""
+    )
+    for node in range(64):
+        add_to_plan(RunFolder(str(folder)), node, {100 + node})
+    for is_recent in (False, True):
+        read_steps(str(folder), 1, is_recent=is_recent)
+    assert len({path for path, _ in sizes}) == 64
+    assert {most for _, most in sizes} == {4 << 20, 64 << 10}
+
+
+def test_a_window_of_the_first_step_alone_says_that_it_was_made_and_nothing_else(tmp_path):
+    only = window(0, 1001.0, 1)._replace(made=1, entries=(), seconds={})
+    write(tmp_path, 0, 0, [only])
+    summary = read_steps(str(tmp_path), 0).summarize()
+    assert (summary["done"], summary["rate"], summary["step_s"], summary["phases"]) == (1, None, None, {})
+    assert words.list_parts(summary) == ["step 1"]
+    write(tmp_path, 0, 0, [only._replace(time=1002.0, done=11, made=10, seconds={"step": same(0.1)})])
+    summary = read_steps(str(tmp_path), 0).summarize()
+    assert (summary["rate"], summary["step_s"], summary["phases"]) == (10.0, 0.1, {"other": 1.0})
+
+
+def test_where_collectives_are_noted_seldom_those_of_ten_minutes_say_who_is_late(tmp_path):
+    for rank in (0, 1):
+        for second in range(0, 900, 100):
+            entry = (second, 1000.0 + second + 0.02 * rank)
+            write(tmp_path, 0, 0, [window(rank, 1000.0 + second, second)._replace(entries=(entry,))])
+    latest = read_steps(str(tmp_path), 0).summarize()["latest"]
+    assert latest == {"rank": 1, "late_ms": 20.0, "share": 1.0}
+
+
 def test_one_rank_alone_waits_for_nobody(tmp_path):
     only = window(0, 1001.0, 10)._replace(entries=(), seconds={"step": same(0.5), "forward": same(0.2)})
     write(tmp_path, 0, 0, [only])
@@ -122,6 +183,8 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
         ({"steps": 50, "max_steps": {"type": "integer", "value": 70}}, ("max_steps", 70)),
         ({"steps": "many", "max_steps": -1}, ("", 0)),
         ({"steps": {"type": "uri_file", "path": "x"}}, ("", 0)),
+        ({"max_steps": "²", "steps": 50}, ("steps", 50)),
+        ({"max_steps": "9" * 5000, "steps": 10**5000, "epochs": True}, ("", 0)),
         ({"epochs": 8, "lr": 0.1}, ("epochs", 88)),
         ({"epochs": 8, "steps": 70}, ("steps", 70)),
         (None, ("", 0)),
@@ -150,7 +213,8 @@ def test_clocks_of_several_machines_are_set_right(tmp_path):
     assert wrong.late_s > 6.0
     folder = RunFolder(str(tmp_path))
     folder.write(
-        folder.clocks, json.dumps({"attempt": 1, "nodes": {"0": 900.0, "1": 900.0, "x": 3, "2": "no"}})
+        folder.clocks,
+        json.dumps({"attempt": 1, "nodes": {"0": 900.0, "1": 900.0, "x": 3, "²": 900.0, "2": "no"}}),
     )
     history = read_steps(str(tmp_path), 1)
     latest = history.find_latest_rank()

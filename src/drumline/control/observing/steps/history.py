@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import re
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import steps
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
+from drumline.control.figures import read_count
+from drumline.control.jobs.lookup import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_MOST_BYTES = 64 << 20
-_RECENT_BYTES, _FEWEST_BYTES = 4 << 20, 64 << 10
-_MOST_NODES = 1 << 16
+_MOST_BYTES, _RECENT_BYTES = 256 << 20, 4 << 20
+"""Of the files of all nodes together: an agent's is below 10 MB."""
+
+_FEWEST_OF_FILE, _MOST_OF_FILE = 64 << 10, 16 << 20
 RECENT_S = 60.0
 """What is told of a job's steps is of its last minute, or of all of them if there were none in it."""
+
+_SELDOM_S = 600.0
+"""Which rank is late, if that minute has too few collectives: PyTorch notes few of a GPU's."""
 
 _FEWEST_COMPARED = 5
 
@@ -63,11 +68,11 @@ class StepHistory(NamedTuple):
         counts = {windows[-1].pass_steps for windows in self.ranks.values()}
         return counts.pop() if len(counts) == 1 else 0
 
-    def keep_recent(self) -> StepHistory:
-        """Return the windows of the last minute before the newest."""
+    def keep_recent(self, span_s: float = RECENT_S) -> StepHistory:
+        """Return the windows of so many seconds before the newest, of the last minute."""
         newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
         kept = {
-            rank: tuple(one for one in windows if one.time >= newest - RECENT_S)
+            rank: tuple(one for one in windows if one.time >= newest - span_s)
             for rank, windows in self.ranks.items()
         }
         return StepHistory({rank: windows for rank, windows in kept.items() if windows}, self.nodes)
@@ -168,7 +173,7 @@ class StepHistory(NamedTuple):
         newest = [windows[-1] for windows in self.ranks.values()]
         totals = [window.total for window in newest if window.total]
         before = totals[0].before if totals else 0
-        latest = recent.find_latest_rank()
+        latest = recent.find_latest_rank() or self.keep_recent(_SELDOM_S).find_latest_rank()
         return {
             "done": before + max(window.done for window in newest),
             "total": totals[0].steps if totals else None,
@@ -191,7 +196,13 @@ class StepHistory(NamedTuple):
 
     def find_step_s(self) -> float:
         """Return the median of what steps take; 0.0 without any."""
-        found = [_read_median(window, "step") for windows in self.ranks.values() for window in windows]
+        # A window of the first step alone does not know what that took.
+        found = [
+            window.seconds["step"].median
+            for windows in self.ranks.values()
+            for window in windows
+            if "step" in window.seconds
+        ]
         return statistics.median(found) if found else 0.0
 
     def _find_wait_s(self) -> float:
@@ -247,25 +258,30 @@ def read_steps(run_folder: str, attempt: int, *, is_recent: bool = False) -> Ste
     """
     Return the steps of an attempt; without ranks where none has made a step, or where they are not followed.
 
-    ``is_recent``: only so much of the end of each file as the newest windows of a job with few nodes take.
+    Files hold what jobs write, too: only those of the plan's nodes are read, and of each no rank but the plan's.
+    ``is_recent``: only so much of the end of each as the newest windows of a job with few nodes take.
     """
+    folder = RunFolder(run_folder)
     ranks: dict[int, list[steps.Window]] = {}
-    nodes: dict[int, int] = {}
     looks: dict[int, list[steps.Looks]] = {}
-    listed = _list_nodes(run_folder, attempt)
-    most = max(_FEWEST_BYTES, _RECENT_BYTES // max(1, len(listed))) if is_recent else _MOST_BYTES
-    begins = _read_clocks(RunFolder(run_folder), attempt)
-    for node in listed:
-        data = read_plain(RunFolder(run_folder).steps_path(attempt, node), most, from_end=True)
+    places = _read_places(folder)
+    nodes = sorted(set(places.values()))
+    most = (_RECENT_BYTES if is_recent else _MOST_BYTES) // max(1, len(nodes))
+    begins = _read_clocks(folder, attempt)
+    for node in nodes:
+        size = max(_FEWEST_OF_FILE, min(_MOST_OF_FILE, most))
+        data = read_plain(folder.steps_path(attempt, node), size, from_end=True)
         for line in data.split(b"\n"):
             for window in steps.from_line(line) if line else ():
-                ranks.setdefault(window.rank, []).append(_correct(window, begins.get(node)))
-                nodes[window.rank] = node
+                if places.get(window.rank) == node:
+                    ranks.setdefault(window.rank, []).append(_correct(window, begins.get(node)))
             for look in steps.read_looks(line):
-                looks.setdefault(look.rank, []).append(look)
+                if places.get(look.rank) == node:
+                    looks.setdefault(look.rank, []).append(look)
+    found = {rank: tuple(ranks[rank]) for rank in sorted(ranks)}
     return StepHistory(
-        {rank: tuple(ranks[rank]) for rank in sorted(ranks)},
-        nodes,
+        found,
+        {rank: places[rank] for rank in found},
         {rank: tuple(looks[rank]) for rank in sorted(looks)},
     )
 
@@ -279,6 +295,15 @@ def read_last_attempt(run_folder: str, attempts: Iterable[int], *, is_recent: bo
     return StepHistory({}, {})
 
 
+def _read_places(folder: RunFolder) -> dict[int, int]:
+    """Return the node of each rank; empty where the plan cannot be read."""
+    try:
+        plan = read_plan(folder)
+    except DrumlineError:
+        return {}
+    return {task.rank: node.node for node in plan.nodes for task in node.ranks}
+
+
 def _read_clocks(folder: RunFolder, attempt: int) -> dict[int, float]:
     """Return when the monotonic clock of each node was 0, by the supervisor's clock; none for nodes of one machine."""
     data = folder.read_json(folder.clocks) or {}
@@ -286,9 +311,9 @@ def _read_clocks(folder: RunFolder, attempt: int) -> dict[int, float]:
     if data.get("attempt") != attempt or not isinstance(nodes, dict):
         return {}
     return {
-        int(node): float(begin)
+        number: float(begin)
         for node, begin in nodes.items()
-        if node.isdigit() and isinstance(begin, (int, float)) and 0.0 < begin < 1e12
+        if (number := read_count(node)) is not None and isinstance(begin, (int, float)) and 0.0 < begin < 1e12
     }
 
 
@@ -300,15 +325,6 @@ def _correct(window: steps.Window, begin: float | None) -> steps.Window:
     entries = tuple((number, at + behind) for number, at in window.entries)
     calls = tuple(steps.StepCalls(one.number, tuple(at + behind for at in one.times)) for one in window.calls)
     return window._replace(time=window.time + behind, entries=entries, calls=calls)
-
-
-def _list_nodes(run_folder: str, attempt: int) -> Sequence[int]:
-    pattern = re.compile(rf"attempt-{attempt}-node-(\d{{1,6}})\.jsonl")
-    try:
-        names = os.listdir(os.path.dirname(RunFolder(run_folder).steps_path(0, 0)))
-    except OSError:
-        return []
-    return sorted(int(match[1]) for name in names if (match := pattern.fullmatch(name)))[:_MOST_NODES]
 
 
 def _read_median(window: steps.Window, name: str) -> float:

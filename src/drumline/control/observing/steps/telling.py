@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.outcome import fold
+from drumline.control.figures import read_count
 from drumline.control.jobs.lookup import read_spec
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ def find_total(inputs: Any, pass_steps: int = 0) -> tuple[str, int]:
     for names, factor in ((_TOTALS, 1), (_EPOCHS, pass_steps)):
         for name in names:
             value = given.get(name)
-            text = str(value.get("value") if isinstance(value, dict) else value)
-            if text.isdigit() and 0 < int(text) * factor < 1 << 53:
-                return name, int(text) * factor
+            count = read_count(value.get("value") if isinstance(value, dict) else value)
+            if count is not None and 0 < count * factor < 1 << 53:
+                return name, count * factor
     return "", 0
 
 

@@ -62,7 +62,17 @@ class Ddp:
         self.rate = rate
 
 
-def make_steps(steps, count, optimizer="sgd"):
+class Optimizer:
+    """As PyTorch's: it can be referred to weakly."""
+
+    def __init__(self, *parameters):
+        self.param_groups = [{"params": list(parameters)}]
+
+
+SGD = Optimizer()
+
+
+def make_steps(steps, count, optimizer=SGD):
     for _ in range(count):
         # Slow enough that each step asks the logger.
         steps._step_end -= 0.02
@@ -76,6 +86,7 @@ def read_windows(path):
 
 def test_both_sides_agree_on_the_ring(ours):
     assert ours["MAGIC"] == step_ring._MAGIC
+    assert ours["HEADER"] == step_ring._HEAD.format
     assert ours["RECORD"] == step_ring._RECORD.format
     assert ours["RECORD_BYTES"] == step_ring._RECORD.size
     assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_ring._HEADER_BYTES, step_ring._CAPACITY)
@@ -99,7 +110,6 @@ def test_a_ring_is_private_and_bounded_and_keeps_the_newest(ours, ring):
     make_steps(steps, ours["CAPACITY"] + 10)
     found = reader.read()
     assert len(found) == ours["CAPACITY"]
-    assert reader.missed == 10
     assert found[-1].number == ours["CAPACITY"] + 13
     assert os.stat(ring).st_size < 1 << 20
 
@@ -129,6 +139,24 @@ def test_backward_within_backward_and_in_other_threads_counts_once(ours, ring):
     assert (newest.forward, newest.backward) == (2.0, 5.0)
 
 
+def test_the_first_step_counts_and_its_time_is_not_known(ours, ring, tmp_path):
+    steps = ours["Steps"](ring)
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    steps.note_input(0.0, 0)
+    # All the time since the import of PyTorch.
+    steps._step_end -= 300.0
+    make_steps(steps, 2)
+    windows.look()
+    make_steps(steps, 10)
+    windows.close()
+    first, second = read_windows(path)[:2]
+    assert (first.done, first.made, first.seconds) == (2, 1, {})
+    assert set(second.seconds) == {"step", "input", "forward", "backward", "other"}
+    assert all(spread.high < 1.0 for spread in second.seconds.values())
+    assert sum(window.made for window in read_windows(path)) == 12
+
+
 def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp_path):
     steps, module = ours["Steps"](ring), Ddp()
     path = RunFolder(str(tmp_path)).steps_path(0, 0)
@@ -151,7 +179,7 @@ def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp
         pass_time(0.04)
         steps.end_backward(began)
         pass_time(0.01)
-        steps.note_step("sgd")
+        steps.note_step(SGD)
     windows.close()
     [window] = read_windows(path)
     assert (window.rank, window.done, window.made, window.pid) == (0, 4, 4, os.getpid())
@@ -172,6 +200,46 @@ def test_windows_have_the_parts_of_a_step_and_its_own_all_reduce(ours, ring, tmp
     assert window.entries == tuple((number, 1_700_000_000.0 + number) for number in (1, 2, 3))
     assert (window.bucket_bytes, window.sources) == ((4096, 512), ("optimizer", "ddp"))
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_the_parts_of_the_first_step_are_kept_as_not_known(ours, ring, tmp_path, monkeypatch):
+    monkeypatch.setenv("DRUMLINE_STEPS_DETAIL", "1")
+    make_steps(ours["Steps"](ring), 3)
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    StepWindows(path, os.path.dirname(ring), [0]).close()
+    [window] = read_windows(path)
+    for phase in ("step", "input", "forward", "backward", "other"):
+        assert [one is None for one in window.every[phase]] == [True, False, False]
+
+
+def test_a_logger_that_notes_few_iterations_says_nothing_of_the_others(ours, ring, tmp_path, monkeypatch):
+    monkeypatch.setenv("DRUMLINE_STEPS_DETAIL", "1")
+    steps, module = ours["Steps"](ring), Ddp()
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    steps.note_ddp(module)
+    for number in range(1, 41):
+        # As PyTorch does on a GPU: each of the first iterations, and then one of many.
+        if number in (4, 21, 31):
+            module.logger._get_ddp_logging_data()
+        noted = module.logger.logged
+        began = steps.begin_backward(0) if number == 1 else steps.begin_backward(steps._ring.thread)
+        steps.end_backward(began)
+        steps._backward_s = 0.01
+        make_steps(steps, 1)
+        module.logger.logged = noted
+        if number in (25, 30):
+            windows.look()
+    windows.close()
+    told = read_windows(path)
+    known = [one for window in told for one in window.every["comm"] if one is not None]
+    assert len(known) == 3
+    assert [number for window in told for number, _ in window.entries] == [1, 2, 3]
+    # The other windows have it as it was last, and backward is without it in all of them.
+    for window in told:
+        assert window.seconds["comm"].median == pytest.approx(0.004, abs=1e-5)
+        assert window.seconds["backward"].median == pytest.approx(0.007, abs=1e-5)
+        assert window.sources == ("optimizer", "ddp")
 
 
 def test_each_step_is_kept_where_that_is_asked_for(ours, ring, tmp_path, monkeypatch):
@@ -196,8 +264,9 @@ def test_only_one_process_of_a_rank_writes_and_its_next_program_goes_on(ours, ri
     program = textwrap.dedent(f"""
         import runpy, sys
         steps = runpy.run_path({HOOK!r})["Steps"]({ring!r})
+        optimizer = type("Optimizer", (), {{}})()
         for _ in range(int(sys.argv[1])):
-            steps.note_step("sgd")
+            steps.note_step(optimizer)
         print(steps.is_on)
     """)
 
@@ -217,6 +286,20 @@ def test_only_one_process_of_a_rank_writes_and_its_next_program_goes_on(ours, ri
     assert sum(window.made for window in read_windows(path)) == 7
 
 
+def test_a_program_that_takes_the_place_of_another_in_its_process_is_the_next_one(ours, ring, tmp_path):
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    for count in (10, 12):
+        # As after exec, which closes the ring.
+        steps = ours["Steps"](ring)
+        make_steps(steps, count)
+        os.close(steps._ring._file)
+        windows.look()
+    windows.close()
+    told = read_windows(path)
+    assert (told[-1].done, sum(window.made for window in told)) == (22, 22)
+
+
 def test_a_fork_does_not_write(ours, ring):
     steps = ours["Steps"](ring)
     make_steps(steps, 1)
@@ -229,14 +312,70 @@ def test_a_fork_does_not_write(ours, ring):
     assert len(StepRing(ring).read()) == 1
 
 
+def test_the_wait_for_the_end_of_the_data_is_input(ours, ring, monkeypatch):
+    now, batches = [0.0], [5]
+
+    class Batches:
+        def __next__(self):
+            now[0] += 1.0
+            if not batches:
+                raise StopIteration
+            return batches.pop()
+
+    given = []
+    finder = Finder()
+    monkeypatch.setattr(finder, "note_batch", lambda batches, number: given.append(batches))
+    loader = types.SimpleNamespace(_BaseDataLoaderIter=Batches)
+    monkeypatch.setitem(sys.modules, "torch.utils.data.dataloader", loader)
+    steps = ours["Steps"](ring, finder)
+    steps.note_step.__globals__["perf_counter"] = lambda: now[0]
+    ours["_time_input"](steps, lambda: False)
+    make_steps(steps, 1)
+    iterator: Any = Batches()
+    assert next(iterator) == 5
+    with pytest.raises(StopIteration):
+        next(iterator)
+    make_steps(steps, 1)
+    assert StepRing(ring).read()[-1].input == 2.0
+    assert given == [iterator]
+
+
 def test_of_several_optimizers_the_first_is_counted_until_it_is_left(ours, ring):
-    steps = ours["Steps"](ring)
+    steps, generator, discriminator, another = ours["Steps"](ring), Optimizer(1), Optimizer(2), Optimizer(3)
     for _ in range(5):
-        make_steps(steps, 1, "generator")
-        make_steps(steps, 2, "discriminator")
+        make_steps(steps, 1, generator)
+        make_steps(steps, 2, discriminator)
     assert len(StepRing(ring).read()) == 5
-    make_steps(steps, 60, "another")
+    make_steps(steps, 60, another)
     assert 5 + 10 < len(StepRing(ring).read()) < 5 + 60
+
+
+def test_an_optimizer_for_each_parameter_counts_once_a_step(ours, ring):
+    steps, optimizers = ours["Steps"](ring), [Optimizer(number) for number in range(120)]
+    for _ in range(20):
+        for one in optimizers:
+            make_steps(steps, 1, one)
+    assert len(StepRing(ring).read()) == 20
+
+
+def test_a_new_optimizer_in_the_place_of_another_is_counted_at_once(ours, ring):
+    steps = ours["Steps"](ring)
+    for _ in range(4):
+        make_steps(steps, 40, Optimizer(1))
+    assert len(StepRing(ring).read()) == 160
+    # The one before is kept, but another one trains what that did.
+    kept = [Optimizer("weights") for _ in range(3)]
+    for one in kept:
+        make_steps(steps, 40, one)
+    assert len(StepRing(ring).read()) == 160 + 40 + 2 * 39
+
+
+def test_an_optimizer_that_wraps_another_of_the_same_parameters_counts_once(ours, ring):
+    steps, inner, outer = ours["Steps"](ring), Optimizer("weights"), Optimizer("weights")
+    for _ in range(60):
+        make_steps(steps, 1, inner)
+        make_steps(steps, 1, outer)
+    assert len(StepRing(ring).read()) == 60
 
 
 class Finder:
@@ -283,7 +422,7 @@ def test_a_finder_that_fails_costs_what_it_knows_and_nothing_else(ours, ring):
     assert len(StepRing(ring).read()) == 5
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 100, b"DLSTEPS1" + b"\xff" * 9000])
+@pytest.mark.parametrize("content", [b"", b"x" * 100, b"DLSTEPS2" + b"\xff" * 9000])
 def test_whatever_a_job_writes_there_costs_nothing_but_steps(ring, tmp_path, content, capsys):
     os.mkdir(os.path.dirname(ring))
     with open(ring, "wb") as file:
@@ -308,7 +447,7 @@ def test_a_folder_that_cannot_be_written_ends_the_following_alone(ours, tmp_path
     (tmp_path / "file").touch()
     steps = ours["Steps"](str(tmp_path / "file" / "0"))
     with pytest.raises(OSError, match="directory"):
-        steps.note_step("sgd")
+        steps.note_step(SGD)
 
 
 def test_a_line_that_is_not_whole_is_left_out():
@@ -370,11 +509,14 @@ class Group:
     def barrier(self):
         return None
 
+    def broadcast(self):
+        return None
+
 
 @pytest.fixture
 def collectives(monkeypatch):
     """The names of the hook's file, in a job of two ranks."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "torch.distributed", types.SimpleNamespace(get_world_size=lambda: 2))
     return runpy.run_path(COLLECTIVES)
 
 
@@ -387,9 +529,10 @@ def test_collectives_of_all_ranks_are_noted_and_do_what_they_did(collectives):
     with pytest.raises(RuntimeError, match="a peer is gone"):
         kind().allreduce([5], works=False)
     assert kind.allreduce.__doc__ == "Reduce."
-    assert len(noted.take(10)) == 2
-    kind(1).allreduce([])
     kind().barrier()
+    assert len(noted.take(10)) == 3
+    kind(1).allreduce([])
+    kind().broadcast()
     is_on[0] = False
     kind().allreduce([])
     assert noted.take(10) == []
@@ -429,6 +572,26 @@ def test_windows_say_when_collectives_of_some_steps_began(ours, collectives, rin
     steps.note_ddp(module := Ddp())
     assert not steps.wants_collectives()
     del module
+
+
+def test_collectives_count_again_once_a_module_is_gone(ours, ring):
+    steps, module = ours["Steps"](ring), Ddp()
+    steps.note_ddp(module)
+    assert not steps.wants_collectives()
+    del module
+    assert steps.wants_collectives()
+
+
+def test_collectives_before_the_first_step_are_not_of_it(ours, collectives, ring):
+    noted = collectives["Collectives"]()
+    steps = ours["Steps"](ring, None, noted)
+    reader = StepRing(ring)
+    for _ in range(2):
+        noted.note(Group())
+        steps._step_end -= 300.0
+        make_steps(steps, 1)
+    reader.read()
+    assert [one.number for one in reader.read_calls()] == [2]
 
 
 def test_a_torn_slot_of_collectives_is_left_out(ours, collectives, ring):

@@ -10,7 +10,7 @@ as ``sitecustomize``: the standard library alone, and where anything is otherwis
 
 from __future__ import annotations
 
-import os
+import sys
 from time import time
 
 TYPE_CHECKING = False
@@ -34,6 +34,7 @@ _METHODS = (
     "reduce_scatter_single",
     "reduce_scatter_single_coalesced",
     "all_to_all_single",
+    "barrier",
 )
 """In which each rank waits for all others: not those with a single sender or receiver."""
 
@@ -45,12 +46,15 @@ class Collectives:
     """The times at which this process has entered collectives of all ranks since the last ``take``."""
 
     def __init__(self) -> None:
-        ranks = os.environ.get("WORLD_SIZE", "")
-        self._ranks = int(ranks) if ranks.isdigit() else 0
+        self._ranks = 0
+        """Of the default group, the first time that a collective began; WORLD_SIZE is not set below mpirun."""
+
         self._times: list[float] = []
 
     def note(self, group: Any) -> None:
-        """Note that a collective of ``group`` begins now."""
+        """Note that a collective of ``group`` begins now. Raises ValueError where there is no default group."""
+        if not self._ranks:
+            self._ranks = sys.modules["torch.distributed"].get_world_size()
         if group.size() == self._ranks and len(self._times) < _MOST:
             self._times.append(time())
 

@@ -23,12 +23,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-MAGIC = b"DLSTEPS1"
+MAGIC = b"DLSTEPS2"
 HEADER_BYTES = 4096
 RECORD = "<Q10dQ"
 RECORD_BYTES = 96
 CAPACITY = 4096
-HEAD_AT, PID_AT, DETAIL_AT = 8, 16, 24
+HEADER, HEAD_AT = "<8sQqq24xQ", 8
+"""Magic, newest record, process, whether each step is kept; at its end the time, by which a later program differs."""
+
 TOTAL_AT, BEFORE_AT, PASS_AT, SOURCE_AT, SOURCE_BYTES = 32, 40, 48, 64, 128
 BUCKETS_AT, BUCKETS_BYTES = 192, 2048
 CALLS_AT, CALL_SLOTS, CALLS_MOST = HEADER_BYTES + CAPACITY * RECORD_BYTES, 8, 32
@@ -45,10 +47,14 @@ _LOGGER_INTERVAL_S = 0.04
 _ASKED_AT, _ASKED_EVERY = (2, 4, 8, 16, 64, 128, 256, 512), 1024
 """The steps at which the program is asked how many there are in all: it may know only later, or change it."""
 
-_OTHERS_MOST = 50
-"""Steps of other optimizers, after which the one that is counted has been left by its program."""
+_OTHERS_MOST, _SAME_MOST = 50, 2
+"""
+Steps of another optimizer without one of the one that is counted: the program has left that. The second number is for
+another one of the same parameters; one that wraps the counted one makes no two steps without it.
+"""
 
-_UNKNOWN = (float("nan"),) * 4
+_NAN = float("nan")
+_UNKNOWN = (_NAN,) * 4
 
 
 class Steps:
@@ -64,8 +70,12 @@ class Steps:
         self._calls_stride = 1
         self._engine_step: Any = None
         self._logger = _DdpLogger()
-        self._optimizer = 0
-        self._others = 0
+        self._optimizer: Any = lambda: None
+        """A weak reference to the one whose steps are counted."""
+
+        self._others: dict[int, int] = {}
+        """How often others have made a step since that one's last."""
+
         self._step_end = self._mark = perf_counter()
         self._input_s = self._forward_s = self._backward_s = 0.0
         self._is_in_backward = False
@@ -74,11 +84,14 @@ class Steps:
         self.is_on = True
 
     def note_input(self, began: float, thread: int, batches: Any = None) -> None:
-        """Note that the loop has waited for input since ``began``. ``batches``: the iterator that gave it."""
+        """
+        Note that the loop has waited for input since ``began``. ``batches``: the iterator that gave it; None: that had
+        no more.
+        """
         if self._ring.thread in (0, thread):
             self._mark = perf_counter()
             self._input_s += self._mark - began
-            if self._finder:
+            if self._finder and batches is not None:
                 self._note_batch(batches)
 
     def begin_backward(self, thread: int) -> float | None:
@@ -110,12 +123,10 @@ class Steps:
         """Note that a step of an optimizer is done."""
         if not self.is_on or ("deepspeed" in sys.modules and self._repeats_step()):
             return
-        if id(optimizer) != self._optimizer:
-            self._others += 1
-            if self._optimizer and self._others < _OTHERS_MOST:
-                return
-            self._optimizer = id(optimizer)
-        self._others = 0
+        if self._optimizer() is not optimizer and not self._changes_to(optimizer):
+            return
+        if self._others:
+            self._others.clear()
         end = perf_counter()
         if self._ring.number == 0 and not self._ring.open():
             self.is_on = False
@@ -124,7 +135,10 @@ class Steps:
             self._finder.note_step()
         took = end - self._step_end
         logged = self._logger.ask(took, self._ring)
-        self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
+        if self._ring.number:
+            self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
+        else:  # All since the import of PyTorch: the program has loaded its model and its data too.
+            self._ring.write(_NAN, _NAN, _NAN, _NAN, *logged)
         self._input_s = self._forward_s = self._backward_s = 0.0
         number = self._ring.number
         if self._collectives:
@@ -133,6 +147,17 @@ class Steps:
             self._ask_total(number)
         self._step_end = self._mark = perf_counter()
 
+    def _changes_to(self, optimizer: Any) -> bool:
+        """Return whether the steps of this optimizer are counted from now on: the other one is gone, or was left."""
+        if self._optimizer() is not None:
+            made = self._others[id(optimizer)] = self._others.get(id(optimizer), 0) + 1
+            if made < (_SAME_MOST if _trains_same(optimizer, self._optimizer()) else _OTHERS_MOST):
+                return False
+        from weakref import ref
+
+        self._optimizer = ref(optimizer)
+        return True
+
     def _write_calls(self, took: float, number: int) -> None:
         """Write when the collectives of some steps began; powers of two, so that all ranks have the same steps."""
         times = self._collectives.take(CALLS_MOST)
@@ -140,7 +165,7 @@ class Steps:
             self._calls_stride *= 2
         if took > 2 * _CALLS_INTERVAL_S:
             self._calls_stride = 1
-        if times and number % self._calls_stride == 0:
+        if times and number > 1 and number % self._calls_stride == 0:
             self._ring.put_calls(number // self._calls_stride % CALL_SLOTS, number, times)
 
     def _ask_total(self, number: int) -> None:
@@ -173,6 +198,14 @@ class Steps:
         self.is_on = False
 
 
+def _trains_same(optimizer: Any, other: Any) -> bool:
+    """Return whether two optimizers begin with the same parameter."""
+    try:
+        return optimizer.param_groups[0]["params"][0] is other.param_groups[0]["params"][0]
+    except Exception:
+        return False
+
+
 class _Ring:
     """The ring in the file ``path``. ``number``: of the newest record; 0: there is none."""
 
@@ -190,6 +223,7 @@ class _Ring:
         from _thread import get_ident
         from fcntl import LOCK_EX, LOCK_NB, flock
         from struct import pack
+        from time import time_ns
 
         try:
             os.mkdir(os.path.dirname(self._path), 0o700)
@@ -200,7 +234,7 @@ class _Ring:
             flock(file, LOCK_EX | LOCK_NB)
             os.ftruncate(file, 0)
             self.is_detailed = os.environ.get("DRUMLINE_STEPS_DETAIL") == "1"
-            os.pwrite(file, pack("<8sQqq", MAGIC, 0, os.getpid(), self.is_detailed), 0)
+            os.pwrite(file, pack(HEADER, MAGIC, 0, os.getpid(), self.is_detailed, time_ns()), 0)
         except OSError:
             os.close(file)
             return False
@@ -242,19 +276,23 @@ class _DdpLogger:
         self._module: Any = None
         self._has_buckets = False
         self._stride = 1
+        self._iteration = 0
+        """The newest whose figures were returned."""
 
     @property
     def is_followed(self) -> bool:
-        return self._module is not None
+        return self._module is not None and self._module() is not None
 
     def follow(self, module: Any) -> None:
         from weakref import ref
 
-        # On other devices the logger waits for the device.
+        # On other devices the logger waits for the device, so that PyTorch notes the first ten iterations, and then one
+        # in a hundred.
         if {one.device.type for one in module.parameters()} == {"cpu"}:
             module._set_ddp_runtime_logging_sample_rate(1)
         self._module = ref(module)
         self._has_buckets = False
+        self._iteration = 0
 
     def ask(self, took: float, ring: _Ring) -> tuple[float, ...]:
         """
@@ -284,7 +322,10 @@ class _DdpLogger:
         except Exception:
             self._module = None
             return _UNKNOWN
-        return (reduce_ns / 1e9, overlap_ns / 1e9, iteration, entry / 1e9) if entry else _UNKNOWN
+        if not entry or iteration == self._iteration:
+            return _UNKNOWN
+        self._iteration = iteration
+        return reduce_ns / 1e9, overlap_ns / 1e9, iteration, entry / 1e9
 
 
 def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any]]) -> None:
@@ -340,7 +381,11 @@ def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
         if not steps.is_on or is_compiling():
             return own(self)
         began = perf_counter()
-        got = own(self)
+        try:
+            got = own(self)
+        except StopIteration:  # It has waited for the end of the data.
+            steps.note_input(began, get_ident())
+            raise
         steps.note_input(began, get_ident(), self)
         return got
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import struct
@@ -10,11 +11,11 @@ from typing import Optional
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import MOST_CALLS, StepCalls, Total
 
-_MAGIC = b"DLSTEPS1"
+_MAGIC = b"DLSTEPS2"
 _HEADER_BYTES = 4096
 _RECORD = struct.Struct("<Q10dQ")
 _CAPACITY = 4096
-_HEAD = struct.Struct("<8sQqq")
+_HEAD = struct.Struct("<8sQqq24xQ")
 _TOTAL_AT, _TOTAL = 32, struct.Struct("<qq")
 _PASS_AT = 48
 _SOURCE_AT, _SOURCE_BYTES = 64, 128
@@ -25,7 +26,8 @@ _CALL_SLOT = struct.Struct(f"<QQ{MOST_CALLS}dQ")
 
 class StepRecord(NamedTuple):
     """
-    A step of a rank, in seconds. ``number``: from 1; ``at``: when it ended, since 1970.
+    A step of a rank, in seconds. ``number``: from 1; ``at``: when it ended, since 1970. Of the first step of a program
+    neither the time nor the parts are numbers: when it began is not known.
 
     ``comm`` and what follows are of the step before, and not a number where they are not known: ``collective``
     and ``entry`` say which collective the rank entered when.
@@ -53,9 +55,10 @@ class StepRing:
         self._descriptor = -1
         self._read = 0
         self.pid = 0
+        self.begun = 0
+        """By which the rank's next program differs, even if it has the same process."""
+
         self.is_detailed = False
-        self.missed = 0
-        """Steps that were written over before they were read."""
 
     def read(self) -> list[StepRecord]:
         """Return the steps since the last call, oldest first. Raises OSError, but not where there is no file."""
@@ -64,13 +67,12 @@ class StepRing:
         header = os.pread(self._descriptor, _HEAD.size, 0)
         if len(header) < _HEAD.size:
             return []
-        magic, head, pid, is_detailed = _HEAD.unpack(header)
+        magic, head, pid, is_detailed, begun = _HEAD.unpack(header)
         if magic != _MAGIC or head >= 1 << 62:
             return []
-        if pid != self.pid:  # The rank's next program.
-            self._read, self.pid, self.is_detailed = 0, pid, bool(is_detailed)
+        if begun != self.begun:  # The rank's next program.
+            self._read, self.pid, self.begun, self.is_detailed = 0, pid, begun, bool(is_detailed)
         first = max(self._read, head - _CAPACITY)
-        self.missed += first - self._read
         steps = [step for step in map(self._read_step, range(first, head)) if step is not None]
         self._read = head
         return steps
@@ -124,8 +126,8 @@ class StepRing:
             return None
         step = StepRecord(*_RECORD.unpack(data))
         # It may have been written over meanwhile, or be something else of the job's.
-        is_whole = step.number == step.again == index + 1
-        return step if is_whole and 0.0 <= step.step < 1e9 and 0.0 < step.at < 1e11 else None
+        is_whole = step.number == step.again == index + 1 and 0.0 < step.at < 1e11
+        return step if is_whole and all(map(_may_be_seconds, step[2:8])) else None
 
     def _open(self) -> bool:
         try:
@@ -137,3 +139,7 @@ class StepRing:
             self.close()
             raise OSError(f"{self._path} is no file")
         return True
+
+
+def _may_be_seconds(value: float) -> bool:
+    return 0.0 <= value < 1e9 or math.isnan(value)

@@ -14,7 +14,7 @@ from drumline.node.metrics.sample_lines import SampleLines
 from drumline.node.metrics.step_ring import StepRecord, StepRing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 INTERVAL_S = 0.9
 """Less than the agent's idle second, so that each of those has a look."""
@@ -90,7 +90,10 @@ class _RankWindows:
         self.ring = ring
         self.rank = rank
         self._before = self._done = self._detailed = 0
-        self._pid = 0
+        self._pid = self._begun = 0
+        self._reduced: dict[str, steps.Spread] = {}
+        """The seconds of a step's all-reduce, as they were last known: on a GPU they are of few steps."""
+
         self._last: Optional[StepRecord] = None
         self._called = 0
         """The newest step whose collectives were read."""
@@ -100,14 +103,16 @@ class _RankWindows:
         found = self._complete(self.ring.read(), last=last)
         if not found:
             return []
-        values = _collect(found)
+        calls = self._choose_calls()
+        self._know_reduce(found, is_other=bool(calls))
+        values = _collect(found, self._reduced)
         every = {}
         if self.ring.is_detailed and self._detailed < MOST_DETAILED:
             kept = MOST_DETAILED - self._detailed
             every = {name: tuple(map(_find_known, series[:kept])) for name, series in values.items()}
             self._detailed += len(found)
-        seconds = {name: spread for name, series in values.items() if (spread := _find_spread(series))}
-        calls = self._choose_calls()
+        spreads = {name: spread for name, series in values.items() if (spread := _find_spread(series))}
+        seconds = {**self._reduced, **spreads}
         more = steps.DDP if "comm" in seconds else steps.COLLECTIVES if calls else ""
         sources = (steps.OPTIMIZER, more) if more else (steps.OPTIMIZER,)
         entries, buckets = _choose_entries(found, every=bool(every)), self.ring.read_buckets()
@@ -129,6 +134,16 @@ class _RankWindows:
         )
         return [window]
 
+    def _know_reduce(self, found: Sequence[StepRecord], *, is_other: bool) -> None:
+        """Keep what is known of all-reduces. ``is_other``: DistributedDataParallel makes them no more."""
+        if is_other:
+            self._reduced = {}
+        known = [one for one in found if not math.isnan(one.comm + one.overlap)]
+        for name in ("comm", "overlap"):
+            spread = _find_spread([getattr(one, name) for one in known])
+            if spread:
+                self._reduced[name] = spread
+
     def _choose_calls(self) -> tuple[steps.StepCalls, ...]:
         """Return the collectives of a few steps since the last call: multiples of a power of two, as of entries."""
         found = [one for one in self.ring.read_calls() if one.number > self._called]
@@ -144,13 +159,14 @@ class _RankWindows:
         Return the steps with their own figures of all-reduce, which come with the step after. The newest waits for
         that, unless there will be none.
         """
-        is_next = bool(found) and self.ring.pid != self._pid
+        is_next = bool(found) and self.ring.begun != self._begun
         chain = ([self._last] if self._last else []) + ([] if is_next else found)
         complete = [_add_reduce(one, after) for one, after in zip(chain, chain[1:])]
         if is_next:  # The rank's next program; the one before makes no more steps.
             complete += [_add_reduce(one, _UNKNOWN) for one in chain]
-            self._pid, self._before, self._done = self.ring.pid, self._before + self._done, 0
-            self._called = 0
+            self._pid, self._begun = self.ring.pid, self.ring.begun
+            self._before, self._done, self._called = self._before + self._done, 0, 0
+            self._reduced = {}
             complete += [_add_reduce(one, after) for one, after in zip(found, found[1:])]
             chain = found
         if found:
@@ -168,10 +184,15 @@ def _add_reduce(step: StepRecord, after: StepRecord) -> StepRecord:
     )
 
 
-def _collect(found: Sequence[StepRecord]) -> dict[str, list[float]]:
-    """Return the seconds of each phase, a value a step."""
-    exposed = [0.0 if math.isnan(one.comm) else max(0.0, one.comm - one.overlap) for one in found]
-    backward = [max(0.0, one.backward - wait) for one, wait in zip(found, exposed)]
+def _collect(found: Sequence[StepRecord], reduced: Mapping[str, steps.Spread]) -> dict[str, list[float]]:
+    """
+    Return the seconds of each phase, a value a step; not a number: not known. ``reduced``: what an all-reduce takes in
+    a step of which that is not known.
+    """
+    exposed_s = max(0.0, reduced["comm"].median - reduced["overlap"].median) if reduced else 0.0
+    # max returns the first one if that is not a number.
+    exposed = [exposed_s if math.isnan(one.comm) else max(one.comm - one.overlap, 0.0) for one in found]
+    backward = [max(one.backward - wait, 0.0) for one, wait in zip(found, exposed)]
     parts = [one.input + one.forward + one.backward for one in found]
     return {
         "step": [one.step for one in found],
@@ -180,7 +201,7 @@ def _collect(found: Sequence[StepRecord]) -> dict[str, list[float]]:
         "backward": backward,
         "comm": [one.comm for one in found],
         "overlap": [one.overlap for one in found],
-        "other": [max(0.0, one.step - part) for one, part in zip(found, parts)],
+        "other": [max(one.step - part, 0.0) for one, part in zip(found, parts)],
     }
 
 

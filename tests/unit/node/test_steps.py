@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_backward_within_backward_and_in_other_threads_counts_once(ours, ring):
     make_steps(steps, 1)
     newest = StepRing(ring).read()[-1]
     assert (newest.forward, newest.backward) == (2.0, 5.0)
+
+
+def test_a_step_that_a_thread_of_backward_makes_is_of_the_loop_that_calls_it(ours, ring):
+    steps = ours["Steps"](ring)
+    for _ in range(2):
+        began = steps.begin_backward(threading.get_ident())
+        # As on a GPU, with an optimizer in backward.
+        thread = threading.Thread(target=make_steps, args=(steps, 1))
+        thread.start()
+        thread.join()
+        steps.end_backward(began)
+    assert StepRing(ring).read()[-1].forward > 0.0
 
 
 def test_the_first_step_counts_and_its_time_is_not_known(ours, ring, tmp_path):

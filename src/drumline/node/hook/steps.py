@@ -99,6 +99,8 @@ class Steps:
         if self._is_in_backward or self._ring.thread not in (0, thread):
             return None
         self._is_in_backward = True
+        # An optimizer may make its step within backward, which runs in a thread of its own on a GPU.
+        self._ring.thread = thread
         began = perf_counter()
         self._forward_s += began - self._mark
         return began
@@ -216,7 +218,7 @@ class _Ring:
         self.number = 0
         self.is_detailed = False
         self.thread = 0
-        """That makes the steps; 0: there was none yet."""
+        """That of the training loop; 0: not known yet."""
 
     def open(self) -> bool:
         """Make the file; return False where another process of the rank has it. Raises OSError."""
@@ -238,7 +240,7 @@ class _Ring:
         except OSError:
             os.close(file)
             return False
-        self._file, self._pack, self.thread = file, pack, get_ident()
+        self._file, self._pack, self.thread = file, pack, self.thread or get_ident()
         return True
 
     def write(self, *values: float) -> None:

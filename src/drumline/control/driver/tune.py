@@ -12,6 +12,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.driver import step_rates
 from drumline.control.driver.sweep import SweepDriver
+from drumline.control.jobs.lookup import read_plan
 from drumline.control.observing.parts import trials
 from drumline.plan.search import halving
 from drumline.plan.search.halving import Measurement
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _POLL_S = 0.25
 _MEASURED = "its steps are measured"
 _SLOWER = f"{_MEASURED}: clearly slower than another setting"
+_PATIENCE_S = 60.0
+"""For which ranks without steps are waited for while others make some: a node's file may be late to be seen."""
+
 _TIME_LIMIT_CODE = 124
 
 
@@ -56,6 +60,9 @@ class _TuneDriver(SweepDriver):
         self._tuning = tuning
         self._asked: set[str] = set()
         """Trials that were asked to end."""
+
+        self._lacking_since: dict[str, float] = {}
+        """Trials of which only some ranks have made steps."""
 
     @property
     def _may_go_on(self) -> bool:
@@ -103,6 +110,9 @@ class _TuneDriver(SweepDriver):
         rate = self._measure(folder, outcome)
         if rate is None:
             return ""
+        if lack := _explain_lack(folder, rate):
+            since = self._lacking_since.setdefault(step.job, time.monotonic())
+            return lack if time.monotonic() > since + _PATIENCE_S else ""
         tuning = self._tuning
         if rate.steps >= tuning.rungs[step.detail["rung"]].steps:
             return _MEASURED
@@ -127,8 +137,13 @@ class _TuneDriver(SweepDriver):
         by_us, reason = trials.ending(outcome)
         how, detail = outcome.status, {"ran_s": outcome.run_seconds(time.time())}
         is_late = outcome.exit_code == _TIME_LIMIT_CODE
-        rate = self._measure(RunFolder.for_job(step.job), outcome)
-        if rate and (how == status.COMPLETED or by_us.startswith(_MEASURED) or is_late):
+        folder = RunFolder.for_job(step.job)
+        rate = self._measure(folder, outcome)
+        lack = _explain_lack(folder, rate) if rate else ""
+        is_whole = how == status.COMPLETED or by_us.startswith(_MEASURED) or is_late
+        if is_whole and lack:
+            how, reason = status.FAILED, lack
+        elif is_whole and rate:
             judged = self._judge(step, rate)
             how, reason = status.COMPLETED, self._describe(judged, rate)
             detail |= {
@@ -187,3 +202,9 @@ class _TuneDriver(SweepDriver):
         first = next((step for step in steps.values() if step.status == status.FAILED), None)
         why = f"; {first.job}: {first.reason}" if first else ""
         return f"no setting could be measured ({said}){why}"
+
+
+def _explain_lack(folder: RunFolder, rate: StepRate) -> str:
+    """Return in a few words that ranks of the job have made no steps; empty where all have."""
+    ranks = len(read_plan(folder).ranks)
+    return f"only {rate.ranks} of {ranks} ranks made steps" if rate.ranks < ranks else ""

@@ -23,9 +23,10 @@ def read_history(folder: RunFolder, outcome: Outcome) -> StepHistory:
     return read_steps(folder.path, len(outcome.attempts))
 
 
-def count_steps(history: StepHistory) -> int:
-    """Return how many steps are known of every rank that makes some."""
-    return min((len(history.list_seconds(rank, "step")) for rank in history.ranks), default=0)
+def count_steps(history: StepHistory, ranks: int) -> int:
+    """Return how many steps are known of each rank that makes some; 0 while those are fewer than ``ranks``."""
+    counts = [len(history.list_seconds(rank, "step")) for rank in history.ranks]
+    return min(counts, default=0) if len(counts) >= ranks else 0
 
 
 def list_ranks(history: StepHistory, first: int, count: int) -> list[RankSteps]:

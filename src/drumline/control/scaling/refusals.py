@@ -55,6 +55,8 @@ def refuse_size(run: SizeRun, emulation: Emulation | None) -> str:
         return f"{name}: the job hung"
     if run.why_not:
         return f"{name}: {run.why_not}"
+    if 0 < len(run.steps) < run.ranks:
+        return f"{name}: only {len(run.steps)} of {run.ranks} ranks made steps"
     count = min((len(one.step_s) for one in run.steps), default=0)
     if count < FEWEST_STEPS:
         return f"{name}: too few steps were measured, {count} of at least {FEWEST_STEPS}"

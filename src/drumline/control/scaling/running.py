@@ -43,7 +43,7 @@ _POLL_ELSEWHERE_S = 2.0
 """The same of a cluster, whose scheduler is asked too."""
 
 _PATIENCE_S = 60.0
-"""After which it is said that no step has come."""
+"""After which it is said that no step has come, and ranks without steps are not waited for while others make some."""
 
 _FARTHEST = 1_000_000
 """The most nodes of a prediction."""
@@ -153,7 +153,7 @@ def run_sizes(
     with JobGuard() as guard:
         for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
             prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
-            ranks = sum(len(node.ranks) for node in plan.nodes)
+            ranks = _count_ranks(plan)
             if plan.engine == "local" and (lack := memory.explain_lack(ranks)):
                 found.append(SizeRun(nodes, ranks, "", why_not=lack))
                 tell(prefix + lack)
@@ -178,20 +178,25 @@ def _start(job: Any, guard: JobGuard) -> RunFolder:
 def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None]) -> SizeRun:
     """Follow a job until its steps are measured, and stop it; or until it ends, or hangs."""
     use = ProcessorUse()
+    ranks, wanted = _count_ranks(plan), WARM_STEPS + steps
     pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
-    patience = time.monotonic() + _PATIENCE_S
+    patience = missing_until = time.monotonic() + _PATIENCE_S
     by = ""
     try:
         while True:
+            now = time.monotonic()
             outcome = read_outcome(folder)
             history = gathering.read_history(folder, outcome)
-            done = gathering.count_steps(history)
+            done = gathering.count_steps(history, ranks)
             if done < WARM_STEPS:
                 use.begin()
-            if outcome.is_final or outcome.hang or done >= WARM_STEPS + steps:
+            seen = gathering.count_steps(history, 1)
+            if seen < wanted:
+                missing_until = now + _PATIENCE_S
+            if outcome.is_final or outcome.hang or done >= wanted or now > missing_until:
                 by = _BY_HANG if outcome.hang else _BY_MEASURED
                 break
-            if not done and time.monotonic() > patience:
+            if not seen and now > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
             time.sleep(pause_s)
@@ -201,6 +206,10 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             cancel.cancel(folder.name, at_once=True, by=by)
         _wait(folder)
     return _describe(folder, plan, outcome, steps, share)
+
+
+def _count_ranks(plan: Plan) -> int:
+    return sum(len(node.ranks) for node in plan.nodes)
 
 
 def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share: float | None) -> SizeRun:
@@ -216,7 +225,7 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
         why_not = f"job {folder.name} ended by itself after {made} steps, and {WARM_STEPS + FEWEST_STEPS} are needed"
     return SizeRun(
         len(plan.nodes),
-        sum(len(node.ranks) for node in plan.nodes),
+        _count_ranks(plan),
         folder.name,
         tuple(ranks),
         history.find_bucket_bytes(),

@@ -92,9 +92,9 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
         2: False,
     }
     assert failed["metric"] is None
-    # Each is measured once, but for the one that was killed.
-    assert values["runs"] == 4
-    assert len(job_names(drumline_home)) == 5
+    # Each is measured once, but for the one that was killed, and the one that won and was confirmed.
+    assert values["runs"] == 5
+    assert len(job_names(drumline_home)) == 6
     won = load_job(str(tmp_path / "job.tuned.yml"))
     assert isinstance(won, Command)
     assert dict(won.inputs) == {"batch_size": 8, "pause": 0.02}
@@ -106,7 +106,7 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
     assert "samples/s (best)" in again.out
     assert "written: " in again.out
     assert (tmp_path / "job.tuned.yml").exists()
-    assert len(job_names(drumline_home)) == 5
+    assert len(job_names(drumline_home)) == 6
     shown = json.loads(cli("job", "show", folder.name, "-o", "json").out)
     assert shown["best_trial"]["params"] == fast["setting"]
 

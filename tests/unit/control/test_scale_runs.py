@@ -1,7 +1,5 @@
 """The runs of drumline scale: when one is stopped, and what is left of them where something fails."""
 
-import pytest
-
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window

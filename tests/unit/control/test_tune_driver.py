@@ -102,3 +102,24 @@ def test_a_setting_whose_ranks_do_not_all_make_steps_has_failed(tmp_path, clock)
     ended = tuning.end(name)
     assert (ended.status, ended.reason) == ("Failed", "only 1 of 2 ranks made steps")
     assert ended.detail.get("metric") is None
+
+
+def test_a_run_is_not_stopped_as_slower_before_a_third_of_its_steps(tmp_path):
+    tuning = Driven(tmp_path, "num_workers=1|2")
+    fast, slow = tuning.begin(0), tuning.begin(1)
+    tuning.add_steps(fast, [0.01] * 30)
+    tuning.look()
+    tuning.end(fast)
+    # The first five are not measured, and the first rung has 20.
+    tuning.add_steps(slow, [0.1] * 11)
+    assert set(tuning.look()) == {fast}
+    tuning.add_steps(slow, [0.1])
+    assert tuning.look()[slow].endswith("clearly slower than another setting")
+
+
+def test_batches_that_were_ready_are_not_measured(tmp_path):
+    tuning = Driven(tmp_path, "num_workers=8|16")
+    name = tuning.begin(0)
+    tuning.add_steps(name, [0.001] * 17 + [0.1] * 20)
+    assert "its steps are measured" in tuning.look()[name]
+    assert tuning.end(name).detail["step_s"] == pytest.approx(0.1)

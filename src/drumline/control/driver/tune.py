@@ -19,7 +19,6 @@ from drumline.plan.search.halving import Measurement
 from drumline.plan.search.trials import trial_job
 from drumline.plan.search.tuning import (
     STEP_S,
-    WARM_STEPS,
     describe_value,
     from_properties,
     list_measures,
@@ -37,6 +36,9 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.25
 _MEASURED = "its steps are measured"
+_LEAST_PART = 1 / 3
+"""Of the steps of a rung, before which no run is stopped as slower."""
+
 _SLOWER = f"{_MEASURED}: clearly slower than another setting"
 _PATIENCE_S = 60.0
 """For which ranks without steps are waited for while others make some: a node's file may be late to be seen."""
@@ -107,22 +109,27 @@ class _TuneDriver(SweepDriver):
         outcome = fold(folder.read_events())
         if outcome.hang:
             return f"it hangs: {outcome.hang}"
-        rate = self._measure(folder, outcome)
+        rate = self._measure(step, outcome)
         if rate is None:
             return ""
         if lack := _explain_lack(folder, rate):
             since = self._lacking_since.setdefault(step.job, time.monotonic())
             return lack if time.monotonic() > since + _PATIENCE_S else ""
         tuning = self._tuning
-        if rate.steps >= tuning.rungs[step.detail["rung"]].steps:
+        wanted = tuning.rungs[step.detail["rung"]].steps
+        if rate.steps >= wanted:
             return _MEASURED
+        # Of many looks at few steps one would be wrong.
+        if rate.steps < wanted * _LEAST_PART:
+            return ""
         known = list_measures(self._children.steps.values())
         is_decided = halving.is_decided(tuning.rungs, self._judge(step, rate), known, tuning.goal)
         return _SLOWER if is_decided else ""
 
-    def _measure(self, folder: RunFolder, outcome: Outcome) -> StepRate | None:
+    def _measure(self, step: StepOutcome, outcome: Outcome) -> StepRate | None:
         is_median = self._tuning.metric == STEP_S
-        return step_rates.measure(folder, outcome, WARM_STEPS, is_median=is_median)
+        warm_steps = self._tuning.count_warm_steps(step.detail["setting"])
+        return step_rates.measure(RunFolder.for_job(step.job), outcome, warm_steps, is_median=is_median)
 
     def _judge(self, step: StepOutcome, rate: StepRate) -> Measurement:
         setting = step.detail["setting"]
@@ -137,9 +144,8 @@ class _TuneDriver(SweepDriver):
         by_us, reason = trials.ending(outcome)
         how, detail = outcome.status, {"ran_s": outcome.run_seconds(time.time())}
         is_late = outcome.exit_code == _TIME_LIMIT_CODE
-        folder = RunFolder.for_job(step.job)
-        rate = self._measure(folder, outcome)
-        lack = _explain_lack(folder, rate) if rate else ""
+        rate = self._measure(step, outcome)
+        lack = _explain_lack(RunFolder.for_job(step.job), rate) if rate else ""
         is_whole = how == status.COMPLETED or by_us.startswith(_MEASURED) or is_late
         if is_whole and lack:
             how, reason = status.FAILED, lack
@@ -157,7 +163,7 @@ class _TuneDriver(SweepDriver):
                 "stopped": by_us == _SLOWER,
             }
         elif how == status.COMPLETED:
-            fewest = WARM_STEPS + step_rates.FEWEST
+            fewest = self._tuning.count_warm_steps(step.detail["setting"]) + step_rates.FEWEST
             how, reason = status.FAILED, f"it made fewer than {fewest} steps with an optimizer of PyTorch"
         elif how == status.FAILED and outcome.failed_rank is None and not self._was_repeated(step):
             # Its supervisor or agent was killed: that says nothing of the setting.

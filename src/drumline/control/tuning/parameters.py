@@ -82,9 +82,9 @@ def list_settings(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> 
     return kept
 
 
-def find_batch(job: Any) -> tuple[str, float | None]:
-    """Return the target of the batch size of the job, and its value; empty and None where there is none."""
-    target = _find_target("batch", job)
+def find_number(name: str, job: Any) -> tuple[str, float | None]:
+    """Return the target of ``batch`` or ``workers`` in the job, and its value; empty and None where there is none."""
+    target = _find_target(name, job)
     value = _read_current(target, job) if target else None
     return target, _to_number(value)
 

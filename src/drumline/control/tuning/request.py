@@ -11,7 +11,13 @@ from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.submission import planning
 from drumline.control.submission.fields import fill_component
-from drumline.control.tuning.parameters import NodeRoom, Parameter, find_batch, list_parameters, list_settings
+from drumline.control.tuning.parameters import (
+    NodeRoom,
+    Parameter,
+    find_number,
+    list_parameters,
+    list_settings,
+)
 from drumline.engines.local import machine
 from drumline.engines.table import is_elsewhere
 from drumline.plan.search.halving import plan_rungs
@@ -119,8 +125,10 @@ def _look_at_site(planned: Plan) -> NodeRoom:
 def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], site: NodeRoom) -> Tuning:
     settings = tuple(list_settings(parameters, job, site))
     targets = {one.name: one.target for one in parameters}
-    target, batch = find_batch(job)
-    batch_of = next((one.name for one in parameters if target and one.target == target), "")
+    names = {one.target: one.name for one in parameters}
+    target, batch = find_number("batch", job)
+    batch_of = names.get(target, "")
+    target, workers = find_number("workers", job)
     if request.goal == LATENCY:
         metric = STEP_S
     elif batch or batch_of:
@@ -135,4 +143,6 @@ def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], si
         request.strong,
         batch,
         batch_of,
+        workers,
+        names.get(target, ""),
     )

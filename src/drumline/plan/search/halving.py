@@ -4,6 +4,10 @@ Successive halving: which setting of a job is measured next, over how many steps
 All settings are measured over few steps, the best of them over more, and so on. What is clearly slower than the best
 goes no further, so that a rung may have fewer settings than it has room for, and a winner that is clear ends it.
 
+Few steps may miss what comes rarely, or come from a queue that was full. So a winner of the first rung is measured on
+the next one too before it wins, and a setting that is clearly slower there than it was counts with its newer figure:
+then those that it had surpassed are looked at again.
+
 Those that are measured on two rungs tell how much two runs of a setting differ. Where they differ little, a smaller
 difference of two settings is clear, and settings that are equal need no further rung.
 """
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAXIMIZE, MINIMIZE = "maximize", "minimize"
 FEWEST_STEPS = 5
@@ -103,13 +107,16 @@ def find_standing(rungs: Sequence[Rung], count: int, goal: str, measured: Iterab
             return Standing(index, waiting)
         # One that fails on a later rung makes room for the next best.
         repeats = _find_repeats(known.values(), index)
-        good = _sort([_narrow(one, repeats) for one in row if one.setting not in failed], goal)
+        newest = [_correct(one, known, goal) for one in row if one.setting not in failed]
+        good = _sort([_narrow(one, repeats) for one in newest], goal)
         kept = [one for one in good if not is_worse(one, good, goal)]
-        if len(kept) <= 1 or index + 1 == len(rungs) or _are_equal(kept, repeats):
+        is_confirmed = len(kept) == 1 and (index > 0 or kept[0].rung > 0 or len(good) == 1)
+        if not kept or is_confirmed or index + 1 == len(rungs) or _are_equal(kept, repeats):
             return Standing(index, (), good[0].setting if good else None, is_over=True)
-        contenders = [one.setting for one in kept[: rungs[index + 1].most]]
-        # A rung that would drop none of them tells nothing that the next does not.
-        index = max(at for at in range(index + 1, len(rungs)) if rungs[at].most >= len(contenders))
+        contenders = [one.setting for one in _list_hopeful(kept, goal)[: rungs[index + 1].most]]
+        # A rung that would drop none of several tells nothing that the next does not.
+        rest = range(index + 1, len(rungs) if len(kept) > 1 else index + 2)
+        index = max(at for at in rest if rungs[at].most >= len(contenders))
 
 
 def is_decided(rungs: Sequence[Rung], one: Measurement, measured: Iterable[Measurement], goal: str) -> bool:
@@ -126,6 +133,17 @@ def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool
     if goal == MINIMIZE:
         return any(other.value is not None and other.high < one.low for other in others)
     return any(other.value is not None and other.low > one.high for other in others)
+
+
+def _correct(one: Measurement, known: Mapping[tuple[int, int], Measurement], goal: str) -> Measurement:
+    """Return the measure, or that of a later rung whose value is worse than the first one's chance explains."""
+    later = [other for (rung, setting), other in known.items() if setting == one.setting and rung > one.rung]
+    worse = [
+        other
+        for other in later
+        if other.value is not None and (other.value > one.high if goal == MINIMIZE else other.value < one.low)
+    ]
+    return max(worse, key=lambda other: other.rung, default=one)
 
 
 def _find_repeats(measured: Iterable[Measurement], rung: int) -> list[float]:
@@ -155,6 +173,12 @@ def _are_equal(kept: Sequence[Measurement], repeats: Sequence[float]) -> bool:
         return False
     values = [one.value for one in kept if one.value is not None and one.spread is not None]
     return len(values) == len(kept) and max(values) - min(values) <= _EQUAL * max(values)
+
+
+def _list_hopeful(kept: Sequence[Measurement], goal: str) -> list[Measurement]:
+    """Return the best, and then those first that may be the best, all chance considered."""
+    sign = 1.0 if goal == MINIMIZE else -1.0
+    return [kept[0], *sorted(kept[1:], key=lambda one: sign * (one.low if goal == MINIMIZE else one.high))]
 
 
 def _sort(measures: Iterable[Measurement], goal: str) -> list[Measurement]:

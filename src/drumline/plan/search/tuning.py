@@ -31,8 +31,11 @@ SAMPLES, STEPS, RANK_STEPS, STEP_S = "samples_per_s", "steps_per_s", "rank_steps
 
 UNITS = {SAMPLES: "samples/s", STEPS: "steps/s", RANK_STEPS: "steps/s of all ranks", STEP_S: "seconds a step"}
 
-WARM_STEPS = 5
+WARM_STEPS, MOST_WARM_STEPS = 5, 100
 """Not measured: PyTorch chooses its buckets anew after the first step, and caches fill."""
+
+_READY_BATCHES = 2
+"""Of each worker of a DataLoader, as PyTorch has it: after a slow first step they say nothing of the loader."""
 
 _RESTARTS = ("max_restarts", "restart_on", "notify", "steps")
 """Settings of a job that its measurements do not have: a failure is a result, and the steps are what is wanted."""
@@ -43,6 +46,7 @@ class Tuning(NamedTuple):
     ``targets``: what each parameter sets, by the name that the user gave. ``settings``: values in that order.
 
     ``batch``: the batch of a rank, or with ``strong`` of all ranks; ``batch_of``: the parameter that is it instead.
+    ``workers``, ``workers_of``: the same of the workers of its DataLoader.
     """
 
     metric: str
@@ -52,6 +56,8 @@ class Tuning(NamedTuple):
     strong: bool = False
     batch: float | None = None
     batch_of: str = ""
+    workers: float | None = None
+    workers_of: str = ""
 
     @property
     def goal(self) -> str:
@@ -64,6 +70,15 @@ class Tuning(NamedTuple):
     def params(self, setting: int) -> dict[str, Any]:
         """Return the values of a setting by the names of their parameters."""
         return dict(zip(self.targets, self.settings[setting], strict=True))
+
+    def count_warm_steps(self, setting: int) -> int:
+        """Return how many steps of a setting are not measured: those that the batches take which are ready."""
+        workers = self.params(setting)[self.workers_of] if self.workers_of else self.workers
+        try:
+            ready = _READY_BATCHES * int(float(workers or 0)) + 1
+        except (ValueError, TypeError, OverflowError):
+            ready = 0
+        return min(max(WARM_STEPS, ready), MOST_WARM_STEPS)
 
     def value_of(self, setting: int, step_s: float, ranks: int) -> float:
         """Return what is compared, of a setting whose steps take that long on so many ranks."""

@@ -55,9 +55,27 @@ def test_the_best_recorded_setting_wins_with_few_steps():
         assert rows == [(0, 1, 2, 3, 4, 5), (2, 4)]
 
 
-def test_a_setting_that_is_clearly_the_best_ends_it():
+def test_a_setting_that_is_clearly_the_best_wins_once_the_next_rung_has_confirmed_it():
     winner, rows = measure_with([100.0, 20.0, 300.0, 50.0], plan_rungs(4, 60))
-    assert (winner, rows) == (2, [(0, 1, 2, 3)])
+    assert (winner, rows) == (2, [(0, 1, 2, 3), (2,)])
+    winner, rows = measure_with([100.0, 300.0, *[50.0] * 10], plan_rungs(12, 60))
+    assert (winner, rows) == (1, [tuple(range(12)), (1,)])
+
+
+@pytest.mark.parametrize(("goal", "first", "later"), [(MAXIMIZE, 300.0, 90.0), (MINIMIZE, 30.0, 110.0)])
+def test_a_winner_that_is_not_confirmed_makes_room_for_those_that_it_had_surpassed(goal, first, later):
+    rungs = plan_rungs(12, 60)
+    known = [measured(0, 0, first), *(measured(number, 0, 100.0) for number in range(1, 12))]
+    assert find_standing(rungs, 12, goal, known) == Standing(1, (0,))
+    assert find_standing(rungs, 12, goal, [*known, measured(0, 1, first)]) == Standing(1, (), 0, is_over=True)
+    known.append(measured(0, 1, later))
+    assert find_standing(rungs, 12, goal, known) == Standing(1, (1, 2, 3, 4))
+
+
+def test_one_that_may_be_the_best_goes_on_before_one_that_is_surer():
+    doubtful = Measurement(3, 0, 90.0, 50.0, 130.0, spread=0.4)
+    known = [*(measured(number, 0, 100.0 + number) for number in range(3)), doubtful]
+    assert find_standing(plan_rungs(4, 60), 4, MAXIMIZE, known) == Standing(1, (2, 3))
 
 
 def test_the_shortest_step_wins_where_less_is_better():

@@ -156,7 +156,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, 
     assert refuse("--nodes", "1,x") == "--nodes: '1,x' is not a list of numbers"
     assert refuse("--nodes", "0,1").startswith("--nodes: numbers of nodes from 1 on")
     assert refuse("--nodes", "2,2").startswith("--nodes: numbers of nodes from 1 on")
-    assert refuse("--steps", "1991").startswith("--steps must be 1990 or less")
+    assert refuse("--steps", "1901").startswith("--steps must be 1900 or less")
     assert refuse("--steps", "29").startswith("--steps must be 30 or more")
     assert refuse("--to", "2").startswith("--to must be 4 or more")
     assert refuse("--folder", tmp_path / "nowhere").startswith("--folder: no files can be written to ")

@@ -1,5 +1,7 @@
 """The runs of drumline scale: when one is stopped, and what is left of them where something fails."""
 
+import pytest
+
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window
@@ -66,3 +68,13 @@ def test_a_size_whose_ranks_do_not_all_make_steps_is_stopped_and_refused(monkeyp
     run = job.measure(4)
     assert 60 <= job.now < 61
     assert refusals.refuse_size(run, None) == "4 nodes: only 1 of 4 ranks made steps"
+
+
+def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(monkeypatch):
+    job = Job(monkeypatch, {0: 5}, {0: 6}, {0: 7}, {0: 50}, {})
+    job.took_s = 0.3
+    job.measure(1)
+    assert job.pauses == pytest.approx([20 * 0.3] * 3)
+    job = Job(monkeypatch, {0: 5}, {0: 50}, {})
+    job.measure(1)
+    assert job.pauses == [0.25]

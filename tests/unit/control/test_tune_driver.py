@@ -104,15 +104,17 @@ def test_a_setting_whose_ranks_do_not_all_make_steps_has_failed(tmp_path, clock)
     assert ended.detail.get("metric") is None
 
 
-def test_a_run_is_not_stopped_as_slower_before_a_third_of_its_steps(tmp_path):
+def test_a_run_is_not_stopped_as_slower_before_a_third_of_its_steps(tmp_path, clock):
     tuning = Driven(tmp_path, "num_workers=1|2")
     fast, slow = tuning.begin(0), tuning.begin(1)
     tuning.add_steps(fast, [0.01] * 30)
     tuning.look()
     tuning.end(fast)
+    clock[0] += 1
     # The first five are not measured, and the first rung has 20.
     tuning.add_steps(slow, [0.1] * 11)
     assert set(tuning.look()) == {fast}
+    clock[0] += 1
     tuning.add_steps(slow, [0.1])
     assert tuning.look()[slow].endswith("clearly slower than another setting")
 
@@ -123,3 +125,19 @@ def test_batches_that_were_ready_are_not_measured(tmp_path):
     tuning.add_steps(name, [0.001] * 17 + [0.1] * 20)
     assert "its steps are measured" in tuning.look()[name]
     assert tuning.end(name).detail["step_s"] == pytest.approx(0.1)
+
+
+def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(tmp_path, clock, monkeypatch):
+    tuning = Driven(tmp_path, "num_workers=8|16")
+    tuning.begin(0)
+    looks = []
+
+    def measure(*_, **__):
+        looks.append(clock[0])
+        clock[0] += 0.3
+
+    monkeypatch.setattr(tune.step_rates, "measure", measure)
+    while clock[0] < 1100:
+        tuning.look()
+        clock[0] += 0.25
+    assert 15 <= len(looks) <= 16

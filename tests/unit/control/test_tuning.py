@@ -100,6 +100,7 @@ def test_what_needs_a_look_at_the_nodes_needs_values_elsewhere(tmp_path):
 def test_a_request_that_measures_nothing_is_refused():
     for given, message in (
         ({"steps": 4}, "--steps must be 5 or more"),
+        ({"steps": 1901}, "--steps must be 1900 or less"),
         ({"at_once": 0}, "--at-once must be 1 or more"),
         ({"trial_timeout_s": 0}, "--trial-timeout must be 1 or more"),
     ):

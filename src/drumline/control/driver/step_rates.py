@@ -6,8 +6,11 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
+from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.observing.steps.history import read_steps
+from drumline.node.metrics.step_windows import MOST_DETAILED
+from drumline.plan.search.tuning import MOST_WARM_STEPS
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -15,6 +18,12 @@ if TYPE_CHECKING:
 
 FEWEST = 5
 """Steps that say something of a setting."""
+
+MOST_STEPS = MOST_DETAILED - MOST_WARM_STEPS
+"""Of a rank, that can be measured."""
+
+LEISURE = 20
+"""So many times as long as a look at the steps takes, the next one waits at least: the cores are the job's."""
 
 _NEVER_SURER = 0.1
 """Of a value: the next run of the same job may differ by so much, however alike the steps of this one are."""
@@ -32,6 +41,14 @@ class StepRate(NamedTuple):
     steps: int
     ranks: int
     spread: float
+
+
+def check_count(steps: int, fewest: int, of_what: str) -> None:
+    """Raise UsageError for a number of steps that says nothing ``of_what``, or that no job keeps."""
+    if steps < fewest:
+        raise UsageError(f"--steps must be {fewest} or more: fewer say nothing of {of_what}")
+    if steps > MOST_STEPS:
+        raise UsageError(f"--steps must be {MOST_STEPS} or less: no more steps of a rank are kept")
 
 
 def measure(

@@ -95,13 +95,16 @@ class _TuneDriver(SweepDriver):
 
     def _apply_policy(self) -> None:
         """End the trials whose steps are measured, or that hang."""
-        if self._is_ending:
+        began = time.monotonic()
+        if self._is_ending or began < self._next_look:
             return
         for name in self._children.under_way:
             why = "" if name in self._asked else self._find_end(self._children.steps[name])
             if why:
                 self._asked.add(name)
                 self._children.cancel(name, trials.STOPPED_BY + why, at_once=True)
+        now = time.monotonic()
+        self._next_look = now + max(_POLL_S, step_rates.LEISURE * (now - began))
 
     def _find_end(self, step: StepOutcome) -> str:
         """Return why a trial is to end; empty while it is not."""

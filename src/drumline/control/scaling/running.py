@@ -13,6 +13,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.folder import STEPS
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
+from drumline.control.driver import step_rates
 from drumline.control.jobs import cancel
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.waiting import wait_for_end
@@ -25,7 +26,6 @@ from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
 from drumline.engines.table import is_elsewhere
-from drumline.node.metrics.step_windows import MOST_DETAILED
 from drumline.spec import names
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             if not seen and now > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
-            time.sleep(pause_s)
+            time.sleep(max(pause_s, step_rates.LEISURE * (time.monotonic() - now)))
         share = use.find_share() if done > WARM_STEPS else None
     finally:
         if not read_outcome(folder).is_final:
@@ -259,11 +259,7 @@ def check_request(request: ScaleRequest, to: int, fewest_steps: int) -> None:
     """Raise UsageError for a request that cannot be measured."""
     if len(request.nodes) != len(set(request.nodes)) or min(request.nodes) < 1:
         raise UsageError("--nodes: numbers of nodes from 1 on, each once", "--nodes 1,2,4")
-    if request.steps < fewest_steps:
-        raise UsageError(f"--steps must be {fewest_steps} or more: fewer say nothing of a median")
-    most_steps = MOST_DETAILED - WARM_STEPS
-    if request.steps > most_steps:
-        raise UsageError(f"--steps must be {most_steps} or less: no more steps of a rank are kept")
+    step_rates.check_count(request.steps, fewest_steps, "a median")
     if request.procs is not None and request.procs < 1:
         raise UsageError("--procs must be 1 or more")
     if to < max(request.nodes):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.control.driver import step_rates
 from drumline.control.submission import planning
 from drumline.control.submission.fields import fill_component
 from drumline.control.tuning.parameters import (
@@ -40,7 +41,6 @@ from drumline.spec.parts.search_space import Choice
 if TYPE_CHECKING:
     from drumline.contract.plan import Plan
 
-FEWEST_STEPS = 5
 _MOST_TRIALS = 1000
 
 
@@ -58,8 +58,7 @@ class TuneRequest(NamedTuple):
 
 def check_request(request: TuneRequest) -> None:
     """Raise UsageError for a request that cannot be measured."""
-    if request.steps < FEWEST_STEPS:
-        raise UsageError(f"--steps must be {FEWEST_STEPS} or more: fewer say nothing of a setting")
+    step_rates.check_count(request.steps, step_rates.FEWEST, "a setting")
     if request.at_once is not None and request.at_once < 1:
         raise UsageError("--at-once must be 1 or more")
     if request.trial_timeout_s < 1:

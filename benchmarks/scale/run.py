@@ -55,7 +55,7 @@ def measure(folder: Path, rate: int, width: int, steps: int) -> dict[str, Any]:
     request = running.ScaleRequest(SIZES, None, steps)
     plans = running.plan_sizes(load, request)
     emulation = running.find_emulation(load, plans, say)
-    runs = running.run_sizes(load, request, plans, say)
+    runs = list(running.run_sizes(load, request, plans, say))
     predicted = reports.build_report("", runs[:-1], to=max(SIZES), emulation=emulation)
     measured = reports.build_report("", runs, to=max(SIZES), emulation=emulation)
     found = {"rate": rate, "bytes": 4 * 4 * width * width, "refused": [*predicted.refused, *measured.refused]}

@@ -123,7 +123,7 @@ class Lab:
             node = case.slow or 0
             self._slow.write_text(f"{node} {address_of(node)} {round(RATE * case.by)}\n")
         began = time.monotonic()
-        runs = running.run_sizes(load, request, plans, lambda _: None)
+        runs = list(running.run_sizes(load, request, plans, lambda _: None))
         made = reports.build_report("", runs, to=NODES, emulation=self._emulation)
         (row,) = made.measured
         if row.refused:

@@ -1,12 +1,17 @@
 """The runs of drumline scale: when one is stopped, and what is left of them where something fails."""
 
+import contextlib
+import os
+
 import pytest
 
+from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window
 from drumline.control.observing.steps.history import StepHistory
 from drumline.control.scaling import refusals, running
+from drumline.control.scaling.facts import RankSteps, SizeRun
 
 
 class Node:
@@ -78,3 +83,51 @@ def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(monkeypatch)
     job = Job(monkeypatch, {0: 5}, {0: 50}, {})
     job.measure(1)
     assert job.pauses == [0.25]
+
+
+def run_sizes(monkeypatch, *fails):
+    """The runs of 1, 2 and 4 nodes, of which those with these numbers of nodes cannot be submitted."""
+    told, started = [], []
+
+    def start(nodes, _):
+        started.append(nodes)
+        if nodes in fails:
+            raise EngineError("sbatch: QOSMaxNodePerUserLimit")
+        return RunFolder(f"job-{nodes}")
+
+    def measure(folder, plan, *_):
+        nodes = len(plan.nodes)
+        ranks = tuple(RankSteps(rank, rank, (0.1,) * 30) for rank in range(nodes))
+        return SizeRun(nodes, nodes, folder.name, ranks)
+
+    monkeypatch.setattr(running, "_start", start)
+    monkeypatch.setattr(running, "_resize", lambda job, request, nodes: nodes)
+    monkeypatch.setattr(running, "_measure", measure)
+    monkeypatch.setattr(running.MemoryUse, "add", lambda *_: None)
+    sizes = (1, 2, 4)
+    plans = [Plan(nodes) for nodes in sizes]
+    runs = running.run_sizes(lambda: None, running.ScaleRequest(sizes), plans, told.append)
+    return list(runs), started, told
+
+
+def test_a_size_that_cannot_be_submitted_does_not_lose_the_others(monkeypatch):
+    runs, started, told = run_sizes(monkeypatch, 2)
+    assert started == [1, 2, 4]
+    assert [run.job for run in runs] == ["job-1", "", "job-4"]
+    assert (runs[1].nodes, runs[1].ranks) == (2, 2)
+    assert runs[1].why_not == "not run: sbatch: QOSMaxNodePerUserLimit"
+    assert "2 of 3: 2 nodes: not run: sbatch: QOSMaxNodePerUserLimit" in told
+    with pytest.raises(EngineError):
+        run_sizes(monkeypatch, 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_measuring_leaves_no_descriptor_open(monkeypatch, fails):
+    job = Job(monkeypatch, {0: 5}, {0: 50}, {})
+    if fails:
+        monkeypatch.setattr(job, "sleep", lambda _: 1 / 0)
+        monkeypatch.setattr(running.time, "sleep", job.sleep)
+    before = len(os.listdir("/proc/self/fd"))
+    with contextlib.suppress(ZeroDivisionError):
+        job.measure(1)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -14,6 +14,7 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from drumline.control.scaling.facts import SizeRun
     from drumline.control.scaling.report import ScaleReport
 
 _FIGURES, _PAGE = "scale.json", "scale.html"
@@ -71,13 +72,24 @@ def _scale(arguments: Namespace) -> int:
     def load() -> Any:
         return load_job_file(arguments.file, arguments.set)
 
-    plans = running.plan_sizes(load, request)
-    emulation = running.find_emulation(load, plans, output.tell)
-    runs = running.run_sizes(load, request, plans, output.tell)
     job = load()
     title = str(job.display_name or job.name or os.path.basename(arguments.file))
+    plans = running.plan_sizes(load, request)
+    emulation = running.find_emulation(load, plans, output.tell)
+    runs: list[SizeRun] = []
+    is_whole = False
+    try:
+        for run in running.run_sizes(load, request, plans, output.tell):
+            runs.append(run)  # noqa: PERF402 - an interrupt leaves those before it
+        is_whole = True
+    except KeyboardInterrupt:
+        if not any(run.steps for run in runs):
+            raise
+        output.tell("the report has the sizes that were measured")
     made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
     _show(arguments, made)
+    if not is_whole:
+        raise KeyboardInterrupt
     return 0 if not made.refused else 1
 
 

@@ -30,8 +30,10 @@ class ProcessorUse:
         busy_s, at = self._read()
         cores = self._reader.read().cores
         seconds = at - self._first[1]
-        self._reader.close()
         return (busy_s - self._first[0]) / (seconds * cores) if seconds > 0 and cores else None
+
+    def close(self) -> None:
+        self._reader.close()
 
     def _read(self) -> tuple[float, float]:
         import time

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import STEPS
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
@@ -29,7 +29,7 @@ from drumline.engines.table import is_elsewhere
 from drumline.spec import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
@@ -142,30 +142,39 @@ def find_emulation(
 
 def run_sizes(
     load: Callable[[], Any], request: ScaleRequest, plans: Sequence[Plan], tell: Callable[[str], None]
-) -> list[SizeRun]:
+) -> Iterator[SizeRun]:
     """
-    Run the job at each size. Blocks; an interrupt cancels the job that runs. ``tell`` takes a line on progress.
+    Run the job at each size, and yield it once it is measured. Blocks; an interrupt cancels the job that runs. ``tell``
+    takes a line on progress.
 
-    Raises as ``submit``.
+    Raises as ``submit`` before a size was measured; then one that cannot be submitted is yielded with the reason.
     """
-    found = []
+    has_measured = False
     memory = MemoryUse()
     with JobGuard() as guard:
         for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
             prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
             ranks = _count_ranks(plan)
             if plan.engine == "local" and (lack := memory.explain_lack(ranks)):
-                found.append(SizeRun(nodes, ranks, "", why_not=lack))
                 tell(prefix + lack)
+                yield SizeRun(nodes, ranks, "", why_not=lack)
                 continue
-            folder = _start(_resize(load(), request, nodes), guard)
+            try:
+                folder = _start(_resize(load(), request, nodes), guard)
+            except DrumlineError as error:
+                if not has_measured:
+                    raise
+                why_not = f"not run: {error.message}"
+                tell(prefix + why_not)
+                yield SizeRun(nodes, ranks, "", why_not=why_not)
+                continue
             tell(f"{prefix}job {folder.name}")
             run = _measure(folder, plan, request.steps, tell)
             memory.add(folder)
-            found.append(run)
             count = min((len(one.step_s) for one in run.steps), default=0)
+            has_measured |= count > 0
             tell(prefix + (run.why_not or f"{count} steps measured"))
-    return found
+            yield run
 
 
 def _start(job: Any, guard: JobGuard) -> RunFolder:
@@ -177,11 +186,11 @@ def _start(job: Any, guard: JobGuard) -> RunFolder:
 
 def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None]) -> SizeRun:
     """Follow a job until its steps are measured, and stop it; or until it ends, or hangs."""
-    use = ProcessorUse()
     ranks, wanted = _count_ranks(plan), WARM_STEPS + steps
     pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
     patience = missing_until = time.monotonic() + _PATIENCE_S
     by = ""
+    use = ProcessorUse()
     try:
         while True:
             now = time.monotonic()
@@ -202,6 +211,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             time.sleep(max(pause_s, step_rates.LEISURE * (time.monotonic() - now)))
         share = use.find_share() if done > WARM_STEPS else None
     finally:
+        use.close()
         if not read_outcome(folder).is_final:
             cancel.cancel(folder.name, at_once=True, by=by)
         _wait(folder)

@@ -2,14 +2,17 @@
 
 import itertools
 import json
+import os
 import random
 
 import pytest
 
+from drumline.cli.main import main
 from drumline.contract.errors import SpecError, UsageError
-from drumline.contract.outcome import StepOutcome
+from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import Outcome, StepOutcome
 from drumline.control.driver.step_rates import FEWEST, reduce_steps
-from drumline.control.tuning import parameters, request, results
+from drumline.control.tuning import parameters, request, results, starting
 from drumline.control.tuning.parameters import NodeRoom
 from drumline.control.tuning.request import TuneRequest
 from drumline.plan.search import halving, tuning
@@ -79,6 +82,10 @@ def test_combinations_that_need_more_cores_than_there_are_are_left_out(tmp_path)
         ("batch=1|2,batch_size=3", "--over: 'batch' is set twice"),
         ("", "--over: '' is neither a setting nor an input with a value"),
         ("env:A=${{inputs.x}}", "--over env:A: a value cannot hold a placeholder"),
+        ("env:A=1|a\x1b[31m", "--over env:A: 'a\\x1b[31m' has a control character, or is not UTF-8"),
+        ("batch_size=1|2\u0085x", "--over batch_size: '2\\x85x' has a control character"),
+        ("env:A=a\nb", "--over env:A: 'a\\nb' has a control character"),
+        ("env:A=a\udc80", "--over env:A: 'a\\udc80' has a control character, or is not UTF-8"),
     ],
 )
 def test_what_cannot_be_tried_is_refused_with_a_sentence(tmp_path, word, message):
@@ -280,3 +287,88 @@ def test_the_file_that_won_is_the_job_with_that_setting(tmp_path):
     results.check_target(str(path), is_named=True)
     with pytest.raises(UsageError, match="cannot be written"):
         results.check_target(str(tmp_path / "nowhere" / "x.yml"), is_named=True)
+
+
+def test_a_comment_holds_no_control_characters_of_an_earlier_tuning(tmp_path):
+    job = make_job(tmp_path)
+    made = find_tuning(tmp_path, "throughput", "env:A=x|y")
+    best = {"setting": {"env:A": "a\x1b[31mb"}, "metric": 1.0}
+    values = {"name": "tune-x", "status": "Completed", "metric": made.metric, "best": best}
+    path = tmp_path / "job.tuned.yml"
+    results.write_winner(job, made, values, str(path))
+    assert path.read_text().splitlines()[0] == "# Made by drumline tune (tune-x): env:A ab: 1 samples/s"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_a_pipe_or_a_link_in_the_place_of_the_file_that_won_is_refused_at_once(tmp_path, make):
+    path = tmp_path / "job.tuned.yml"
+    make(path)
+    with pytest.raises(UsageError, match="was not made by drumline tune"):
+        results.check_target(str(path), is_named=False)
+    results.check_target(str(path), is_named=True)
+
+
+@pytest.fixture
+def won(tmp_path, monkeypatch):
+    """Run drumline tune, whose tuning has ended as soon as it began; ``meanwhile`` is called between."""
+
+    def run(meanwhile, *words):
+        made = find_tuning(tmp_path, "throughput", "batch_size=32|64")
+
+        def follow(*_):
+            meanwhile()
+            outcome = Outcome()
+            outcome.status = "Completed"
+            return outcome
+
+        def to_values(*_):
+            row = {"setting": {"batch_size": 64}, "metric": 5.0, "step_s": 0.1, "steps": 20, "job": "job"}
+            return {
+                "metric": made.metric,
+                "name": "tune-x",
+                "status": "Completed",
+                "reason": "",
+                "best": row,
+            } | {"settings": [{**row, "reason": ""}]}
+
+        folder = starting.StartedTuning(RunFolder.for_job("tune-x"), starting.BEGINS)
+        monkeypatch.setattr(starting, "start", lambda *_, **__: folder)
+        monkeypatch.setattr(starting, "follow", follow)
+        monkeypatch.setattr(results, "read_tuning", lambda _: made)
+        monkeypatch.setattr(results, "to_values", to_values)
+        over = ("--over", "batch_size=32|64", "-o", "table")
+        return main(["tune", "-f", str(tmp_path / "job.yml"), "--for", "throughput", *over, *words])
+
+    return run
+
+
+def test_a_file_that_the_user_made_meanwhile_is_not_overwritten(tmp_path, won, capsys):
+    path, other = tmp_path / "job.tuned.yml", tmp_path / "job.tuned.tune-x.yml"
+    assert won(lambda: None) == 0
+    path.unlink()
+    capsys.readouterr()
+    assert won(lambda: path.write_text("command: mine\n")) == 0
+    assert path.read_text() == "command: mine\n"
+    assert load_job(str(other)).inputs["batch_size"] == 64
+    said = capsys.readouterr()
+    assert f"written: {other}" in said.out
+    assert (
+        f"tune: {path} was made meanwhile, and not by drumline tune, so the job file that won is" in said.err
+    )
+
+    path.unlink()
+    assert won(lambda: (path.write_text("mine"), other.write_text("mine too"))) == 2
+    said = capsys.readouterr()
+    assert "5 samples/s (best)" in said.out
+    assert f"error: {other} is there, and was not made by drumline tune" in said.err
+    assert (path.read_text(), other.read_text()) == ("mine", "mine too")
+
+
+def test_figures_are_shown_where_the_file_that_won_cannot_be_written(tmp_path, won, capsys):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    assert won(folder.rmdir, "--write", str(folder / "won.yml")) == 1
+    said = capsys.readouterr()
+    assert "5 samples/s (best)" in said.out
+    assert "written: " not in said.out
+    assert "error: No such file or directory" in said.err

@@ -99,9 +99,17 @@ def _tune(arguments: Namespace) -> int:
         return _INTERRUPTED
     values = results.to_values(started.folder, outcome, tuning)
     has_won = values["best"] is not None and outcome.status == "Completed"
+    failure = None
     if has_won:
-        results.write_winner(job, tuning, values, path)
-    _show(arguments, {**values, "file": path if has_won else None})
+        try:
+            path = arguments.write or results.choose_target(path, started.folder.name, _tell)
+            results.write_winner(job, tuning, values, path)
+        except (OSError, UsageError) as error:
+            # Which must not cost what was measured for minutes.
+            failure = error
+    _show(arguments, {**values, "file": path if has_won and not failure else None})
+    if failure:
+        raise failure
     return 0 if has_won else outcome.exit_code or 1
 
 

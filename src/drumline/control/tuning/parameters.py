@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -118,6 +119,9 @@ def _check_value(name: str, value: Any) -> None:
         raise UsageError(f"--over {name}: {value!r} is not a number from {least} on", f"--over {name}=2|4")
     if value == "":
         raise UsageError(f"--over {name}: there is an empty value", _EXAMPLE)
+    # A table or a comment would not show what is tried.
+    if any(unicodedata.category(one) in ("Cc", "Cs") for one in str(value)):
+        raise UsageError(f"--over {name}: {value!r} has a control character, or is not UTF-8")
     refusal = describe_refusal(value)
     if refusal:
         raise UsageError(f"--over {name}: {refusal}")

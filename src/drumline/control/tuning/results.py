@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
-from drumline.contract.folder import write_whole
+from drumline.contract.folder import read_plain, write_whole
+from drumline.control.terminal import clean
 from drumline.plan.search.halving import MINIMIZE
 from drumline.plan.search.tuning import UNITS, Tuning, apply_setting, describe_value, from_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, StepOutcome
@@ -115,11 +116,28 @@ def check_target(path: str, *, is_named: bool) -> None:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
         raise UsageError(f"--write: {path!r} cannot be written", "--write FILE")
-    if is_named or not os.path.exists(path):
-        return
-    with open(path, "rb") as file:
-        if not file.read(len(_MARK)).startswith(_MARK.encode()):
-            raise UsageError(f"{path} is there, and was not made by drumline tune", "--write FILE")
+    if not is_named and not _is_free(path):
+        raise UsageError(f"{path} is there, and was not made by drumline tune", "--write FILE")
+
+
+def _is_free(path: str) -> bool:
+    """Return whether nothing is at the path but what drumline tune made: no file of the user, no link and no pipe."""
+    return not os.path.lexists(path) or read_plain(path, len(_MARK)) == _MARK.encode()
+
+
+def choose_target(path: str, name: str, tell: Callable[[str], None]) -> str:
+    """
+    Return where the job file that won is written: to the path that was checked when the tuning of that name began, or
+    beside it where the user has made a file there since, of which ``tell`` gets a line. Raises UsageError if that is
+    taken too.
+    """
+    if _is_free(path):
+        return path
+    stem, end = os.path.splitext(path)
+    other = f"{stem}.{name}{end}"
+    check_target(other, is_named=False)
+    tell(f"{path} was made meanwhile, and not by drumline tune, so the job file that won is {other}")
+    return other
 
 
 def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str) -> None:
@@ -131,7 +149,7 @@ def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str)
     apply_setting(job, tuning.targets, best["setting"])
     shown = ", ".join(f"{name} {value}" for name, value in best["setting"].items())
     figure = describe_value(values["metric"], best["metric"])
-    comment = " ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split())
+    comment = clean(" ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split()))
     is_elsewhere = os.path.dirname(os.path.abspath(path)) != job.base_path
     text = f"{comment}\n{to_yaml(job, absolute=is_elsewhere)}"
     write_whole(path, text, mode=0o666)

@@ -34,7 +34,7 @@ class Job:
         monkeypatch.setattr(running, "read_outcome", lambda _: self.read_outcome())
         monkeypatch.setattr(running.gathering, "read_history", lambda *_: self.read_history())
         monkeypatch.setattr(running.cancel, "cancel", lambda *_, **__: None)
-        monkeypatch.setattr(running, "_wait", lambda _: None)
+        monkeypatch.setattr(running, "wait_for_end", lambda _: True)
         monkeypatch.setattr(running.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(running.time, "sleep", self.sleep)
 
@@ -131,3 +131,16 @@ def test_measuring_leaves_no_descriptor_open(monkeypatch, fails):
     with contextlib.suppress(ZeroDivisionError):
         job.measure(1)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_why_a_job_is_in_line_is_told_once(monkeypatch):
+    told = []
+    queue = running._Queue(told.append)
+    folder = RunFolder("job")
+    outcome = Outcome()
+    outcome.status, outcome.reason = "Queued", "waiting for 1 of 2 cores held by job other"
+    assert queue.look(folder, outcome)
+    assert queue.look(folder, outcome)
+    outcome.status = "Running"
+    assert not queue.look(folder, outcome)
+    assert told == ["job job is in line: waiting for 1 of 2 cores held by job other"]

@@ -75,7 +75,13 @@ def test_a_summary_says_how_far_how_fast_and_where_the_time_goes(folder):
     assert (summary["done"], summary["total"], summary["total_source"]) == (80, 110, "a test")
     assert summary["rate"] == pytest.approx(10.0)
     assert summary["step_s"] == pytest.approx(0.1)
-    assert summary["latest"] == {"rank": 2, "late_ms": pytest.approx(13.0, abs=0.1), "share": 1.0}
+    assert summary["latest"] == {
+        "rank": 2,
+        "late_ms": pytest.approx(13.0, abs=0.1),
+        "share": 1.0,
+        "phase": None,
+        "more_ms": None,
+    }
     assert summary["sources"] == ["ddp", "optimizer"]
     # The others wait 14, 13 and 11 ms for rank 2.
     assert summary["phases"] == pytest.approx(
@@ -144,7 +150,7 @@ def test_where_collectives_are_noted_seldom_those_of_ten_minutes_say_who_is_late
             entry = (second, 1000.0 + second + 0.02 * rank)
             write(tmp_path, 0, 0, [window(rank, 1000.0 + second, second)._replace(entries=(entry,))])
     latest = read_steps(str(tmp_path), 0).summarize()["latest"]
-    assert latest == {"rank": 1, "late_ms": 20.0, "share": 1.0}
+    assert (latest["rank"], latest["late_ms"], latest["share"]) == (1, 20.0, 1.0)
 
 
 def test_one_rank_alone_waits_for_nobody(tmp_path):
@@ -172,6 +178,9 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
     assert words.list_parts(summary, is_over=True)[0] == "step 80 of 110 (a test), 10 steps/s"
     for late in ({"share": 0.4}, {"late_ms": 1.5}):
         assert len(words.list_parts({**summary, "latest": {**summary["latest"], **late}})) == 2
+    why = {**summary["latest"], "phase": "forward", "more_ms": 12.5}
+    said = "latest rank: 2, by 13 ms in 100 % of steps; its forward takes 12.5 ms longer"
+    assert words.list_parts({**summary, "latest": why})[2] == said
     slow = {**summary, "rate": 0.05, "total": None}
     assert words.list_parts(slow)[0] == "step 80, 20 s/step"
 
@@ -246,3 +255,14 @@ def test_steps_in_which_ranks_entered_other_collectives_are_not_compared(tmp_pat
         calls = (contract.StepCalls(8, times),)
         write(tmp_path, 0, 0, [window(rank, 1001.0, 10)._replace(entries=(), calls=calls)])
     assert read_steps(str(tmp_path), 0).list_entries() == {}
+
+
+@pytest.mark.parametrize(("more_ms", "phase"), [(14.0, "input"), (5.0, None)])
+def test_the_latest_rank_comes_with_what_takes_it_longer(tmp_path, more_ms, phase):
+    for rank in (0, 1, 2):
+        made = window(rank, 1001.0, 10, 0.014 if rank == 1 else 0.0)
+        input_s = 0.004 + (more_ms / 1000 if rank == 1 else 0.0)
+        write(tmp_path, 0, 0, [made._replace(seconds={**made.seconds, "input": same(input_s)})])
+    latest = read_steps(str(tmp_path), 0).summarize()["latest"]
+    assert (latest["rank"], latest["phase"]) == (1, phase)
+    assert latest["more_ms"] == (pytest.approx(more_ms) if phase else None)

@@ -53,6 +53,7 @@ _SWITCHES = (STEPS, "DRUMLINE_HOOK")
 
 _BY_MEASURED = "drumline scale: its steps are measured"
 _BY_HANG = "drumline scale: it hangs"
+_BY_INTERRUPT = "drumline scale: it was interrupted"
 
 
 class ScaleRequest(NamedTuple):
@@ -133,7 +134,7 @@ def find_emulation(
     with JobGuard() as guard:
         folder = _start(job, guard)
         tell(f"{name_nodes(count)} without limits of their links: job {folder.name}")
-        _wait(folder)
+        _wait(folder, tell)
     rates = sorted(pair.bytes_per_s for pair in gathering.list_pairs(read_outcome(folder)))
     # Half of the nodes send at the same time, each to one of the others.
     capacity = rates[len(rates) // 2] * (count // 2) if rates else 0.0
@@ -189,7 +190,8 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
     ranks, wanted = _count_ranks(plan), WARM_STEPS + steps
     pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
     patience = missing_until = time.monotonic() + _PATIENCE_S
-    by = ""
+    by = _BY_INTERRUPT
+    queue = _Queue(tell)
     use = ProcessorUse()
     try:
         while True:
@@ -205,6 +207,8 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             if outcome.is_final or outcome.hang or done >= wanted or now > missing_until:
                 by = _BY_HANG if outcome.hang else _BY_MEASURED
                 break
+            if queue.look(folder, outcome):
+                patience = now + _PATIENCE_S
             if not seen and now > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
@@ -214,7 +218,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
         use.close()
         if not read_outcome(folder).is_final:
             cancel.cancel(folder.name, at_once=True, by=by)
-        _wait(folder)
+        wait_for_end(folder)
     return _describe(folder, plan, outcome, steps, share)
 
 
@@ -256,11 +260,30 @@ def _explain_absence(job: str, made: int) -> str:
     return f"no steps were seen in job {job}: its ranks make none with an optimizer of PyTorch"
 
 
-def _wait(folder: RunFolder) -> None:
+class _Queue:
+    """Tells why a job waits, each time that this changes."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told = ""
+
+    def look(self, folder: RunFolder, outcome: Outcome) -> bool:
+        """Return whether the job waits."""
+        reason = outcome.reason if outcome.status in (status.NOT_STARTED, status.QUEUED) else ""
+        if reason and reason != self._told:
+            self._tell(f"job {folder.name} is in line: {reason}")
+            self._told = reason
+        return bool(reason)
+
+
+def _wait(folder: RunFolder, tell: Callable[[str], None]) -> None:
+    """Wait for the end of a job that needs no steps; an interrupt cancels it."""
+    queue = _Queue(tell)
     try:
-        wait_for_end(folder)
+        while not wait_for_end(folder, time.monotonic() + _POLL_ELSEWHERE_S):
+            queue.look(folder, read_outcome(folder))
     except KeyboardInterrupt:
-        cancel.cancel(folder.name, at_once=True)
+        cancel.cancel(folder.name, at_once=True, by=_BY_INTERRUPT)
         wait_for_end(folder)
         raise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
 from drumline.control.figures import short_number
@@ -15,15 +14,12 @@ from drumline.control.observing.steps.telling import describe_without_hook, may_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.control.observing.steps.history import StepHistory
-
 _CAUSES = {
     "input": "it waits {} longer for its input than the others",
     "forward": "its forward takes {} longer than that of the others",
     "backward": "its backward takes {} longer than that of the others",
     "other": "it spends {} more between steps than the others",
 }
-_MOST_OF_IT = 0.5
 
 
 def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
@@ -50,7 +46,7 @@ def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
     if history and steps:
         recent = history.keep_recent()
         counted = max(sum(window.made for window in windows) for windows in recent.ranks.values())
-        sentence = _describe_latest(recent, steps)
+        sentence = _describe_latest(steps)
     else:
         steps = describe_without_hook(folder, shown.number) if shown.is_latest else None
         counted, sentence = 0, ""
@@ -74,31 +70,15 @@ def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
     }
 
 
-def _describe_latest(history: StepHistory, steps: Mapping[str, Any]) -> str:
+def _describe_latest(steps: Mapping[str, Any]) -> str:
     """Say which rank the others wait for, and what takes it longer; empty where that cannot be told."""
     late = steps["latest"]
     if late is None:
         return ""
     if not words.stands_out(steps):
         return "no rank holds the others up"
-    rank, late_ms = late["rank"], late["late_ms"]
-    said = f"the others wait for rank {rank}: it is the latest in {100 * late['share']:.0f} % of steps, by "
-    said += f"{short_number(late_ms)} ms"
-    phase, more_s = find_excess(history, rank)
-    if 1000 * more_s < _MOST_OF_IT * late_ms:
+    said = f"the others wait for rank {late['rank']}: it is the latest in {100 * late['share']:.0f} % of steps, by "
+    said += f"{short_number(late['late_ms'])} ms"
+    if late["phase"] is None:
         return said
-    return f"{said}; {_CAUSES[phase].format(f'{short_number(1000 * more_s)} ms')}"
-
-
-def find_excess(history: StepHistory, rank: int) -> tuple[str, float]:
-    """Return the part of a step that takes a rank more time than the others, and by how many seconds."""
-    found = []
-    for phase in _CAUSES:
-        own = history.find_median(rank, phase)
-        others = [
-            known
-            for one in history.ranks
-            if one != rank and (known := history.find_median(one, phase)) is not None
-        ]
-        found.append((phase, own - statistics.median(others) if own is not None and others else 0.0))
-    return max(found, key=lambda one: one[1])
+    return f"{said}; {_CAUSES[late['phase']].format(short_number(late['more_ms']) + ' ms')}"

@@ -28,6 +28,10 @@ _SELDOM_S = 600.0
 
 _FEWEST_COMPARED = 5
 
+_OWN_PHASES = ("input", "forward", "backward", "other")
+_MOST_OF_IT = 0.5
+"""Of a rank's lateness, which a part of its steps must explain to be named."""
+
 
 class LatestRank(NamedTuple):
     """The rank that enters most collectives last. ``late_s``: median, after the median of the others."""
@@ -183,16 +187,32 @@ class StepHistory(NamedTuple):
             "step_s": _round_known(recent.find_step_s() or None, 6),
             "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
             "looks": None,
-            "latest": latest
-            and {
-                "rank": latest.rank,
-                "late_ms": round(latest.late_s * 1000, 3),
-                "share": round(latest.share, 3),
-            },
+            "latest": latest and recent._describe_latest(latest),
             "sources": sorted(
                 {source for windows in self.ranks.values() for one in windows for source in one.sources}
             ),
         }
+
+    def _describe_latest(self, latest: LatestRank) -> dict[str, Any]:
+        phase, more_s = self._find_excess(latest.rank)
+        is_most = more_s >= _MOST_OF_IT * latest.late_s > 0.0
+        return {
+            "rank": latest.rank,
+            "late_ms": round(latest.late_s * 1000, 3),
+            "share": round(latest.share, 3),
+            "phase": phase if is_most else None,
+            "more_ms": round(more_s * 1000, 3) if is_most else None,
+        }
+
+    def _find_excess(self, rank: int) -> tuple[str, float]:
+        """Return the part of a step that takes a rank more time than the others, and by how many seconds."""
+        found = []
+        for phase in _OWN_PHASES:
+            own = self.find_median(rank, phase) if rank in self.ranks else None
+            known = [self.find_median(one, phase) for one in self.ranks if one != rank]
+            others = [one for one in known if one is not None]
+            found.append((phase, own - statistics.median(others) if own is not None and others else 0.0))
+        return max(found, key=lambda one: one[1])
 
     def find_step_s(self) -> float:
         """Return the median of what steps take; 0.0 without any."""

@@ -63,7 +63,11 @@ def stands_out(steps: Mapping[str, Any]) -> bool:
 
 def _describe_latest(late: Mapping[str, Any]) -> str:
     by = f"{short_number(late['late_ms'])} ms"
-    return f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
+    said = f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
+    if late["phase"] is None:
+        return said
+    part = "time between steps" if late["phase"] == "other" else _PHASES[late["phase"]]
+    return f"{said}; its {part} takes {short_number(late['more_ms'])} ms longer"
 
 
 def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:

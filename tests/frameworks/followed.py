@@ -29,7 +29,7 @@ def check(run_folder: Path, followed: Followed) -> None:
     assert shown["rate"] > 0
     assert shown["step_s"] > 0
     # Steps that are very short are too few for a look at the logger of DistributedDataParallel.
-    assert set(shown["sources"]) <= ({"ddp", "optimizer"} if followed.ddp else {"optimizer"})
+    assert set(shown["sources"]) <= {"optimizer", "ddp" if followed.ddp else "collectives"}
     phases = shown["phases"]
     assert {"forward", "backward"} <= set(phases)
     assert all(0 <= share <= 1 for share in phases.values())

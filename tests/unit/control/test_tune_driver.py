@@ -141,3 +141,26 @@ def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(tmp_path, cl
         tuning.look()
         clock[0] += 0.25
     assert 15 <= len(looks) <= 16
+
+
+def test_a_run_that_ends_before_its_steps_says_so(tmp_path):
+    tuning = Driven(tmp_path, "num_workers=1|2")
+    name = tuning.begin(0)
+    tuning.add_steps(name, [0.1] * 15)
+    assert tuning.look() == {}
+    ended = tuning.end(name)
+    assert (ended.status, ended.reason) == ("Completed", "10 steps/s over 10 steps (it ends after 15 steps)")
+    assert ended.detail["ended"] == "it ends after 15 steps"
+    whole = tuning.begin(1)
+    tuning.add_steps(whole, [0.1] * 25)
+    assert tuning.end(whole).detail["ended"] is None
+
+
+def test_the_end_counts_what_was_measured_and_what_failed(tmp_path):
+    tuning = Driven(tmp_path, "num_workers=1|2")
+    names = [tuning.begin(0), tuning.begin(1)]
+    for name in names:
+        tuning.end(name)
+    assert tuning.driver._finish().reason.startswith(
+        "no setting could be measured (0 of 2 settings measured in 2 runs, 2 failed); job-trial_0: "
+    )

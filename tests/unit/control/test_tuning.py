@@ -15,7 +15,7 @@ from drumline.control.driver.step_rates import FEWEST, reduce_steps
 from drumline.control.tuning import parameters, request, results, starting
 from drumline.control.tuning.parameters import NodeRoom
 from drumline.control.tuning.request import TuneRequest
-from drumline.plan.search import halving, tuning
+from drumline.plan.search import halving, tuning, verdict
 from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
 
@@ -85,6 +85,9 @@ def test_combinations_that_need_more_cores_than_there_are_are_left_out(tmp_path)
         ("env:A=1|a\x1b[31m", "--over env:A: 'a\\x1b[31m' has a control character, or is not UTF-8"),
         ("batch_size=1|2\u0085x", "--over batch_size: '2\\x85x' has a control character"),
         ("env:A=a\nb", "--over env:A: 'a\\nb' has a control character"),
+        ("env:RANK=1|2", "--over: the launcher sets 'RANK' for each rank, so it cannot be tried"),
+        ("env:OMPI_COMM_WORLD_SIZE=1|2", "--over: the launcher sets 'OMPI_COMM_WORLD_SIZE' for each rank"),
+        ("env:TF_CONFIG=a|b", "--over: the launcher sets 'TF_CONFIG' for each rank"),
         ("env:A=a\udc80", "--over env:A: 'a\\udc80' has a control character, or is not UTF-8"),
     ],
 )
@@ -102,6 +105,129 @@ def test_what_needs_a_look_at_the_nodes_needs_values_elsewhere(tmp_path):
     many = "env:A=" + "|".join(map(str, range(201)))
     with pytest.raises(UsageError, match="201 combinations, and 200 are the most"):
         list_settings(tmp_path, many)
+
+
+@pytest.mark.parametrize(
+    ("words", "site", "message"),
+    [
+        ([], NodeRoom(1), "procs 1, threads 1: a node of this job has 1 core"),
+        (["procs"], NodeRoom(8, gpus=1), "procs 1: a node of this job has 1 GPU and 8 cores"),
+        (["threads"], NodeRoom(2), "threads 1: a node of this job has 2 cores for 2 processes"),
+        (["env:X=a|a"], SITE, "env:X a: each has one value"),
+    ],
+)
+def test_one_setting_is_nothing_to_compare(tmp_path, words, site, message):
+    with pytest.raises(UsageError) as error:
+        list_settings(tmp_path, *words, site=site)
+    assert error.value.message == f"--over: there is only one setting to try, {message}"
+
+
+def test_parameters_of_mpi_can_be_tried(tmp_path):
+    assert list_values(tmp_path, "env:OMPI_MCA_btl=tcp|self") == [("env:OMPI_MCA_btl", ("tcp", "self"))]
+
+
+def test_the_setting_that_the_job_file_has_is_known(tmp_path):
+    assert find_tuning(tmp_path, "throughput", "procs=1|2,batch=16|32").own == 3
+    assert find_tuning(tmp_path, "throughput", "procs=1|2,batch=16|64").own is None
+    # What the file does not state is not its own.
+    assert find_tuning(tmp_path, "throughput", "procs=1|2,threads=1|2").own is None
+    variables = {"environment_variables": {"OMP_NUM_THREADS": "2"}}
+    assert find_tuning(tmp_path, "throughput", "threads=1|2", **variables).own == 1
+
+
+def test_only_values_beyond_which_there_may_be_others_are_edges(tmp_path):
+    def edges(*words, site=SITE):
+        job = make_job(tmp_path)
+        return parameters.find_edges(parameters.list_parameters(words, job, site), site)
+
+    assert edges("batch=16|32|8,env:A=a|b") == {"batch": (8, 32)}
+    assert edges("batch=1|32,env:A=2") == {"batch": (None, 32)}
+    assert edges("procs,threads") == {"procs": (None, None), "threads": (None, None)}
+    assert edges("procs=2|3,threads=2|4") == {"procs": (2, 3), "threads": (2, None)}
+    assert edges("procs", site=NodeRoom(64, gpus=2)) == {"procs": (None, None)}
+    assert edges("env:A=0|1,env:B=2|10") == {"env:B": ("2", "10")}
+
+
+def end(number, setting, metric=None, rung=0, **detail):
+    figures = {} if metric is None else {"metric": metric, "low": 0.9 * metric, "high": 1.1 * metric}
+    given = {"setting": setting, "rung": rung, "step_s": 0.1, "measured": 10, **figures, **detail}
+    step = StepOutcome("trial", f"job-{number}", 0.0, given)
+    step.status = "Completed" if figures else "Failed"
+    step.reason = "" if figures else "no room"
+    return step
+
+
+def describe(made, *steps):
+    return verdict.describe_win(made, steps, made.find_standing(steps).winner)
+
+
+def test_the_end_says_whether_the_win_is_clear(tmp_path):
+    made = find_tuning(tmp_path, "throughput", "batch_size=x|y|z")
+    clear = [end(0, 0, 100.0), end(1, 1, 50.0), end(2, 2, 60.0), end(3, 0, 100.0, 1)]
+    assert describe(made, *clear) == "clearly faster than all others"
+    near = [end(0, 0, 100.0), end(1, 1, 95.0), end(2, 2, 10.0), end(3, 0, 100.0, 1), end(4, 1, 96.0, 1)]
+    assert describe(made, *near) == (
+        "but batch_size y may be as fast: two runs of one setting may differ by as much"
+    )
+    both = [*near[:2], end(2, 2, 97.0), near[3], end(4, 2, 97.0, 1)]
+    assert describe(made, *both).startswith("but 2 others (batch_size z; ...) may be as fast: ")
+    alone = [end(0, 0, 100.0), end(1, 1), end(2, 2)]
+    assert describe(made, *alone) == "the only one that could be measured"
+    assert verdict.describe_counts(made, alone) == "1 of 3 settings measured in 3 runs, 2 failed"
+    assert verdict.describe_counts(made, clear) == "3 of 3 settings measured in 4 runs"
+
+
+def test_the_end_compares_the_best_with_the_jobs_own_and_tells_of_values_at_the_edge(tmp_path):
+    made = find_tuning(tmp_path, "throughput", "batch=16|32|64")
+    steps = [end(0, 0, 50.0), end(1, 1, 100.0), end(2, 2, 150.0), end(3, 2, 150.0, 1)]
+    assert describe(made, *steps) == (
+        "clearly faster than all others; 50 % faster than the job's own setting: batch 32; "
+        "batch 64 is the largest that was tried: try more"
+    )
+    steps = [end(0, 0, 50.0), end(1, 1, 150.0), end(2, 2, 100.0), end(3, 1, 150.0, 1)]
+    assert describe(made, *steps) == "clearly faster than all others; it is the job's own setting"
+    steps = [end(0, 0, 105.0), end(1, 1, 100.0), end(2, 2, 10.0), end(3, 0, 105.0, 1), end(4, 1, 100.0, 1)]
+    said = describe(made, *steps)
+    assert "; 5 % faster than the job's own setting, but not clearly: batch 32; " in said
+    assert said.endswith("batch 16 is the smallest that was tried: try less")
+    shorter = find_tuning(tmp_path, "latency", "batch=16|32")
+    steps = [end(0, 0, 0.1), end(1, 1, 0.2), end(2, 0, 0.1, 1)]
+    assert "; 100 % faster than the job's own setting: batch 32; " in describe(shorter, *steps)
+
+
+def test_the_figures_say_what_the_sentence_says(tmp_path):
+    made = find_tuning(tmp_path, "throughput", "batch=16|32|64|128|256")
+    ended = "it ends after 15 steps"
+    outcome = Outcome()
+    rows = [end(0, 0, 80.0), end(1, 1, 100.0), end(2, 2), end(3, 3, 87.0), end(4, 4, 84.0)]
+    rows += [end(5, 1, 100.0, 1, ended=ended), end(6, 3, 79.0, 1)]
+    outcome.steps.update({f"trial_{number}": row for number, row in enumerate(rows)})
+    values = results.to_values(RunFolder.for_job("tune-x"), outcome, made)
+    assert (values["is_clear"], values["faster_than_own"]) == (False, 0.0)
+    # First those that went furthest, then by value, and what failed.
+    lines = [(line[0], line[-1]) for line in results.list_lines(values)[1:]]
+    assert lines == [
+        ("32", f"100 samples/s (best; the job's own; {ended})"),
+        ("128", "79 samples/s"),
+        ("256", "84 samples/s (may be as fast)"),
+        ("16", "80 samples/s"),
+        ("64", "no room"),
+    ]
+    outcome.steps["trial_4"] = end(4, 4, 40.0)
+    assert results.to_values(RunFolder.for_job("tune-x"), outcome, made)["is_clear"]
+
+
+def test_the_job_file_itself_is_not_overwritten(tmp_path, won, capsys):
+    make_job(tmp_path)
+    path = tmp_path / "job.yml"
+    before = path.read_text()
+    link, hard = tmp_path / "link.yml", tmp_path / "hard.yml"
+    link.symlink_to(path)
+    os.link(path, hard)
+    for target in (path, link, hard):
+        assert won(lambda: None, "--write", str(target)) == 2
+        assert f"--write: '{target}' is the job file itself" in capsys.readouterr().err
+    assert path.read_text() == before
 
 
 def test_a_request_that_measures_nothing_is_refused():
@@ -148,7 +274,7 @@ def test_batches_that_are_ready_are_not_measured(tmp_path):
     variables = {"environment_variables": {"NUM_WORKERS": "8"}}
     made = find_tuning(tmp_path, "throughput", "env:NUM_WORKERS=auto|16", **variables)
     assert [made.count_warm_steps(number) for number in range(2)] == [5, 33]
-    assert find_tuning(tmp_path, "throughput", "threads=1").count_warm_steps(0) == 5
+    assert find_tuning(tmp_path, "throughput", "threads=1|2").count_warm_steps(0) == 5
     # A tuning of an earlier version goes on.
     older = json.loads(tuning.to_text(made))
     del older["workers"], older["workers_of"]
@@ -323,6 +449,7 @@ def won(tmp_path, monkeypatch):
 
         def to_values(*_):
             row = {"setting": {"batch_size": 64}, "metric": 5.0, "step_s": 0.1, "steps": 20, "job": "job"}
+            row |= {"ended": None, "is_own": False, "may_be_best": False}
             return {
                 "metric": made.metric,
                 "name": "tune-x",

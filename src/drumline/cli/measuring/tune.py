@@ -86,7 +86,7 @@ def _tune(arguments: Namespace) -> int:
     requests.check_request(request)
     job = load_job_file(arguments.file, arguments.set)
     path = arguments.write or f"{os.path.splitext(arguments.file)[0]}.tuned.yml"
-    results.check_target(path, is_named=bool(arguments.write))
+    results.check_target(path, is_named=bool(arguments.write), source=arguments.file)
     started = starting.start(requests.make_sweep(job, request), again=arguments.again)
     output.print_warnings(started.warnings)
     tuning = results.read_tuning(started.folder)

@@ -14,7 +14,7 @@ from drumline.control.driver import step_rates
 from drumline.control.driver.sweep import SweepDriver
 from drumline.control.jobs.lookup import read_plan
 from drumline.control.observing.parts import trials
-from drumline.plan.search import halving
+from drumline.plan.search import halving, verdict
 from drumline.plan.search.halving import Measurement
 from drumline.plan.search.trials import trial_job
 from drumline.plan.search.tuning import (
@@ -145,7 +145,7 @@ class _TuneDriver(SweepDriver):
     def _note_end(self, name: str, outcome: Outcome) -> None:
         step = self._children.steps[name]
         by_us, reason = trials.ending(outcome)
-        how, detail = outcome.status, {"ran_s": outcome.run_seconds(time.time())}
+        how, detail = outcome.status, dict[str, Any](ran_s=outcome.run_seconds(time.time()))
         is_late = outcome.exit_code == _TIME_LIMIT_CODE
         rate = self._measure(step, outcome)
         lack = _explain_lack(RunFolder.for_job(step.job), rate) if rate else ""
@@ -154,7 +154,8 @@ class _TuneDriver(SweepDriver):
             how, reason = status.FAILED, lack
         elif is_whole and rate:
             judged = self._judge(step, rate)
-            how, reason = status.COMPLETED, self._describe(judged, rate)
+            ended = "" if by_us.startswith(_MEASURED) else self._explain_few(step, rate, is_late=is_late)
+            how, reason = status.COMPLETED, self._describe(judged, rate, ended)
             detail |= {
                 "metric": judged.value,
                 "low": judged.low,
@@ -164,6 +165,7 @@ class _TuneDriver(SweepDriver):
                 "measured": rate.steps,
                 "ranks": rate.ranks,
                 "stopped": by_us == _SLOWER,
+                "ended": ended or None,
             }
         elif how == status.COMPLETED:
             fewest = self._tuning.count_warm_steps(step.detail["setting"]) + step_rates.FEWEST
@@ -175,8 +177,16 @@ class _TuneDriver(SweepDriver):
             how = status.FAILED
         self._children.note(e.StepEnded(time.time(), name, how, reason, detail))
 
-    def _describe(self, judged: Measurement, rate: StepRate) -> str:
-        return f"{describe_value(self._tuning.metric, judged.value or 0.0)} over {rate.steps} steps"
+    def _describe(self, judged: Measurement, rate: StepRate, ended: str) -> str:
+        said = f"{describe_value(self._tuning.metric, judged.value or 0.0)} over {rate.steps} steps"
+        return f"{said} ({ended})" if ended else said
+
+    def _explain_few(self, step: StepOutcome, rate: StepRate, *, is_late: bool) -> str:
+        """Return why a run has fewer steps than were wanted; empty where it has them."""
+        if rate.steps >= self._tuning.rungs[step.detail["rung"]].steps:
+            return ""
+        made = rate.steps + self._tuning.count_warm_steps(step.detail["setting"])
+        return f"its time limit ended it after {made} steps" if is_late else f"it ends after {made} steps"
 
     def _was_repeated(self, step: StepOutcome) -> bool:
         """Return whether this setting was measured again on this rung already."""
@@ -199,12 +209,12 @@ class _TuneDriver(SweepDriver):
         """Leave the outputs where they are: every trial was cut off."""
 
     def _summarize_trials(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
-        tried = {step.detail["setting"] for step in steps.values()}
-        said = f"{len(tried)} of {len(self._tuning.settings)} settings measured in {len(steps)} runs"
+        said = verdict.describe_counts(self._tuning, steps.values())
         if leader is None:
             return said
-        shown = ", ".join(f"{name} {value}" for name, value in leader.detail["params"].items())
-        return f"{said}; best: {shown}: {leader.reason}"
+        shown = verdict.describe_setting(leader.detail["params"])
+        more = verdict.describe_win(self._tuning, steps.values(), leader.detail["setting"])
+        return f"{said}; best: {shown}: {leader.reason}, {more}"
 
     def _explain_failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:
         """Return in one sentence why no setting has won."""

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.node.warm.rank_variables import is_rank_variable
+from drumline.plan.environment import UNSET
 from drumline.plan.search.trials import describe_refusal
 from drumline.plan.search.tuning import ENV, INPUT, PROCS
+from drumline.plan.search.verdict import describe_setting
 from drumline.spec.parts.search_space import parse_value
 
 if TYPE_CHECKING:
@@ -80,7 +83,58 @@ def list_settings(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> 
         kept.append(values)
     if len(kept) > MOST_SETTINGS:
         raise _refuse_count(len(kept))
+    if len(kept) == 1:
+        why = _explain_one(parameters, job, site)
+        shown = describe_setting(dict(zip(names, kept[0], strict=True)))
+        raise UsageError(
+            f"--over: there is only one setting to try, {shown}: {why}",
+            f"name two values or more: --over '{names[0]}=1|2'",
+        )
     return kept
+
+
+def _explain_one(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> str:
+    ours = [one.name for one in parameters if one.is_ours and one.name in (PROCS, "threads")]
+    if not ours or site.cores is None:
+        return "each has one value"
+    cores = f"{site.cores} {'core' if site.cores == 1 else 'cores'}"
+    gpus = f"{site.gpus} {'GPU' if site.gpus == 1 else 'GPUs'} and " if site.gpus and PROCS in ours else ""
+    count = getattr(job.distribution, "process_count_per_instance", None) or 1
+    processes = "" if PROCS in ours or count == 1 else f" for {count} processes"
+    return f"a node of this job has {gpus}{cores}{processes}"
+
+
+def find_own(parameters: Sequence[Parameter], settings: Sequence[tuple[Any, ...]], job: Any) -> int | None:
+    """Return the number of the setting that the job file has; None if it does not state one, or it is not tried."""
+    own = [_read_current(one.target, job) for one in parameters]
+    if None in own:
+        return None
+    return next((number for number, values in enumerate(settings) if all(map(_are_same, values, own))), None)
+
+
+def find_edges(parameters: Sequence[Parameter], site: NodeRoom) -> dict[str, tuple[Any, Any]]:
+    """Return the ends of those values that are numbers, as ``Tuning`` has them."""
+    edges = {}
+    for one in parameters:
+        numbers = {value: _to_number(value) for value in one.values}
+        known = {value: number for value, number in numbers.items() if number is not None}
+        # Nothing is beyond a switch.
+        if len(set(known.values())) < 2 or len(known) < len(numbers) or set(known.values()) == {0.0, 1.0}:
+            continue
+        smallest, largest = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+        least = _LEAST.get(one.name, -math.inf)
+        most = (site.cores or math.inf) if one.name in (PROCS, "threads") else math.inf
+        is_whole = one.is_ours and one.name == PROCS
+        edges[one.name] = (
+            smallest if known[smallest] > least else None,
+            largest if known[largest] < most and not is_whole else None,
+        )
+    return edges
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    number = _to_number(one)
+    return str(one) == str(other) or (number is not None and number == _to_number(other))
 
 
 def find_number(name: str, job: Any) -> tuple[str, float | None]:
@@ -102,7 +156,7 @@ def _read_parameter(text: str, job: Any, site: NodeRoom) -> Parameter:
     target = _target_of(name, job)
     if not equals:
         return Parameter(name, target, _choose_values(name, target, job, site), is_ours=True)
-    current = None if target == PROCS else _read_current(target, job)
+    current = _read_current(target, job)
     is_text = isinstance(current, str) and _to_number(current) is None and name not in _LEAST
     values = [one.strip() if is_text else parse_value(one) for one in listed.split("|")]
     if target.startswith(ENV) and name not in _LEAST:
@@ -140,6 +194,7 @@ def _target_of(name: str, job: Any) -> str:
     if name.startswith(ENV):
         if not re.fullmatch(r"[A-Za-z_]\w*", name.removeprefix(ENV), re.ASCII):
             raise UsageError(f"--over: {name!r} is not the name of a variable", "env:NAME=a|b")
+        _check_variable(name.removeprefix(ENV))
         return name
     target = _find_target(name, job) if name in _FOUND else _find_input(name, job)
     if target:
@@ -155,6 +210,15 @@ def _target_of(name: str, job: Any) -> str:
         f"--over: {name!r} is neither a setting nor an input with a value",
         f"procs, threads, workers, batch, buckets, env:NAME=a|b, or an input of the job: {inputs}",
     )
+
+
+def _check_variable(name: str) -> None:
+    """Raise UsageError for a variable that tells a rank which it is; parameters of MPI are the user's."""
+    if is_rank_variable(name, UNSET) and "_MCA_" not in name:
+        raise UsageError(
+            f"--over: the launcher sets {name!r} for each rank, so it cannot be tried",
+            "to try numbers of ranks: --over 'procs=1|2'",
+        )
 
 
 def _find_target(name: str, job: Any) -> str:
@@ -179,6 +243,8 @@ def _has_procs(job: Any) -> bool:
 
 
 def _read_current(target: str, job: Any) -> Any:
+    if target == PROCS:
+        return job.distribution.process_count_per_instance
     if target.startswith(ENV):
         return (job.environment_variables or {}).get(target.removeprefix(ENV))
     return job.inputs[target.removeprefix(INPUT)]

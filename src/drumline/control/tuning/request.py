@@ -15,7 +15,9 @@ from drumline.control.submission.fields import fill_component
 from drumline.control.tuning.parameters import (
     NodeRoom,
     Parameter,
+    find_edges,
     find_number,
+    find_own,
     list_parameters,
     list_settings,
 )
@@ -144,4 +146,6 @@ def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], si
         batch_of,
         workers,
         names.get(target, ""),
+        find_own(parameters, settings, job),
+        find_edges(parameters, site),
     )

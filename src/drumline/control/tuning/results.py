@@ -9,11 +9,12 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import read_plain, write_whole
 from drumline.control.terminal import clean
+from drumline.plan.search import verdict
 from drumline.plan.search.halving import MINIMIZE
 from drumline.plan.search.tuning import UNITS, Tuning, apply_setting, describe_value, from_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, StepOutcome
@@ -37,12 +38,11 @@ def name_unit(tuning: Tuning) -> str:
 
 def to_values(folder: RunFolder, outcome: Outcome, tuning: Tuning) -> dict[str, Any]:
     """Return the figures as ``-o json`` has them; the best setting first, those without a figure last."""
-    newest: dict[int, StepOutcome] = {}
-    for step in outcome.steps.values():
-        if not step.detail.get("again"):
-            newest[step.detail["setting"]] = step
+    steps = outcome.steps.values()
+    newest = verdict.find_newest(steps)
     winner = find_winner(outcome, tuning)
-    rows = [_to_row(setting, newest.get(setting), tuning) for setting in range(len(tuning.settings))]
+    rivals = [] if winner is None else verdict.find_rivals(tuning, steps, winner)
+    rows = [_to_row(setting, newest.get(setting), tuning, rivals) for setting in range(len(tuning.settings))]
     rows.sort(key=lambda row: _rank(row, tuning, winner))
     best = next((row for row in rows if row["number"] == winner), None)
     return {
@@ -55,6 +55,8 @@ def to_values(folder: RunFolder, outcome: Outcome, tuning: Tuning) -> dict[str, 
         "runs": len(outcome.steps),
         "seconds": _seconds(outcome),
         "best": best and {key: best[key] for key in ("setting", "metric", "step_s", "job")},
+        "is_clear": winner is not None and not rivals and not verdict.is_alone(steps),
+        "faster_than_own": None if winner is None else verdict.find_gain(tuning, steps, winner),
         "settings": [{key: value for key, value in row.items() if key != "number"} for row in rows],
     }
 
@@ -64,7 +66,7 @@ def find_winner(outcome: Outcome, tuning: Tuning) -> int | None:
     return tuning.find_standing(outcome.steps.values()).winner
 
 
-def _to_row(number: int, step: StepOutcome | None, tuning: Tuning) -> dict[str, Any]:
+def _to_row(number: int, step: StepOutcome | None, tuning: Tuning, rivals: Collection[int]) -> dict[str, Any]:
     detail = step.detail if step else {}
     return {
         "number": number,
@@ -76,6 +78,9 @@ def _to_row(number: int, step: StepOutcome | None, tuning: Tuning) -> dict[str, 
         "rung": detail.get("rung"),
         "status": (step.status if step else "") or None,
         "reason": step.reason if step else "not measured",
+        "ended": detail.get("ended"),
+        "is_own": number == tuning.own,
+        "may_be_best": number in rivals,
         "job": step.job if step else None,
     }
 
@@ -100,19 +105,31 @@ def list_lines(values: Mapping[str, Any]) -> list[tuple[str, ...]]:
         step_s = row["step_s"]
         is_best = values["best"] is not None and row["setting"] == values["best"]["setting"]
         result = describe_value(values["metric"], row["metric"]) if row["metric"] else row["reason"]
+        notes = [
+            "best" if is_best else "",
+            "may be as fast" if row["may_be_best"] else "",
+            "the job's own" if row["is_own"] else "",
+            row["ended"],
+        ]
+        said = "; ".join(note for note in notes if note)
         lines.append(
             (
                 *(str(row["setting"][name]) for name in names),
                 str(row["steps"] or "-"),
                 f"{1000 * step_s:.1f}" if step_s else "-",
-                result + (" (best)" if is_best else ""),
+                f"{result} ({said})" if said else result,
             )
         )
     return lines
 
 
-def check_target(path: str, *, is_named: bool) -> None:
-    """Raise UsageError where the job file that won cannot be written. ``is_named``: the user named it."""
+def check_target(path: str, *, is_named: bool, source: str = "") -> None:
+    """
+    Raise UsageError where the job file that won cannot be written. ``is_named``: the user named it. ``source``: the
+    job file that is tuned, which is kept.
+    """
+    if source and os.path.exists(path) and os.path.samefile(path, source):
+        raise UsageError(f"--write: {path!r} is the job file itself", "--write FILE, another one")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK) or os.path.isdir(path):
         raise UsageError(f"--write: {path!r} cannot be written", "--write FILE")
@@ -147,7 +164,7 @@ def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str)
     best = values["best"]
     assert values["status"] == status.COMPLETED
     apply_setting(job, tuning.targets, best["setting"])
-    shown = ", ".join(f"{name} {value}" for name, value in best["setting"].items())
+    shown = verdict.describe_setting(best["setting"])
     figure = describe_value(values["metric"], best["metric"])
     comment = clean(" ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split()))
     is_elsewhere = os.path.dirname(os.path.abspath(path)) != job.base_path

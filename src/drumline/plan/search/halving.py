@@ -135,6 +135,23 @@ def is_worse(one: Measurement, others: Iterable[Measurement], goal: str) -> bool
     return any(other.value is not None and other.low > one.high for other in others)
 
 
+def list_rivals(winner: int, goal: str, measured: Iterable[Measurement]) -> list[int]:
+    """Return the settings that may be as good as the one that won, all chance considered, the best first."""
+    known = {(one.rung, one.setting): one for one in measured}
+    failed = {one.setting for one in known.values() if one.is_over and one.value is None}
+    repeats = _find_repeats(known.values(), max((rung for rung, _ in known), default=0))
+    newest = {one.setting: one for _, one in sorted(known.items()) if one.value is not None}
+    own = [_narrow(_correct(one, known, goal), repeats) for one in known.values() if one.setting == winner]
+    others = [one for one in newest.values() if one.setting not in {winner, *failed}]
+    good = _sort([_narrow(one, repeats) for one in others], goal)
+    # What the winner made on an earlier rung than another's newest is older than that.
+    return [
+        one.setting
+        for one in good
+        if not is_worse(one, [best for best in own if best.rung >= one.rung], goal)
+    ]
+
+
 def _correct(one: Measurement, known: Mapping[tuple[int, int], Measurement], goal: str) -> Measurement:
     """Return the measure, or that of a later rung whose value is worse than the first one's chance explains."""
     later = [other for (rung, setting), other in known.items() if setting == one.setting and rung > one.rung]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError
@@ -11,7 +12,7 @@ from drumline.contract.steps import DETAIL
 from drumline.plan.search.halving import MAXIMIZE, MINIMIZE, Measurement, Rung, find_standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.contract.outcome import StepOutcome
     from drumline.plan.search.halving import Standing
@@ -46,7 +47,9 @@ class Tuning(NamedTuple):
     ``targets``: what each parameter sets, by the name that the user gave. ``settings``: values in that order.
 
     ``batch``: the batch of a rank, or with ``strong`` of all ranks; ``batch_of``: the parameter that is it instead.
-    ``workers``, ``workers_of``: the same of the workers of its DataLoader.
+    ``workers``, ``workers_of``: the same of the workers of its DataLoader. ``own``: the setting that the job file has,
+    if it is tried. ``edges``: by parameter, the smallest and the largest of its values if there may be a better one
+    beyond, else None.
     """
 
     metric: str
@@ -58,6 +61,8 @@ class Tuning(NamedTuple):
     batch_of: str = ""
     workers: float | None = None
     workers_of: str = ""
+    own: int | None = None
+    edges: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
     @property
     def goal(self) -> str:
@@ -109,7 +114,7 @@ def list_measures(steps: Iterable[StepOutcome]) -> list[Measurement]:
 
 def to_text(tuning: Tuning) -> str:
     """Return the value of the property."""
-    return json.dumps(tuning._asdict(), ensure_ascii=False)
+    return json.dumps({**tuning._asdict(), "edges": dict(tuning.edges)}, ensure_ascii=False)
 
 
 def from_properties(properties: Mapping[str, Any] | None) -> Tuning | None:

@@ -28,7 +28,7 @@ def test_a_training_says_how_far_it_is_where_a_step_goes_and_who_is_late(visit, 
         re.compile(r"The others wait for rank 2: it is the latest in \d+ % of steps, by "),
     )
     see(guest.find("latest"), "its forward takes")
-    see(guest.find("card-steps"), "backward")
+    see(guest.find("card-steps"), "all-reduce")
     see(guest.find("card-heat"), "Lateness of each rank over time")
     see(guest.find("stands-out"), "Rank 2 stands out: Lateness")
     guest.page.wait_for_selector('[data-test="rank-grid"] [data-rank="2"][aria-label*="lateness"]')

@@ -95,6 +95,11 @@ class ScaleReport(NamedTuple):
     """Whether no exchange between ranks was seen at the largest size."""
 
     @property
+    def knows_link(self) -> bool:
+        """Return whether there is a link between nodes of which all-reduces tell something."""
+        return not self.is_assumed and not self.is_loopback
+
+    @property
     def reliable(self) -> list[MeasuredSize]:
         return [one for one in self.measured if one.facts and not one.refused]
 

@@ -162,10 +162,10 @@ def _list_limits(report: ScaleReport, limit: Limit) -> list[str]:
         return [f"80 % efficiency lasts to {name_nodes(limit.most)} at least, as far as was looked{guess}"]
     if limit.nodes <= first:
         ends = f"no size above {name_nodes(first)} reaches 80 % efficiency"
-        ends += "" if report.is_loopback or report.is_assumed else " on this link"
+        ends += " on this link" if report.knows_link else ""
     else:
         ends = f"80 % efficiency ends at {name_nodes(limit.nodes)}{guess}"
-    if report.is_assumed or report.is_loopback:
+    if not report.knows_link:
         return [ends]
     if limit.rate is None:
         return [

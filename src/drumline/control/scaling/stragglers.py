@@ -67,18 +67,13 @@ def measure_slowness(run: SizeRun) -> float:
     late = _find_late(run)
     if late is None or late.kind != COMPUTE:
         return 1.0
-    own = {one.rank: statistics.median(one.list_own_s()) for one in run.steps if one.step_s}
-    slow = [
-        rank
-        for rank in own
-        if late.rank == rank or (late.rank is None and late.node == _find_node(run, rank))
-    ]
-    others = [value for rank, value in own.items() if rank not in slow]
-    return max(own[rank] for rank in slow) / max(*others, 1e-9)
-
-
-def _find_node(run: SizeRun, rank: int) -> int:
-    return next(one.node for one in run.steps if one.rank == rank)
+    slow: list[float] = []
+    others = [1e-9]
+    for one in run.steps:
+        if one.step_s:
+            is_late = one.node == late.node if late.rank is None else one.rank == late.rank
+            (slow if is_late else others).append(statistics.median(one.list_own_s()))
+    return max(slow) / max(others)
 
 
 class _Group(NamedTuple):

@@ -79,7 +79,7 @@ def _describe_model(report: ScaleReport, model: StepModel) -> dict[str, Any]:
         "shared_s": _round(model.shared_s),
         "overlap_s": _round(model.overlap_s),
         "latency_s": _round(model.link.latency_s),
-        "bytes_per_s": None if report.is_assumed or report.is_loopback else round(model.link.bytes_per_s),
+        "bytes_per_s": round(model.link.bytes_per_s) if report.knows_link else None,
         "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
         "doubt": _round(model.doubt),
     }

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,25 @@ def test_an_operator_cancels_it_in_line_and_running(slurm):
     assert (shown["status"], shown["reason"]) == ("Canceled", "canceled by scancel")
     saved = slurm.home / "jobs" / "running" / "outputs"
     assert {path.read_text() for path in saved.iterdir()} == {"1 signal"}
+
+
+def test_a_command_that_asks_slurm_outlives_its_signal(slurm, monkeypatch, tmp_path):
+    """Slurm signals all that runs of the job, and so a command that the supervisor has just started to ask why."""
+    asked = tmp_path / "asked"
+    struck = tmp_path / "bin" / "scontrol"
+    struck.parent.mkdir()
+    struck.write_text(
+        f"#!/bin/sh\ncase $2 in config) kill -TERM $$; echo lives >>'{asked}';; esac\n"
+        f'exec {shutil.which("scontrol")} "$@"\n'
+    )
+    struck.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{struck.parent}:{os.environ['PATH']}")
+    slurm.begin(SAVES)
+    slurm.cluster.run("scancel", slurm.number())
+    assert slurm.wait_for_end()["reason"] == "canceled by scancel"
+    saved = slurm.home / "jobs" / "job" / "outputs"
+    assert [path.read_text() for path in saved.iterdir()] == ["1 signal"] * 4
+    assert asked.read_text() == "lives\n"
 
 
 def test_an_operator_requeues_it(slurm):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -57,8 +56,7 @@ class SlurmAllocation:
         return self._requeue()
 
     def _requeue(self) -> NextAttempt:
-        """Have Slurm requeue the job; it ends all that runs of the job while it answers, even the command that asks."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        """Have Slurm requeue the job; it ends all that runs of the job while it answers."""
         try:
             self._job.requeue()
         except SilentError:
@@ -70,8 +68,6 @@ class SlurmAllocation:
                 if time.monotonic() > deadline:
                     return NextAttempt("nowhere", f"Slurm does not start it again: {error.message}")
                 time.sleep(0.05)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return NextAttempt("new supervisor")
 
     def release(self) -> None:

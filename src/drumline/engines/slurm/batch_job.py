@@ -24,7 +24,7 @@ class BatchJob:
     """Answers are empty where Slurm does not answer; nothing raises but ``requeue``."""
 
     def __init__(self, plan: Plan) -> None:
-        self._slurm = Slurm(str(plan.compute.get("slurm_conf") or ""))
+        self._slurm = Slurm(str(plan.compute.get("slurm_conf") or ""), in_job=True)
         self._number = os.environ.get("SLURM_JOB_ID", "")
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self._config: dict[str, str] | None = None

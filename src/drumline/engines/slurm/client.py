@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +66,15 @@ class InQueue(NamedTuple):
 
 
 class Slurm:
-    """Slurm's commands on this machine. ``conf``: the path of slurm.conf; empty: where the commands look for it."""
+    """
+    Slurm's commands on this machine. ``conf``: the path of slurm.conf; empty: where the commands look for it.
 
-    def __init__(self, conf: str = "") -> None:
+    ``in_job``: this process runs in a job of Slurm's, which may be ended while a command answers. Slurm sends SIGTERM
+    to all that runs of it, so the commands do not take that signal, and this process takes it after their answer.
+    """
+
+    def __init__(self, conf: str = "", *, in_job: bool = False) -> None:
+        self._untaken = (signal.SIGTERM,) if in_job else ()
         self._environment = restore_environment()
         if conf:
             self._environment["SLURM_CONF"] = conf
@@ -208,6 +215,8 @@ class Slurm:
         if path is None:
             hint = "on a machine from which jobs are submitted, such as a login node, it is on the PATH"
             raise AbsentError(f"there is no {program} on this machine", hint)
+        # A program begins with the signal mask of whoever starts it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._untaken)
         try:
             done = subprocess.run(  # noqa: S603 - the site's own Slurm, no shell
                 [path, *arguments],
@@ -223,6 +232,8 @@ class Slurm:
             raise SilentError(f"{program} has not answered for {timeout_s:.0f} s") from expired
         except OSError as error:
             raise SilentError(f"{program} could not be started: {error.strerror or error}") from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if done.returncode == 0:
             return done.stdout
         said = _last_words(done.stderr or done.stdout) or f"exit code {done.returncode}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from drumline.contract.patterns import compile_late
@@ -73,8 +74,14 @@ def find_in_exception(failure: Mapping[str, Any]) -> str:
     if failure.get("because"):
         return str(failure["because"])
     kind = str(failure["type"]).rpartition(".")[2]
-    found = _CUT_OFF.search(str(failure["message"]))
-    return found[0] if found else kind if kind in _TYPES else ""
+    return _find_cut_off(str(failure["message"])) or (kind if kind in _TYPES else "")
+
+
+@lru_cache(maxsize=64)
+def _find_cut_off(message: str) -> str:
+    """Return the words in a message; the ranks of a large job say the same, and each is asked several times."""
+    found = _CUT_OFF.search(message)
+    return found[0] if found else ""
 
 
 def may_be_other_connection(exit_: RankExited) -> bool:

@@ -48,14 +48,11 @@ def write_files(folder: Path, rate: int, width: int) -> Path:
 def measure(folder: Path, rate: int, width: int, steps: int) -> dict[str, Any]:
     """The step of four nodes in seconds, as predicted from one and two, and as measured."""
     path = write_files(folder, rate, width)
-
-    def load() -> Any:
-        return load_job(str(path))
-
+    job = load_job(str(path))
     request = running.ScaleRequest(SIZES, None, steps)
-    plans = running.plan_sizes(load, request)
-    emulation = running.find_emulation(load, plans, say)
-    runs = list(running.run_sizes(load, request, plans, say))
+    plans = running.plan_sizes(job, request)
+    emulation = running.find_emulation(job, plans, say)
+    runs = list(running.run_sizes(job, request, plans, say))
     predicted = reports.build_report("", runs[:-1], to=max(SIZES), emulation=emulation)
     measured = reports.build_report("", runs, to=max(SIZES), emulation=emulation)
     found = {"rate": rate, "bytes": 4 * 4 * width * width, "refused": [*predicted.refused, *measured.refused]}

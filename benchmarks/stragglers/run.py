@@ -115,15 +115,15 @@ class Lab:
     def run(self, case: Case, steps: int) -> dict[str, Any]:
         """Run the job of a case, and judge its report."""
         self._slow.unlink(missing_ok=True)
-        load = self._make_loader(case)
+        job = self._make_job(case)
         request = running.ScaleRequest((NODES,), None, steps)
-        plans = running.plan_sizes(load, request)
-        self._emulation = self._emulation or running.find_emulation(load, plans, lambda _: None)
+        plans = running.plan_sizes(job, request)
+        self._emulation = self._emulation or running.find_emulation(job, plans, lambda _: None)
         if case.kind == "link":
             node = case.slow or 0
             self._slow.write_text(f"{node} {address_of(node)} {round(RATE * case.by)}\n")
         began = time.monotonic()
-        runs = list(running.run_sizes(load, request, plans, lambda _: None))
+        runs = list(running.run_sizes(job, request, plans, lambda _: None))
         made = reports.build_report("", runs, to=NODES, emulation=self._emulation)
         (row,) = made.measured
         if row.refused:
@@ -145,7 +145,7 @@ class Lab:
             "said": list_sentences(made),
         }
 
-    def _make_loader(self, case: Case) -> Any:
+    def _make_job(self, case: Case) -> Any:
         path = self._folder / "job.yml"
         job = {
             "command": "python train.py",
@@ -155,7 +155,7 @@ class Lab:
             "distribution": {"type": "pytorch", "process_count_per_instance": 1},
         }
         path.write_text(json.dumps(job))
-        return lambda: load_job(str(path))
+        return load_job(str(path))
 
 
 def judge(case: Case, made: reports.ScaleReport) -> str:

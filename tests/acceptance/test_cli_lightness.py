@@ -18,6 +18,7 @@ CREATE = HELP | {
     "drumline.cli.jobs.job",
     "drumline.cli.jobs.standby",
     "drumline.cli.output",
+    "drumline.cli.ways_to_run",
     "drumline.contract",
     "drumline.contract.errors",
     "drumline.contract.events",

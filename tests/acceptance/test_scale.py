@@ -4,9 +4,11 @@ import html
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
-from cli_jobs import background, job_names, wait_for_status, write_job, write_script
+from cli_jobs import background, job_names, logs_of, one_rank, wait_for_status, write_job, write_script
 
 from drumline.control.scaling.keeping import read_report
 
@@ -135,6 +137,32 @@ def test_a_job_that_hangs_is_ended_and_its_place_is_told(cli, tmp_path):
     assert html.escape(where) in (tmp_path / "scale.html").read_text()
     shown = json.loads(cli("job", "show", values["measured"][0]["job"], "-o", "json").out)
     assert (shown["status"], shown["reason"]) == ("Canceled", "canceled by drumline scale: it hangs")
+
+
+def test_what_is_given_beside_the_job_file_reaches_every_size(tmp_path, drumline_home):
+    script = "import os, sys\nprint(len(os.environ['TOKEN']), os.environ['FROM_FILE'], sys.executable)"
+    path = write_script(tmp_path, script, **one_rank())
+    python = tmp_path / "other" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    (tmp_path / "token").write_text("open sesame\n")
+    (tmp_path / ".env").write_text("FROM_FILE=yes\n")
+    given = ["--secret", "TOKEN=@token", "--env-file", ".env", "--python", "other"]
+    words = ["scale", "-f", "-", "--nodes", "1,2", *given, "-o", "json"]
+    with path.open("rb") as job:
+        done = subprocess.run(
+            [sys.executable, "-m", "drumline", *words],
+            stdin=job,
+            capture_output=True,
+            cwd=tmp_path,
+            check=False,
+        )
+    assert done.returncode == 1, done.stderr
+    measured = json.loads(done.stdout)["measured"]
+    assert [row["nodes"] for row in measured] == [1, 2]
+    for row in measured:
+        logs = logs_of(drumline_home / "jobs" / row["job"])
+        assert logs == [f"11 yes {python}\n"] * row["ranks"]
 
 
 def test_a_job_without_steps_is_refused_and_not_waited_for(cli, tmp_path):

@@ -18,12 +18,14 @@ from drumline.spec.load import load_job
 pytest.importorskip("torch")
 
 TRAIN = """
+    import os
     import sys
     import time
 
     import torch
     import torch._dynamo  # Which the first optimizer imports; here the warm interpreter has it.
 
+    assert (os.environ["TOKEN"], os.environ["FROM_FILE"]) == ("open sesame", "yes")
     pause = sys.argv[1]
     if pause == "much":
         raise MemoryError("no room for the optimizer")
@@ -55,7 +57,10 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
     inputs = {"batch_size": 8, "pause": 0.5}
     command = "python train.py ${{inputs.pause}}"
     path = write_script(tmp_path, TRAIN, command, inputs=inputs, **one_rank(resources={}))
-    words = ["tune", "-f", path, "--for", "throughput", "--over", OVER, "--steps", "5"]
+    (tmp_path / "token").write_text("open sesame")
+    (tmp_path / ".env").write_text("FROM_FILE=yes\n")
+    given = ["--secret", f"TOKEN=@{tmp_path / 'token'}", "--env-file", tmp_path / ".env"]
+    words = ["tune", "-f", path, "--for", "throughput", "--over", OVER, "--steps", "5", *given]
     with background(*words, cwd=tmp_path) as first:
         first.wait_for_error("tune: job tune-")
         folder, _ = wait_until(lambda: read_tuning(drumline_home), 20)
@@ -98,6 +103,9 @@ def test_the_same_command_goes_on_after_everything_was_killed(cli, tmp_path, dru
     won = load_job(str(tmp_path / "job.tuned.yml"))
     assert isinstance(won, Command)
     assert dict(won.inputs) == {"batch_size": 8, "pause": 0.02}
+    # What was given with the command is not the job file's.
+    assert not won.environment_variables
+    assert not won.drumline.get("secrets")
 
     os.remove(tmp_path / "job.tuned.yml")
     again = cli(*words, "-o", "table")

@@ -15,5 +15,5 @@ def test_every_hang_is_noticed_and_told_of_before_anything_ends_it(tmp_path, han
     path = tmp_path / "job.yml"
     drumline = {"hang_action": action, **({} if hang_after is None else {"hang_after": hang_after})}
     path.write_text(json.dumps({"command": "true", "resources": {"instance_count": 1}, "drumline": drumline}))
-    (plan,) = plan_sizes(lambda: load_job(str(path)), ScaleRequest((1,)))
+    (plan,) = plan_sizes(load_job(str(path)), ScaleRequest((1,)))
     assert (plan.hang_after_s, plan.hang_action) == (expected_s, "report")

@@ -12,6 +12,9 @@ from drumline.contract.steps import Window
 from drumline.control.observing.steps.history import StepHistory
 from drumline.control.scaling import refusals, running
 from drumline.control.scaling.facts import RankSteps, SizeRun
+from drumline.control.scaling.keeping import keep_report
+from drumline.control.scaling.report import build_report
+from drumline.control.scaling.values import to_values
 
 
 class Node:
@@ -85,8 +88,8 @@ def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(monkeypatch)
     assert job.pauses == [0.25]
 
 
-def run_sizes(monkeypatch, *fails):
-    """The runs of 1, 2 and 4 nodes, of which those with these numbers of nodes cannot be submitted."""
+def run_sizes(monkeypatch, *fails, sizes=(1, 2, 4), peak_bytes=0):
+    """The runs of these numbers of nodes; of ``fails`` the jobs cannot be submitted. ``peak_bytes``: of each rank."""
     told, started = [], []
 
     def start(nodes, _):
@@ -103,10 +106,9 @@ def run_sizes(monkeypatch, *fails):
     monkeypatch.setattr(running, "_start", start)
     monkeypatch.setattr(running, "_resize", lambda job, request, nodes: nodes)
     monkeypatch.setattr(running, "_measure", measure)
-    monkeypatch.setattr(running.MemoryUse, "add", lambda *_: None)
-    sizes = (1, 2, 4)
+    monkeypatch.setattr(running.MemoryUse, "add", lambda memory, _: setattr(memory, "_peak", peak_bytes))
     plans = [Plan(nodes) for nodes in sizes]
-    runs = running.run_sizes(lambda: None, running.ScaleRequest(sizes), plans, told.append)
+    runs = running.run_sizes(None, running.ScaleRequest(sizes), plans, told.append)
     return list(runs), started, told
 
 
@@ -144,3 +146,15 @@ def test_why_a_job_is_in_line_is_told_once(monkeypatch):
     outcome.status = "Running"
     assert not queue.look(folder, outcome)
     assert told == ["job job is in line: waiting for 1 of 2 cores held by job other"]
+
+
+def test_a_size_that_the_memory_does_not_hold_is_not_run(monkeypatch):
+    (run, left_out), started, told = run_sizes(monkeypatch, sizes=(1, 1000), peak_bytes=1 << 40)
+    assert started == [1]
+    assert (left_out.nodes, left_out.ranks, left_out.job) == (1000, 1000, "")
+    assert left_out.why_not.startswith("not run: 1,000 ranks of 1,048,576 MiB, as at the sizes before, need ")
+    assert told[-1] == f"2 of 2: 1000 nodes: {left_out.why_not}"
+    report = build_report("none", [run, left_out], to=1000)
+    assert [one for one in report.refused if "not run: 1,000 ranks" in one]
+    # No job has that report, and no folder is looked for.
+    keep_report(to_values(report))

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from drumline.contract.folder import RunFolder
 from drumline.control.observing.steps.history import LatestRank
-from drumline.control.scaling import gathering, keeping, machine, refusals, running
+from drumline.control.scaling import gathering, refusals
 from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun, reduce_run
 from drumline.control.scaling.model import RingLink, find_exposed_s, find_span_s, fit_model
 from drumline.control.scaling.page import make_page
@@ -472,38 +471,3 @@ def test_pages_of_reports_without_figures_say_so():
 
 def test_numbers_of_nodes_have_words():
     assert refusals.name_nodes(1) == "1 node"
-
-
-def test_a_size_that_the_memory_does_not_hold_is_not_run(monkeypatch):
-    started, told = [], []
-
-    class Node:
-        ranks = (0,)
-
-    class Plan:
-        engine = "local"
-
-        def __init__(self, nodes):
-            self.nodes = [Node] * nodes
-
-    def start(nodes, _):
-        started.append(nodes)
-        return RunFolder(f"job-{nodes}")
-
-    def add(memory, _):
-        memory._peak = 1 << 40
-
-    monkeypatch.setattr(running, "_start", start)
-    monkeypatch.setattr(running, "_resize", lambda job, request, nodes: nodes)
-    monkeypatch.setattr(running, "_measure", lambda folder, plan, steps, tell: make_run(1, 131.8))
-    monkeypatch.setattr(machine.MemoryUse, "add", add)
-    request, plans = running.ScaleRequest((1, 1000)), [Plan(1), Plan(1000)]
-    run, left_out = running.run_sizes(lambda: None, request, plans, told.append)
-    assert started == [1]
-    assert (left_out.nodes, left_out.ranks, left_out.job) == (1000, 1000, "")
-    assert left_out.why_not.startswith("not run: 1,000 ranks of 1,048,576 MiB, as at the sizes before, need ")
-    assert told[-1] == f"2 of 2: 1000 nodes: {left_out.why_not}"
-    report = build_report("none", [run, left_out], to=1000)
-    assert [one for one in report.refused if "not run: 1,000 ranks" in one]
-    # No job has that report, and no folder is looked for.
-    keeping.keep_report(to_values(report))

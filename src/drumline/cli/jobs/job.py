@@ -13,16 +13,12 @@ from drumline.cli.arguments import (
     add_file,
     add_name,
     add_output,
-    add_python,
-    add_variables,
-    add_warm,
     get_name,
     load_job_file,
     name_experiment,
     run_verb,
-    set_warm,
-    use_python,
 )
+from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
 from drumline.contract.errors import PlanError, Problem, SpecError, UsageError
 from drumline.control.terminal import clean
 
@@ -60,9 +56,7 @@ def _create_arguments(parser: Parser) -> None:
     )
     parser.add_argument("-a", "--save-as", metavar="FILE", help="write the submitted job as YAML")
     parser.add_argument("--skip-validation", action="store_true", help="skip the validation of the whole job")
-    add_variables(parser)
-    add_warm(parser, "the file's, else DRUMLINE_WARM, else auto")
-    add_python(parser)
+    add_ways_to_run(parser)
     add_output(parser)
 
 
@@ -73,15 +67,9 @@ def _create(arguments: Namespace) -> int:
     from drumline.control.submission.submit import submit
 
     slow_code.set(_print_slow)
-    use_python(arguments.python)
     job = load_job_file(arguments.file, arguments.set)
     job.name = arguments.name or job.name
-    if arguments.env_file or arguments.secret:
-        from drumline.cli import variables
-
-        variables.set_variables(job, arguments)
-    if arguments.warm:
-        set_warm(job, arguments.warm)
+    set_ways_to_run(job, arguments)
     name_experiment(job)
     # Elsewhere the job's supervisor is not this machine's, and a pipeline or sweep has a driver.
     start = Standby() if job.type == "command" and is_local(job) else None

@@ -7,7 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    enter_workspace,
+    load_job_file,
+)
+from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
 from drumline.contract.folder import write_whole
 from drumline.control.terminal import clean
 
@@ -49,6 +57,7 @@ def main(argv: list[str]) -> int:
         metavar="DIR",
         help=f"where {_FIGURES} and {_PAGE} are written; default: here",
     )
+    add_ways_to_run(parser)
     add_output(parser)
     add_azure(parser)
     arguments = parser.parse_args(argv)
@@ -57,29 +66,23 @@ def main(argv: list[str]) -> int:
 
 
 def _scale(arguments: Namespace) -> int:
-    from drumline.contract.errors import UsageError
     from drumline.control.scaling import refusals, report, running
 
-    if arguments.file in ("-", "/dev/stdin"):
-        raise UsageError("the job file is read once for each size; standard input has it once", "-f FILE")
     output.check_query(arguments.query)
     nodes = parse_sizes(arguments.nodes)
     request = running.ScaleRequest(nodes, arguments.procs, arguments.steps)
     to = max(_USUAL_TO, nodes[-1]) if arguments.to is None else arguments.to
     running.check_request(request, to, refusals.FEWEST_STEPS)
     _check_folder(arguments.folder)
-
-    def load() -> Any:
-        return load_job_file(arguments.file, arguments.set)
-
-    job = load()
+    job = load_job_file(arguments.file, arguments.set)
     title = str(job.display_name or job.name or os.path.basename(arguments.file))
-    plans = running.plan_sizes(load, request)
-    emulation = running.find_emulation(load, plans, output.tell)
+    set_ways_to_run(job, arguments)
+    plans = running.plan_sizes(job, request)
+    emulation = running.find_emulation(job, plans, output.tell)
     runs: list[SizeRun] = []
     is_whole = False
     try:
-        for run in running.run_sizes(load, request, plans, output.tell):
+        for run in running.run_sizes(job, request, plans, output.tell):
             runs.append(run)  # noqa: PERF402 - an interrupt leaves those before it
         is_whole = True
     except KeyboardInterrupt:

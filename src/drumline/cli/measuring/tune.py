@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    enter_workspace,
+    load_job_file,
+)
+from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -26,6 +35,7 @@ def main(argv: list[str]) -> int:
         "write the job file of the fastest. The same command goes on with a tuning that is under way.",
     )
     _add_arguments(parser)
+    add_ways_to_run(parser)
     add_output(parser)
     add_azure(parser)
     arguments = parser.parse_args(argv)
@@ -87,7 +97,10 @@ def _tune(arguments: Namespace) -> int:
     job = load_job_file(arguments.file, arguments.set)
     path = arguments.write or f"{os.path.splitext(arguments.file)[0]}.tuned.yml"
     results.check_target(path, is_named=bool(arguments.write), source=arguments.file)
-    started = starting.start(requests.make_sweep(job, request), again=arguments.again)
+    # The file that won has none of what this command alone was given.
+    measured = copy.deepcopy(job)
+    set_ways_to_run(measured, arguments)
+    started = starting.start(requests.make_sweep(measured, request), again=arguments.again)
     output.print_warnings(started.warnings)
     tuning = results.read_tuning(started.folder)
     _tell(_describe_start(started.folder.name, started.how, tuning))

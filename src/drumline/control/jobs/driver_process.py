@@ -66,7 +66,7 @@ def restart_driver(folder: RunFolder, secrets: str = "") -> None:
     Start a driver where there is none any more; harmless where there is one. It has our environment, but for what the
     one that submitted the job had, and no value for the names of secrets. Never raises.
 
-    ``secrets``: as of ``start_driver``, where this process is the driver of the job around it.
+    ``secrets``: as of ``start_driver``, where this process has them.
     """
     from drumline.contract.secrets import list_names
 

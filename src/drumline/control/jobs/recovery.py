@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
 
 
-def recover(folder: RunFolder) -> Outcome:
+def recover(folder: RunFolder, secrets: str = "") -> Outcome:
     """
     Do what the job's own processes can no longer do, and return its outcome: nothing, for nearly every job.
 
     The first to come does it. In a folder that cannot be written to nothing is done, and the outcome is the same.
+    ``secrets``: those of its steps, where this process has them (``driver_process.restart_driver``).
     """
     examined = examine(folder, may_withdraw=True)
     outcome = examined.outcome
@@ -36,7 +37,7 @@ def recover(folder: RunFolder) -> Outcome:
     if examined.lacks_driver:
         from drumline.control.jobs import driver_process
 
-        driver_process.restart_driver(folder)
+        driver_process.restart_driver(folder, secrets)
         return outcome
     if examined.end is not None:
         folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))

@@ -64,18 +64,17 @@ class ScaleRequest(NamedTuple):
     steps: int = 60
 
 
-def plan_sizes(load: Callable[[], Any], request: ScaleRequest) -> list[Plan]:
+def plan_sizes(job: Any, request: ScaleRequest) -> list[Plan]:
     """
-    Return the plan of each size; nothing is created. ``load`` returns the job anew.
+    Return the plan of each size; nothing is created, and the job does not change.
 
     Raises SpecError, PlanError, UsageError.
     """
-    job = load()
     if job.type != "command":
         raise UsageError(
             f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
         )
-    plans = [planning.plan(copy.deepcopy(_resize(load(), request, nodes))) for nodes in request.nodes]
+    plans = [planning.plan(_resize(job, request, nodes)) for nodes in request.nodes]
     for name in _SWITCHES:
         if (plans[0].user_env.get(name) or (os.environ.get(name) if name == STEPS else "")) == "0":
             raise UsageError(
@@ -85,7 +84,8 @@ def plan_sizes(load: Callable[[], Any], request: ScaleRequest) -> list[Plan]:
 
 
 def _resize(job: Any, request: ScaleRequest, nodes: int) -> Any:
-    """Return the job at that size. Raises UsageError for processes of a job that has no number of them."""
+    """Return a copy of that size. Raises UsageError for processes of a job that has no number of them."""
+    job = copy.deepcopy(job)
     job.name = None
     job.set_resources(instance_count=nodes)
     distribution = job.distribution
@@ -109,9 +109,7 @@ def _list_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def find_emulation(
-    load: Callable[[], Any], plans: Sequence[Plan], tell: Callable[[str], None]
-) -> Emulation | None:
+def find_emulation(job: Any, plans: Sequence[Plan], tell: Callable[[str], None]) -> Emulation | None:
     """
     Return what is known of the links that this machine plays, None for real ones. Runs a job that does nothing, whose
     checks measure what the nodes reach without limits.
@@ -125,7 +123,7 @@ def find_emulation(
     count = len(largest.nodes)
     if not rate or count < 2:
         return Emulation()
-    job = load()
+    job = copy.deepcopy(job)
     job.name = None
     job.command = "true"
     job.set_resources(instance_count=count)
@@ -142,7 +140,7 @@ def find_emulation(
 
 
 def run_sizes(
-    load: Callable[[], Any], request: ScaleRequest, plans: Sequence[Plan], tell: Callable[[str], None]
+    job: Any, request: ScaleRequest, plans: Sequence[Plan], tell: Callable[[str], None]
 ) -> Iterator[SizeRun]:
     """
     Run the job at each size, and yield it once it is measured. Blocks; an interrupt cancels the job that runs. ``tell``
@@ -161,7 +159,7 @@ def run_sizes(
                 yield SizeRun(nodes, ranks, "", why_not=lack)
                 continue
             try:
-                folder = _start(_resize(load(), request, nodes), guard)
+                folder = _start(_resize(job, request, nodes), guard)
             except DrumlineError as error:
                 if not has_measured:
                     raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -111,8 +112,9 @@ def make_sweep(job: Any, request: TuneRequest) -> SweepJob:
 
 
 def name_after(sweep: SweepJob, snapshots: dict[str, str]) -> str:
-    """Return the name of the tuning: the same for the same job, code and settings."""
-    text = json.dumps([to_dict(sweep, absolute=True), snapshots], sort_keys=True, default=str)
+    """Return the name of the tuning: the same for the same job, code, settings and Python that was named."""
+    python = [os.environ[planning.PYTHON]] if os.environ.get(planning.PYTHON) else []
+    text = json.dumps([to_dict(sweep, absolute=True), snapshots, *python], sort_keys=True, default=str)
     return f"tune-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
 
 

@@ -6,12 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
+from drumline.contract.secrets import list_names
 from drumline.control.jobs.recovery import recover
 from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.submission import driven
+from drumline.control.submission import secrets as submitted_secrets
 from drumline.control.submission.submit import submit
 from drumline.control.tuning.request import name_after
 
@@ -45,7 +47,7 @@ def start(sweep: SweepJob, *, again: bool = False) -> StartedTuning:
     wanted = name_after(sweep, sweep._snapshots)
     known, name = _find_last(wanted)
     if known is not None:
-        outcome = recover(known)
+        outcome = recover(known, _find_secrets(known))
         if not outcome.is_final:
             return StartedTuning(known, GOES_ON)
         if outcome.status == status.COMPLETED and not again:
@@ -70,13 +72,23 @@ def _find_last(wanted: str) -> tuple[RunFolder | None, str]:
     return known, name
 
 
+def _find_secrets(folder: RunFolder) -> str:
+    """Return the secrets of the settings' jobs; without one of them none, which the next job then says."""
+    names = list_names(folder.read_json(folder.graph))
+    try:
+        return submitted_secrets.find_text(names) if names else ""
+    except PlanError:
+        return ""
+
+
 def follow(folder: RunFolder, tell: Callable[[str], None]) -> Outcome:
     """Wait for the end of the tuning. Blocks. ``tell`` takes a line for each setting that is measured from now on."""
-    outcome = recover(folder)
+    secrets = _find_secrets(folder)
+    outcome = recover(folder, secrets)
     told = {name for name, step in outcome.steps.items() if step.status}
     while True:
         is_over = wait_for_end(folder, time.monotonic() + _POLL_S)
-        outcome = recover(folder)
+        outcome = recover(folder, secrets)
         for name, step in outcome.steps.items():
             if step.status and name not in told:
                 told.add(name)

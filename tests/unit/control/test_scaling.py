@@ -459,6 +459,9 @@ def test_a_page_holds_all_that_it_needs_and_no_markup_of_jobs():
     assert page.count("<svg") == 2
     assert "prefers-color-scheme: dark" in page
     assert "guess" in page
+    assert "Made by drumline scale. Its jobs: job-1 (1 node), " in page
+    assert "Made by drumline scale on 2001-09-09 at 01:46 UTC. " in make_page(report._replace(at=1e9))
+    assert to_values(report._replace(at=1e9))["at"] == "2001-09-09T01:46:40Z"
 
 
 def test_pages_of_reports_without_figures_say_so():

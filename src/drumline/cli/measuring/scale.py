@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
@@ -90,6 +91,7 @@ def _scale(arguments: Namespace) -> int:
             raise
         output.tell("the report has the sizes that were measured")
     made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
+    made = made._replace(at=time.time())
     _show(arguments, made)
     if not is_whole:
         raise KeyboardInterrupt

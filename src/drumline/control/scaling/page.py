@@ -6,9 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from drumline.control.scaling import drawing
-from drumline.control.scaling.refusals import describe_ms
+from drumline.control.scaling.refusals import describe_ms, name_nodes
 from drumline.control.scaling.sentences import list_sentences
 from drumline.control.terminal import clean
+from drumline.control.times import utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,9 +61,18 @@ def make_page(report: ScaleReport) -> str:
 {drawing.draw_steps(report)}
 <h2>Figures</h2>
 <div class="scroll">{_make_table(list_rows(report))}</div>
+<p class="quiet">{escape(clean(_describe_origin(report)))}</p>
 </body>
 </html>
 """
+
+
+def _describe_origin(report: ScaleReport) -> str:
+    """Return whence the figures are: who finds the page a year later has no folder beside it."""
+    moment = utc(report.at, "minutes")
+    when = f" on {moment[:10]} at {moment[11:16]} UTC" if moment else ""
+    jobs = ", ".join(f"{one.run.job} ({name_nodes(one.run.nodes)})" for one in report.measured if one.run.job)
+    return f"Made by drumline scale{when}" + (f". Its jobs: {jobs}." if jobs else ".")
 
 
 def list_rows(report: ScaleReport) -> list[tuple[str, ...]]:

@@ -94,6 +94,9 @@ class ScaleReport(NamedTuple):
     is_separate: bool = False
     """Whether no exchange between ranks was seen at the largest size."""
 
+    at: float | None = None
+    """When it was made, in seconds since 1970."""
+
     @property
     def knows_link(self) -> bool:
         """Return whether there is a link between nodes of which all-reduces tell something."""

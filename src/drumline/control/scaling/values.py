@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.control.scaling.sentences import list_phases, list_sentences
+from drumline.control.times import utc
 
 if TYPE_CHECKING:
     from drumline.control.scaling.model import StepModel
@@ -18,6 +19,7 @@ def to_values(report: ScaleReport) -> dict[str, Any]:
     model = report.model
     return {
         "job": report.title,
+        "at": utc(report.at, "seconds"),
         "scaling": "strong" if report.strong else "weak",
         "measured": [_describe_measured(one, report) for one in report.measured],
         "predicted": [_describe_predicted(one) for one in report.predicted],

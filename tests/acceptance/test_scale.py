@@ -10,6 +10,7 @@ import sys
 import pytest
 from cli_jobs import background, job_names, logs_of, one_rank, wait_for_status, write_job, write_script
 
+from drumline.contract.folder import workspace as in_workspace
 from drumline.control.scaling.keeping import read_report
 
 pytest.importorskip("torch")
@@ -195,6 +196,9 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, 
     assert refuse("--to", "2").startswith("--to must be 4 or more")
     assert refuse("--folder", tmp_path / "nowhere").startswith("--folder: no files can be written to ")
     assert refuse("--folder", tmp_path / "taken").endswith("scale.html' is a folder")
+    (tmp_path / "scale.json").write_text('{"mine": 1}')
+    assert refuse().endswith("scale.json is there, and was not made by drumline scale")
+    (tmp_path / "scale.json").unlink()
     assert refuse("--to", "9" * 400) == "--to must be 1000000 or less"
     assert refuse("--query", "[").startswith("--query: '[' is not a JMESPath expression: ")
     for name in ("DRUMLINE_STEPS", "DRUMLINE_HOOK"):
@@ -204,20 +208,21 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, 
     monkeypatch.delenv("DRUMLINE_STEPS")
     assert refuse("--procs", "0") == "--procs must be 1 or more"
     assert refuse("--procs", "2").startswith("--procs needs a job with the distribution pytorch or mpi")
-    assert cli("scale", "-f", "-").rc == 2
     assert job_names(drumline_home) == []
 
 
+@pytest.mark.parametrize("workspace", ["", "team"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_no_job_outlives_a_command_that_is_ended(number, tmp_path, drumline_home):
+def test_no_job_outlives_a_command_that_is_ended(number, workspace, tmp_path, drumline_home):
     path = write_job(tmp_path, "sleep 1000", resources={"instance_count": 1})
-    with background("scale", "-f", path, "--nodes", "1", "--folder", tmp_path, cwd=tmp_path) as command:
+    words = ["scale", "-f", path, "--nodes", "1", "--folder", tmp_path, "-w", workspace]
+    with background(*words, cwd=tmp_path) as command, in_workspace(workspace):
         command.wait_for_error(": job ")
-        (job,) = job_names(drumline_home)
+        (job,) = job_names(drumline_home / "workspaces" / workspace if workspace else drumline_home)
         wait_for_status(job, "Running")
         command.process.send_signal(number)
         assert command.end() == (130 if number == signal.SIGINT else -number)
-    ended = wait_for_status(job, "Canceled")
+        ended = wait_for_status(job, "Canceled")
     by_guard = ended["reason"] == "canceled by drumline scale (its command was ended)"
     assert by_guard == (number == signal.SIGKILL), ended["reason"]
     assert not list(tmp_path.glob("scale.*"))

@@ -131,5 +131,6 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(cli, tmp_path, dru
     assert refuse(*fast, "--over", "nothing").startswith("--over: 'nothing' is neither a setting")
     assert refuse(*fast, "--steps", "4").startswith("--steps must be 5 or more")
     assert refuse(*fast, "--write", tmp_path / "nowhere" / "x.yml").startswith("--write: ")
+    assert refuse(*fast, "--query", "[").startswith("--query: '[' is not a JMESPath expression: ")
     assert cli("tune", "-f", "-", *fast).rc == 2
     assert job_names(drumline_home) == []

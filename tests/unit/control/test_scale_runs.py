@@ -15,6 +15,7 @@ from drumline.control.scaling.facts import RankSteps, SizeRun
 from drumline.control.scaling.keeping import keep_report
 from drumline.control.scaling.report import build_report
 from drumline.control.scaling.values import to_values
+from drumline.spec.jobs.command import Command
 
 
 class Node:
@@ -108,7 +109,7 @@ def run_sizes(monkeypatch, *fails, sizes=(1, 2, 4), peak_bytes=0):
     monkeypatch.setattr(running, "_measure", measure)
     monkeypatch.setattr(running.MemoryUse, "add", lambda memory, _: setattr(memory, "_peak", peak_bytes))
     plans = [Plan(nodes) for nodes in sizes]
-    runs = running.run_sizes(None, running.ScaleRequest(sizes), plans, told.append)
+    runs = running.run_sizes(Command(command="true"), running.ScaleRequest(sizes), plans, told.append)
     return list(runs), started, told
 
 

@@ -138,6 +138,50 @@ def test_where_bytes_are_not_known_longer_steps_are_all_there_is():
     assert to_values(report)["limit"]["rate"] is None
 
 
+def test_a_job_that_scales_well_is_predicted_though_its_exchange_is_not_known():
+    """Eight ranks a node: the messages of a ring would take longer than the steps have grown."""
+
+    def run(nodes, step_ms):
+        ranks = tuple(make_rank(rank, step_ms) for rank in range(8 * nodes))
+        return SizeRun(nodes, 8 * nodes, f"job-{nodes}", ranks, source="optimizer")
+
+    report = build_report("gpu", [run(1, 99.8), run(2, 100.7), run(4, 101.0)], to=16)
+    assert report.refused == ()
+    assert [one.nodes for one in report.predicted] == [8, 16]
+    assert 0.9 < report.predicted[-1].efficiency < 1.0
+    report = build_report("alone", [run(1, 100.0), run(2, 99.9)], to=4)
+    assert report.refused == ()
+    assert report.predicted[-1].efficiency == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_minority_of_fast_steps_makes_means_of_all_figures():
+    def run(nodes, exchange_ms):
+        steps = tuple((100.0 if step % 20 < 11 else 30.0) + exchange_ms for step in range(60))
+        reduces = ((exchange_ms + 0.1) / 1e3,) * 60 if nodes > 1 else ()
+        overlaps = (1e-4,) * 60 if nodes > 1 else ()
+        ranks = tuple(
+            RankSteps(rank, rank, tuple(one / 1e3 for one in steps), reduce_s=reduces, overlap_s=overlaps)
+            for rank in range(nodes)
+        )
+        return SizeRun(nodes, nodes, f"job-{nodes}", ranks, (4 * MIB,), source="ddp")
+
+    report = build_report("batches that differ", [run(1, 0.0), run(2, 50.0)], to=2)
+    assert report.by_mean
+    assert report.measured[-1].efficiency == pytest.approx(68.5 / 118.5, rel=0.02)
+    assert any("batches that differ" in one for one in list_sentences(report))
+
+
+def test_no_size_that_was_measured_below_80_percent_is_said_to_reach_it():
+    def run(nodes, wait_ms):
+        reduce_ms = wait_ms + 0.1 if nodes > 1 else None
+        return make_run(nodes, 100.0 + wait_ms, reduce_ms, overlap_ms=0.1, input_ms=0.0)
+
+    report = build_report("flat", [run(1, 0.0), run(2, 30.0), run(4, 31.0)], to=8)
+    assert report.measured[1].efficiency < 0.8
+    assert report.limit.nodes == 1
+    assert "no size above 1 node reaches 80 % efficiency on this link" in list_sentences(report)
+
+
 def test_too_few_steps_are_refused():
     report = build_report("short", [make_run(1, 131.8), make_run(2, 246.0, 176.5, count=29)], to=4)
     assert report.predicted == ()

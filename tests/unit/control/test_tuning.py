@@ -12,6 +12,7 @@ from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, StepOutcome
 from drumline.control.driver.step_rates import FEWEST, reduce_steps
+from drumline.control.submission import planning
 from drumline.control.tuning import parameters, request, results, starting
 from drumline.control.tuning.parameters import NodeRoom
 from drumline.control.tuning.request import TuneRequest
@@ -88,6 +89,8 @@ def test_combinations_that_need_more_cores_than_there_are_are_left_out(tmp_path)
         ("env:RANK=1|2", "--over: the launcher sets 'RANK' for each rank, so it cannot be tried"),
         ("env:OMPI_COMM_WORLD_SIZE=1|2", "--over: the launcher sets 'OMPI_COMM_WORLD_SIZE' for each rank"),
         ("env:TF_CONFIG=a|b", "--over: the launcher sets 'TF_CONFIG' for each rank"),
+        ("env:DRUMLINE_STEPS=0|1", "--over: 'DRUMLINE_STEPS' says how steps are followed"),
+        ("env:DRUMLINE_HOOK=0|1", "--over: 'DRUMLINE_HOOK' says how steps are followed"),
         ("env:A=a\udc80", "--over env:A: 'a\\udc80' has a control character, or is not UTF-8"),
     ],
 )
@@ -145,6 +148,8 @@ def test_only_values_beyond_which_there_may_be_others_are_edges(tmp_path):
     assert edges("procs,threads") == {"procs": (None, None), "threads": (None, None)}
     assert edges("procs=2|3,threads=2|4") == {"procs": (2, 3), "threads": (2, None)}
     assert edges("procs", site=NodeRoom(64, gpus=2)) == {"procs": (None, None)}
+    # A process for each GPU is all that a node has room for.
+    assert edges("procs=2|4", site=NodeRoom(64, gpus=4)) == {"procs": (2, None)}
     assert edges("env:A=0|1,env:B=2|10") == {"env:B": ("2", "10")}
 
 
@@ -162,15 +167,15 @@ def describe(made, *steps):
 
 
 def test_the_end_says_whether_the_win_is_clear(tmp_path):
-    made = find_tuning(tmp_path, "throughput", "batch_size=x|y|z")
+    made = find_tuning(tmp_path, "throughput", "env:KIND=x|y|z")
     clear = [end(0, 0, 100.0), end(1, 1, 50.0), end(2, 2, 60.0), end(3, 0, 100.0, 1)]
     assert describe(made, *clear) == "clearly faster than all others"
     near = [end(0, 0, 100.0), end(1, 1, 95.0), end(2, 2, 10.0), end(3, 0, 100.0, 1), end(4, 1, 96.0, 1)]
     assert describe(made, *near) == (
-        "but batch_size y may be as fast: two runs of one setting may differ by as much"
+        "but env:KIND y may be as fast: two runs of one setting may differ by as much"
     )
     both = [*near[:2], end(2, 2, 97.0), near[3], end(4, 2, 97.0, 1)]
-    assert describe(made, *both).startswith("but 2 others (batch_size z; ...) may be as fast: ")
+    assert describe(made, *both).startswith("but 2 others (env:KIND z; ...) may be as fast: ")
     alone = [end(0, 0, 100.0), end(1, 1), end(2, 2)]
     assert describe(made, *alone) == "the only one that could be measured"
     assert verdict.describe_counts(made, alone) == "1 of 3 settings measured in 3 runs, 2 failed"
@@ -263,6 +268,45 @@ def test_what_is_compared_depends_on_what_is_known_of_the_batch(tmp_path):
     assert (made.metric, made.value_of(1, 0.5, ranks=2)) == (tuning.STEPS, 2.0)
     made = find_tuning(tmp_path, "latency", "batch=8|16")
     assert (made.metric, made.goal, made.value_of(1, 0.5, ranks=2)) == (tuning.STEP_S, "minimize", 0.5)
+
+
+@pytest.mark.parametrize("values", ["auto|32", "0|32"])
+def test_a_batch_that_counts_no_samples_is_refused(tmp_path, values):
+    fields = {"command": "python train.py ${{inputs.train_batch_size}}", "inputs": {"train_batch_size": 32}}
+    wanted = "--over train_batch_size: .* is no number above 0"
+    with pytest.raises(UsageError, match=wanted):
+        find_tuning(tmp_path, "throughput", f"train_batch_size={values}", **fields)
+    assert find_tuning(tmp_path, "latency", f"train_batch_size={values}", **fields).metric == tuning.STEP_S
+    fields["inputs"] = {"train_batch_size": -1}
+    assert find_tuning(tmp_path, "throughput", "threads=1|2", **fields).metric == tuning.STEPS
+
+
+@pytest.mark.parametrize("name", ["DRUMLINE_STEPS", "DRUMLINE_HOOK"])
+def test_a_job_whose_steps_are_not_followed_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match=f"{name} is 0, so no steps are followed"):
+        find_tuning(tmp_path, "throughput", "threads=1|2", environment_variables={name: "0"})
+
+
+def test_a_job_that_starts_again_after_a_hang_can_be_measured(tmp_path):
+    drumline = {"hang_action": "restart", "hang_after": 0, "max_restarts": 3, "grace": 7}
+    job = make_job(tmp_path, drumline=drumline)
+    made = tuning.from_properties(
+        request.make_sweep(job, TuneRequest("throughput", ("threads=1|2",))).properties
+    )
+    trial = make_job(tmp_path, drumline=drumline)
+    tuning.prepare_measured(trial, {}, made, 0)
+    assert trial.drumline == {"grace": 7}
+    assert planning.plan(trial).hang_action == "report"
+
+
+def test_the_newest_tuning_is_found_though_older_ones_are_deleted(drumline_home):
+    for name in ("tune-x-3", "tune-x_0", "tune-x-2_0", "tune-xy", "tune-x-02"):
+        RunFolder.for_job(name).create()
+    known, following = starting._find_last("tune-x")
+    assert (known.name, following) == ("tune-x-3", "tune-x-4")
+    RunFolder.for_job("tune-y").create()
+    assert starting._find_last("tune-y")[1] == "tune-y-2"
+    assert starting._find_last("tune-z") == (None, "tune-z")
 
 
 def test_batches_that_are_ready_are_not_measured(tmp_path):

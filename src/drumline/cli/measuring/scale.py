@@ -17,7 +17,7 @@ from drumline.cli.arguments import (
     load_job_file,
 )
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
-from drumline.contract.folder import write_whole
+from drumline.contract.folder import read_plain, write_whole
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from drumline.control.scaling.report import ScaleReport
 
 _FIGURES, _PAGE = "scale.json", "scale.html"
+_MARKS = {_FIGURES: b'"scaling": "', _PAGE: b"<title>How far "}
+"""What a file that this command has made begins with, by its name."""
+
+_HEAD_BYTES = 4096
 _USUAL_TO = 64
 
 
@@ -104,9 +108,16 @@ def _check_folder(folder: str) -> None:
 
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--folder: no files can be written to {folder!r}", "name a folder that is there")
-    for name in (_FIGURES, _PAGE):
-        if os.path.isdir(os.path.join(folder, name)):
-            raise UsageError(f"--folder: {os.path.join(folder, name)!r} is a folder", "name another folder")
+    for name, mark in _MARKS.items():
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            raise UsageError(f"--folder: {path!r} is a folder", "name another folder")
+        # A link is replaced, and what it leads to stays.
+        is_file = os.path.isfile(path) and not os.path.islink(path)
+        if is_file and mark not in read_plain(path, _HEAD_BYTES):
+            raise UsageError(
+                f"{path} is there, and was not made by drumline scale", "--folder DIR, another folder"
+            )
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:

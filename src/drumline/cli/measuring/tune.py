@@ -87,11 +87,13 @@ def _add_arguments(parser: Parser) -> None:
 
 def _tune(arguments: Namespace) -> int:
     from drumline.contract.errors import UsageError
+    from drumline.control.jobs import lookup
     from drumline.control.tuning import request as requests
     from drumline.control.tuning import results, starting
 
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError("the file that won is made of the job file, which needs a name", "-f FILE")
+    output.check_query(arguments.query)
     request = _make_request(arguments)
     requests.check_request(request)
     job = load_job_file(arguments.file, arguments.set)
@@ -108,7 +110,8 @@ def _tune(arguments: Namespace) -> int:
         outcome = starting.follow(started.folder, _tell)
     except KeyboardInterrupt:
         name = started.folder.name
-        _tell(f"job {name} goes on, and the same command follows it; to stop it: drumline job cancel {name}")
+        stop = f"drumline job cancel {name}{lookup.workspace_arguments()}"
+        _tell(f"job {name} goes on, and the same command follows it; to stop it: {stop}")
         return _INTERRUPTED
     values = results.to_values(started.folder, outcome, tuning)
     has_won = values["best"] is not None and outcome.status == "Completed"

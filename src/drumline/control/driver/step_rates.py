@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import STEPS
 from drumline.contract.record import NamedTuple
 from drumline.control.observing.steps.history import read_steps
 from drumline.node.metrics.step_windows import MOST_DETAILED
@@ -15,6 +17,7 @@ from drumline.plan.search.tuning import MOST_WARM_STEPS
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
 
 FEWEST = 5
 """Steps that say something of a setting."""
@@ -29,6 +32,10 @@ _NEVER_SURER = 0.1
 """Of a value: the next run of the same job may differ by so much, however alike the steps of this one are."""
 
 
+SWITCHES = (STEPS, "DRUMLINE_HOOK")
+"""Variables that are 0 where steps are not to be followed."""
+
+
 class StepRate(NamedTuple):
     """
     Seconds of a step of the slowest rank, and between which they are, another run included. ``steps``: so many were
@@ -41,6 +48,15 @@ class StepRate(NamedTuple):
     steps: int
     ranks: int
     spread: float
+
+
+def check_followed(plan: Plan) -> None:
+    """Raise UsageError for a job whose steps are not followed, because it or this shell says so."""
+    for name in SWITCHES:
+        if (plan.user_env.get(name) or (os.environ.get(name) if name == STEPS else "")) == "0":
+            raise UsageError(
+                f"{name} is 0, so no steps are followed and none can be measured", f"unset {name}"
+            )
 
 
 def check_count(steps: int, fewest: int, of_what: str) -> None:

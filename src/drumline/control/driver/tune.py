@@ -146,7 +146,8 @@ class _TuneDriver(SweepDriver):
         step = self._children.steps[name]
         by_us, reason = trials.ending(outcome)
         how, detail = outcome.status, dict[str, Any](ran_s=outcome.run_seconds(time.time()))
-        is_late = outcome.exit_code == _TIME_LIMIT_CODE
+        # A program may end with that code too, as one under timeout(1).
+        is_late = outcome.exit_code == _TIME_LIMIT_CODE and outcome.failed_rank is None
         rate = self._measure(step, outcome)
         lack = _explain_lack(RunFolder.for_job(step.job), rate) if rate else ""
         is_whole = how == status.COMPLETED or by_us.startswith(_MEASURED) or is_late

@@ -114,11 +114,11 @@ class SizeFacts(NamedTuple):
 
 def find_unevenness(run: SizeRun) -> float:
     """
-    Return by which share the mean of the steps is above their median: checkpoints, or groups of slow steps of a
-    loader, which no median shows. One single slow step counts as an accident.
+    Return by which share the mean of the steps is off their median: checkpoints, groups of slow steps of a loader, or
+    of fast ones with little in their batches, which no median shows. One single slow step counts as an accident.
     """
     steps = _list_steps(run)
-    return find_mean(steps) / max(statistics.median(steps), 1e-9) - 1.0
+    return abs(find_mean(steps) / max(statistics.median(steps), 1e-9) - 1.0)
 
 
 def reduce_run(run: SizeRun, *, by_mean: bool = False) -> SizeFacts:

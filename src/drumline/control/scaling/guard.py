@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import WORKSPACE, current_workspace
 from drumline.control.jobs import cancel
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class JobGuard:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, WORKSPACE: current_workspace()},
             # What ends the command's whole group must not end this.
             start_new_session=True,
         )

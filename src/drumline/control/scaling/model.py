@@ -197,6 +197,10 @@ def _find_shared_s(sizes: Sequence[SizeFacts], last: SizeFacts) -> float:
 
 def _fit_link(sizes: Sequence[SizeFacts], latency_s: float) -> RingLink:
     """Return the link with which the all-reduces of these sizes take as long as they did."""
+    # A message of an all-reduce may cost less than one of the checks did; not all of it is latency in any case.
+    most_s = min(_find_most_latency_s(one) for one in sizes)
+    if latency_s > _LATENCY_RANGE * most_s:
+        latency_s = most_s / _LATENCY_RANGE
     if len(sizes) == 1:
         return RingLink(latency_s, find_rate(sizes, latency_s))
     tries = [
@@ -205,6 +209,11 @@ def _fit_link(sizes: Sequence[SizeFacts], latency_s: float) -> RingLink:
     ]
     links = [RingLink(one, find_rate(sizes, one)) for one in tries]
     return min(links, key=lambda link: sum(_measure_error(one, link) ** 2 for one in sizes))
+
+
+def _find_most_latency_s(one: SizeFacts) -> float:
+    """Return the latency with which the messages of a step alone take as long as its all-reduces did."""
+    return (one.reduce_s or 0.0) / (len(one.bucket_bytes) * find_reduce_s(one.ranks, 0.0, RingLink(1.0, 1.0)))
 
 
 def _measure_error(one: SizeFacts, link: RingLink) -> float:

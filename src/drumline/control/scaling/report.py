@@ -28,7 +28,7 @@ _ASSUMED_BYTES = 1_000_000
 _ASSUMED_DOUBT = 0.15
 
 _UNEVEN = 0.05
-"""Of a step, by which the mean of a size may be above its median; beyond, all sizes are told by their means."""
+"""Of a step, by which the mean of a size may be off its median; beyond, all sizes are told by their means."""
 
 
 class MeasuredSize(NamedTuple):
@@ -270,8 +270,12 @@ def _find_limit(
         return 1.0 if nodes <= first.nodes else compare(model.predict_s(nodes * each), nodes * each)
 
     # What was measured counts, whatever the model says of it.
-    enough = [one.nodes for one in sizes if compare(one.step_s, one.ranks) >= models.ENOUGH]
-    nodes = max([models.find_last_efficient(find, most), *enough])
+    enough = max(one.nodes for one in sizes if compare(one.step_s, one.ranks) >= models.ENOUGH)
+    lacking = [
+        one.nodes for one in sizes if one.nodes > enough and compare(one.step_s, one.ranks) < models.ENOUGH
+    ]
+    said = models.find_last_efficient(find, most)
+    nodes = max(enough, min([said, *(one - 1 for one in lacking)]))
     wanted = last.nodes if nodes < last.nodes else min(2 * nodes, most)
     ranks = wanted * each
     share = first.ranks / ranks if strong else 1.0

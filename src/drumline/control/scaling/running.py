@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
-from drumline.contract.folder import STEPS
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.control.driver import step_rates
@@ -26,17 +24,19 @@ from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
 from drumline.engines.table import is_elsewhere
+from drumline.plan.search.known_inputs import find_number
+from drumline.plan.search.tuning import count_warm_steps, list_measured_settings
 from drumline.spec import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
 
 WARM_STEPS = 10
-"""Not measured: PyTorch chooses its buckets anew after the first step, and caches fill."""
+"""Not measured, at least: PyTorch chooses its buckets anew after the first step, and caches fill."""
 
 _POLL_S = 0.25
 _POLL_ELSEWHERE_S = 2.0
@@ -47,9 +47,6 @@ _PATIENCE_S = 60.0
 
 _FARTHEST = 1_000_000
 """The most nodes of a prediction."""
-
-_SWITCHES = (STEPS, "DRUMLINE_HOOK")
-"""Variables that are 0 where steps are not to be followed."""
 
 _BY_MEASURED = "drumline scale: its steps are measured"
 _BY_HANG = "drumline scale: it hangs"
@@ -75,11 +72,7 @@ def plan_sizes(job: Any, request: ScaleRequest) -> list[Plan]:
             f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
         )
     plans = [planning.plan(_resize(job, request, nodes)) for nodes in request.nodes]
-    for name in _SWITCHES:
-        if (plans[0].user_env.get(name) or (os.environ.get(name) if name == STEPS else "")) == "0":
-            raise UsageError(
-                f"{name} is 0, so no steps are followed and none can be measured", f"unset {name}"
-            )
+    step_rates.check_followed(plans[0])
     return plans
 
 
@@ -96,17 +89,9 @@ def _resize(job: Any, request: ScaleRequest, nodes: int) -> Any:
         distribution.process_count_per_instance = request.procs
     if getattr(distribution, "worker_count", None) is not None:
         distribution.worker_count = nodes
-    job.drumline = _list_settings(job.drumline or {})
+    job.drumline = list_measured_settings(job.drumline or {})
     job.environment_variables = {**(job.environment_variables or {}), DETAIL: "1"}
     return job
-
-
-def _list_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job's settings without what ends a hang before it is told of here, or lets it last."""
-    kept = {name: value for name, value in given.items() if name not in ("steps", "hang_action")}
-    if "hang_after" in kept and not float(kept["hang_after"]):
-        del kept["hang_after"]
-    return kept
 
 
 def find_emulation(job: Any, plans: Sequence[Plan], tell: Callable[[str], None]) -> Emulation | None:
@@ -150,6 +135,7 @@ def run_sizes(
     """
     has_measured = False
     memory = MemoryUse()
+    warm_steps = count_warm_steps(find_number("workers", job)[1], WARM_STEPS)
     with JobGuard() as guard:
         for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
             prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
@@ -168,7 +154,7 @@ def run_sizes(
                 yield SizeRun(nodes, ranks, "", why_not=why_not)
                 continue
             tell(f"{prefix}job {folder.name}")
-            run = _measure(folder, plan, request.steps, tell)
+            run = _measure(folder, plan, request.steps, tell, warm_steps)
             memory.add(folder)
             count = min((len(one.step_s) for one in run.steps), default=0)
             has_measured |= count > 0
@@ -183,9 +169,11 @@ def _start(job: Any, guard: JobGuard) -> RunFolder:
     return submit(job).folder
 
 
-def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None]) -> SizeRun:
+def _measure(
+    folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], None], warm_steps: int = WARM_STEPS
+) -> SizeRun:
     """Follow a job until its steps are measured, and stop it; or until it ends, or hangs."""
-    ranks, wanted = _count_ranks(plan), WARM_STEPS + steps
+    ranks, wanted = _count_ranks(plan), warm_steps + steps
     pause_s = _POLL_ELSEWHERE_S if is_elsewhere(plan.engine) else _POLL_S
     patience = missing_until = time.monotonic() + _PATIENCE_S
     by = _BY_INTERRUPT
@@ -197,7 +185,7 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
             outcome = read_outcome(folder)
             history = gathering.read_history(folder, outcome)
             done = gathering.count_steps(history, ranks)
-            if done < WARM_STEPS:
+            if done < warm_steps:
                 use.begin()
             seen = gathering.count_steps(history, 1)
             if seen < wanted:
@@ -211,30 +199,32 @@ def _measure(folder: RunFolder, plan: Plan, steps: int, tell: Callable[[str], No
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
             time.sleep(max(pause_s, step_rates.LEISURE * (time.monotonic() - now)))
-        share = use.find_share() if done > WARM_STEPS else None
+        share = use.find_share() if done > warm_steps else None
     finally:
         use.close()
         if not read_outcome(folder).is_final:
             cancel.cancel(folder.name, at_once=True, by=by)
         wait_for_end(folder)
-    return _describe(folder, plan, outcome, steps, share)
+    return _describe(folder, plan, outcome, steps, share, warm_steps)
 
 
 def _count_ranks(plan: Plan) -> int:
     return sum(len(node.ranks) for node in plan.nodes)
 
 
-def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share: float | None) -> SizeRun:
+def _describe(
+    folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share: float | None, warm_steps: int
+) -> SizeRun:
     """``outcome``: before the job was stopped, if it was."""
     history = gathering.read_history(folder, outcome)
-    ranks = gathering.list_ranks(history, WARM_STEPS, steps)
+    ranks = gathering.list_ranks(history, warm_steps, steps)
     failed = outcome.is_final and outcome.status not in (status.COMPLETED, status.CANCELED)
     why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
     made = max((len(history.list_seconds(one, "step")) for one in history.ranks), default=0)
     if not ranks and not why_not and not outcome.hang:
-        why_not = _explain_absence(folder.name, made)
-    elif outcome.is_final and not why_not and made < WARM_STEPS + FEWEST_STEPS:
-        why_not = f"job {folder.name} ended by itself after {made} steps, and {WARM_STEPS + FEWEST_STEPS} are needed"
+        why_not = _explain_absence(folder.name, made, warm_steps)
+    elif outcome.is_final and not why_not and made < warm_steps + FEWEST_STEPS:
+        why_not = f"job {folder.name} ended by itself after {made} steps, and {warm_steps + FEWEST_STEPS} are needed"
     return SizeRun(
         len(plan.nodes),
         _count_ranks(plan),
@@ -250,11 +240,11 @@ def _describe(folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share
     )
 
 
-def _explain_absence(job: str, made: int) -> str:
+def _explain_absence(job: str, made: int, warm_steps: int) -> str:
     """``made``: how many steps a rank of it made, which are too few."""
     if made:
         steps = f"{made} step" + ("" if made == 1 else "s")
-        return f"job {job} ended after {steps}, and the first {WARM_STEPS} are not measured"
+        return f"job {job} ended after {steps}, and the first {warm_steps} are not measured"
     return f"no steps were seen in job {job}: its ranks make none with an optimizer of PyTorch"
 
 

@@ -76,7 +76,8 @@ def _list_speeds(report: ScaleReport) -> list[str]:
     heads = [f"{how} ({'strong' if report.strong else 'weak'} scaling)"]
     if report.by_mean:
         heads.append(
-            "steps are uneven, as with checkpoints or a slow loader: all times are means, without the slowest step"
+            "steps are uneven, as with checkpoints, a slow loader or batches that differ: all times are means, without "
+            "the slowest step"
         )
     return [*heads, *found]
 

@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.contract.steps import DETAIL
+from drumline.control.driver.step_rates import SWITCHES
 from drumline.node.warm.rank_variables import is_rank_variable
 from drumline.plan.environment import UNSET
+from drumline.plan.search.known_inputs import (
+    KNOWN_NAMES,
+    find_target,
+    list_literals,
+    read_current,
+    to_number,
+)
 from drumline.plan.search.trials import describe_refusal
 from drumline.plan.search.tuning import ENV, INPUT, PROCS
 from drumline.plan.search.verdict import describe_setting
@@ -22,13 +31,6 @@ if TYPE_CHECKING:
 
 MOST_SETTINGS = 200
 _THREADS = "OMP_NUM_THREADS"
-_FOUND = {
-    "workers": ("workers", "num_workers", "dataloader_num_workers", "dataloader_workers", "data_workers"),
-    "batch": ("batch", "batch_size", "per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
-    "buckets": ("buckets", "bucket_cap_mb", "bucket_mb", "bucket_size_mb"),
-}
-"""Names of inputs; variables of a job have the same in capitals."""
-
 _LEAST = {PROCS: 1, "threads": 1, "workers": 0, "batch": 1, "buckets": 1}
 _USUAL_BUCKETS = (10, 25, 50, 100)
 """MB; PyTorch's own is 25."""
@@ -106,7 +108,7 @@ def _explain_one(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> s
 
 def find_own(parameters: Sequence[Parameter], settings: Sequence[tuple[Any, ...]], job: Any) -> int | None:
     """Return the number of the setting that the job file has; None if it does not state one, or it is not tried."""
-    own = [_read_current(one.target, job) for one in parameters]
+    own = [read_current(one.target, job) for one in parameters]
     if None in own:
         return None
     return next((number for number, values in enumerate(settings) if all(map(_are_same, values, own))), None)
@@ -116,14 +118,14 @@ def find_edges(parameters: Sequence[Parameter], site: NodeRoom) -> dict[str, tup
     """Return the ends of those values that are numbers, as ``Tuning`` has them."""
     edges = {}
     for one in parameters:
-        numbers = {value: _to_number(value) for value in one.values}
+        numbers = {value: to_number(value) for value in one.values}
         known = {value: number for value, number in numbers.items() if number is not None}
         # Nothing is beyond a switch.
         if len(set(known.values())) < 2 or len(known) < len(numbers) or set(known.values()) == {0.0, 1.0}:
             continue
         smallest, largest = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
         least = _LEAST.get(one.name, -math.inf)
-        most = (site.cores or math.inf) if one.name in (PROCS, "threads") else math.inf
+        most = _find_most(one.name, site)
         is_whole = one.is_ours and one.name == PROCS
         edges[one.name] = (
             smallest if known[smallest] > least else None,
@@ -132,16 +134,15 @@ def find_edges(parameters: Sequence[Parameter], site: NodeRoom) -> dict[str, tup
     return edges
 
 
+def _find_most(name: str, site: NodeRoom) -> float:
+    """Return what a node has room for: a process for each GPU, where there are some."""
+    known = (site.gpus or site.cores) if name == PROCS else site.cores if name == "threads" else None
+    return known or math.inf
+
+
 def _are_same(one: Any, other: Any) -> bool:
-    number = _to_number(one)
-    return str(one) == str(other) or (number is not None and number == _to_number(other))
-
-
-def find_number(name: str, job: Any) -> tuple[str, float | None]:
-    """Return the target of ``batch`` or ``workers`` in the job, and its value; empty and None where there is none."""
-    target = _find_target(name, job)
-    value = _read_current(target, job) if target else None
-    return target, _to_number(value)
+    number = to_number(one)
+    return str(one) == str(other) or (number is not None and number == to_number(other))
 
 
 def _refuse_count(count: int) -> UsageError:
@@ -156,8 +157,8 @@ def _read_parameter(text: str, job: Any, site: NodeRoom) -> Parameter:
     target = _target_of(name, job)
     if not equals:
         return Parameter(name, target, _choose_values(name, target, job, site), is_ours=True)
-    current = _read_current(target, job)
-    is_text = isinstance(current, str) and _to_number(current) is None and name not in _LEAST
+    current = read_current(target, job)
+    is_text = isinstance(current, str) and to_number(current) is None and name not in _LEAST
     values = [one.strip() if is_text else parse_value(one) for one in listed.split("|")]
     if target.startswith(ENV) and name not in _LEAST:
         values = [one.strip() for one in listed.split("|")]
@@ -196,16 +197,16 @@ def _target_of(name: str, job: Any) -> str:
             raise UsageError(f"--over: {name!r} is not the name of a variable", "env:NAME=a|b")
         _check_variable(name.removeprefix(ENV))
         return name
-    target = _find_target(name, job) if name in _FOUND else _find_input(name, job)
+    target = find_target(name, job) if name in KNOWN_NAMES else _find_input(name, job)
     if target:
         return target
-    if name in _FOUND:
-        usual = _FOUND[name][1]
+    if name in KNOWN_NAMES:
+        usual = KNOWN_NAMES[name][1]
         raise UsageError(
             f"--over {name}: the job has neither an input {usual!r} nor a variable {usual.upper()!r}",
             f"declare one that your script reads, or name another: --over INPUT=1|2, --over env:{usual.upper()}=1|2",
         )
-    inputs = ", ".join(_list_literals(job)) or "none"
+    inputs = ", ".join(list_literals(job)) or "none"
     raise UsageError(
         f"--over: {name!r} is neither a setting nor an input with a value",
         f"procs, threads, workers, batch, buckets, env:NAME=a|b, or an input of the job: {inputs}",
@@ -213,7 +214,9 @@ def _target_of(name: str, job: Any) -> str:
 
 
 def _check_variable(name: str) -> None:
-    """Raise UsageError for a variable that tells a rank which it is; parameters of MPI are the user's."""
+    """Raise UsageError for a variable of the launcher; parameters of MPI are the user's."""
+    if name in (*SWITCHES, DETAIL):
+        raise UsageError(f"--over: {name!r} says how steps are followed, which is how they are measured")
     if is_rank_variable(name, UNSET) and "_MCA_" not in name:
         raise UsageError(
             f"--over: the launcher sets {name!r} for each rank, so it cannot be tried",
@@ -221,33 +224,12 @@ def _check_variable(name: str) -> None:
         )
 
 
-def _find_target(name: str, job: Any) -> str:
-    known = _list_literals(job)
-    variables = job.environment_variables or {}
-    for one in _FOUND[name]:
-        if one in known:
-            return INPUT + one
-    return next((ENV + one.upper() for one in _FOUND[name] if one.upper() in variables), "")
-
-
 def _find_input(name: str, job: Any) -> str:
-    return INPUT + name if name in _list_literals(job) else ""
-
-
-def _list_literals(job: Any) -> list[str]:
-    return [name for name, value in (job.inputs or {}).items() if not hasattr(value, "path")]
+    return INPUT + name if name in list_literals(job) else ""
 
 
 def _has_procs(job: Any) -> bool:
     return hasattr(job.distribution, "process_count_per_instance")
-
-
-def _read_current(target: str, job: Any) -> Any:
-    if target == PROCS:
-        return job.distribution.process_count_per_instance
-    if target.startswith(ENV):
-        return (job.environment_variables or {}).get(target.removeprefix(ENV))
-    return job.inputs[target.removeprefix(INPUT)]
 
 
 def _choose_values(name: str, target: str, job: Any, site: NodeRoom) -> tuple[Any, ...]:
@@ -255,7 +237,7 @@ def _choose_values(name: str, target: str, job: Any, site: NodeRoom) -> tuple[An
     if name == "buckets":
         return _USUAL_BUCKETS
     if name == "batch":
-        now = _to_number(_read_current(target, job))
+        now = to_number(read_current(target, job))
         if now is None or now < 1 or now != int(now):
             raise UsageError("--over batch: the job's own is no whole number", "--over batch=32|64|128")
         return tuple(dict.fromkeys((max(1, int(now) // 2), int(now), 2 * int(now), 4 * int(now))))
@@ -281,11 +263,3 @@ def _double(most: int) -> tuple[int, ...]:
     """
     powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most]
     return tuple(dict.fromkeys((*powers, most)))
-
-
-def _to_number(value: Any) -> float | None:
-    try:
-        number = float(str(value))
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

@@ -17,7 +17,6 @@ from drumline.control.tuning.parameters import (
     NodeRoom,
     Parameter,
     find_edges,
-    find_number,
     find_own,
     list_parameters,
     list_settings,
@@ -25,6 +24,7 @@ from drumline.control.tuning.parameters import (
 from drumline.engines.local import machine
 from drumline.engines.table import is_elsewhere
 from drumline.plan.search.halving import plan_rungs
+from drumline.plan.search.known_inputs import find_number, to_number
 from drumline.plan.search.tuning import (
     LATENCY,
     PROCS,
@@ -42,6 +42,8 @@ from drumline.spec.jobs.trial import copy_program
 from drumline.spec.parts.search_space import Choice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from drumline.contract.plan import Plan
 
 _MOST_TRIALS = 1000
@@ -81,6 +83,7 @@ def make_sweep(job: Any, request: TuneRequest) -> SweepJob:
     job = fill_component(copy.deepcopy(job))
     job.name = None
     planned = planning.plan(copy.deepcopy(job))
+    step_rates.check_followed(planned)
     site = _look_at_site(planned)
     parameters = list_parameters(request.over, job, site)
     tuning = _make_tuning(job, request, parameters, site)
@@ -134,7 +137,10 @@ def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], si
     target, workers = find_number("workers", job)
     if request.goal == LATENCY:
         metric = STEP_S
-    elif batch or batch_of:
+    elif batch_of:
+        _check_batches(batch_of, next(one.values for one in parameters if one.name == batch_of))
+        metric = SAMPLES
+    elif batch and batch > 0:
         metric = SAMPLES
     else:
         metric = RANK_STEPS if PROCS in targets and not request.strong else STEPS
@@ -151,3 +157,13 @@ def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], si
         find_own(parameters, settings, job),
         find_edges(parameters, site),
     )
+
+
+def _check_batches(name: str, values: Sequence[Any]) -> None:
+    """Raise UsageError for values of the batch by which no samples can be counted, such as ``auto`` of DeepSpeed."""
+    wrong = next((one for one in values if not (to_number(one) or 0.0) > 0.0), None)
+    if wrong is not None:
+        raise UsageError(
+            f"--over {name}: {wrong!r} is no number above 0, so the samples of a second cannot be compared",
+            f"--for latency, or numbers alone: --over {name}=32|64",
+        )

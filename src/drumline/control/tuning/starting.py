@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from drumline.contract.errors import DrumlineError, PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
+from drumline.control.jobs import lookup
 from drumline.control.jobs.recovery import recover
 from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.submission import driven
@@ -64,12 +66,25 @@ def start(sweep: SweepJob, *, again: bool = False) -> StartedTuning:
 
 
 def _find_last(wanted: str) -> tuple[RunFolder | None, str]:
-    """Return the newest tuning of that name, and the name of the next."""
-    known, name, number = None, wanted, 1
-    while (folder := RunFolder.for_job(name)).exists():
-        known, number = folder, number + 1
-        name = f"{wanted}-{number}"
-    return known, name
+    """Return the newest tuning of that name, and the name of the next. Older ones may have been deleted."""
+    numbers = [_read_number(name, wanted) for name in lookup.all_names()]
+    last = max(numbers, default=0)
+    if not last:
+        return None, wanted
+    return RunFolder.for_job(wanted if last == 1 else f"{wanted}-{last}"), f"{wanted}-{last + 1}"
+
+
+def _read_number(name: str, wanted: str) -> int:
+    """
+    Return which tuning of the wanted name a job is, from 1 on; 0: none.
+
+    >>> _read_number("tune-x", "tune-x"), _read_number("tune-x-3", "tune-x"), _read_number("tune-x_0", "tune-x")
+    (1, 3, 0)
+    """
+    if name == wanted:
+        return 1
+    head, _, number = name.rpartition("-")
+    return int(number) if head == wanted and re.fullmatch("[1-9][0-9]{0,8}", number) else 0
 
 
 def _find_secrets(folder: RunFolder) -> str:

@@ -38,8 +38,11 @@ WARM_STEPS, MOST_WARM_STEPS = 5, 100
 _READY_BATCHES = 2
 """Of each worker of a DataLoader, as PyTorch has it: after a slow first step they say nothing of the loader."""
 
-_RESTARTS = ("max_restarts", "restart_on", "notify", "steps")
-"""Settings of a job that its measurements do not have: a failure is a result, and the steps are what is wanted."""
+_RESTARTS = ("max_restarts", "restart_on", "notify")
+"""Settings of a job that the measurements of a tuning do not have: a failure is a result."""
+
+_UNMEASURED = ("steps", "hang_action")
+"""Settings that no measurement has: the steps are what is wanted, and a hang is told of by who measures."""
 
 
 class Tuning(NamedTuple):
@@ -79,11 +82,7 @@ class Tuning(NamedTuple):
     def count_warm_steps(self, setting: int) -> int:
         """Return how many steps of a setting are not measured: those that the batches take which are ready."""
         workers = self.params(setting)[self.workers_of] if self.workers_of else self.workers
-        try:
-            ready = _READY_BATCHES * int(float(workers or 0)) + 1
-        except (ValueError, TypeError, OverflowError):
-            ready = 0
-        return min(max(WARM_STEPS, ready), MOST_WARM_STEPS)
+        return count_warm_steps(workers, WARM_STEPS)
 
     def value_of(self, setting: int, step_s: float, ranks: int) -> float:
         """Return what is compared, of a setting whose steps take that long on so many ranks."""
@@ -93,6 +92,32 @@ class Tuning(NamedTuple):
         if self.metric == SAMPLES:
             of_step *= float(self.params(setting)[self.batch_of] if self.batch_of else self.batch or 1)
         return of_step / step_s
+
+
+def count_warm_steps(workers: Any, least: int) -> int:
+    """
+    Return how many first steps are not measured: those that the batches take which are ready. ``workers``: of each
+    rank's DataLoader, as a job file has the number; None: not known.
+
+    >>> count_warm_steps(None, 5), count_warm_steps("8", 5), count_warm_steps(500, 5)
+    (5, 17, 100)
+    """
+    try:
+        ready = _READY_BATCHES * int(float(workers or 0)) + 1
+    except (ValueError, TypeError, OverflowError):
+        ready = 0
+    return min(max(least, ready), MOST_WARM_STEPS)
+
+
+def list_measured_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return a job's ``drumline`` settings as a measurement has them: nothing ends a hang before who measures tells of it,
+    or lets it last.
+    """
+    kept = {name: value for name, value in given.items() if name not in _UNMEASURED}
+    if "hang_after" in kept and not float(kept["hang_after"]):
+        del kept["hang_after"]
+    return kept
 
 
 def list_measures(steps: Iterable[StepOutcome]) -> list[Measurement]:
@@ -156,7 +181,8 @@ def prepare_measured(job: Command, variables: Mapping[str, Any], tuning: Tuning,
     """
     params = tuning.params(setting)
     job.environment_variables = {**variables, DETAIL: "1"}
-    job.drumline = {name: value for name, value in (job.drumline or {}).items() if name not in _RESTARTS}
+    settings = list_measured_settings(job.drumline or {})
+    job.drumline = {name: value for name, value in settings.items() if name not in _RESTARTS}
     job.properties = {name: value for name, value in job.properties.items() if name != PROPERTY}
     shown = ", ".join(f"{name} {value}" for name, value in params.items())
     job.display_name = f"{job.parent_job_name}: {shown}"

@@ -266,3 +266,9 @@ def test_the_latest_rank_comes_with_what_takes_it_longer(tmp_path, more_ms, phas
     latest = read_steps(str(tmp_path), 0).summarize()["latest"]
     assert (latest["rank"], latest["phase"]) == (1, phase)
     assert latest["more_ms"] == (pytest.approx(more_ms) if phase else None)
+
+
+def test_a_total_that_was_surpassed_is_not_shown(tmp_path):
+    write(tmp_path, 0, 0, [window(0, 1000.0, 50, total=Total(40, 7, "a test"))])
+    summary = read_steps(str(tmp_path), 0).summarize()
+    assert (summary["done"], summary["total"], summary["total_source"]) == (57, None, None)

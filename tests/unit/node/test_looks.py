@@ -139,6 +139,16 @@ def test_both_sides_agree_on_the_file(ours):
     assert [ours[name.upper()] for name in contract.PLACES] == list(range(len(contract.PLACES)))
 
 
+def test_no_file_of_the_program_is_run_that_it_does_not_import(start, tmp_path):
+    for name in ("resource", "opcode"):
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'run')!r}, 'a').close()\nraise ValueError\n"
+        )
+    start("while True:\n        sum(range(10000)); time.sleep(0.001)")
+    wait_until(lambda: sum(count(tmp_path).values()) >= 3)
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_input_pipeline_is_told_from_computing(start, tmp_path):
     work = "while True:\n        iterator.next_batch(); sum(range(10000))"
     process = start(work)

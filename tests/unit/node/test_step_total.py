@@ -31,6 +31,13 @@ def test_a_trainer_of_transformers_knows_its_steps_and_those_before(finder):
     assert call_from("transformers.trainer", trainer, lambda: finder.find(4)) is None
 
 
+def test_a_second_trainer_of_a_process_adds_its_steps_to_those_of_the_first(finder):
+    trainer = types.SimpleNamespace(state=types.SimpleNamespace(max_steps=200, global_step=23))
+    # 40 steps of the first one, 24 of this one, of which the newest is not counted by it yet.
+    found = call_from("transformers.trainer", trainer, lambda: finder.find(64))
+    assert found == (240, 0, "Transformers")
+
+
 HOLDING = """
 def {name}(self, function, batches):
     {held} = batches.pop()
@@ -205,6 +212,9 @@ def test_a_bar_of_each_epoch_is_taken_back(finder, bars):
     assert finder.find(128) == (200, 0, "a bar of tqdm")
     bars[0].n = 56
     assert finder.find(256) == (0, 0, "")
+    # What was wrong once is not believed later.
+    bars[0].n = 156
+    assert finder.find(356) == (0, 0, "")
 
 
 def test_a_program_without_either_says_nothing(finder):

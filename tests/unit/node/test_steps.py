@@ -299,6 +299,20 @@ def test_only_one_process_of_a_rank_writes_and_its_next_program_goes_on(ours, ri
     assert sum(window.made for window in read_windows(path)) == 7
 
 
+def test_the_total_of_a_ranks_next_program_is_after_the_steps_of_the_first(ours, ring, tmp_path):
+    path = RunFolder(str(tmp_path)).steps_path(0, 0)
+    windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)
+    for count, total in ((10, 10), (3, 500)):
+        steps = ours["Steps"](ring)
+        make_steps(steps, count)
+        steps._ring.put_total(total, 0, "a test")
+        steps.forget()
+        windows.look()
+    windows.close()
+    last = read_windows(path)[-1]
+    assert (last.done, last.total.steps) == (13, 510)
+
+
 def test_a_program_that_takes_the_place_of_another_in_its_process_is_the_next_one(ours, ring, tmp_path):
     path = RunFolder(str(tmp_path)).steps_path(0, 0)
     windows = StepWindows(path, os.path.dirname(ring), [0], clock=iter(range(100)).__next__)

@@ -83,4 +83,7 @@ def _make_noting(own: Any, collectives: Collectives, is_on: Callable[[], bool]) 
             pass
         return own(self, *arguments, **named)
 
+    # A group that is written in Python calls its base with this method. What binds it to C++ takes a Python function
+    # for the method of such a group, and would call it for ever, unless the caller has the method's name.
+    begin.__code__ = begin.__code__.replace(co_name=own.__name__)
     return update_wrapper(begin, own)

@@ -70,6 +70,9 @@ Methods of mpi4py in lower case; those that return at once begin with an I. Sour
 https://mpi4py.readthedocs.io/en/stable/overview.html
 """
 
+_OPCODES: list[Any] = []
+"""The module ``opcode``, once it was loaded here."""
+
 _SLEEPS = ("sleep", "waitpid")
 _CALLS = ("CALL", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_KW", "CALL_METHOD", "PRECALL")
 _NOT_MPI = ("cupy", "functools", "jax", "numpy", "operator", "os", "select", "socket", "tensorflow")
@@ -144,18 +147,16 @@ class LookThread:
             pass
 
     def _look_until(self, stop: Any) -> None:
-        from resource import RUSAGE_THREAD, getrusage
-
         find, find_frame, at, unwritten = Finder().find, _choose_look(), 0.0, 0
         if stop.acquire(True, _FIRST_S) or not self._may_write():
             return
         while unwritten or not os.path.exists(self._steps):
             at = (at + _GOLDEN) % 1.0
-            waits = getrusage(RUSAGE_THREAD).ru_nvcsw
+            waits = self._count_waits()
             if stop.acquire(True, _SHORTEST_S + _SPAN_S * at):
                 return
             # One wait is that for the time to pass.
-            was_running = getrusage(RUSAGE_THREAD).ru_nvcsw > waits + 1
+            was_running = self._count_waits() > waits + 1
             found = find(find_frame().get(self._main))
             if was_running and found in (COMMUNICATION, IDLE):
                 found = COMPUTING
@@ -164,6 +165,18 @@ class LookThread:
                 unwritten = (unwritten + 1) % _WRITTEN_EVERY
                 if not unwritten:
                     self._write()
+
+    @staticmethod
+    def _count_waits() -> int:
+        """
+        Return how often this thread has waited. Of Linux, not of Python's module ``resource``: a program may have a
+        file of that name. Raises OSError, ValueError.
+        """
+        file = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(file, 1 << 16).partition(b"\nvoluntary_ctxt_switches:")[2].split(b"\n")[0])
+        finally:
+            os.close(file)
 
     def _may_write(self) -> bool:
         """Return whether no other process of the rank, that is still there, counts its looks. Raises OSError."""
@@ -265,8 +278,9 @@ def find_call(code: CodeType, at: int) -> tuple[str, str]:
     instruction pushes, backwards.
     """
     from _opcode import stack_effect  # type: ignore[import-not-found]
-    from opcode import EXTENDED_ARG, HAVE_ARGUMENT, opname
 
+    known = _load_opcodes()
+    extended, opname, least = known.EXTENDED_ARG, known.opname, known.HAVE_ARGUMENT
     words = code.co_code
     arguments: int | None = None
     name, is_first = "", False
@@ -274,7 +288,7 @@ def find_call(code: CodeType, at: int) -> tuple[str, str]:
         kind, number = words[at], words[at + 1]
         at -= 2
         shift = 8
-        while at >= 0 and words[at] == EXTENDED_ARG:
+        while at >= 0 and words[at] == extended:
             number |= words[at + 1] << shift
             shift += 8
             at -= 2
@@ -290,13 +304,25 @@ def find_call(code: CodeType, at: int) -> tuple[str, str]:
             is_first = False
         elif arguments > 0:
             is_first = False
-            arguments -= stack_effect(kind, number if kind >= HAVE_ARGUMENT else None)
+            arguments -= stack_effect(kind, number if kind >= least else None)
         elif does != "PUSH_NULL":
             found = _read_name(code, does, number)
             name = name or found
             if not found or does not in ("LOAD_ATTR", "LOAD_METHOD"):
                 return name, found
     return name, ""
+
+
+def _load_opcodes() -> Any:
+    """Return Python's module ``opcode``; where it was not imported, a copy: a program may have a file of that name."""
+    if "opcode" in sys.modules:
+        return sys.modules["opcode"]
+    if not _OPCODES:
+        finder = sys.modules["_frozen_importlib_external"].PathFinder
+        module = type(sys)("opcode")
+        finder.find_spec("opcode", [os.path.dirname(os.__file__)]).loader.exec_module(module)
+        _OPCODES.append(module)
+    return _OPCODES[0]
 
 
 def _read_name(code: CodeType, does: str, number: int) -> str:

@@ -29,6 +29,9 @@ class TotalFinder:
     def __init__(self) -> None:
         self._bars: dict[int, tuple[int, int]] = {}
         self._told = 0
+        self._is_wrong = False
+        """Whether there were more steps than a bar has said: one of each epoch, perhaps."""
+
         self._passes = _Passes()
 
     @property
@@ -68,6 +71,9 @@ class TotalFinder:
         return None
 
     def _ask_bars(self, number: int) -> Optional[tuple[int, int, str]]:
+        self._is_wrong = self._is_wrong or 0 < self._told < number
+        if self._is_wrong:
+            return (0, 0, "")
         kind = getattr(sys.modules.get("tqdm.std") or sys.modules.get("tqdm"), "tqdm", None)
         bars = list(getattr(kind, "_instances", ()))[:_MOST_BARS]
         before, self._bars = self._bars, {}
@@ -84,8 +90,7 @@ class TotalFinder:
                 self._told = int(total)
                 # Of steps from before this process it says more than were made here.
                 return self._told, count - number if count > 1.2 * number else 0, "a bar of tqdm"
-        is_wrong = self._told and number > self._told
-        return (0, 0, "") if is_wrong else None
+        return None
 
 
 class _Passes:
@@ -160,8 +165,10 @@ def _ask_trainer(number: int) -> Optional[tuple[int, int, str]]:
             continue
         total, done = _ASK[source](frame.f_locals.get("self"))
         if isinstance(total, int) and total > 0:
-            # They count a step when the optimizer is done with it.
-            found = (total, max(0, int(done) + 1 - number), source)
+            # They count a step when the optimizer is done with it. Steps of this process that it does not know are
+            # those of another Trainer before it.
+            others = number - int(done) - 1
+            found = (total + max(0, others), max(0, -others), source)
     return found
 
 

@@ -53,6 +53,12 @@ Steps of another optimizer without one of the one that is counted: the program h
 another one of the same parameters; one that wraps the counted one makes no two steps without it.
 """
 
+_HIGH_DESCRIPTORS = (900, 200, 50)
+"""From which on a descriptor is looked for: a program may close those from 3 on, and use the numbers again."""
+
+_NESTED_MOST = 12
+"""Calls between a step of an optimizer and one of its base class, at most."""
+
 _NAN = float("nan")
 _UNKNOWN = (_NAN,) * 4
 
@@ -117,6 +123,11 @@ class Steps:
         """Return whether the begin of a collective is of use: DistributedDataParallel notes its own."""
         return self.is_on and not self._logger.is_followed
 
+    @property
+    def has_begun(self) -> bool:
+        """Return whether a step was counted."""
+        return self._ring.number > 0
+
     def note_ddp(self, module: Any) -> None:
         """Have the logger of a DistributedDataParallel note every iteration."""
         self._logger.follow(module)
@@ -133,14 +144,15 @@ class Steps:
         if self._ring.number == 0 and not self._ring.open():
             self.is_on = False
             return
+        is_known = self._ring.number > 0 and not self._changes_thread()
         if self._finder:
             self._finder.note_step()
         took = end - self._step_end
         logged = self._logger.ask(took, self._ring)
-        if self._ring.number:
+        if is_known:
             self._ring.write(took, self._input_s, self._forward_s, self._backward_s, *logged)
         else:  # All since the import of PyTorch: the program has loaded its model and its data too.
-            self._ring.write(_NAN, _NAN, _NAN, _NAN, *logged)
+            self._ring.write(took if self._ring.number else _NAN, _NAN, _NAN, _NAN, *logged)
         self._input_s = self._forward_s = self._backward_s = 0.0
         number = self._ring.number
         if self._collectives:
@@ -148,6 +160,15 @@ class Steps:
         if self._finder and (number in _ASKED_AT or number % _ASKED_EVERY == 0):
             self._ask_total(number)
         self._step_end = self._mark = perf_counter()
+
+    def _changes_thread(self) -> bool:
+        """Return whether another thread trains than the one that was followed, in which nothing has happened."""
+        from _thread import get_ident
+
+        if self._is_in_backward or self._forward_s or self._backward_s or self._ring.thread == get_ident():
+            return False
+        self._ring.thread = get_ident()
+        return True
 
     def _changes_to(self, optimizer: Any) -> bool:
         """Return whether the steps of this optimizer are counted from now on: the other one is gone, or was left."""
@@ -198,6 +219,7 @@ class Steps:
     def forget(self) -> None:
         """Leave all to the parent of this process, which was forked."""
         self.is_on = False
+        self._ring.let_go()
 
 
 def _trains_same(optimizer: Any, other: Any) -> bool:
@@ -214,6 +236,9 @@ class _Ring:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = -1
+        self._is: Any = None
+        """Device and number of the file: the program may close the descriptor, and use its number again."""
+
         self._pack: Any = None
         self.number = 0
         self.is_detailed = False
@@ -240,6 +265,8 @@ class _Ring:
         except OSError:
             os.close(file)
             return False
+        file = _move_up(file)
+        self._is = _identify(file)
         self._file, self._pack, self.thread = file, pack, self.thread or get_ident()
         return True
 
@@ -248,7 +275,16 @@ class _Ring:
         at = HEADER_BYTES + self.number % CAPACITY * RECORD_BYTES
         self.number += 1
         self.put(self._pack(RECORD, self.number, time(), *values, 0.0, self.number), at)
-        self.put(self._pack("<Q", self.number), HEAD_AT)
+        os.pwrite(self._file, self._pack("<Q", self.number), HEAD_AT)
+
+    def let_go(self) -> None:
+        """Close the file, which a child of this process would keep locked."""
+        try:
+            if self._file >= 0 and _identify(self._file) == self._is:
+                os.close(self._file)
+        except OSError:
+            pass
+        self._file = -1
 
     def put_pass(self, steps: int) -> None:
         """Write how many steps a pass over the data makes; 0: not known. Raises OSError."""
@@ -267,8 +303,29 @@ class _Ring:
         )
 
     def put(self, content: bytes, at: int) -> None:
-        """Write bytes at that place. Raises OSError."""
+        """Write bytes at that place. Raises OSError, also where the descriptor is of another file by now."""
+        if _identify(self._file) != self._is:
+            raise OSError("the ring was closed")
         os.pwrite(self._file, content, at)
+
+
+def _identify(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
+
+
+def _move_up(file: int) -> int:
+    """Return another descriptor of the file, out of the way of the program's, and close this one."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    for high in _HIGH_DESCRIPTORS:
+        try:
+            moved = fcntl(file, F_DUPFD_CLOEXEC, high)
+        except OSError:  # fewer are allowed
+            continue
+        os.close(file)
+        return moved
+    return file
 
 
 class _DdpLogger:
@@ -347,7 +404,7 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     is_compiling = _find_is_compiling(torch)
 
     def after_step(optimizer: Any, *_: Any) -> None:
-        if is_compiling():
+        if is_compiling() or _is_part_of_step(optimizer, sys._getframe(1), is_first=not steps.has_begun):
             return
         try:
             steps.note_step(optimizer)
@@ -366,10 +423,28 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
         entering["put_into"](group, collectives, lambda: steps.wants_collectives() and not is_compiling())
 
 
+def _is_part_of_step(optimizer: Any, frame: Any, *, is_first: bool) -> bool:
+    """
+    Return whether a call of an optimizer, whose ``frame`` in PyTorch it is, is a part of a step or none: a subclass
+    calls its base, whose hooks are called too. ``is_first``: no step was counted yet; there
+    ``torch.distributed.checkpoint`` makes one to have the optimizer's state.
+    """
+    code, depth = frame.f_code, 0
+    frame = frame.f_back
+    while frame is not None and depth < _NESTED_MOST:
+        if frame.f_code is code and frame.f_locals.get("self") is optimizer:
+            return True
+        if is_first and frame.f_globals.get("__name__") == "torch.distributed.checkpoint.state_dict":
+            return True
+        frame, depth = frame.f_back, depth + 1
+    return False
+
+
 def _find_is_compiling(torch: Any) -> Callable[[], bool]:
     """Return PyTorch's function for whether its compiler reads the program: it must not read what is here."""
     found = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-    found = found or getattr(sys.modules.get("torch._dynamo"), "is_compiling", None)
+    for module in ("torch._dynamo", "torch._utils"):  # of older ones
+        found = found or getattr(sys.modules.get(module), "is_compiling", None)
     return found if callable(found) else lambda: False
 
 
@@ -413,6 +488,10 @@ def _time_backward(steps: Steps, is_compiling: Callable[[], bool]) -> None:
             steps.end_backward(began)
 
     _replace(module, "backward", own, backward)
+    # TorchScript knows this function by its place in memory.
+    builtins = sys.modules.get("torch.jit._builtins")
+    if builtins is not None:
+        builtins._register_builtin(backward, builtins._find_builtin(own))
 
 
 def _know_ddp(steps: Steps, is_compiling: Callable[[], bool]) -> None:

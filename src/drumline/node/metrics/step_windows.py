@@ -117,6 +117,10 @@ class _RankWindows:
         sources = (steps.OPTIMIZER, more) if more else (steps.OPTIMIZER,)
         entries, buckets = _choose_entries(found, every=bool(every)), self.ring.read_buckets()
         total = self.ring.read_total()
+        if (
+            total and self._before
+        ):  # What a program says of its steps is without those of the rank's program before.
+            total = total._replace(steps=total.steps + self._before)
         counts = (self._pid, self._before + self._done, len(found))
         window = steps.Window(
             at,

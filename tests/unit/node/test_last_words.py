@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from drumline.node.diagnostics import last_words
+from drumline.node.launcher.launcher_log import read_words
 from drumline.supervisor.explaining import exit_messages
 
 
@@ -62,3 +63,13 @@ def test_what_the_c_library_says_before_it_aborts():
 )
 def test_what_native_code_says_before_it_aborts(text, told):
     assert last_words.find_abort_reason(text) == told
+
+
+def test_a_launcher_is_quoted_without_its_warnings(tmp_path):
+    log = tmp_path / "mpirun.log"
+    warning = "[vm:21428] plm:rsh: Warning: setpgid(21438,21438) failed in parent with errno=Permission denied(13)\n"
+    line = "-" * 40 + "\n"
+    log.write_text(f"{warning}{line}mpirun has exited due to process rank 2 with PID 0\n{line}")
+    assert read_words(str(log)) == "mpirun has exited due to process rank 2 with PID 0"
+    log.write_text(warning)
+    assert read_words(str(log)) == warning.strip()

@@ -409,7 +409,7 @@ class TrainingSeen(NamedTuple):
 class RankConnections(NamedTuple):
     """
     The TCP connections of a rank's processes. ``ends``: of each its own end and the other, as ``10.0.0.1:29500``; None:
-    they are not known, or the rank may reach others without them.
+    they are not known, too many, or the rank may reach others without them.
     """
 
     rank: int

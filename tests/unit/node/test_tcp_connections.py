@@ -5,6 +5,9 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
+from drumline.node.diagnostics import tcp_connections
 from drumline.node.diagnostics.tcp_connections import read_connections
 
 CONNECTS = """
@@ -42,3 +45,16 @@ def test_a_process_that_is_gone_has_none():
     process = subprocess.Popen(["true"])
     process.wait()
     assert read_connections(process.pid) == []
+
+
+@pytest.mark.parametrize("limit", ["_MOST_CONNECTIONS", "_MOST_ROWS"])
+def test_more_connections_than_can_be_told_are_not_known(monkeypatch, limit):
+    """Of ranks of a full mesh that each told its first ones only, hardly two would tell of the same connection."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0],
+    ):
+        assert len(read_connections(os.getpid())) >= 2
+        monkeypatch.setattr(tcp_connections, limit, 1)
+        assert read_connections(os.getpid()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -22,10 +23,12 @@ _OTHER_WAYS = re.compile(r"/(libmpi|libmpi_cxx|mpi_lib\w*|libucp|libgaspi)[^/]*\
 def read_connections(pid: int) -> Optional[list[list[str]]]:
     """
     Return both ends of each connection of a process and those below it, its own first, as ``10.0.0.1:29500``; None
-    where that is not known, or says nothing. Source: proc_net_tcp.rst.
+    where that is not known, says nothing, or is too much to tell. Source: proc_net_tcp.rst.
     """
     pids = [pid, *descendants.list_descendants(pid)]
-    rows = dict(_read_rows(pid))
+    rows = _read_rows(pid)
+    if rows is None:
+        return None
     found: dict[tuple[str, str], None] = {}
     for one in pids:
         try:
@@ -37,7 +40,8 @@ def read_connections(pid: int) -> Optional[list[list[str]]]:
         if _OTHER_WAYS.search(kernel_files.read_text(f"/proc/{one}/maps")):
             return None
         found.update(dict.fromkeys(rows[inode] for inode in inodes if inode in rows))
-    return [list(ends) for ends in found][:_MOST_CONNECTIONS]
+    # Of ranks that tell some of them only, it would seem that they never connected.
+    return None if len(found) > _MOST_CONNECTIONS else [list(ends) for ends in found]
 
 
 def _list_sockets(pid: int) -> Iterator[str]:
@@ -51,14 +55,18 @@ def _list_sockets(pid: int) -> Iterator[str]:
             yield target[8:-1]
 
 
-def _read_rows(pid: int) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the connections in the network of a process: inode, and both ends."""
+def _read_rows(pid: int) -> Optional[dict[str, tuple[str, str]]]:
+    """Return both ends of the connections in the network of a process, by inode; None: there are too many."""
+    rows: dict[str, tuple[str, str]] = {}
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
-                yield from _parse_rows(line for line, _ in zip(file, range(_MOST_ROWS)))
+                rows.update(_parse_rows(itertools.islice(file, _MOST_ROWS)))
+                if next(file, None) is not None:
+                    return None
         except OSError:
             continue
+    return rows
 
 
 def _parse_rows(lines: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:

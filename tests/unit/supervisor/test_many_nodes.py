@@ -21,6 +21,7 @@ from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.deciding.rank_table import RankTable
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
+from drumline.supervisor.watching.world import find_worlds
 
 PROCS = 4
 MOST = 2.3
@@ -125,6 +126,20 @@ def test_a_rank_that_is_left_is_found_at_once_where_many_have_ended():
 def test_pairs_of_nodes_are_chosen_without_all_others():
     assert growth(plan_rounds, 500) < MOST
     assert growth(plan_peers, 500) < MOST
+
+
+@pytest.mark.parametrize("shape", ["star", "ring"])
+def test_worlds_are_found_without_a_look_at_each_rank_for_each_connection(shape):
+    def find(ranks):
+        ends = {rank: [] for rank in range(ranks)}
+        for rank in range(ranks):
+            other = (rank + 1) % ranks if shape == "ring" else 0
+            pair = [f"10.0.0.1:{rank}", f"10.0.0.2:{rank}"]
+            ends[rank].append(pair)
+            ends[other].append(pair[::-1])
+        assert len(find_worlds(ends)) == 1
+
+    assert min(timeit.repeat(lambda: find(4000), number=1, repeat=3)) < 0.5
 
 
 def test_an_agent_is_told_without_a_look_at_the_others():

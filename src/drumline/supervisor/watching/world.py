@@ -99,13 +99,23 @@ def find_worlds(ends: Mapping[int, Sequence[Sequence[str]]]) -> list[list[int]]:
     [[0, 1], [2]]
     """
     holders = {(own, other): rank for rank, both in ends.items() for own, other in both}
-    world = {rank: {rank} for rank in ends}
+    parent = {rank: rank for rank in ends}
     for (own, other), rank in holders.items():
         peer = holders.get((other, own))
-        if peer is not None and world[peer] is not world[rank]:
-            joined = world[rank] | world[peer]
-            world.update(dict.fromkeys(joined, joined))
-    return sorted({min(ranks): sorted(ranks) for ranks in world.values()}.values())
+        if peer is not None:
+            parent[_find_root(parent, rank)] = _find_root(parent, peer)
+    worlds: dict[int, list[int]] = {}
+    for rank in sorted(ends):
+        worlds.setdefault(_find_root(parent, rank), []).append(rank)
+    return list(worlds.values())
+
+
+def _find_root(parent: dict[int, int], rank: int) -> int:
+    """Return the rank that stands for all that are connected to one, and shorten the way to it."""
+    while parent[rank] != rank:
+        parent[rank] = parent[parent[rank]]
+        rank = parent[rank]
+    return rank
 
 
 def describe_worlds(worlds: Sequence[Sequence[int]], labels: Mapping[int, str]) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from drumline.supervisor.watching.hang import (
     END,
+    REPORT,
     HangDetector,
     RankPlace,
     RankSample,
@@ -158,6 +159,67 @@ def test_a_rank_that_ends_is_a_sign_of_life():
     assert not watch.add_samples(two, 4.0)
     assert not watch.add_samples({0: RankSample(0, 1.0)}, 6.0)
     assert watch.add_samples({0: RankSample(0, 1.0)}, 11.0)
+
+
+def late_at(is_late, looks, evidence=END):
+    """The first look at which it hangs, where some ranks are not seen at some looks."""
+    watch = HangDetector(10, evidence)
+    for second in range(100):
+        late = {rank for rank in range(4) if is_late(second, rank)}
+        seen = {rank: looks(second, rank) for rank in range(4) if rank not in late}
+        if not watch.wants_stacks(second):
+            seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
+        if watch.add_samples(seen, float(second), late):
+            return second
+    return None
+
+
+def in_turn(second, rank):
+    return second > 1 and second % 4 == rank
+
+
+def test_ranks_of_nodes_that_are_late_in_turn_hang_all_the_same():
+    assert late_at(in_turn, lambda _, __: idle(), REPORT) == 10
+    assert late_at(in_turn, lambda _, __: idle()) == 10
+    waits = {"is_collective": True, "went_on": False}
+    assert late_at(in_turn, lambda second, _: spinning(second, **waits)) == 10
+
+
+def test_a_late_rank_that_worked_goes_on():
+    works = lambda second, rank: spinning(second) if rank == 0 else idle()  # noqa: E731
+    assert late_at(in_turn, works) is None
+
+
+def test_what_a_late_rank_has_used_is_held_against_all_the_time_since_it_was_seen():
+    background = lambda second, _: spinning(second, 0.0, 0.015)  # noqa: E731
+    assert late_at(lambda second, rank: rank == 0 and second % 3 > 0, background) == 10
+
+
+def test_a_rank_that_is_never_seen_ends_no_job_that_may_wait_for_it():
+    never = lambda _, rank: rank == 0  # noqa: E731
+    assert late_at(never, lambda _, __: idle()) is None
+    assert late_at(never, lambda _, __: idle(), REPORT) == 10, "its node is named"
+    since = lambda second, rank: rank == 0 and second > 4  # noqa: E731
+    assert late_at(since, lambda _, __: idle()) is None
+    assert late_at(lambda second, _: second > 4, lambda _, __: idle(), REPORT) is None, "none is seen"
+
+
+def test_one_look_at_a_stack_shows_no_wait():
+    """The look before it was begun when stacks were not wanted yet."""
+    watch = HangDetector(10, END)
+    for second in range(100):
+        seen = {1: idle(), 2: idle()}
+        if second < 7:
+            seen[0] = spinning(second, is_collective=True, went_on=False)
+        if second < 6:
+            seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
+        assert not watch.add_samples(seen, float(second), {0} - seen.keys())
+
+
+def test_a_rank_is_not_alone_because_the_others_are_late():
+    waits = {"is_collective": True, "went_on": False}
+    others_late = lambda second, rank: bool(rank and second % 2)  # noqa: E731
+    assert late_at(others_late, lambda second, _: spinning(second, **waits)) == 10
 
 
 def test_without_ranks_nothing_hangs():

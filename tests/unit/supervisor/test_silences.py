@@ -54,7 +54,8 @@ class Agents:
 
 @pytest.fixture
 def poll(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress_poll, "_ANSWER_TIMEOUT_S", 0.0)
+    for name in ("_ANSWER_TIMEOUT_S", "_NODE_TIMEOUT_S"):
+        monkeypatch.setattr(progress_poll, name, 0.0)
     monkeypatch.setattr(silences, "SILENT_S", 0.0)
     events = []
     folder = RunFolder(str(tmp_path))
@@ -62,23 +63,60 @@ def poll(tmp_path, monkeypatch):
     return made, folder, events
 
 
-def test_a_round_that_an_agent_misses_tells_of_it_and_a_late_answer_too(poll):
+def miss(made, number):
+    """A round of which agent 1 gives no answer in time."""
+    made.start_when_due()
+    made.take_in(0, m.ProgressPolled(number, [], 0.0, 0))
+    made.start_when_due()
+
+
+def test_two_rounds_that_an_agent_misses_tell_of_it_and_a_late_answer_too(poll):
     made, _, events = poll
     made.begin()
-    made.start_when_due()
-    made.take_in(0, m.ProgressPolled(1, [], 0.0, 0))
-    made.start_when_due()
+    miss(made, 1)
+    assert events == [], "the supervisor may have been late itself"
+    miss(made, 2)
     assert told(events)[:1] == [(e.AgentSilent, 1, "has not answered for 0 s")]
     made.take_in(1, m.ProgressPolled(1, [], 0.0, 0))
     assert told(events[1:]) == [(e.AgentSilent, 1, "")]
 
 
-def test_stacks_that_were_asked_for_name_the_silent_agent(poll):
+def test_stacks_that_were_asked_for_name_the_agent_that_has_not_answered(poll):
     made, folder, _ = poll
-    folder.write(folder.stacks_request, "one")
-    made.start_requested()
-    made.take_in(0, m.ProgressPolled(1, [], 0.0, 0))
-    made.start_when_due()
-    with open(folder.stacks) as file:
-        said = json.load(file)["reason"]
-    assert said.endswith(f"; the agent of node 1 does not answer: {silences.STOPPED}")
+
+    def ask(number):
+        folder.write(folder.stacks_request, f"number {number}")
+        made.start_requested()
+        miss(made, number)
+        with open(folder.stacks) as file:
+            return json.load(file)["reason"].rpartition("; ")[2]
+
+    assert ask(1) == "the agent of node 1 has not answered in time"
+    assert ask(2) == f"the agent of node 1 does not answer: {silences.STOPPED}"
+
+
+def test_more_time_is_given_to_more_nodes(monkeypatch):
+    monkeypatch.setattr(progress_poll.time, "monotonic", lambda: 100.0)
+    few, many = (progress_poll._Round(set(range(nodes)), stacks=True, asked="") for nodes in (1, 4000))
+    assert few.deadline < 107.0
+    assert many.deadline > 120.0
+
+
+def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
+    """Another one is late in each round."""
+    clock, happened = [0.0], []
+    monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
+    made = ProgressPoll(
+        RunFolder(str(tmp_path)), Agents(), {0: "0", 1: "1"}, 600.0, lambda _: None, happened.append
+    )
+    made.begin()
+    for number in range(1, 40):
+        clock[0] += 30.0
+        made.start_when_due()
+        node = number % 2
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [])
+        made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
+        clock[0] += 7.0
+        made.start_when_due()
+    (hung,) = happened
+    assert hung.is_sure

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _ANSWER_TIMEOUT_S = 6.0
 """For all nodes to answer; then those count that did."""
 
+_NODE_TIMEOUT_S = 0.005
+"""Added for each node: to take in its answer, with the stacks of eight ranks, takes a third of that."""
+
 
 class _Round:
     """A round of questions about progress. ``asked``: by which request; empty: by ourselves."""
@@ -39,7 +42,8 @@ class _Round:
         """By node, what is no rank's."""
 
         self.began = time.time()
-        self.deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        self.patience_s = _ANSWER_TIMEOUT_S + len(nodes) * _NODE_TIMEOUT_S
+        self.deadline = time.monotonic() + self.patience_s
 
     @property
     def processes(self) -> dict[int, list[m.ProcessStack]]:
@@ -71,6 +75,9 @@ class ProgressPoll:
         self._watch = hang.HangDetector(hang_after_s)
         self._sure = hang.HangDetector(hang_after_s, hang.END)
         self._silences = AgentSilences(record)
+        self._told: dict[int, list[int]] = {}
+        """By node, the numbers of its samples in its last answer."""
+
         self._next: float | None = None
         self._count = 0
         self._rounds: dict[int, _Round] = {}
@@ -124,6 +131,7 @@ class ProgressPoll:
 
     def take_in(self, node: int, message: m.ProgressPolled) -> None:
         self._silences.note_answer(node)
+        self._told[node] = [-1 - node, *(one.rank for one in message.ranks)]
         poll_round = self._rounds.get(message.id)
         if poll_round is None:
             return
@@ -137,7 +145,7 @@ class ProgressPoll:
     def _end_round(self, poll_round: _Round) -> None:
         poll_round.waiting &= self._agents.connected_nodes()
         now = time.monotonic()
-        self._silences.note_missing(poll_round.waiting, poll_round.deadline - _ANSWER_TIMEOUT_S, now)
+        self._silences.note_missing(poll_round.waiting, poll_round.deadline - poll_round.patience_s, now)
         if poll_round.asked:
             self._write(self._folder.stacks, poll_round.asked, self._explain(poll_round, now), poll_round)
         else:
@@ -147,8 +155,9 @@ class ProgressPoll:
         now = time.monotonic()
         seen = {rank: _make_sample(one) for rank, one in poll_round.ranks.items()}
         seen |= {-1 - node: one for node, one in poll_round.others.items()}
+        late = {rank for node in poll_round.waiting for rank in self._told.get(node, [-1 - node])}
         hung_before = self._watch.is_hung
-        hangs, surely = self._watch.add_samples(seen, now), self._sure.add_samples(seen, now)
+        hangs, surely = self._watch.add_samples(seen, now, late), self._sure.add_samples(seen, now, late)
         if not hangs and not surely:
             if hung_before and not self._watch.is_hung:
                 self._record(e.JobWentOn(wall_time()))
@@ -163,7 +172,13 @@ class ProgressPoll:
     def _explain(self, poll_round: _Round, now: float) -> str:
         where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)
         silent = [
-            f"the agent of node {node} does not answer: {STOPPED}" for node in sorted(poll_round.waiting)
+            f"the agent of node {node} "
+            + (
+                f"does not answer: {STOPPED}"
+                if self._silences.is_silent(node)
+                else "has not answered in time"
+            )
+            for node in sorted(poll_round.waiting)
         ]
         return "; ".join([where, *silent])
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 STOPPED = "it was stopped, or its machine stands still"
 
 SILENT_S = 20.0
-"""Without an answer; a busy machine may take its time."""
+"""Without an answer to two questions in turn; a busy machine may take its time, and so may the supervisor."""
 
 
 class AgentSilences:
@@ -29,11 +29,15 @@ class AgentSilences:
     def note_missing(self, nodes: Collection[int], asked: float, now: float) -> None:
         """Note that these nodes have not answered a question that was asked then."""
         for node in nodes:
-            silent_s = now - self._since.setdefault(node, asked)
-            if silent_s >= SILENT_S and node not in self._told:
+            since = self._since.setdefault(node, asked)
+            silent_s = now - since
+            if asked > since and silent_s >= SILENT_S and node not in self._told:
                 self._told.add(node)
                 reason = f"has not answered for {silent_s:.0f} s: {STOPPED}"
                 self._record(e.AgentSilent(wall_time(), node, reason))
+
+    def is_silent(self, node: int) -> bool:
+        return node in self._told
 
     def note_answer(self, node: int) -> None:
         self._since.pop(node, None)

@@ -16,7 +16,7 @@ from drumline.node.diagnostics.failures import LIBRARY_FILE
 from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 SAMPLES_PER_PERIOD = 10
 
@@ -41,7 +41,8 @@ class IdleLimits(NamedTuple):
     Limits below which a rank counts as one that waits.
 
     ``idle_share``: of a core, outside a wait. ``idle_bytes``: read and written between two polls.
-    ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned.
+    ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned; and
+    each rank must have been seen to wait, while a report may leave out those whose node does not answer.
     """
 
     idle_share: float
@@ -97,8 +98,9 @@ class HangDetector:
     """
     Detects that a job hangs. ``hang_after_s``: 0 for never. Times are monotonic seconds.
 
-    Each poll is ``add_samples`` with all running ranks, and with negative numbers for processes of no rank. In the
-    second half of the silence it wants their stacks too: a rank that works moves somewhere in them.
+    Each poll is ``add_samples`` with the running ranks, and with negative numbers for processes of no rank. In the
+    second half of the silence it wants their stacks too: a rank that works moves somewhere in them. A rank whose node
+    is late is compared with what was last seen of it, when the node answers again.
     """
 
     def __init__(self, hang_after_s: float, evidence: IdleLimits = REPORT) -> None:
@@ -111,7 +113,12 @@ class HangDetector:
         self._printed: float | None = None
         """When the last rank printed, or went on otherwise."""
 
-        self._last = 0.0
+        self._looked: dict[int, float] = {}
+        """When each rank was last seen."""
+
+        self._waits: set[int] = set()
+        """Ranks that were seen to wait, with their stacks, since ``_printed``."""
+
         self.is_hung = False
 
     @property
@@ -121,10 +128,10 @@ class HangDetector:
 
     def leave_out(self, passed_s: float) -> None:
         """Leave out time in which nothing of the job could do anything."""
-        self._last += passed_s
         if self._printed is not None:
             self._printed += passed_s
         self._moved = {rank: moved + passed_s for rank, moved in self._moved.items()}
+        self._looked = {rank: looked + passed_s for rank, looked in self._looked.items()}
 
     def wants_stacks(self, now: float) -> bool:
         return self._printed is not None and now - self._printed >= self._hang_after_s / 2
@@ -133,26 +140,39 @@ class HangDetector:
         """Return for how many seconds a rank has done nothing."""
         return now - self._moved.get(rank, now)
 
-    def add_samples(self, ranks: Mapping[int, RankSample], now: float) -> bool:
-        """Add samples of the ranks; True when the job hangs, once for each time that it does."""
-        went_on = self._printed is None or ranks.keys() != self._seen.keys()
-        passed = max(now - self._last, 1e-3)
-        is_alone = sum(rank >= 0 for rank in ranks) == 1
+    def add_samples(
+        self, ranks: Mapping[int, RankSample], now: float, late: Collection[int] = frozenset()
+    ) -> bool:
+        """
+        Add samples of the ranks; True when the job hangs, once for each time that it does. ``late``: those of which
+        nothing is known this time, since their node has not answered.
+        """
+        before_all = self._seen
+        self._seen = {**{rank: before_all[rank] for rank in late if rank in before_all}, **ranks}
+        went_on = self._printed is None or self._seen.keys() != before_all.keys()
+        is_alone = sum(rank >= 0 for rank in self._seen) == 1
         for rank, seen in ranks.items():
-            before = self._seen.get(rank, _UNSEEN)
+            before, looked = before_all.get(rank, _UNSEEN), self._looked.get(rank, now)
             printed = self._has_printed(before, seen)
-            works = self._works(before, seen, passed, is_alone=is_alone)
+            works = self._works(before, seen, max(now - looked, 1e-3), is_alone=is_alone)
             if printed or works or rank not in self._moved:
                 self._moved[rank] = now
+            self._looked[rank] = now
             # Before stacks are asked for, CPU time alone says nothing: who waits may spin.
-            went_on = went_on or printed or (works and self.wants_stacks(self._last))
-        self._last, self._seen = now, dict(ranks)
-        if went_on or not ranks:
+            if self.wants_stacks(looked):
+                went_on = went_on or works
+                if before.where.stack or not seen.where.stack:
+                    self._waits.add(rank)
+            went_on = went_on or printed
+        if went_on or not self._seen:
             self._printed, self.is_hung = now, False
-            self._seen = {rank: seen._replace(where=RankPlace()) for rank, seen in ranks.items()}
+            self._waits.clear()
+            self._seen = {rank: seen._replace(where=RankPlace()) for rank, seen in self._seen.items()}
             return False
         assert self._printed is not None
-        if self.is_hung or now - self._printed < self._hang_after_s:
+        if self.is_hung or now - self._printed < self._hang_after_s or all(rank < 0 for rank in ranks):
+            return False
+        if self._evidence.is_strict and not self._waits.issuperset([*self._seen, *late]):
             return False
         self.is_hung = True
         return True

@@ -56,10 +56,10 @@ GATHERERS: dict[str, Gatherer] = {
     "leftovers": leavings.gather_leftovers,
 }
 """
-By group of facts. Settings that they look at: ``address``, the node's own; ``addresses``, of the nodes; ``host_names``;
-``paths``, folders to write to by their name; ``shared``, paths that all nodes must have; ``code``, the folder of the
-program; ``path``, the search path of the ranks; ``python``, the program that they start; ``home``, whose jobs may have
-left something.
+By group of facts. Settings that they look at: ``address``, the node's own; ``addresses`` and ``host_names``, of some
+other nodes; ``paths``, folders to write to by their name; ``shared``, paths that all nodes must have; ``code``, the
+folder of the program; ``path``, the search path of the ranks; ``python``, the program that they start; ``home``, whose
+jobs may have left something.
 """
 
 

@@ -13,7 +13,7 @@ from drumline.linux import interfaces, kernel_files, ports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_MOST_NAMES = 8
+MOST_NAMES = 8
 """Of names that are looked up, each in its turn."""
 
 _SLOW_LOOK_UP_S = 0.5
@@ -52,7 +52,7 @@ def _look_up_until_slow(
 ) -> list[dict[str, Any]]:
     """Return what was found. One that is slow is enough to tell of: the next ones would be, too."""
     found: list[dict[str, Any]] = []
-    for one in list(asked)[:_MOST_NAMES]:
+    for one in list(asked)[:MOST_NAMES]:
         found.append(look_up(one))
         if found[-1]["seconds"] > _SLOW_LOOK_UP_S:
             break

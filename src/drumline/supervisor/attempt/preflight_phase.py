@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
+from drumline.node.checks.network import MOST_NAMES
 from drumline.store import link_history
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.preflight.findings import NodeDemand, NodeReport, join_equal, keep_worst
+from drumline.supervisor.preflight.findings import (
+    NodeDemand,
+    NodeReport,
+    join_equal,
+    keep_worst,
+    list_nodes,
+    warning,
+)
 from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeTask, Plan
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from drumline.supervisor.preflight.findings import Finding
 
 LIMIT_S = 1.8
-"""For all checks together; then what is known is judged."""
+"""For all checks together, once all nodes were asked; then what is known is judged."""
 
 _FACTS_S = 0.8
 _CONNECT_S = 0.4
@@ -92,10 +101,11 @@ class PreflightPhase:
             address = self._addresses[task.node]
             message = m.CheckNode(address, self._choose_settings(task.node), self._budget.facts_s)
             self._connections.send(task.node, message)
+        told = time.monotonic()
         # Loaded while the agents work: it takes a tenth of a second.
         from drumline.supervisor.preflight import history, registry  # noqa: F401
 
-        return max(0.0, self._began + self._budget.limit_s - time.monotonic())
+        return max(0.0, told + self._budget.limit_s - time.monotonic())
 
     def take_in(self, node: int, message: m.NodeChecked) -> None:
         """Take in facts of a node; when all have come, go on."""
@@ -131,6 +141,9 @@ class PreflightPhase:
         else:
             found = [one for one in found if one.status != "ok"]
         seconds = round(time.monotonic() - self._began, 3)
+        missing = [task.node for task in self._plan.nodes if task.node not in self._reports]
+        if missing:
+            found.insert(0, _describe_missing(missing))
         detail = {"findings": _to_json(keep_worst(found, most), self._hosts), "links": _list_links(reports)}
         self._record(e.PreflightEnded(wall_time(), seconds, detail))
         self._keep_links(compute, history.summarize_links(reports))
@@ -146,14 +159,14 @@ class PreflightPhase:
     def _choose_settings(self, node: int) -> dict[str, Any]:
         plan = self._plan
         words = plan.nodes[node].ranks[0].argv if plan.nodes[node].ranks else ()
-        others = [one for one in self._addresses if one != node]
+        own = self._hosts.get(node)
         # Pods share no folders, and what they tell as their host is a name of the cluster's.
-        names = [] if plan.engine == "kubernetes" else [self._hosts.get(one, "") for one in others]
+        hosts = () if plan.engine == "kubernetes" else (self._hosts.get(one, "") for one in self._addresses)
         shared = () if plan.engine == "kubernetes" else (self._folder.path, plan.cwd, *plan.folders)
         return {
             "address": self._addresses[node],
-            "addresses": [self._addresses[one] for one in others],
-            "host_names": [name for name in names if name],
+            "addresses": _take_first(self._addresses[one] for one in self._addresses if one != node),
+            "host_names": _take_first(host for host in hosts if host and host != own),
             "paths": {"run folder": self._folder.path, "temporary folder": ""},
             "shared": list(dict.fromkeys(shared)),
             "code": plan.cwd,
@@ -176,6 +189,11 @@ class PreflightPhase:
             self._connections.send(node, message)
 
 
+def _take_first(names: Iterable[str]) -> list[str]:
+    """Return as many as a node looks up: of thousands of nodes, all would be most of what they are told."""
+    return list(islice(names, MOST_NAMES))
+
+
 def describe_errors(errors: Sequence[Finding]) -> str:
     """Return in one sentence why no rank may start, with the remedy; empty for no errors."""
     if not errors:
@@ -184,6 +202,11 @@ def describe_errors(errors: Sequence[Finding]) -> str:
     where = "" if first.node is None else f"node {first.node}: "
     more = f" (and {len(errors) - 1} more: drumline job show)" if len(errors) > 1 else ""
     return f"not started: {where}{first.finding}; {first.remedy}{more}"
+
+
+def _describe_missing(nodes: Sequence[int]) -> Finding:
+    what = f"{list_nodes(nodes)} told nothing of {'itself' if len(nodes) == 1 else 'themselves'} in time"
+    return warning(None, what, "check again: drumline doctor --compute NAME")._replace(check="answers")
 
 
 def _describe_demand(task: NodeTask, memory_bytes: int) -> NodeDemand:

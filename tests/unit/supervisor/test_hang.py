@@ -161,7 +161,7 @@ def test_a_rank_that_ends_is_a_sign_of_life():
     assert watch.add_samples({0: RankSample(0, 1.0)}, 11.0)
 
 
-def late_at(is_late, looks, evidence=END):
+def late_at(is_late, looks, evidence=END, is_stopped=lambda second, rank: False):
     """The first look at which it hangs, where some ranks are not seen at some looks."""
     watch = HangDetector(10, evidence)
     for second in range(100):
@@ -169,7 +169,8 @@ def late_at(is_late, looks, evidence=END):
         seen = {rank: looks(second, rank) for rank in range(4) if rank not in late}
         if not watch.wants_stacks(second):
             seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
-        if watch.add_samples(seen, float(second), late):
+        stopped = {rank for rank in late if is_stopped(second, rank)}
+        if watch.add_samples(seen, float(second), late, stopped):
             return second
     return None
 
@@ -199,6 +200,8 @@ def test_a_rank_that_is_never_seen_ends_no_job_that_may_wait_for_it():
     never = lambda _, rank: rank == 0  # noqa: E731
     assert late_at(never, lambda _, __: idle()) is None
     assert late_at(never, lambda _, __: idle(), REPORT) == 10, "its node is named"
+    stands_still = lambda second, _: second > 2  # noqa: E731
+    assert late_at(never, lambda _, __: idle(), is_stopped=stands_still) == 10
     since = lambda second, rank: rank == 0 and second > 4  # noqa: E731
     assert late_at(since, lambda _, __: idle()) is None
     assert late_at(lambda second, _: second > 4, lambda _, __: idle(), REPORT) is None, "none is seen"

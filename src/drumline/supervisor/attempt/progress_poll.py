@@ -18,7 +18,7 @@ from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.watching import hang
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.supervisor.attempt.connections import AgentConnections
@@ -155,9 +155,11 @@ class ProgressPoll:
         now = time.monotonic()
         seen = {rank: _make_sample(one) for rank, one in poll_round.ranks.items()}
         seen |= {-1 - node: one for node, one in poll_round.others.items()}
-        late = {rank for node in poll_round.waiting for rank in self._told.get(node, [-1 - node])}
+        late = self._list_samples(poll_round.waiting)
+        stopped = self._list_samples(filter(self._silences.is_silent, poll_round.waiting))
         hung_before = self._watch.is_hung
-        hangs, surely = self._watch.add_samples(seen, now, late), self._sure.add_samples(seen, now, late)
+        hangs = self._watch.add_samples(seen, now, late, stopped)
+        surely = self._sure.add_samples(seen, now, late, stopped)
         if not hangs and not surely:
             if hung_before and not self._watch.is_hung:
                 self._record(e.JobWentOn(wall_time()))
@@ -168,6 +170,9 @@ class ProgressPoll:
             self._write(self._folder.hang, "", reason, poll_round)
             self._record(e.JobHung(wall_time(), reason))
         self._handle(h.Hung(reason, is_sure=self._sure.is_hung))
+
+    def _list_samples(self, nodes: Iterable[int]) -> set[int]:
+        return {number for node in nodes for number in self._told.get(node, [-1 - node])}
 
     def _explain(self, poll_round: _Round, now: float) -> str:
         where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)

@@ -42,7 +42,8 @@ class IdleLimits(NamedTuple):
 
     ``idle_share``: of a core, outside a wait. ``idle_bytes``: read and written between two polls.
     ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned; and
-    each rank must have been seen to wait, while a report may leave out those whose node does not answer.
+    each rank must have been seen to wait, unless its node stands still, while a report may leave out those whose node
+    does not answer.
     """
 
     idle_share: float
@@ -141,11 +142,16 @@ class HangDetector:
         return now - self._moved.get(rank, now)
 
     def add_samples(
-        self, ranks: Mapping[int, RankSample], now: float, late: Collection[int] = frozenset()
+        self,
+        ranks: Mapping[int, RankSample],
+        now: float,
+        late: Collection[int] = frozenset(),
+        stopped: Collection[int] = frozenset(),
     ) -> bool:
         """
         Add samples of the ranks; True when the job hangs, once for each time that it does. ``late``: those of which
-        nothing is known this time, since their node has not answered.
+        nothing is known this time, since their node has not answered. ``stopped``: those of them whose node stands
+        still, and which do so too.
         """
         before_all = self._seen
         self._seen = {**{rank: before_all[rank] for rank in late if rank in before_all}, **ranks}
@@ -172,7 +178,7 @@ class HangDetector:
         assert self._printed is not None
         if self.is_hung or now - self._printed < self._hang_after_s or all(rank < 0 for rank in ranks):
             return False
-        if self._evidence.is_strict and not self._waits.issuperset([*self._seen, *late]):
+        if self._evidence.is_strict and not self._waits.issuperset({*self._seen, *late}.difference(stopped)):
             return False
         self.is_hung = True
         return True

@@ -156,7 +156,7 @@ class SlurmAgents:
 
     def explain_loss(self, node: int) -> str:
         host = self._facts.host(node)
-        fault = self._job.describe_fault(host or self._job.host_of(node))
+        fault = self._job.describe_fault(node, host)
         if host and not fault:
             self._left_behind.add(host)
         if fault:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 SETTLED_S = 1.0
 """For the controller to say of a job what its processes have noticed."""
 
+_NODES_S = 2.0
+"""For which an answer about the nodes serves all of them: they are often lost together."""
+
+_NODES_TIMEOUT_S = 5.0
+"""For that answer: the attempt waits for it."""
+
+_SILENCE_S = 30.0
+"""After a question about the nodes without an answer, until the next one."""
+
 _NONE = ("None", "N/A", "Unknown", "(null)")
 
 
@@ -28,6 +37,9 @@ class BatchJob:
         self._number = os.environ.get("SLURM_JOB_ID", "")
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         self._config: dict[str, str] | None = None
+        self._nodes: list[dict[str, str]] = []
+        self._nodes_until = 0.0
+        """In monotonic seconds: when the nodes are to be asked for again."""
 
     def requeue(self) -> None:
         """Put the job back in the queue; this ends all that runs of it, this process included. Raises EngineError."""
@@ -66,22 +78,27 @@ class BatchJob:
             return (self._slurm.partition(partition) or {}).get(name, "")
         return ""
 
-    def host_of(self, node: int) -> str:
-        """Return the host name of a node by its place in Slurm's list."""
-        with contextlib.suppress(EngineError):
-            names = [fields.get("NodeName", "") for fields in self._slurm.nodes(_node_list())]
-            return names[node] if node < len(names) else ""
+    def describe_fault(self, node: int, host: str) -> str:
+        """
+        Return the state of a node that does not work: ``DOWN (Not responding)``; else empty. ``host``: its name; empty:
+        the node is known by its place in Slurm's list.
+        """
+        for place, fields in enumerate(self._list_nodes()):
+            state = fields.get("State", "")
+            is_it = fields.get("NodeName") == host if host else place == node
+            if is_it and re.search(r"DOWN|FAIL|NOT_RESPONDING|REBOOT|POWER|\*", state):
+                reason = fields.get("Reason", "")
+                return state + (f" ({reason})" if reason not in ("", "none") else "")
         return ""
 
-    def describe_fault(self, host: str) -> str:
-        """Return the state of a node that does not work: ``DOWN (Not responding)``; else empty."""
-        with contextlib.suppress(EngineError):
-            for fields in self._slurm.nodes(host) if host else ():
-                state = fields.get("State", "")
-                if re.search(r"DOWN|FAIL|NOT_RESPONDING|REBOOT|POWER|\*", state):
-                    reason = fields.get("Reason", "")
-                    return state + (f" ({reason})" if reason not in ("", "none") else "")
-        return ""
+    def _list_nodes(self) -> list[dict[str, str]]:
+        """Return the job's nodes as Slurm has shown them a moment ago; none while it does not answer."""
+        if time.monotonic() >= self._nodes_until:
+            self._nodes, serves_s = [], _SILENCE_S
+            with contextlib.suppress(EngineError), self._slurm.within(_NODES_TIMEOUT_S):
+                self._nodes, serves_s = self._slurm.nodes(_node_list()), _NODES_S
+            self._nodes_until = time.monotonic() + serves_s
+        return self._nodes
 
     def find_down_nodes(self) -> dict[str, str]:
         """Return name and state of those of the job's nodes that Slurm has given up."""

@@ -12,6 +12,8 @@ import re
 import shutil
 import signal
 import subprocess
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotSubmittedError
@@ -19,7 +21,7 @@ from drumline.contract.record import NamedTuple
 from drumline.linux.notebook_environment import restore_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 TIMEOUT_S = 20.0
 SUBMIT_TIMEOUT_S = 60.0
@@ -83,6 +85,17 @@ class Slurm:
         for name in os.environ:
             if name.startswith(("SQUEUE_", "SACCT_", "SCONTROL_")):
                 del self._environment[name]
+        self._until: float | None = None
+        """In monotonic seconds."""
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give the commands of this block so many seconds together; one for which nothing is left is not run."""
+        self._until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._until = None
 
     def sbatch(self, script: str, changes: Mapping[str, str | None]) -> str:
         """
@@ -211,6 +224,10 @@ class Slurm:
     ) -> str:
         environment = self._environment if environment is None else environment
         timeout_s = timeout_s or TIMEOUT_S
+        if self._until is not None:
+            timeout_s = min(timeout_s, self._until - time.monotonic())
+            if timeout_s <= 0:
+                raise SilentError(f"no time was left for {program}")
         path = shutil.which(program, path=environment.get("PATH"))
         if path is None:
             hint = "on a machine from which jobs are submitted, such as a login node, it is on the PATH"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from drumline.contract.messages import FromAgent
     from drumline.engines.base import AgentStarter
     from drumline.supervisor.attempt.connections import AgentConnections
+    from drumline.supervisor.attempt.losses import AgentLosses
 
 _FEW = 256
 """Nodes whose connections fit into the open files that any process may have."""
@@ -25,8 +26,8 @@ _LEAVE_TIMEOUT_S = 2.0
 
 class Inbox:
     """
-    Starts the agents and hears them. ``take_in`` gets each message with its node, ``lose`` a node whose agent is gone
-    and the reason; ``lose_missing`` is called when no more agents will come.
+    Starts the agents and hears them. ``take_in`` gets each message with its node, ``losses`` the nodes whose agents are
+    gone.
     """
 
     def __init__(
@@ -35,15 +36,13 @@ class Inbox:
         agents: AgentStarter,
         wake: int,
         take_in: Callable[[int, FromAgent], None],
-        lose: Callable[[int, str], None],
-        lose_missing: Callable[[], None],
+        losses: AgentLosses,
     ) -> None:
         self._connections = connections
         self._agents = agents
         self._wake = wake
         self._take_in = take_in
-        self._lose = lose
-        self._lose_missing = lose_missing
+        self._losses = losses
         # Unlike poll, it takes no longer where there are more agents.
         self._poller = select.epoll()
         self._own: dict[int, int] = {}
@@ -91,7 +90,7 @@ class Inbox:
             # The agents that are connected go on without it.
             self._poller.unregister(descriptor)
             self._starter = None
-            self._lose_missing()
+            self._losses.lose_missing()
         elif descriptor in self._own:
             self._lose_own(descriptor)
         elif self._connections.knows(descriptor):
@@ -104,10 +103,10 @@ class Inbox:
             node = self._connections.drop(descriptor)
             # A message that cannot be understood tells more than the connection, which was closed for it.
             for refused, reason in self._connections.take_refused():
-                self._lose(refused, reason)
+                self._losses.lose(refused, reason)
             # The end of an agent's own process, which is seen as well, tells more.
             if node is not None and node not in self._own_nodes:
-                self._lose(node, self._agents.explain_loss(node))
+                self._losses.lose_closed(node)
             return
         node = self._connections.node_at(descriptor)
         for message in messages:
@@ -124,7 +123,7 @@ class Inbox:
             self._hear_peer(peer)
         del self._own[descriptor]
         self._own_nodes.discard(node)
-        self._lose(node, self._agents.reap(node))
+        self._losses.lose(node, self._agents.reap(node))
 
     def wait_for_ends(self) -> None:
         """Wait until the agents, told to leave, have ended; whoever cleans up after the attempt ends the others."""

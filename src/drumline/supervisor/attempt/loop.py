@@ -78,9 +78,7 @@ class Loop:
             folder, attempt, requests, nodes.preemption, self._record, self._handle, lose
         )
         self._drills = DrillRequests(folder, lambda: self._make_drills(plan, attempt))
-        self._inbox = Inbox(
-            self._agents, nodes.agents, requests.wake, self._take_in, lose, self._losses.lose_missing
-        )
+        self._inbox = Inbox(self._agents, nodes.agents, requests.wake, self._take_in, self._losses)
         self._timers = Timers(self._inbox.wait, (self._poll,), (self._drills, self._reports))
 
     def _make_drills(self, plan: Plan, attempt: int) -> Drills:

@@ -46,6 +46,11 @@ class AgentLosses:
             self._record(e.NodeLost(wall_time(), node, reason))
             self._handle(h.Lost(node, reason))
 
+    def lose_closed(self, node: int) -> None:
+        """Lose a node whose agent has closed its connection. Unless it was lost before, its engine is asked why."""
+        if not self.is_over and node not in self._lost:
+            self.lose(node, self._agents.explain_loss(node))
+
     def lose_failed(self) -> None:
         """Give up agents that could not start, as far as they could say so."""
         for node, reason in self._agents.find_failed().items():

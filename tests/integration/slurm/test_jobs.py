@@ -32,6 +32,25 @@ GOES_ON = """
         time.sleep(0.05)
 """
 
+FAILS = """
+    import os, pathlib, signal, sys, time
+
+    outputs, rank, told = pathlib.Path("outputs"), os.environ["RANK"], []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    if (outputs / "told").exists():
+        (outputs / "started-again").touch()
+        sys.exit()
+    print("ready", flush=True)
+    while not ((outputs / "fail").exists() if rank == "0" else told):
+        time.sleep(0.05)
+    if rank == "0":
+        sys.exit(1)
+    (outputs / "told").touch()
+    while not (outputs / "end").exists():
+        time.sleep(0.05)
+"""
+"""Rank 0 fails when it is let; the others take their time to end after that."""
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SLOW = pytest.mark.skipif(
     not os.environ.get("DRUMLINE_SLOW"),
@@ -129,6 +148,48 @@ def test_a_command_that_asks_slurm_outlives_its_signal(slurm, monkeypatch, tmp_p
     saved = slurm.home / "jobs" / "job" / "outputs"
     assert [path.read_text() for path in saved.iterdir()] == ["1 signal"] * 4
     assert asked.read_text() == "lives\n"
+
+
+@contextlib.contextmanager
+def stopping_after_a_failure(slurm):
+    """Have a job stop its other ranks for as long as the block goes on; it may be started again."""
+    slurm.begin(FAILS, drumline={"max_restarts": 1})
+    outputs = slurm.home / "jobs" / "job" / "outputs"
+    (outputs / "fail").touch()
+    wait_until((outputs / "told").exists, what="the other ranks to be told to end")
+    yield outputs
+    (outputs / "end").touch()
+
+
+def wait_for_event(slurm, wanted):
+    wait_until(lambda: wanted in events(slurm.home / "jobs" / "job"), what=wanted)
+
+
+def test_an_operator_cancels_it_while_it_stops_after_a_failure(slurm):
+    with stopping_after_a_failure(slurm) as outputs:
+        slurm.cluster.run("scancel", slurm.number())
+        wait_for_event(slurm, "CancelRequested")
+    shown = slurm.wait_for_end()
+    assert (shown["status"], shown["reason"]) == ("Canceled", "canceled by scancel")
+    assert not (outputs / "started-again").exists()
+
+
+def test_an_operator_requeues_it_while_it_stops_after_a_failure(slurm):
+    with stopping_after_a_failure(slurm):
+        slurm.cluster.scontrol("requeue", slurm.number())
+        wait_for_event(slurm, "Preempted")
+    slurm.start_now()
+    shown = slurm.wait_for_end()
+    assert (shown["status"], [one["kind"] for one in shown["attempts"]]) == ("Completed", ["failure"])
+
+
+def test_its_time_limit_comes_near_while_it_stops_after_a_failure(slurm):
+    with stopping_after_a_failure(slurm):
+        slurm.cluster.run("scancel", "--batch", "--signal=USR2", slurm.number())
+        wait_for_event(slurm, "Preempted")
+    slurm.start_now()
+    shown = slurm.wait_for_end()
+    assert (shown["status"], [one["kind"] for one in shown["attempts"]]) == ("Completed", ["failure"])
 
 
 def test_an_operator_requeues_it(slurm):

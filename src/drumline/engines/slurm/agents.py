@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
     from drumline.engines.slurm.batch_job import BatchJob
     from drumline.engines.slurm.node_facts import SlurmFacts
-    from drumline.engines.slurm.preemption import SlurmPreemption
 
 
 class SlurmAgents:
@@ -34,14 +33,11 @@ class SlurmAgents:
     silence_s = SILENCE_S
     warm_pool: str | None = ""
 
-    def __init__(
-        self, plan: Plan, folder: RunFolder, job: BatchJob, facts: SlurmFacts, preemption: SlurmPreemption
-    ) -> None:
+    def __init__(self, plan: Plan, folder: RunFolder, job: BatchJob, facts: SlurmFacts) -> None:
         self._plan = plan
         self._folder = folder
         self._job = job
         self._facts = facts
-        self._preemption = preemption
         self._srun: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None
         self._parent = str(plan.compute.get("scratch") or "")
@@ -59,7 +55,6 @@ class SlurmAgents:
         for name in os.listdir(self._folder.system_logs):
             if name.endswith(".failed"):
                 os.unlink(os.path.join(self._folder.system_logs, name))
-        self._preemption.forget()
         token = os.urandom(4).hex()
         address = messages.SupervisorAddress(
             messages.compute_version(),

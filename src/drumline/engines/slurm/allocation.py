@@ -40,9 +40,8 @@ class SlurmAllocation:
 
     def decide_next(self, end_kind: EndKind, *, progressed: bool) -> NextAttempt:
         may_requeue, at_limit = options.may_requeue(self._plan), self._preemption.is_at_limit
+        # Slurm may have taken all nodes while the ranks ended for another reason.
         is_slurms = self._preemption.is_whole or at_limit or end_kind == "node"
-        if end_kind in ("failure", "hang", "node preemption"):
-            return NextAttempt("same nodes")
         if not is_slurms and not (end_kind == "preemption" and may_requeue):
             return NextAttempt("same nodes")
         job = self._job.read()

@@ -123,7 +123,7 @@ class SlurmEngine:
 
         job, facts = BatchJob(plan), SlurmFacts(plan)
         preemption = SlurmPreemption(plan, job, facts)
-        agents = SlurmAgents(plan, folder, job, facts, preemption)
+        agents = SlurmAgents(plan, folder, job, facts)
         return Nodes(SlurmAllocation(plan, job, preemption), agents, facts, preemption)
 
     def run_beside(

@@ -24,7 +24,7 @@ STEPD = "slurmstepd"
 
 
 class SlurmPreemption:
-    """The preemptions by Slurm in this attempt."""
+    """The preemptions by Slurm. After one of the whole job nothing of it is started again beside this process."""
 
     def __init__(self, plan: Plan, job: BatchJob, facts: SlurmFacts) -> None:
         self._plan = plan
@@ -35,10 +35,6 @@ class SlurmPreemption:
 
         self.is_at_limit = False
         """Whether Slurm's time limit has come, or is near."""
-
-    def forget(self) -> None:
-        """Forget the signals of the attempt before."""
-        self._meaning, self.is_at_limit = None, False
 
     @property
     def is_whole(self) -> bool:

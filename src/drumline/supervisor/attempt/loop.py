@@ -74,9 +74,7 @@ class Loop:
         self._commands = RemoteCommands(plan, self._agents, self._start.find_node, self._handle, launcher)
         self._losses = AgentLosses(plan, nodes.agents, self._agents, self._record, self._handle)
         lose = self._losses.lose
-        self._requests = StopRequests(
-            folder, attempt, requests, nodes.preemption, self._record, self._handle, lose
-        )
+        self._requests = StopRequests(folder, attempt, requests, self._record, self._handle, lose)
         self._drills = DrillRequests(folder, lambda: self._make_drills(plan, attempt))
         self._inbox = Inbox(self._agents, nodes.agents, requests.wake, self._take_in, self._losses)
         self._timers = Timers(self._inbox.wait, (self._poll,), (self._drills, self._reports))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from drumline.contract import messages as m
     from drumline.contract.folder import RunFolder
-    from drumline.engines.base import Preemption
+    from drumline.engines.base import SignalMeaning
     from drumline.supervisor.drills.drills import Drills
     from drumline.supervisor.end_requests import EndRequests
 
@@ -32,7 +32,6 @@ class StopRequests:
         folder: RunFolder,
         attempt: int,
         requests: EndRequests,
-        preemption: Preemption,
         record: Callable[[e.Event], None],
         handle: Callable[[h.Happening], None],
         lose: Callable[[int, str], None],
@@ -40,7 +39,6 @@ class StopRequests:
         self._folder = folder
         self._attempt = attempt
         self._requests = requests
-        self._preemption = preemption
         self._record = record
         self._handle = handle
         self._lose = lose
@@ -59,13 +57,14 @@ class StopRequests:
         if request is not None:
             self._cancel(request)
         self._poll_preempt_file()
-        notices = self._requests.notices
-        while notices:
-            self.take_notice(None, notices.pop(0))
+        while self._requests.meanings:
+            self._take(None, self._requests.meanings.pop(0))
 
-    def take_notice(self, node: int | None, by: str) -> None:
-        """Take in a signal to the agent of a node, or to this process (None). The engine knows its meaning."""
-        meaning = self._preemption.explain_signal(node, by)
+    def take_notice(self, node: int, by: str) -> None:
+        """Take in a signal to the agent of a node. The engine knows its meaning."""
+        self._take(node, self._requests.explain(node, by))
+
+    def _take(self, node: int | None, meaning: SignalMeaning) -> None:
         if meaning.kind == "cancel":
             self._cancel(h.Canceled(meaning.by, at_once=False, grace_s=meaning.grace_s))
         else:

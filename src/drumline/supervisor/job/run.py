@@ -55,6 +55,7 @@ def run_job(folder: SupervisedFolder, requests: EndRequests, secrets: Mapping[st
     if plan.workspace:
         os.environ[WORKSPACE] = plan.workspace
     nodes = engine(plan.engine).nodes(plan, folder)
+    requests.explain_by(nodes.preemption)
     try:
         canceled = wait_for_nodes(nodes, folder, requests, "before it started")
         return canceled or _run_on(nodes, folder, plan, requests, secrets)

@@ -45,7 +45,7 @@ def job(slurm, monkeypatch):
 def make_agents(job, tmp_path, hosts):
     facts = SimpleNamespace(host=lambda node: hosts.get(node, ""))
     folder = SimpleNamespace(system_logs=str(tmp_path))
-    return SlurmAgents(plan(2, at={"engine": "slurm"}), folder, job, facts, None)
+    return SlurmAgents(plan(2, at={"engine": "slurm"}), folder, job, facts)
 
 
 def make_losses(agents, count):

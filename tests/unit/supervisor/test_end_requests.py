@@ -3,12 +3,14 @@
 import os
 import signal
 
+import planning
 import pytest
 
 from drumline.contract.folder import RunFolder
 from drumline.engines.base import TIME_LIMIT, SignalMeaning
 from drumline.supervisor.deciding.happenings import Canceled
 from drumline.supervisor.end_requests import EndRequests
+from drumline.supervisor.helpers.preparation import HelperProcesses
 from drumline.supervisor.supervised_folder import SupervisedFolder
 
 CANCELED = Canceled("scancel", at_once=False, grace_s=26.0)
@@ -73,3 +75,17 @@ def test_a_signal_that_came_before_the_engine_was_known_is_not_lost(requests):
     assert not requests.is_there()
     requests.explain_by(Engine())
     assert requests.is_there()
+
+
+def test_the_preparation_of_a_job_heeds_it(requests, tmp_path, monkeypatch):
+    (tmp_path / "fetching.py").write_text(
+        "import os, signal\nos.kill(os.getppid(), signal.SIGTERM)\nsignal.pause()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    requests.explain_by(Engine())
+    helpers = HelperProcesses(RunFolder(str(tmp_path / "jobs" / "job")), planning.plan())
+    try:
+        helpers.start("a test", "fetching")
+        assert not helpers.wait(requests.is_there, requests.wake)
+    finally:
+        helpers.end()

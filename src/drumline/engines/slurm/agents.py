@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from drumline.engines.slurm.batch_job import BatchJob
     from drumline.engines.slurm.node_facts import SlurmFacts
 
+_SETTINGS_S = 0.5
+"""For Slurm to say its settings, while no agent can have joined yet."""
+
 
 class SlurmAgents:
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
@@ -84,6 +87,9 @@ class SlurmAgents:
         finally:
             os.close(log)
         self._pidfd = os.pidfd_open(self._srun.pid)
+        # While the agents start; a signal leaves less time for it.
+        with self._job.within(_SETTINGS_S):
+            self._job.read_settings()
         return AgentProcesses({}, self._pidfd)
 
     def _command(self, token: str) -> list[str]:

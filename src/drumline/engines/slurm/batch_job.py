@@ -36,10 +36,14 @@ class BatchJob:
         self._slurm = Slurm(str(plan.compute.get("slurm_conf") or ""), in_job=True)
         self._number = os.environ.get("SLURM_JOB_ID", "")
         self._restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-        self._config: dict[str, str] | None = None
+        self._settings: dict[str, str] = {}
         self._nodes: list[dict[str, str]] = []
         self._nodes_until = 0.0
         """In monotonic seconds: when the nodes are to be asked for again."""
+
+    def within(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Give all questions of a block so many seconds together; those for which nothing is left have no answer."""
+        return self._slurm.within(seconds)
 
     def requeue(self) -> None:
         """Put the job back in the queue; this ends all that runs of it, this process included. Raises EngineError."""
@@ -65,13 +69,15 @@ class BatchJob:
         """Return whether Slurm has started, or will start, the job again. ``job``: its fields."""
         return parse_seconds(job.get("Restarts"), 0) > self._restarts
 
-    def setting(self, name: str) -> str:
-        """Return a setting of slurm.conf."""
-        if self._config is None:
-            self._config = {}
+    def read_settings(self) -> None:
+        """Read the settings of slurm.conf, unless they are known."""
+        if not self._settings:
             with contextlib.suppress(EngineError):
-                self._config = self._slurm.config()
-        return self._config.get(name, "")
+                self._settings = self._slurm.config()
+
+    def setting(self, name: str) -> str:
+        """Return a setting of slurm.conf; empty where it could not be read yet. Asks nothing."""
+        return self._settings.get(name, "")
 
     def partition_setting(self, partition: str, name: str) -> str:
         with contextlib.suppress(EngineError):

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MARGIN_S = 4.0
 """Of the time that Slurm leaves, for the ranks' end to be seen and written down."""
 
+_ASK_S = 3.0
+"""For all that is asked about a signal: Slurm's SIGKILL comes after KillWait, and the ranks are to be told first."""
+
 _KILL_WAIT_S = 30.0
 """Between SIGTERM and SIGKILL of Slurm, where it does not say. Source: slurm.conf(5), KillWait."""
 
@@ -58,17 +61,19 @@ class SlurmPreemption:
         # Slurm signals all agents at once.
         if node is not None and self._meaning is not None:
             return self._meaning
-        meaning = self._ask(node, by)
+        with self._job.within(_ASK_S):
+            meaning = self._ask(node, by)
         if meaning.kind != "node preemption":
             self._meaning = meaning
         return meaning
 
     def _ask(self, node: int | None, by: str) -> SignalMeaning:
         job = self._job.read_when_settled(is_by_slurm=node is None or STEPD in by)
+        down = self._job.find_down_nodes()
+        self._job.read_settings()
         kill_wait_s = parse_seconds(self._job.setting("KillWait"), _KILL_WAIT_S)
         grace_s = min(self._plan.grace_s, max(1.0, kill_wait_s - MARGIN_S))
         state = job.get("JobState", "")
-        down = self._job.find_down_nodes()
         lost = self._facts.find_nodes(down)
         since = f", since node {next(iter(down))} is {next(iter(down.values()))}" if down else ""
         if self._job.is_requeued(job):

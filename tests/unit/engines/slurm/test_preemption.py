@@ -1,9 +1,16 @@
 """What Slurm's signals mean, how long it may take to find out, and what follows; with fake commands."""
 
+import sys
+import time
+
 import pytest
 from planning import plan
 
-from drumline.engines.base import TIME_LIMIT
+from drumline.contract.folder import RunFolder
+from drumline.engines.base import TIME_LIMIT, SignalMeaning
+from drumline.engines.slurm import agents as agents_module
+from drumline.engines.slurm import preemption as preemption_module
+from drumline.engines.slurm.agents import SlurmAgents
 from drumline.engines.slurm.allocation import SlurmAllocation
 from drumline.engines.slurm.batch_job import BatchJob
 from drumline.engines.slurm.node_facts import SlurmFacts
@@ -41,3 +48,65 @@ def test_nodes_that_slurm_takes_are_no_place_for_the_next_attempt(
     if by:
         preemption.explain_signal(None, by)
     assert allocation.decide_next(end_kind, progressed=True).where == where
+
+
+def answers(slurm, **said):
+    """Have ``scontrol show WHAT`` say that;"""
+    cases = "".join(f'*"show {what}"*) echo "{text}";;\n' for what, text in said.items())
+    slurm.says("scontrol", first=f'case "$*" in\n{cases}esac')
+
+
+def test_the_settings_are_known_before_a_signal_comes(slurm, monkeypatch):
+    preemption, _ = make(slurm, monkeypatch)
+    answers(slurm, config="KillWait = 12 sec\nProctrackType = proctrack/linuxproc")
+    preemption._job.read_settings()
+    preemption._job.read_settings()
+    assert slurm.calls("scontrol") == ["show config"]
+    slurm.silent("scontrol")
+    assert preemption.explain_signal(None, TO_SUPERVISOR).grace_s == 8.0
+    assert preemption.has_signaled_ranks()
+    assert slurm.calls("scontrol").count("show config") == 1
+
+
+def test_the_settings_are_read_while_the_agents_start(slurm, monkeypatch, tmp_path):
+    monkeypatch.setattr(agents_module, "_SETTINGS_S", 60.0)
+    preemption, _ = make(slurm, monkeypatch)
+    slurm.says("scontrol", "KillWait = 12 sec\n")
+    slurm.says("srun")
+    folder = RunFolder(str(tmp_path / "job"))
+    folder.create()
+    agents = SlurmAgents(plan(2, at={"engine": "slurm"}), folder, preemption._job, preemption._facts)
+    agents.start(7, "secret")
+    agents.clear()
+    assert slurm.calls("scontrol") == ["show config"]
+    assert preemption._job.setting("KillWait") == "12 sec"
+
+
+def test_settings_that_could_not_be_read_are_asked_for_again(slurm, monkeypatch):
+    preemption, _ = make(slurm, monkeypatch)
+    slurm.silent("scontrol")
+    preemption._job.read_settings()
+    answers(slurm, config="KillWait = 12 sec", job="JobId=7 JobState=CANCELLED")
+    assert preemption.explain_signal(None, TO_SUPERVISOR) == SignalMeaning("cancel", "scancel", 8.0)
+
+
+@pytest.mark.parametrize("hangs", ["job", "node", "config"])
+def test_ranks_are_told_although_slurm_does_not_answer(slurm, monkeypatch, hangs):
+    """All questions about one signal have one time limit, and the last of them wait for nothing."""
+    monkeypatch.setattr(preemption_module, "_ASK_S", 1.0)
+    preemption, _ = make(slurm, monkeypatch)
+    slurm.says(
+        "scontrol",
+        first=f'case "$*" in *"show {hangs}"*) exec {sys.executable} -c "import signal; signal.pause()";; '
+        '*"show job"*) echo "JobId=7 JobState=CANCELLED";; esac',
+    )
+    began = time.monotonic()
+    meaning = preemption.explain_signal(1, "slurmstepd")
+    assert time.monotonic() - began < 10.0
+    expected = ("preemption", "Slurm") if hangs == "job" else ("cancel", "scancel")
+    assert (meaning.kind, meaning.by) == expected
+    assert hangs in slurm.calls("scontrol")[-1]
+    # At the end of the ranks nobody waits again.
+    asked = len(slurm.calls("scontrol"))
+    assert not preemption.has_signaled_ranks()
+    assert len(slurm.calls("scontrol")) == asked

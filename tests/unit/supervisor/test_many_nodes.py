@@ -103,7 +103,15 @@ def fail_last(nodes):
     assert over(job, nodes).rank == last
 
 
-@pytest.mark.parametrize("case", [run_well, fail_first, fail_last])
+def lose_all(nodes):
+    """All nodes are lost at once, as with their switch."""
+    job, _ = started(nodes)
+    for node in range(nodes):
+        last = job.handle(h.Lost(node, "closed its connection"))
+    assert next(item for item in last if isinstance(item, h.Finish)).kind == "node"
+
+
+@pytest.mark.parametrize("case", [run_well, fail_first, fail_last, lose_all])
 def test_the_policy_looks_at_each_rank_a_few_times(case):
     assert growth(case) < MOST
 

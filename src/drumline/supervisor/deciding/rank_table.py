@@ -30,6 +30,9 @@ class RankTable:
         self._left = OrderedDict(members)
         """Those that have not ended, so that none of many ends costs a look at all ranks."""
 
+        self._of_node: dict[int, list[int]] = {}
+        for rank, member in members.items():
+            self._of_node.setdefault(member.node, []).append(rank)
         self._awaited_left = sum(member.awaited for member in members.values())
         self._explained: set[int] = set()
         """Those that failed, and not for want of a peer."""
@@ -94,15 +97,16 @@ class RankTable:
 
     def list_left(self, nodes: AbstractSet[int]) -> list[int]:
         """Return the ranks on those nodes that have not ended."""
-        return [rank for rank, member in self._left.items() if self._is_left(rank, member, nodes)]
+        ranks = (rank for node in nodes for rank in self._of_node.get(node, ()) if rank in self._left)
+        return [rank for rank in ranks if self._may_run(rank)]
 
     def is_any_left(self, nodes: AbstractSet[int]) -> bool:
         """Return whether a rank on those nodes has not ended."""
-        return any(self._is_left(rank, member, nodes) for rank, member in self._left.items())
+        return any(member.node in nodes and self._may_run(rank) for rank, member in self._left.items())
 
-    def _is_left(self, rank: int, member: Member, nodes: AbstractSet[int]) -> bool:
+    def _may_run(self, rank: int) -> bool:
         # With a launcher, a rank that was not started by now will not be: agents refuse it.
-        return member.node in nodes and (not self._is_launched or rank in self._started)
+        return not self._is_launched or rank in self._started
 
     def are_awaited_done(self) -> bool:
         """Return whether all ranks have ended that the job waits for."""

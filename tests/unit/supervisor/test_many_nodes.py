@@ -103,6 +103,16 @@ def fail_last(nodes):
     assert over(job, nodes).rank == last
 
 
+def end_well_in_a_search(nodes):
+    """Rank 0 is refused, and no end of another explains that."""
+    job, members = started(nodes)
+    job.handle(failed(0, "Connection refused", 5.0))
+    for rank in range(1, len(members)):
+        last = job.handle(RankExited(5.2, rank, rank // PROCS, 0, None))
+        assert bool(last) == (rank == len(members) - 1)
+    assert over(job, nodes).rank == 0
+
+
 def lose_all(nodes):
     """All nodes are lost at once, as with their switch."""
     job, _ = started(nodes)
@@ -111,7 +121,7 @@ def lose_all(nodes):
     assert next(item for item in last if isinstance(item, h.Finish)).kind == "node"
 
 
-@pytest.mark.parametrize("case", [run_well, fail_first, fail_last, lose_all])
+@pytest.mark.parametrize("case", [run_well, fail_first, fail_last, end_well_in_a_search, lose_all])
 def test_the_policy_looks_at_each_rank_a_few_times(case):
     assert growth(case) < MOST
 

@@ -63,6 +63,28 @@ def test_one_that_ends_with_0_a_moment_later_explains_what_the_others_failed_of(
     )
 
 
+def refused(rank, time, message="[Errno 111] Connection refused"):
+    """The end of a rank for want of one that never was there: none that ended explains it."""
+    failure = {"type": "RuntimeError", "message": message, "time": time}
+    return RankExited(time + 0.1, rank, FOUR[rank].node, 1, None, "", {"failure": failure, "told": None})
+
+
+def test_good_ends_that_explain_nothing_do_not_end_the_search():
+    job = running()
+    job.handle(refused(0, 5.0))
+    assert job.handle(exit_(1, time=5.2)) == job.handle(exit_(2, time=5.2)) == []
+    assert isinstance(job.handle(exit_(3, time=5.2))[0], h.Empty), "nobody is left"
+
+
+def test_the_good_end_of_a_rank_that_was_named_as_late_ends_the_search():
+    job = running()
+    job.handle(refused(0, 5.0))
+    job.handle(refused(1, 5.1, "Rank 3 failed to pass monitoredBarrier in 100 ms"))
+    assert isinstance(job.handle(exit_(3, time=5.3))[0], h.Terminate)
+    job.handle(exit_(2, signal=15, time=5.4))
+    assert emptied(job, 0, 1).rank == 3
+
+
 def test_a_failure_that_explains_the_others_ends_the_job_at_once():
     job = seeking()
     assert isinstance(job.handle(exit_(2, code=7, time=5.2))[0], h.Terminate)

@@ -264,6 +264,9 @@ class Policy:
             return self._empty_when_still()
         self._ranks.note_failure(event)
         if self._ranks.has_failed:
+            if self._search.is_on and event.code == 0:
+                # Of many good ends, each judgement would look at all.
+                is_telling = self._ranks.is_missed(event)
             if self._end is None or is_telling:
                 self._judge()
             return self._stop_or_seek()

@@ -37,8 +37,11 @@ class RankTable:
         self._explained: set[int] = set()
         """Those that failed, and not for want of a peer."""
 
-        self._first_failed: float | None = None
-        """The earliest time at which a rank failed, as far as is known."""
+        self._earliest: RankExited | None = None
+        """The failure with the earliest time, as far as is known."""
+
+        self._waited_for: set[int] = set()
+        """Those that failures name as late."""
 
         self._is_launched = is_launched
         self._started: set[int] = set()
@@ -59,7 +62,7 @@ class RankTable:
     @property
     def is_unexplained(self) -> bool:
         """Return whether ranks have failed, and all of them because another was gone or late."""
-        return self._first_failed is not None and not self._explained
+        return self._earliest is not None and not self._explained
 
     @property
     def are_all_started(self) -> bool:
@@ -71,18 +74,29 @@ class RankTable:
             self._start_time = min(event.time, self._start_time or event.time)
 
     def note_exit(self, event: RankExited) -> bool:
-        """Return whether this end can change whom ``judge_failure`` blames."""
+        """Return whether this end can change whom ``judge_failure`` blames; ``is_missed`` tells it of a good end."""
         member = self._left.pop(event.rank, None)
         self._awaited_left -= member is not None and member.awaited
         self._exited[event.rank] = event
         self._explained.discard(event.rank)
         if event.code == 0:
             return True
-        at, before = missing_rank.find_failure_time(event), self._first_failed
-        self._first_failed = at if before is None else min(at, before)
+        at, before = missing_rank.find_failure_time(event), self._earliest
+        is_earliest = before is None or at < missing_rank.find_failure_time(before)
+        if is_earliest:
+            self._earliest = event
         if not lost_peer.find_lost_peer(event):
             self._explained.add(event.rank)
-        return event.rank in self._explained or before is None or at < before
+        elif lost_peer.gave_up_waiting(event):
+            self._waited_for.update(lost_peer.read_named_ranks(event))
+        return event.rank in self._explained or is_earliest
+
+    def is_missed(self, event: RankExited) -> bool:
+        """Return whether a rank that ended well may explain failures of which nothing else does."""
+        assert self._earliest is not None
+        was_told = (event.evidence or {}).get("told") is not None
+        is_early = missing_rank.find_early_end({event.rank: event}, self._earliest) is not None
+        return is_early or was_told or event.rank in self._waited_for
 
     def note_failure(self, event: RankExited) -> None:
         """Note that the rank ended while the others had not been told to."""

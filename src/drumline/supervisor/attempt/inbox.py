@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _FEW = 256
 """Nodes whose connections fit into the open files that any process may have."""
 
+_MOST_AT_ONCE = 64
+"""Connections that are accepted before others are heard."""
+
 _LEAVE_TIMEOUT_S = 2.0
 """For the agents to end after their last message."""
 
@@ -81,9 +84,7 @@ class Inbox:
 
     def hear(self, descriptor: int) -> None:
         if descriptor == self._connections.server.fileno():
-            peer = self._connections.accept()
-            if peer is not None:
-                self._poller.register(peer, select.EPOLLIN)
+            self._accept()
         elif descriptor == self._wake:
             os.read(self._wake, 512)
         elif descriptor == self._starter:
@@ -95,6 +96,13 @@ class Inbox:
             self._lose_own(descriptor)
         elif self._connections.knows(descriptor):
             self._hear_peer(descriptor)
+
+    def _accept(self) -> None:
+        for _ in range(min(_MOST_AT_ONCE, self._connections.node_count)):
+            peer = self._connections.accept()
+            if peer is None:
+                return
+            self._poller.register(peer, select.EPOLLIN)
 
     def _hear_peer(self, descriptor: int) -> None:
         messages = self._connections.receive(descriptor)

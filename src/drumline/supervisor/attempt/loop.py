@@ -77,7 +77,7 @@ class Loop:
         self._requests = StopRequests(folder, attempt, requests, self._record, self._handle, lose)
         self._drills = DrillRequests(folder, lambda: self._make_drills(plan, attempt))
         self._inbox = Inbox(self._agents, nodes.agents, requests.wake, self._take_in, self._losses)
-        self._timers = Timers(self._inbox.wait, (self._poll,), (self._drills, self._reports))
+        self._timers = Timers(self._inbox.wait, (self._poll,), (self._drills, self._reports, self._losses))
 
     def _make_drills(self, plan: Plan, attempt: int) -> Drills:
         # Few jobs have any.
@@ -121,8 +121,7 @@ class Loop:
         ready = self._timers.wait()
         self._requests.poll()
         self._drills.poll()
-        if self._timers.is_set("join"):
-            self._losses.lose_failed()
+        self._losses.lose_failed()
         self._poll.start_requested()
         for descriptor in ready:
             self._inbox.hear(descriptor)
@@ -211,6 +210,7 @@ class Loop:
 
     def _admit(self, node: int, hello: m.Hello) -> None:
         self._start.add_node(node, hello)
+        self._losses.note_joined(node)
         if self._clock_poll:
             self._clock_poll.ask(node)
         who = self._nodes.facts.identify(hello.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
@@ -10,11 +11,15 @@ from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from drumline.contract.plan import Plan
     from drumline.engines.base import AgentStarter
     from drumline.supervisor.attempt.connections import AgentConnections
+
+
+_FAILED_STARTS_EVERY_S = 1.0
+"""For agents that could not start: an engine may look through files of all of them."""
 
 
 class AgentLosses:
@@ -34,8 +39,21 @@ class AgentLosses:
         self._record = record
         self._handle = handle
         self._lost: set[int] = set()
+        self._missing = {task.node for task in plan.nodes}
+        """Nodes that have neither joined nor been lost."""
+
+        self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
+        """For ``lose_failed``, in monotonic seconds."""
+
         self.is_over = False
         """Whether the attempt has ended; agents leave then."""
+
+    def note_joined(self, node: int) -> None:
+        self._missing.discard(node)
+
+    def list_times(self) -> Iterable[float]:
+        """List when ``lose_failed`` has something to do, in monotonic seconds."""
+        return [self._next_look] if self._missing else []
 
     def lose(self, node: int, reason: str) -> None:
         """
@@ -43,6 +61,7 @@ class AgentLosses:
         """
         if not self.is_over and node not in self._lost:
             self._lost.add(node)
+            self._missing.discard(node)
             self._record(e.NodeLost(wall_time(), node, reason))
             self._handle(h.Lost(node, reason))
 
@@ -52,7 +71,10 @@ class AgentLosses:
             self.lose(node, self._agents.explain_loss(node))
 
     def lose_failed(self) -> None:
-        """Give up agents that could not start, as far as they could say so."""
+        """Give up agents that could not start, as far as they could say so; does nothing between its times."""
+        if not self._missing or time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
         for node, reason in self._agents.find_failed().items():
             if not self._connections.is_connected(node):
                 self.lose(node, reason)

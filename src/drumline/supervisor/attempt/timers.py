@@ -50,9 +50,6 @@ class Timers:
         before = self._due.get(timer, due) if timer == "grace" else due
         self._due[timer] = min(due, before)
 
-    def is_set(self, timer: Timer) -> bool:
-        return timer in self._due
-
     def wait(self) -> list[int]:
         """
         Wait until something is due or a descriptor is ready, and return those that are. Time in which this process was

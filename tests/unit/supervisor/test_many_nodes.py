@@ -9,14 +9,18 @@ import socket
 import sys
 import timeit
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 from planning import plan
 
 from drumline.contract import messages as m
 from drumline.contract.events import RankExited
+from drumline.contract.folder import RunFolder
 from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.attempt.connections import AgentConnections
+from drumline.supervisor.attempt.remote_commands import RemoteCommands
+from drumline.supervisor.attempt.start import RankStart
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.deciding.rank_table import RankTable
@@ -176,6 +180,50 @@ def test_an_agent_is_told_without_a_look_at_the_others():
 
     count(2)
     assert count(120) / count(60) < MOST
+
+
+class Told:
+    """Connections that keep what nodes are told."""
+
+    def __init__(self):
+        self.messages = []
+
+    def send(self, node, message):
+        self.messages.append((node, message))
+        return True
+
+    def send_all(self, nodes, message):
+        return None
+
+
+def test_a_command_on_another_node_costs_no_look_at_all_nodes_and_commands(tmp_path):
+    def commanded(nodes):
+        made = plan(nodes=nodes, distribution={"type": "pytorch"})
+        told, facts = Told(), SimpleNamespace(interface="eth0", gpus=lambda node: "", add=lambda *_: None)
+        known = SimpleNamespace(facts=facts, agents=SimpleNamespace(warm_pool=None))
+        start = RankStart(RunFolder(str(tmp_path)), made, known, told, 0, {})
+        for node in range(nodes):
+            start.add_node(node, m.Hello("", node, "", "", 1, f"10.0.0.{node}", ""))
+            start.add_ports(node, m.NodePrepared({"master_port": 1, "jax_port": 2}, 0))
+        start.launch()
+        commands = RemoteCommands(made, told, start.find_node, lambda _: None, None)
+        return told, commands
+
+    def run(nodes, told, commands):
+        del told.messages[:]
+        for node in range(nodes):
+            host = f"10.0.0.{node}"
+            commands.start(0, m.CommandRequested(node, False, host, "10.0.0.0", 1, "token", "true", False))
+        for node in range(0, nodes, 2):
+            commands.hang_up(0, m.CallerGone(node))
+            commands.end(node, m.CommandEnded(node + 1, 0, None, ""))
+            commands.hang_up(0, m.CallerGone(node))
+        ended = [node for node, message in told.messages if isinstance(message, m.EndCommand)]
+        assert ended == list(range(0, nodes, 2)), "a command that has ended is not ended again"
+
+    run(100, *commanded(100))  # the first few of a kind of message are made otherwise
+    made = {nodes: commanded(nodes) for nodes in (50, 100)}
+    assert steps_of(run, 100, *made[100]) / steps_of(run, 50, *made[50]) < MOST
 
 
 def test_the_version_is_computed_once_for_all_agents(monkeypatch):

@@ -52,6 +52,9 @@ class RemoteCommands:
         self._running: dict[int, _RemoteCommand] = {}
         """By the number by which the agents of both nodes know it."""
 
+        self._of_callers: dict[tuple[int, int], set[int]] = {}
+        """The numbers of those that run, by node and caller."""
+
     def start(self, node: int, message: m.CommandRequested) -> None:
         target = self._find_node(message.host, node)
         if target is None:
@@ -59,6 +62,7 @@ class RemoteCommands:
             return
         self._count += 1
         self._running[self._count] = _RemoteCommand(node, message.caller, target, message.of_launcher)
+        self._of_callers.setdefault((node, message.caller), set()).add(self._count)
         back = (message.address, message.port, message.token)
         command = m.RunCommand(self._count, *back, message.command, message.has_input)
         if not self._connections.send(target, command):
@@ -69,6 +73,10 @@ class RemoteCommands:
         command = self._running.pop(message.id, None)
         if command is None:
             return
+        caller = (command.node, command.caller)
+        self._of_callers[caller].discard(message.id)
+        if not self._of_callers[caller]:
+            del self._of_callers[caller]
         self._connections.send(command.node, m.AnswerCaller(command.caller, message.code, message.signal))
         if command.of_launcher and self._launcher is not None and message.code != 0:
             what = f"the daemon of {self._launcher.name} on node {node}"
@@ -81,9 +89,8 @@ class RemoteCommands:
 
     def hang_up(self, node: int, message: m.CallerGone) -> None:
         """End the commands of a caller that was killed."""
-        for number, command in self._running.items():
-            if (command.node, command.caller) == (node, message.caller):
-                self._connections.send(command.target, m.EndCommand(number))
+        for number in sorted(self._of_callers.get((node, message.caller), ())):
+            self._connections.send(self._running[number].target, m.EndCommand(number))
 
 
 class LauncherReports:

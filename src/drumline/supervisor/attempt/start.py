@@ -46,6 +46,9 @@ class RankStart:
         self._secrets = secrets
         self._facts: dict[str, str] = {"interface": nodes.facts.interface}
         self._node_facts: list[dict[str, str]] = [{} for _ in plan.nodes]
+        self._node_at: dict[str, int] = {}
+        """By address, from the launch on."""
+
         self._probe_port = 0
         self.hosts: dict[int, str] = {}
         """The host names of nodes whose agents have joined."""
@@ -69,8 +72,7 @@ class RankStart:
         """Return the node of that address; None when it is none of the job's. ``asking``: whose ``localhost`` it is."""
         if host == "localhost":
             return asking
-        addresses = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
-        return addresses.get(host)
+        return self._node_at.get(host)
 
     def prepare_nodes(
         self, record: Callable[[e.Event], None], handle: Callable[[h.Happening], None]
@@ -149,6 +151,7 @@ class RankStart:
     def launch(self) -> None:
         """Start the ranks of all nodes. Raises OSError."""
         self.launched = time.monotonic()
+        self._node_at = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
         if self._plan.host_file:
             self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
         variables = RankVariables(self._plan, self._facts)

@@ -13,6 +13,7 @@ import hashlib
 import os
 import sqlite3
 import stat
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError
@@ -47,7 +48,11 @@ INSERT INTO kept VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
     stamp = excluded.stamp,
     facts = excluded.facts
 """
+_ARCHIVE = "UPDATE jobs SET archived = ? WHERE name = ?"
 _LOCKED_LIMIT_S = 30.0
+_BATCH = 500
+"""Rows that are added at once."""
+
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _FILES = ("", "-wal", "-shm", "-journal")
@@ -135,19 +140,28 @@ class Index:
             private_folder(self._marks)
             write_whole(os.path.join(self._marks, name), str(int(archived)))
         with self._transaction() as database:
-            database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
+            database.execute(_ARCHIVE, (archived, name))
 
     def heal(self, names: Iterable[str], row_of: Callable[[str], Row | None]) -> None:
-        """Make the index hold just these jobs; ``row_of`` is called for those that it lacks."""
+        """
+        Make the index hold just these jobs; ``row_of`` is called for those that it lacks.
+
+        Other processes can use the index meanwhile; a row that one of them adds stays: it may be archived by now.
+        """
         there = set(names)
         with self._transaction() as database:
             known = {name for (name,) in database.execute("SELECT name FROM jobs")}
-            gone = known - there
+            gone = [(name,) for name in known - there]
             for table in ("jobs", "kept"):
-                database.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in gone])  # noqa: S608
-            rows = [row for name in there - known if (row := row_of(name)) is not None]
-            database.executemany("INSERT INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
-            if self._marks:
+                database.executemany(f"DELETE FROM {table} WHERE name = ?", gone)  # noqa: S608
+        missing = iter(there - known)
+        while batch := list(islice(missing, _BATCH)):
+            rows = [row for name in batch if (row := row_of(name)) is not None]
+            if rows:
+                with self._transaction() as database:
+                    database.executemany("INSERT OR IGNORE INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
+        if self._marks:
+            with self._transaction() as database:
                 self._heed_marks(database, there)
 
     def _heed_marks(self, database: sqlite3.Connection, there: set[str]) -> None:
@@ -163,8 +177,9 @@ class Index:
                 elif known.get(name) != stamp:
                     with open(path, "rb") as file:
                         archived = file.read(1) == b"1"
-                    database.execute("UPDATE jobs SET archived = ? WHERE name = ?", (archived, name))
-                    database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
+                    # A job without a row may get one that was read before it was marked.
+                    if database.execute(_ARCHIVE, (archived, name)).rowcount:
+                        database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
 
     def read_kept(self, names: Sequence[str] = ()) -> dict[str, KeptFacts]:
         """Return what is kept of these jobs, or of all, without their descriptions."""
@@ -211,13 +226,7 @@ class Index:
         there = set(names)
         rows = {row.name: row for row in self._read_rows() if row.name in there}
         found = [*rows.values(), *(row for name in there - rows.keys() if (row := row_of(name)) is not None)]
-        chosen = [
-            row
-            for row in found
-            if (archived is None or row.archived == archived) and (parent is None or row.parent == parent)
-        ]
-        chosen.sort(key=lambda row: (-row.created, row.name))
-        return [row.name for row in chosen[: limit if limit is not None and limit >= 0 else None]]
+        return _choose_names(found, archived, parent, limit)
 
     def experiments(self) -> list[str]:
         """Return the experiments of the indexed jobs in alphabetical order, without writing."""
@@ -262,9 +271,8 @@ class Index:
         try:
             database = self._begin_or_repair()
         except sqlite3.Error as error:
-            raise DrumlineError(
-                f"the index {self._path} cannot be opened: {error}", "delete it; it is rebuilt from the jobs"
-            ) from error
+            said = f"the index {self._path} cannot be opened: {error}"
+            raise DrumlineError(said, _choose_hint(error)) from error
         try:
             yield database
             database.execute("COMMIT")
@@ -342,6 +350,26 @@ class Index:
             database.close()
             raise
         return database
+
+
+def _choose_hint(error: sqlite3.Error) -> str:
+    """Choose what to do about an index that cannot be opened."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        return "another command is writing to it; run this one again in a moment"
+    return "delete it; it is rebuilt from the jobs"
+
+
+def _choose_names(
+    rows: Iterable[Row], archived: bool | None, parent: str | None, limit: int | None
+) -> list[str]:
+    """Choose as ``Index.names`` does."""
+    chosen = [
+        row
+        for row in rows
+        if (archived is None or row.archived == archived) and (parent is None or row.parent == parent)
+    ]
+    chosen.sort(key=lambda row: (-row.created, row.name))
+    return [row.name for row in chosen[: limit if limit is not None and limit >= 0 else None]]
 
 
 def _is_current(database: sqlite3.Connection) -> bool:

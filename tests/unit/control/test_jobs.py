@@ -1,5 +1,6 @@
 """Jobs as the folders of a home, which people may have changed."""
 
+import errno
 import json
 import os
 
@@ -24,6 +25,25 @@ def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
     (folder / "job").mkdir()
     assert lookup.all_names() == ["job"]
     assert listing.names() == []
+
+
+def test_a_job_that_cannot_be_read_hides_no_other(drumline_home, monkeypatch):
+    """The disk, or a file server, has an error in one place."""
+    for name in ("one", "other"):
+        folder = RunFolder.for_job(name)
+        folder.create()
+        folder.begin(e.JobSubmitted(1.0, "me"))
+    read = RunFolder.read_events
+
+    def fail(folder, *arguments):
+        if os.path.basename(folder.path) == "one":
+            raise OSError(errno.EIO, "Input/output error")
+        return read(folder, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "read_events", fail)
+        assert listing.names() == ["other"]
+    assert listing.names() == ["one", "other"]
 
 
 def test_a_step_whose_job_is_not_there_yet_does_not_run(drumline_home):

@@ -1,6 +1,8 @@
 import os
+import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -71,6 +73,43 @@ def test_many_may_write_at_once(index):
     for thread in threads:
         thread.join()
     assert len(every(index)) == 80
+
+
+def test_others_use_the_index_while_folders_are_read(index, tmp_path, monkeypatch):
+    """On a new machine all of them are, which takes long."""
+    monkeypatch.setattr(store, "_LOCKED_LIMIT_S", 0.0)
+    monkeypatch.setattr(store, "_BATCH", 2)
+    other, seen = Index(str(tmp_path / "home")), []
+
+    def row_of(name):
+        seen.append(len(every(other)))
+        return Row(name, 1.0, "e", "")
+
+    index.heal("abcde", row_of)
+    assert seen == [0, 0, 2, 2, 4]
+    assert every(index) == list("abcde")
+
+
+def test_a_job_that_is_archived_after_it_was_read_is_archived(index, tmp_path):
+    other = Index(str(tmp_path / "home"))
+
+    def row_of(name):
+        other.heal(["a"], lambda _: Row("a", 1.0, "e", "", archived=True))
+        other.set_archived("a", archived=True)
+        return Row(name, 1.0, "e", "")
+
+    index.heal(["a"], row_of)
+    assert every(index, archived=True) == ["a"]
+
+
+def test_an_index_that_is_in_use_for_long_need_not_be_deleted(index, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_LOCKED_LIMIT_S", 0.0)
+    add(index, Row("a", 1.0, "e", ""))
+    with closing(sqlite3.connect(file_of(tmp_path), isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DrumlineError, match="database is locked") as error:
+            every(index)
+    assert error.value.hint == "another command is writing to it; run this one again in a moment"
 
 
 def test_it_is_for_its_owner_alone(index, tmp_path):
@@ -240,6 +279,20 @@ def test_a_job_that_one_machine_archives_is_archived_on_another(machines):
     machines("two").set_archived("b", archived=True)
     machines("two").set_archived("a", archived=False)
     assert [archived(machine) for machine in ("one", "two", "three")] == [["b"], ["b"], ["b"]]
+
+
+def test_a_job_that_another_machine_archives_after_it_was_read_is_archived(machines):
+    """A third process of this machine heeds the mark before the row is there."""
+    row, index = Row("a", 1.0, "e", ""), machines("one")
+
+    def row_of(name):
+        machines("two").heal(["a"], lambda _: row)
+        machines("two").set_archived("a", archived=True)
+        machines("one").heal(["a"], lambda _: None)
+        return row
+
+    index.heal(["a"], row_of)
+    assert every(index, archived=True) == ["a"]
 
 
 def test_a_mark_that_another_machine_is_writing_is_left_to_it(machines, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +41,8 @@ def _row(name: str) -> Row | None:
     folder = RunFolder.for_job(name)
     try:
         outcome = fold(folder.read_events())
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ELOOP):
-            raise
-        # A pipe or a link that the job has put there.
+    except OSError:
+        # A pipe or a link that the job has put there, or a folder that cannot be read now: the next list asks again.
         return None
     if outcome.created is None:
         return None

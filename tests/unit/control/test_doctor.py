@@ -37,10 +37,16 @@ def quick(monkeypatch):
     monkeypatch.setattr(gathering, "gather", gather)
 
 
-def run(capsys, *words):
+def list_findings(capsys, *words):
     code = main(["doctor", "-o", "json", *words])
     printed = capsys.readouterr()
-    return code, {one["id"]: one for one in json.loads(printed.out)["checks"]}, printed.err
+    return code, json.loads(printed.out)["checks"], printed.err
+
+
+def run(capsys, *words):
+    """Of a check with several findings, the last."""
+    code, findings, said = list_findings(capsys, *words)
+    return code, {one["id"]: one for one in findings}, said
 
 
 def test_every_check_of_one_machine_is_shown(capsys):
@@ -96,8 +102,10 @@ def test_a_socket_of_a_killed_process_is_removed_and_a_live_one_stays(capsys):
 
 
 @pytest.fixture
-def left():
-    """A process of a job that is gone."""
+def left(tmp_path, monkeypatch):
+    """A process of a job that is gone, where no other test leaves folders of agents."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     program = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600)"]
     env = {**os.environ, "DRUMLINE_RUN_FOLDER": os.path.join(base_home(), "jobs", "calm_drum")}
     with subprocess.Popen(program, env=env, stdout=subprocess.PIPE) as process:
@@ -109,9 +117,18 @@ def left():
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_a_job_left_is_ended(capsys, left):
-    assert "calm_drum" in run(capsys)[1]["leftovers"]["finding"]
-    assert "leftovers: ended 1 process," in run(capsys, "--fix")[2]
+def test_what_jobs_left_is_ended_and_removed(capsys, left, tmp_path):
+    """A process of one, and the folder of an agent of another."""
+    folder = tmp_path / "scratch" / "drumline-00000000-n1"
+    folder.mkdir()
+    (folder / "agent").write_text(os.uname().nodename)
+    found = [one["finding"] for one in list_findings(capsys)[1] if one["id"] == "leftovers"]
+    assert found == [
+        f"process {left.pid} of job calm_drum is left, whose supervisor is gone",
+        f"1 folder of ended agents are left: {folder}",
+    ]
+    assert "leftovers: ended 1 process, removed 1 folder" in run(capsys, "--fix")[2]
+    assert not folder.exists()
     assert left.wait(60) == -9
 
 

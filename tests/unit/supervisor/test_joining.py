@@ -39,7 +39,7 @@ def test_agents_that_come_at_once_are_let_in_together(nodes, turns):
         read, write = os.pipe()
         stack.callback(os.close, read)
         stack.callback(os.close, write)
-        inbox = Inbox(agents, Starter(), read, *[lambda *_: None] * 3)
+        inbox = Inbox(agents, Starter(), read, lambda *_: None, SimpleNamespace())
         stack.callback(inbox.close)
         inbox.start_agents()
         for _ in range(100):

@@ -120,7 +120,7 @@ class Outcome:
         """Of the latest attempt."""
         self.drills: dict[str, DrillOutcome] = {}
         self.experiments: dict[str, ExperimentOutcome] = {}
-        """Of all attempts: DeepSpeed does not repeat those that have ended."""
+        """Of all attempts; one of a later attempt takes the place of one of the same name."""
         self.ranks: dict[int, RankOutcome] = {}
         """Of the latest attempt."""
         self.agents: dict[int, int] = {}
@@ -302,6 +302,9 @@ def _apply_users(outcome: Outcome, event: e.Event) -> None:
 
 def _start_again(outcome: Outcome, event: e.AttemptEnded) -> None:
     outcome.attempts.append(event)
+    for one in outcome.experiments.values():
+        if not one.status:
+            one.ended, one.status, one.reason = event.time, status.FAILED, "its attempt ended"
     outcome.ranks.clear()
     outcome.warnings.clear()
     outcome.agents.clear()

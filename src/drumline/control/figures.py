@@ -104,3 +104,13 @@ def short_size(count: float | None) -> str:
             return f"{count:.1f} {unit}" if unit != "B" and abs(count) < 9.95 else f"{count:.0f} {unit}"
         count /= 1000
     raise AssertionError
+
+
+def round_rate(value: float | None) -> float | None:
+    """
+    Round a rate to four digits: one of steps that take hours is a small number.
+
+    >>> round_rate(1 / 1500), round_rate(12.34567), round_rate(None)
+    (0.0006667, 12.35, None)
+    """
+    return None if value is None else float(f"{value:.4g}")

@@ -72,9 +72,18 @@ def _read(path: str, number: int) -> Iterator[tuple[str, Point]]:
 
 
 def _list_experiments(folder: str) -> Iterator[str]:
-    """Yield the files of measurements that lie beside the description of an experiment; links are not followed."""
+    """
+    Yield the files of measurements that lie beside the description of an experiment; links are not followed. The usual
+    place first: a training may write much beside it.
+    """
+    usual = os.path.join(folder, RESULTS)
+    yield from _list_below(usual, 1, "")
+    yield from _list_below(folder, 0, usual)
+
+
+def _list_below(folder: str, depth: int, left_out: str) -> Iterator[str]:
     left = _MOST_ENTRIES
-    folders = [(folder, 0)]
+    folders = [(folder, depth)]
     while folders:
         place, depth = folders.pop()
         names = set()
@@ -84,6 +93,8 @@ def _list_experiments(folder: str) -> Iterator[str]:
                     left -= 1
                     if left < 0:
                         return
+                    if entry.path == left_out:
+                        continue
                     if entry.is_dir(follow_symlinks=False):
                         folders += [(entry.path, depth + 1)] if depth < _DEEPEST else []
                     elif entry.is_file(follow_symlinks=False):

@@ -35,6 +35,19 @@ def read(job):
     return folder, fold(folder.read_events())
 
 
+def test_an_experiment_of_an_attempt_that_ended_has_ended(job):
+    job.add(e.AttemptEnded(1016.0, 0, 1, "node 1 was lost"))
+    _, outcome = read(job)
+    one = outcome.experiments["z2"]
+    assert (one.status, one.ended, one.reason) == ("Failed", 1016.0, "its attempt ended")
+
+
+def test_nobody_has_canceled_an_experiment_of_a_job_that_failed(job):
+    job.add(e.JobEnded(1020.0, "Failed", 1, "rank 0 failed"))
+    told = description.describe(*read(job))["experiments"]
+    assert told[-1]["status"] == "Failed"
+
+
 def test_a_job_tells_of_each_with_its_measurements(job):
     folder, outcome = read(job)
     place = f"{folder.outputs}/autotuning_results/z0"

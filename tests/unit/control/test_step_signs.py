@@ -1,6 +1,7 @@
 """Steps of jobs that no hook follows: what their metrics and logs say."""
 
 import os
+import time
 
 import pytest
 from made_jobs import MadeJob
@@ -159,3 +160,9 @@ def test_steps_that_a_hook_has_seen_count_more_than_stacks(job):
         None,
         {"forward": 1.0, "other": 0.0},
     )
+
+
+def test_a_line_of_many_blanks_costs_nothing():
+    began = time.perf_counter()
+    assert list_marks(*["step" + " " * 1900 + "x"] * 50) == []
+    assert time.perf_counter() - began < 2.0

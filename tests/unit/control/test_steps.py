@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 from planning import plan
@@ -10,6 +11,7 @@ from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeTask, Plan, RankTask
 from drumline.contract.steps import Spread, Total, Window
+from drumline.control.figures import round_rate
 from drumline.control.observing.steps import history as histories
 from drumline.control.observing.steps import telling, words
 from drumline.control.observing.steps.history import read_last_attempt, read_steps
@@ -266,6 +268,29 @@ def test_the_latest_rank_comes_with_what_takes_it_longer(tmp_path, more_ms, phas
     latest = read_steps(str(tmp_path), 0).summarize()["latest"]
     assert (latest["rank"], latest["phase"]) == (1, phase)
     assert latest["more_ms"] == (pytest.approx(more_ms) if phase else None)
+
+
+def test_a_job_that_makes_no_steps_any_more_has_no_rate(tmp_path):
+    now = time.time()
+    write(tmp_path, 0, 0, [window(0, now - 300 + second, 10 * second) for second in range(1, 7)])
+    folder, history = RunFolder(str(tmp_path)), read_steps(str(tmp_path), 0)
+    assert telling.summarize_steps(folder, history, is_first=False, is_over=False)["rate"] is None
+    assert telling.summarize_steps(folder, history, is_first=False, is_over=True)["rate"] == 10.0
+
+
+def test_steps_that_took_no_time_are_no_error(tmp_path):
+    def made(at, step_s, **more):
+        return window(0, at, 10)._replace(seconds={"step": same(step_s), **more})
+
+    exposed = {"comm": same(1.0), "overlap": same(0.0), "exposed": same(1.0)}
+    write(tmp_path, 0, 0, [made(1000.0, 0.0), made(1001.0, 0.0), made(1002.0, 1.0, **exposed)])
+    assert read_steps(str(tmp_path), 0).summarize()["phases"]["waiting"] == 0.0
+
+
+def test_the_rate_of_steps_that_take_hours_is_exact(tmp_path):
+    write(tmp_path, 0, 0, [window(0, 1000.0, 10), window(0, 16000.0, 11)])
+    assert read_steps(str(tmp_path), 0).find_rate() == 1 / 15000
+    assert round_rate(1 / 15000) == pytest.approx(1 / 15000, rel=1e-3)
 
 
 def test_a_total_that_was_surpassed_is_not_shown(tmp_path):

@@ -65,3 +65,11 @@ def test_columns_that_do_not_fit_are_left_out_and_named(width):
 
 def test_a_wide_terminal_has_all_columns():
     assert top.format_usage(JOB, 400) == top.format_usage(JOB)
+
+
+def test_what_a_job_says_of_its_steps_stays_in_its_line():
+    steps = {"done": 5, "total": None, "total_source": None, "rate": None, "step_s": None, "phases": {}}
+    steps |= {"told_by": "metric x\njob a is Completed", "looks": None, "latest": None, "sources": []}
+    lines = top.format_usage({**JOB, "training": steps}, 100)
+    assert not [line for line in lines if line.startswith("job a is")]
+    assert [line for line in lines if "metric x job a is Completed" in line]

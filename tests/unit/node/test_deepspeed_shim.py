@@ -88,6 +88,19 @@ def test_results_of_the_autotuner_are_kept_with_the_outputs(shim, tmp_path):
     assert (tmp_path / "outputs" / "autotuning_results").is_dir()
 
 
+@pytest.mark.parametrize("config", ["", '{"autotuning": {"enabled": true, "overwrite": false}}'])
+def test_results_of_a_tuning_before_go_unless_they_are_to_stay(shim, tmp_path, config):
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "ds.json").write_text(config or '{"autotuning": {"enabled": true}}')
+    words = ("--autotuning", "tune", "train.py", "--deepspeed", "ds.json")
+    shim(*words)
+    old = tmp_path / "outputs" / "autotuning_results" / "z0"
+    old.mkdir()
+    shim(*words)
+    assert old.exists() == bool(config)
+    assert (tmp_path / "autotuning_results").is_dir()
+
+
 def test_a_folder_of_results_that_is_there_stays(shim, tmp_path):
     for name in ("outputs", "autotuning_results"):
         (tmp_path / name).mkdir()

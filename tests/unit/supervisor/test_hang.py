@@ -186,6 +186,25 @@ def test_ranks_of_nodes_that_are_late_in_turn_hang_all_the_same():
     assert late_at(in_turn, lambda second, _: spinning(second, **waits)) == 10
 
 
+def test_a_rank_that_works_since_its_node_is_late_keeps_the_job_from_its_end():
+    """It waited when it was last seen; that it works now is seen much later."""
+    watch = HangDetector(100, END)
+
+    def look(second):
+        is_late = second > 60
+        seen = {rank: idle() for rank in ((0,) if is_late else (0, 1))}
+        return watch.add_samples(seen, float(second), {1} if is_late else ())
+
+    hung = [look(second) for second in range(0, 150, 10)]
+    assert not any(hung)
+
+
+def test_the_limit_of_io_is_of_one_poll(monkeypatch):
+    writes = lambda second, _: idle()._replace(io_bytes=END.idle_bytes * 2 // 3 * second)  # noqa: E731
+    assert late_at(lambda _, __: False, writes) == 10
+    assert late_at(in_turn, writes) == 10
+
+
 def test_a_late_rank_that_worked_goes_on():
     works = lambda second, rank: spinning(second) if rank == 0 else idle()  # noqa: E731
     assert late_at(in_turn, works) is None

@@ -25,6 +25,9 @@ class Starter:
     def start(self, port, secret):
         return AgentProcesses({}, None)
 
+    def explain_loss(self, node):
+        raise NotImplementedError
+
     def find_failed(self):
         self.looks += 1
         return self.failed
@@ -58,6 +61,16 @@ def clock(monkeypatch):
     made = SimpleNamespace(now=100.0)
     monkeypatch.setattr(time, "monotonic", lambda: made.now)
     return made
+
+
+def test_what_an_agent_has_said_tells_more_than_the_end_of_its_starter(clock):
+    starter, handled = Starter(), []
+    plan = SimpleNamespace(nodes=[SimpleNamespace(node=0)])
+    connections = SimpleNamespace(is_connected=lambda node: False)
+    losses = AgentLosses(plan, starter, connections, lambda event: None, handled.append)
+    starter.failed = {0: "did not start: no Python"}
+    losses.lose_missing()
+    assert handled == [h.Lost(0, "did not start: no Python")]
 
 
 def test_failed_starts_are_looked_for_each_second_until_all_have_joined(clock):

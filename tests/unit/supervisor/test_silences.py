@@ -120,3 +120,25 @@ def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
         made.start_when_due()
     (hung,) = happened
     assert hung.is_sure
+
+
+def test_a_node_that_always_answers_too_late_hides_no_hang(tmp_path, monkeypatch):
+    clock, happened = [0.0], []
+    monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
+    folder = RunFolder(str(tmp_path))
+    made = ProgressPoll(folder, Agents(), {0: "0", 1: "1"}, 600.0, lambda _: None, happened.append)
+    made.begin()
+
+    def answer(node, number):
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [])
+        made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
+
+    for number in range(1, 40):
+        clock[0] += 30.0
+        made.start_when_due()
+        answer(0, number)
+        clock[0] += 7.0
+        made.start_when_due()
+        answer(1, number)
+    (hung,) = happened
+    assert hung.is_sure

@@ -37,6 +37,14 @@ def test_each_experiment_has_its_measurements(experiment, tmp_path):
     }
 
 
+def test_experiments_are_found_beside_many_outputs(experiment, tmp_path, monkeypatch):
+    monkeypatch.setattr(autotuning, "_MOST_ENTRIES", 20)
+    for number in range(30):
+        (tmp_path / f"checkpoint-{number}").touch()
+    experiment("autotuning_results/z0")
+    assert read(tmp_path)["z0", "throughput"] == 812.5
+
+
 @pytest.mark.parametrize(
     ("described", "step"),
     [('{"exp_id": 7}', 7), ("{}", 0), ('{"exp_id": -1}', 0), ('{"exp_id": true}', 0), ("[]", 0), ("{", 0)],

@@ -54,14 +54,19 @@ def _title(described: Mapping[str, Any]) -> str:
     title = f"job {name} is {described['status']}{lasted}{reason}"
     if described["type"] == "command" and not described["nodes"]:
         title += "; there is no sample yet"
-    return clean(title)
+    return _clean_line(title)
+
+
+def _clean_line(text: str) -> str:
+    """Return what a job says as one line of a terminal."""
+    return " ".join(clean(text).split())
 
 
 def _list_steps(described: Mapping[str, Any], width: int | None) -> list[str]:
     steps = described.get("training")
     if not steps:
         return []
-    parts = [clean(part) for part in words.list_parts(steps, is_over=usage.is_over(described))]
+    parts = [_clean_line(part) for part in words.list_parts(steps, is_over=usage.is_over(described))]
     together = "; ".join(parts)
     return parts if width and len(together) > width else [together]
 
@@ -103,7 +108,7 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], over: bool) -> list[tuple[str, ..
                 _rate(node["read_bytes_per_second"]),
                 _rate(node["written_bytes_per_second"]),
                 f"{node['load']:.2f}",
-                clean(f"{node['host'] or '-'}{late}"),
+                _clean_line(f"{node['host'] or '-'}{late}"),
             )
         )
     return rows

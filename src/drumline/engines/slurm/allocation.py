@@ -47,6 +47,8 @@ class SlurmAllocation:
         job = self._job.read()
         if self._job.is_requeued(job):
             return NextAttempt("new supervisor")
+        if self._preemption.was_cancel(job):
+            return NextAttempt("nowhere", "it is not started again, for scancel has ended it")
         if not may_requeue or job.get("Requeue") == "0":
             how = "job_tier: spot, drumline.max_restarts, or requeue of the compute, allows it"
             return NextAttempt("nowhere", f"Slurm does not start it again, for requeue is off ({how})")

@@ -58,8 +58,9 @@ class BatchJob:
     def read_when_settled(self, *, is_by_slurm: bool) -> dict[str, str]:
         """Wait a moment for the job's new state: Slurm signals its processes before the controller shows it."""
         deadline = time.monotonic() + SETTLED_S
+        job: dict[str, str] = {}
         while True:
-            job = self.read()
+            job = self.read() or job
             settled = job.get("JobState", "RUNNING") != "RUNNING" or was_preempted(job)
             if settled or not is_by_slurm or time.monotonic() > deadline:
                 return job

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 MARGIN_S = 4.0
 """Of the time that Slurm leaves, for the ranks' end to be seen and written down."""
 
-_ASK_S = 3.0
-"""For all that is asked about a signal: Slurm's SIGKILL comes after KillWait, and the ranks are to be told first."""
+_ASK_S, _ASK_SHARE = 3.0, 0.25
+"""
+For all that is asked about a signal, at least, and of KillWait: Slurm's SIGKILL comes after that, and the ranks are to
+be told first.
+"""
 
 _KILL_WAIT_S = 30.0
 """Between SIGTERM and SIGKILL of Slurm, where it does not say. Source: slurm.conf(5), KillWait."""
@@ -38,6 +41,9 @@ class SlurmPreemption:
 
         self.is_at_limit = False
         """Whether Slurm's time limit has come, or is near."""
+
+        self._is_unanswered = False
+        """Whether Slurm has said nothing of the job when it was asked about a signal."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,7 +67,8 @@ class SlurmPreemption:
         # Slurm signals all agents at once.
         if node is not None and self._meaning is not None:
             return self._meaning
-        with self._job.within(_ASK_S):
+        kill_wait_s = parse_seconds(self._job.setting("KillWait"), 0.0)
+        with self._job.within(max(_ASK_S, _ASK_SHARE * kill_wait_s)):
             meaning = self._ask(node, by)
         if meaning.kind != "node preemption":
             self._meaning = meaning
@@ -74,6 +81,7 @@ class SlurmPreemption:
         kill_wait_s = parse_seconds(self._job.setting("KillWait"), _KILL_WAIT_S)
         grace_s = min(self._plan.grace_s, max(1.0, kill_wait_s - MARGIN_S))
         state = job.get("JobState", "")
+        self._is_unanswered = not state
         lost = self._facts.find_nodes(down)
         since = f", since node {next(iter(down))} is {next(iter(down.values()))}" if down else ""
         if self._job.is_requeued(job):
@@ -97,6 +105,12 @@ class SlurmPreemption:
             return SignalMeaning("cancel", by, grace_s)
         # Slurm does not answer, or does not know the job: the machine may be about to go down.
         return SignalMeaning("preemption", "Slurm" if node is not None else by, grace_s)
+
+    def was_cancel(self, job: dict[str, str]) -> bool:
+        """Return whether a signal of which Slurm said nothing was scancel's. ``job``: what it says by now."""
+        is_ending = job.get("JobState") in ("COMPLETING", "CANCELLED")
+        is_other = was_preempted(job) or job.get("Reason") == "TimeLimit"
+        return self._is_unanswered and is_ending and not is_other and not self._job.find_down_nodes()
 
     def _find_notice_s(self, job: dict[str, str], grace_s: float) -> float:
         """Return the notice of a preemption: the partition's GraceTime, which may be 0, and KillWait."""

@@ -64,12 +64,17 @@ def find_options(words: list[str]) -> dict[str, str]:
 
     >>> find_options(["--num_nodes=1", "-H", "hosts", "--module", "train", "--master_port", "1"])
     {'--num_nodes': '1', '--hostfile': 'hosts', '--module': ''}
+    >>> find_options(["-Hhosts", "--autotuning", "run", "train.py"])
+    {'--hostfile': 'hosts', '--autotuning': 'run'}
     """
     found = {}
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "--":
             break
+        if word[:2] in _SHORT and word[2:]:
+            found[_SHORT[word[:2]]] = word[2:].removeprefix("=")
+            continue
         name, has_value, value = word.partition("=")
         if not has_value and name not in _FLAGS:
             value = next(rest, "")
@@ -100,11 +105,36 @@ def add_nodes(words: list[str], environ: Mapping[str, str]) -> list[str]:
     return added + words
 
 
-def keep_results() -> None:
-    """Have the autotuner's results written beneath ``outputs``, which stays when the working folder goes."""
+def keep_results(words: list[str]) -> None:
+    """
+    Have the autotuner's results written beneath ``outputs``, which stays when the working folder goes.
+
+    Results of a tuning before are removed, as DeepSpeed does with a folder unless ``overwrite`` is off: with them it
+    would leave out experiments of the same names, also those that were cut off, and train with their words.
+    """
+    kept = os.path.join("outputs", RESULTS)
     if os.path.isdir("outputs") and not os.path.lexists(RESULTS):
-        os.makedirs(os.path.join("outputs", RESULTS), exist_ok=True)
-        os.symlink(os.path.join("outputs", RESULTS), RESULTS)
+        os.makedirs(kept, exist_ok=True)
+        os.symlink(kept, RESULTS)
+    if os.path.islink(RESULTS) and os.readlink(RESULTS) == kept and _overwrites(words):
+        from shutil import rmtree
+
+        rmtree(kept, ignore_errors=True)
+        os.makedirs(kept, exist_ok=True)
+
+
+def _overwrites(words: list[str]) -> bool:
+    """Return whether the configuration that the words name lets results be removed; its default is that it does."""
+    from json import load
+
+    for name in ("--deepspeed_config", "--deepspeed"):
+        path = words[words.index(name) + 1] if name in words[:-1] else ""
+        try:
+            with open(path) as file:
+                return bool(load(file)["autotuning"].get("overwrite", True))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return True
 
 
 def finish_tuning(words: list[str]) -> list[str]:
@@ -287,7 +317,7 @@ def main() -> None:
     for name in (_SHORT_WAITS, _TOGETHER):
         os.environ.pop(name, None)
     if "--autotuning" in find_options(words):
-        keep_results()
+        keep_results(words)
         os.environ[_SHORT_WAITS] = "1"
     words = finish_tuning(words)
     folder = find_experiment(words)

@@ -72,19 +72,24 @@ class AgentLosses:
 
     def lose_failed(self) -> None:
         """Give up agents that could not start, as far as they could say so; does nothing between its times."""
-        if not self._missing or time.monotonic() < self._next_look:
-            return
-        self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
+        if self._missing and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
+            self._lose_failed()
+
+    def _lose_failed(self) -> None:
         for node, reason in self._agents.find_failed().items():
             if not self._connections.is_connected(node):
                 self.lose(node, reason)
 
     def lose_late(self) -> None:
         """Lose the nodes that did not join in time. The agents, or their starter, may have said more than that."""
+        self._lose_failed()
         self._lose_unconnected(self._agents.explain_missing)
 
     def lose_missing(self) -> None:
         """Lose the nodes that have not joined: no more agents will come."""
+        # What they have said themselves tells more than their end.
+        self._lose_failed()
         self._lose_unconnected(self._agents.explain_loss)
 
     def _lose_unconnected(self, explain: Callable[[int], str | None]) -> None:

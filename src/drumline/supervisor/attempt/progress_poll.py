@@ -45,6 +45,12 @@ class _Round:
         self.patience_s = _ANSWER_TIMEOUT_S + len(nodes) * _NODE_TIMEOUT_S
         self.deadline = time.monotonic() + self.patience_s
 
+    def add(self, node: int, message: m.ProgressPolled) -> None:
+        """Add the answer of a node, for which is not waited any more."""
+        self.ranks.update({one.rank: one for one in message.ranks})
+        self.others[node] = hang.RankSample(0, message.other_cpu_s, message.other_io_bytes)
+        self.waiting.discard(node)
+
     @property
     def processes(self) -> dict[int, list[m.ProcessStack]]:
         """Return the processes of each rank, by rank."""
@@ -75,6 +81,9 @@ class ProgressPoll:
         self._watch = hang.HangDetector(hang_after_s)
         self._sure = hang.HangDetector(hang_after_s, hang.END)
         self._silences = AgentSilences(record)
+        self._late: dict[int, m.ProgressPolled] = {}
+        """By node, an answer that came when its round was over: it counts in the next one where it is late again."""
+
         self._told: dict[int, list[int]] = {}
         """By node, the numbers of its samples in its last answer."""
 
@@ -134,10 +143,10 @@ class ProgressPoll:
         self._told[node] = [-1 - node, *(one.rank for one in message.ranks)]
         poll_round = self._rounds.get(message.id)
         if poll_round is None:
+            self._late[node] = message
             return
-        poll_round.ranks.update({one.rank: one for one in message.ranks})
-        poll_round.others[node] = hang.RankSample(0, message.other_cpu_s, message.other_io_bytes)
-        poll_round.waiting.discard(node)
+        self._late.pop(node, None)
+        poll_round.add(node, message)
         if not poll_round.waiting:
             del self._rounds[message.id]
             self._end_round(poll_round)
@@ -149,6 +158,8 @@ class ProgressPoll:
         if poll_round.asked:
             self._write(self._folder.stacks, poll_round.asked, self._explain(poll_round, now), poll_round)
         else:
+            for node in [one for one in poll_round.waiting if one in self._late]:
+                poll_round.add(node, self._late.pop(node))
             self._judge_progress(poll_round)
 
     def _judge_progress(self, poll_round: _Round) -> None:

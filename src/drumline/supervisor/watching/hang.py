@@ -26,6 +26,9 @@ _MOVING_SHARE = 0.02
 _NOISE_S = 0.03
 """CPU times are told in hundredths of a second, and rounded for the process and for its threads."""
 
+_MOMENT_S, _MOMENT_POLLS = 15.0, 3
+"""For which what was seen of a rank on a node that is late since still says that it waits."""
+
 _COLLECTIVES = compile_late(
     r"^(all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|reduce|scatter|gather|send|recv"
     r"|isend|irecv|monitored_barrier|synchronize)(_\w+)?$",
@@ -159,8 +162,9 @@ class HangDetector:
         is_alone = sum(rank >= 0 for rank in self._seen) == 1
         for rank, seen in ranks.items():
             before, looked = before_all.get(rank, _UNSEEN), self._looked.get(rank, now)
-            printed = self._has_printed(before, seen)
-            works = self._works(before, seen, max(now - looked, 1e-3), is_alone=is_alone)
+            passed_s = max(now - looked, 1e-3)
+            printed = self._has_printed(before, seen, passed_s)
+            works = self._works(before, seen, passed_s, is_alone=is_alone)
             if printed or works or rank not in self._moved:
                 self._moved[rank] = now
             self._looked[rank] = now
@@ -178,14 +182,24 @@ class HangDetector:
         assert self._printed is not None
         if self.is_hung or now - self._printed < self._hang_after_s or all(rank < 0 for rank in ranks):
             return False
-        if self._evidence.is_strict and not self._waits.issuperset({*self._seen, *late}.difference(stopped)):
+        expected = {*self._seen, *late}.difference(stopped)
+        if self._evidence.is_strict and not self._all_wait(expected, now):
             return False
         self.is_hung = True
         return True
 
-    def _has_printed(self, before: RankSample, seen: RankSample) -> bool:
+    def _all_wait(self, expected: set[int], now: float) -> bool:
+        """Return whether these ranks were all seen to wait, and a moment ago at most: one may work since it is late."""
+        moment_s = max(_MOMENT_S, _MOMENT_POLLS * self.pause_s)
+        return self._waits.issuperset(expected) and all(
+            now - self._looked[rank] <= moment_s for rank in expected
+        )
+
+    def _has_printed(self, before: RankSample, seen: RankSample, passed_s: float) -> bool:
         moved_bytes = seen.io_bytes - before.io_bytes - before.look_bytes
-        return seen.log_bytes != before.log_bytes or moved_bytes > self._evidence.idle_bytes
+        # The limit is of one poll.
+        most_bytes = self._evidence.idle_bytes * max(1.0, passed_s / self.pause_s)
+        return seen.log_bytes != before.log_bytes or moved_bytes > most_bytes
 
     def _works(self, before: RankSample, seen: RankSample, passed_s: float, *, is_alone: bool) -> bool:
         """Return whether a rank has computed since, as far as CPU time and stacks tell."""

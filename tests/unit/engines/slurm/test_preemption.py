@@ -110,3 +110,23 @@ def test_ranks_are_told_although_slurm_does_not_answer(slurm, monkeypatch, hangs
     asked = len(slurm.calls("scontrol"))
     assert not preemption.has_signaled_ranks()
     assert len(slurm.calls("scontrol")) == asked
+
+
+def test_a_job_that_was_canceled_while_slurm_was_silent_is_not_requeued(slurm, monkeypatch):
+    preemption, allocation = make(slurm, monkeypatch)
+    slurm.silent("scontrol")
+    assert preemption.explain_signal(None, TO_SUPERVISOR).kind == "preemption"
+    slurm.says("scontrol", "JobId=7 JobState=COMPLETING Restarts=0 Reason=None\n")
+    after = allocation.decide_next("preemption", progressed=True)
+    assert (after.where, "scancel" in after.reason) == ("nowhere", True)
+    assert not any("requeue" in call for call in slurm.calls("scontrol"))
+
+
+def test_an_answer_counts_though_the_next_question_has_none(slurm, monkeypatch, tmp_path):
+    preemption, _ = make(slurm, monkeypatch, restarts=0)
+    once = tmp_path / "once"
+    slurm.says(
+        "scontrol",
+        first=f'case "$*" in *"show job"*) [ -e {once} ] && exit 1; : >{once}; echo "JobId=7 JobState=RUNNING";; esac',
+    )
+    assert preemption.explain_signal(None, TO_SUPERVISOR).kind == "cancel"

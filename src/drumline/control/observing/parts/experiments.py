@@ -58,7 +58,9 @@ def describe_times(outcome: Outcome, zero: float, until: float) -> list[dict[str
 def _find_status(one: ExperimentOutcome, outcome: Outcome) -> str:
     if one.status:
         return one.status
-    return status.CANCELED if outcome.is_final else status.RUNNING
+    if not outcome.is_final:
+        return status.RUNNING
+    return status.CANCELED if outcome.status == status.CANCELED else status.FAILED
 
 
 def _measure_s(one: ExperimentOutcome) -> float | None:

@@ -42,7 +42,7 @@ def describe_attempt(name: str, attempt: int | None = None) -> dict[str, Any]:
     if shown.outcome.kind != "command":
         return none
     history = read_steps(folder.path, shown.number, is_recent=True) if may_have_steps(folder) else None
-    steps = history and summarize_steps(folder, history, is_first=shown.number == 0)
+    steps = history and summarize_steps(folder, history, is_first=shown.number == 0, is_over=shown.is_over)
     if history and steps:
         recent = history.keep_recent()
         counted = max(sum(window.made for window in windows) for windows in recent.ranks.values())

@@ -10,7 +10,7 @@ from drumline.contract import steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.control.figures import read_count
+from drumline.control.figures import read_count, round_rate
 from drumline.control.jobs.lookup import read_plan
 
 if TYPE_CHECKING:
@@ -74,12 +74,16 @@ class StepHistory(NamedTuple):
 
     def keep_recent(self, span_s: float = RECENT_S) -> StepHistory:
         """Return the windows of so many seconds before the newest, of the last minute."""
-        newest = max((windows[-1].time for windows in self.ranks.values()), default=0.0)
+        newest = self.find_newest()
         kept = {
             rank: tuple(one for one in windows if one.time >= newest - span_s)
             for rank, windows in self.ranks.items()
         }
         return StepHistory({rank: windows for rank, windows in kept.items() if windows}, self.nodes)
+
+    def find_newest(self) -> float:
+        """Return when the newest step was noted, in seconds since 1970; 0.0: there was none."""
+        return max((windows[-1].time for windows in self.ranks.values()), default=0.0)
 
     def find_lateness(self) -> dict[int, dict[int, float]]:
         """
@@ -151,7 +155,8 @@ class StepHistory(NamedTuple):
         shares = {name: value / sums["step"] for name, value in sums.items() if name != "step" and value}
         exposed = shares.pop("exposed", 0.0)
         if exposed:
-            shares["waiting"] = min(exposed, self._find_wait_s() / self.find_step_s())
+            step_s = self.find_step_s()
+            shares["waiting"] = min(exposed, self._find_wait_s() / step_s) if step_s else 0.0
             shares["exchange"] = exposed - shares["waiting"]
         known = sum(shares.values())
         # Medians of parts may add up to more than the median of the whole.
@@ -185,7 +190,7 @@ class StepHistory(NamedTuple):
             "total": totals[0].steps if totals else None,
             "total_source": totals[0].source if totals else None,
             "told_by": None,
-            "rate": _round_known(recent.find_rate(), 4),
+            "rate": round_rate(recent.find_rate()),
             "step_s": _round_known(recent.find_step_s() or None, 6),
             "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
             "looks": None,

@@ -12,6 +12,7 @@ from drumline.contract import log_times, steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import open_plain, read_plain
 from drumline.contract.record import NamedTuple
+from drumline.control.figures import round_rate
 from drumline.control.observing.steps import log_lines
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def describe_signs(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
         "total": found.total,
         "total_source": found.told_by if found.total else None,
         "told_by": found.told_by,
-        "rate": found.rate and round(found.rate, 4),
+        "rate": round_rate(found.rate),
         "step_s": round(1 / found.rate, 6) if found.rate else None,
         "phases": {},
         "looks": None,

@@ -24,6 +24,8 @@ _EPOCHS = ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "train_ep
 """Inputs that say how many passes over its data a training makes."""
 
 _SHARE_OF_CORE = 0.1
+_PAUSE_S, _PAUSE_STEPS = 120.0, 5
+"""Without a step, after which what a job has made says nothing of its speed: clocks of machines may differ by some."""
 
 
 def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
@@ -39,7 +41,7 @@ def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None
 
         history = read_last_attempt(folder.path, range(attempt + 1), is_recent=True)
         if history.ranks:
-            return summarize_steps(folder, history, is_first=not outcome.attempts)
+            return summarize_steps(folder, history, is_first=not outcome.attempts, is_over=outcome.is_final)
     return describe_without_hook(folder, attempt)
 
 
@@ -55,9 +57,18 @@ def describe_without_hook(folder: RunFolder, attempt: int) -> dict[str, Any] | N
     return add_shares(folder, attempt, said)
 
 
-def summarize_steps(folder: RunFolder, history: StepHistory, *, is_first: bool) -> dict[str, Any] | None:
-    """Return what ``summarize`` does, with the total that an input of the job says. ``is_first``: of the attempts."""
+def summarize_steps(
+    folder: RunFolder, history: StepHistory, *, is_first: bool, is_over: bool
+) -> dict[str, Any] | None:
+    """
+    Return what ``summarize`` does, with the total that an input of the job says. ``is_first``: of the attempts. A job
+    that is not over, and makes no steps, has no rate.
+    """
     summary = history.summarize()
+    if summary and not is_over:
+        idle_s = time.time() - history.find_newest()
+        if idle_s > max(_PAUSE_S, _PAUSE_STEPS * (summary["step_s"] or 0.0)):
+            summary["rate"] = None
     # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
     if summary and summary["total"] is None and is_first:
         name, total = find_total(read_spec(folder).get("inputs"), history.count_pass())

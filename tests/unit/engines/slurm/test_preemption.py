@@ -93,7 +93,8 @@ def test_settings_that_could_not_be_read_are_asked_for_again(slurm, monkeypatch)
 @pytest.mark.parametrize("hangs", ["job", "node", "config"])
 def test_ranks_are_told_although_slurm_does_not_answer(slurm, monkeypatch, hangs):
     """All questions about one signal have one time limit, and the last of them wait for nothing."""
-    monkeypatch.setattr(preemption_module, "_ASK_S", 1.0)
+    # Enough for those that answer, on a busy machine.
+    monkeypatch.setattr(preemption_module, "_ASK_S", 4.0)
     preemption, _ = make(slurm, monkeypatch)
     slurm.says(
         "scontrol",
@@ -102,7 +103,7 @@ def test_ranks_are_told_although_slurm_does_not_answer(slurm, monkeypatch, hangs
     )
     began = time.monotonic()
     meaning = preemption.explain_signal(1, "slurmstepd")
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 15.0
     expected = ("preemption", "Slurm") if hangs == "job" else ("cancel", "scancel")
     assert (meaning.kind, meaning.by) == expected
     assert hangs in slurm.calls("scontrol")[-1]

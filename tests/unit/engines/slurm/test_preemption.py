@@ -1,5 +1,6 @@
 """What Slurm's signals mean, how long it may take to find out, and what follows; with fake commands."""
 
+import shlex
 import sys
 import time
 
@@ -98,7 +99,7 @@ def test_ranks_are_told_although_slurm_does_not_answer(slurm, monkeypatch, hangs
     preemption, _ = make(slurm, monkeypatch)
     slurm.says(
         "scontrol",
-        first=f'case "$*" in *"show {hangs}"*) exec {sys.executable} -c "import signal; signal.pause()";; '
+        first=f'case "$*" in *"show {hangs}"*) exec {shlex.quote(sys.executable)} -c "import signal; signal.pause()";; '
         '*"show job"*) echo "JobId=7 JobState=CANCELLED";; esac',
     )
     began = time.monotonic()

@@ -153,8 +153,9 @@ def detached(variables, own_session):
             if own_session:
                 os.setsid()
             if os.fork() == 0:
-                os.write(writer, b"x")
-                os.execve("/bin/sleep", ["sleep", "600"], variables)
+                # Seen before that, it would have the variables of this process.
+                os.set_inheritable(writer, True)
+                os.execve("/bin/sh", ["sh", "-c", f"echo x >&{writer}; exec sleep 600"], variables)
             os._exit(0)
         os.wait()
         time.sleep(600)

@@ -33,7 +33,7 @@ def read_connections(pid: int) -> Optional[list[list[str]]]:
     for one in pids:
         try:
             inodes = list(_list_sockets(one))
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue  # It has ended.
         except OSError:
             return None

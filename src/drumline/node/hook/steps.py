@@ -404,10 +404,11 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     is_compiling = _find_is_compiling(torch)
 
     def after_step(optimizer: Any, *_: Any) -> None:
-        if is_compiling() or _is_part_of_step(optimizer, sys._getframe(1), is_first=not steps.has_begun):
+        if not steps.is_on or is_compiling():
             return
         try:
-            steps.note_step(optimizer)
+            if not _is_part_of_step(optimizer, sys._getframe(1), is_first=not steps.has_begun):
+                steps.note_step(optimizer)
         except Exception:
             steps.is_on = False
 

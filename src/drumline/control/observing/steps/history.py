@@ -180,10 +180,10 @@ class StepHistory(NamedTuple):
             return None
         recent = self.keep_recent()
         newest = [windows[-1] for windows in self.ranks.values()]
-        told = [window for window in newest if window.total]
-        before = told[0].total.before if told and told[0].total else 0
+        told = [(window.total, window.done) for window in newest if window.total]
+        before = told[0][0].before if told else 0
         # A program is asked anew now and then, so what it has said may be surpassed for a while.
-        totals = [one.total for one in told if one.total and one.total.steps >= one.total.before + one.done]
+        totals = [total for total, done in told if total.steps >= total.before + done]
         latest = recent.find_latest_rank() or self.keep_recent(_SELDOM_S).find_latest_rank()
         return {
             "done": before + max(window.done for window in newest),

@@ -8,14 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import (
-    Parser,
-    add_azure,
-    add_file,
-    add_output,
-    enter_workspace,
-    load_job_file,
-)
+from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
 from drumline.contract.folder import read_plain, write_whole
 from drumline.control.terminal import clean

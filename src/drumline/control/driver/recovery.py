@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import identity, status
-from drumline.contract.errors import EngineError, PlanError
+from drumline.contract.errors import EngineError
 from drumline.contract.outcome import fold
 from drumline.contract.secrets import list_names
 from drumline.control.jobs import driver_process, lookup
@@ -88,9 +88,4 @@ def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:
 def _find_secrets(folder: RunFolder) -> str:
     """Return the values of the job's secrets; without one of them none, which its supervisor then says."""
     names = (folder.read_json(folder.plan) or {}).get("secrets")
-    if not names:
-        return ""
-    try:
-        return secrets.find_text(names)
-    except PlanError:
-        return ""
+    return secrets.find_all_or_none(names) if names else ""

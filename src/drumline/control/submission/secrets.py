@@ -43,6 +43,14 @@ def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({
     return text
 
 
+def find_all_or_none(names: Iterable[str]) -> str:
+    """Return the values as ``find_text`` does; empty where one is missing, which the job that needs it then says."""
+    try:
+        return find_text(names)
+    except PlanError:
+        return ""
+
+
 def find_held(names: Iterable[str]) -> str:
     """Return the values as ``find_text`` does, if this process was given all of them; else nothing."""
     known = given.get()

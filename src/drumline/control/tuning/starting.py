@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
-from drumline.contract.errors import DrumlineError, PlanError
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
@@ -90,10 +90,7 @@ def _read_number(name: str, wanted: str) -> int:
 def _find_secrets(folder: RunFolder) -> str:
     """Return the secrets of the settings' jobs; without one of them none, which the next job then says."""
     names = list_names(folder.read_json(folder.graph))
-    try:
-        return submitted_secrets.find_text(names) if names else ""
-    except PlanError:
-        return ""
+    return submitted_secrets.find_all_or_none(names) if names else ""
 
 
 def follow(folder: RunFolder, tell: Callable[[str], None]) -> Outcome:

@@ -39,7 +39,7 @@ def make_tree(cache: Cache, source: CachedSource) -> str:
 def remove_tree(path: str, beside: str) -> None:
     """Remove a tree from sight at once, then for good. ``beside``: a folder on the same file system. Raises OSError."""
     away = os.path.join(beside, f"{os.path.basename(path)}.{os.urandom(4).hex()}.removed")
-    os.rename(path, away)
+    _move(path, away)
     delete_tree(away)
 
 
@@ -68,10 +68,12 @@ def _make(cache: Cache, source: CachedSource, path: str) -> None:
         fill_folder(cache, source, partial, _link)
         _make_read_only(partial)
         try:
-            os.rename(partial, path)
+            _move(partial, path)
         except OSError:
             if not os.path.isdir(path):
                 raise
+        else:
+            os.chmod(path, 0o500)
     finally:
         # Somebody else made the same at the same time, or it could not be made.
         if os.path.isdir(partial):
@@ -129,6 +131,12 @@ def _writable(folder: str) -> Iterator[None]:
         yield
     finally:
         os.chmod(folder, 0o500)
+
+
+def _move(tree: str, place: str) -> None:
+    """Rename a tree, which needs the right to write the folder itself where its parent changes."""
+    os.chmod(tree, 0o700)
+    os.rename(tree, place)
 
 
 def _link(content: str, target: str) -> None:

@@ -173,6 +173,26 @@ def test_constants_can_be_searched_for():
     assert bad == []
 
 
+def test_no_quantifier_is_possessive():
+    """CPython before 3.11.5 matches them wrongly (gh-100061, gh-106052); an atomic group does the same everywhere."""
+    bad = [
+        f"{module.name}:{text.lineno}"
+        for module in MODULES.values()
+        for call in ast.walk(module.tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re.") and call.args
+        for text in ast.walk(call.args[0])
+        if isinstance(text, ast.Constant) and has_possessive(text.value)
+    ]
+    assert bad == []
+    assert has_possessive(rb"(?:a|b)*+c")
+    assert not has_possessive(r"[a*+]\*+(?>a*)")
+
+
+def has_possessive(pattern):
+    text = pattern.decode() if isinstance(pattern, bytes) else str(pattern)
+    return re.search(r"[*+?}]\+", re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text)) is not None
+
+
 def find_constants(tree):
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

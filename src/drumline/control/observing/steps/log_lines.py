@@ -16,8 +16,8 @@ _MAY_TELL = re.compile(rb"step|iter|epoch|\d/\d", re.IGNORECASE)
 _KERAS_EPOCH = re.compile(r"Epoch (\d{1,9})/(\d{1,9})")
 _KERAS_STEP = re.compile(r"\s*(\d{1,12})/(\d{1,12}) (?=[━=\[]|- \d|\d+s )")
 _STEP = re.compile(
-    r"(?<![\w.%/-])(?:global[ _-]?step|train(?:ing)?[ _-]step|step|iteration|iter)\s*+(?:[:=#]\s*+)?(?:\[\s*+)?"
-    r"(\d{1,12})(?:\s*+(?:/|of)\s*+(\d{1,12}))?(?!\w|[.,]\d)",
+    r"(?<![\w.%/-])(?:global[ _-]?step|train(?:ing)?[ _-]step|step|iteration|iter)"
+    r"(?>\s*)(?:[:=#](?>\s*))?(?:\[(?>\s*))?(\d{1,12})(?:(?>\s*)(?:/|of)(?>\s*)(\d{1,12}))?(?!\w|[.,]\d)",
     re.IGNORECASE,
 )
 """Blanks are passed over once: a line of a job that has a thousand of them must not cost seconds."""

@@ -161,6 +161,32 @@ def test_who_lives_and_does_not_say_what_it_holds_holds_everything(queue, living
     assert starts(queue, entry(3, 1, 2)) == [True]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"cores": 1', '"cores": -5'),
+        lambda text: text.replace('"cores": 1', '"cores": -1e9'),
+        lambda text: text.replace('"gpu_count": 1', '"gpu_count": -1'),
+        lambda text: text.replace('"gpus": ["0"]', '"gpus": []'),
+        lambda text: text[:-2] + "\0]",
+        lambda text: text.replace('"gpus": ["0"]', '"gpus": ["0\n'),
+        lambda text: text[: text.index('"cores"')],
+        lambda text: text.replace('"job"', "\0" * 5),
+        lambda text: text.replace('"pid": 1', '"pid": 1 7'),
+    ],
+)
+def test_a_live_job_whose_entry_is_impossible_or_illegible_holds_everything(queue, tmp_path, change):
+    """With fewer than no cores, or in a line that cannot be parsed, it held nothing, and others ran beside it."""
+    starts(queue, entry(1, 1, 1))
+    edited(tmp_path, change)
+    blocked = queue.advance(entry(2, 1))
+    assert blocked.reason.startswith("waiting for 1 of 1 cores held by job ")
+    assert blocked.holders[0]["pid"] == 1
+    assert starts(queue, entry(1, 1, 1)) == [True]
+    queue.leave(who(1))
+    assert starts(queue, entry(2, 1, 1)) == [True]
+
+
 def test_who_waits_takes_its_place_again_where_its_entry_was_damaged(queue, tmp_path):
     starts(queue, entry(1, 4), entry(2, 4), entry(3, 1))
     edited(tmp_path, lambda text: text.replace('"job": "job2"', '"job": 2'))

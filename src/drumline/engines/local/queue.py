@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import time
 from types import MappingProxyType
@@ -40,6 +41,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "top": str,
 }
 _NEEDED = {"job", "who", "cores", "gpu_count", "gpus", "running"}
+_LEGIBLE = re.compile(r'"(job|folder|pid|started|boot|space)":\s*(?:(\d{1,18})|"([^"\\]*)")')
+"""What a line that is not JSON any more still says of a job and its supervisor."""
 
 
 class QueueEntry:
@@ -107,7 +110,7 @@ class JobQueue:
 
     def _advance(self, entry: QueueEntry) -> Blocked | None:
         with self._entries() as entries:
-            mine = next((other for other in entries if other.who == entry.who), None)
+            mine = next((other for other in entries if _is_of(other, entry.who)), None)
             if mine is None:
                 mine = entry
                 entries.append(mine)
@@ -132,7 +135,7 @@ class JobQueue:
         for _ in range(_TRIES):
             try:
                 with self._entries() as entries:
-                    entries[:] = [entry for entry in entries if entry.who != who]
+                    entries[:] = [entry for entry in entries if not _is_of(entry, who)]
                     self._wake_first(entries)
             except BlockingIOError:
                 continue
@@ -226,7 +229,7 @@ class JobQueue:
             name: data[name] for name, kind in _KINDS.items() if isinstance(data.get(name), kind)
         }
         rest = {name: value for name, value in data.items() if name not in _KINDS}
-        if known.keys() >= _NEEDED and all(isinstance(gpu, str) for gpu in known["gpus"]):
+        if _is_possible(known):
             top = known.pop("top", "")
             entry = QueueEntry(**known, rest=rest)
             entry.top = top
@@ -239,17 +242,35 @@ class JobQueue:
         return damaged
 
 
+def _is_of(entry: QueueEntry, who: dict[str, Any]) -> bool:
+    """Return whether the entry is of that supervisor, as far as a damaged one still names it."""
+    return entry.who.items() <= who.items()
+
+
+def _is_possible(known: Mapping[str, Any]) -> bool:
+    """Return whether these are values that a supervisor writes: none missing, and none that holds less than nothing."""
+    if not known.keys() >= _NEEDED or not all(isinstance(gpu, str) for gpu in known["gpus"]):
+        return False
+    has_its_gpus = not known["running"] or len(known["gpus"]) == known["gpu_count"]
+    return min(known["cores"], known["gpu_count"]) >= 0 and has_its_gpus
+
+
 def _parse_file(text: str) -> list[object]:
     """Parse the file. Each entry has a line of its own, so the other lines of a damaged file still count."""
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
-        found: list[object] = []
-        for line in text.splitlines():
-            with contextlib.suppress(ValueError, RecursionError):
-                found.append(json.loads(line.strip().strip("[],")))
-        return found
+        return [_parse_line(line.strip().strip("[],")) for line in text.splitlines()]
     return whole if isinstance(whole, list) else []
+
+
+def _parse_line(line: str) -> object:
+    """Parse one line of a damaged file; of one that cannot be parsed, return its job and its supervisor alone."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        legible = {name: int(number) if number else text for name, number, text in _LEGIBLE.findall(line)}
+        return {**{name: legible.pop(name) for name in ("job", "folder") if name in legible}, "who": legible}
 
 
 def _describe_job(entry: QueueEntry, seen_by: QueueEntry) -> str:

@@ -77,6 +77,20 @@ def outputs_fill_the_disk(folder: Path) -> None:
         assert description.show_job("filler")["exit_code"] == 3
 
 
+def a_full_disk_ends_no_healthy_job(folder: Path) -> None:
+    """Agents can write no samples, and the supervisor no events, while the disk is full, and go on."""
+    with small_disk(folder) as place:
+        # Before the first sample, and longer than that is away.
+        fill = f"head -c 9M /dev/zero > {place}/big; sleep 3; rm -f {place}/big"
+        done = run("--name", "healthy", "--nodes", "2", "--", "bash", "-c", fill)
+        shown = description.show_job("healthy")
+        assert (done.returncode, shown["status"], shown["reason"]) == (
+            0,
+            "Completed",
+            "all 2 ranks ended with exit code 0",
+        )
+
+
 def logs_fill_the_disk(folder: Path) -> None:
     """A rank that cannot print fails by that, and says so; a job after it runs when there is room again."""
     with small_disk(folder) as place:
@@ -274,6 +288,7 @@ def the_clock_jumps(folder: Path) -> None:
 
 FAULTS: list[Callable[[Path], None]] = [
     outputs_fill_the_disk,
+    a_full_disk_ends_no_healthy_job,
     logs_fill_the_disk,
     no_room_for_a_job,
     logs_cannot_be_written,

@@ -197,6 +197,7 @@ def _explain(error: Exception, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
+    from drumline.contract.errors import describe_os_error
     from drumline.control.terminal import clean
 
     exit_code: int = getattr(error, "exit_code", 1)
@@ -211,8 +212,7 @@ def _explain(error: Exception, debug: bool) -> int:
         if error.hint:
             print("hint: " + clean(error.hint), file=sys.stderr)
     elif isinstance(error, OSError):
-        where = f": {error.filename}" if error.filename else ""
-        print(clean(f"error: {error.strerror or error}{where}"), file=sys.stderr)
+        print(clean(f"error: {describe_os_error(error)}"), file=sys.stderr)
     else:
         print(clean(f"error: internal error: {error!r}"), file=sys.stderr)
         print("hint: run the command with --debug to see where", file=sys.stderr)

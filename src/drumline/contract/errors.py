@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+def describe_os_error(error: OSError) -> str:
+    """
+    Return its words and the path that it is about.
+
+    >>> describe_os_error(OSError(28, "No space left on device", "/a/b"))
+    'No space left on device: /a/b'
+    """
+    path = error.filename2 or error.filename
+    return f"{error.strerror or error}" + (f": {path}" if path else "")
+
+
 class DrumlineError(Exception):
     """The root; ``main()`` prints message and hint, and returns ``exit_code``."""
 

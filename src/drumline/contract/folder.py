@@ -323,6 +323,9 @@ class RunFolder:
                 # A disk that is full but for a few bytes. The torn line is ended, so that the next one is whole.
                 os.write(descriptor, b"\n")
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.events)
+        except OSError as error:
+            error.filename = self.events
+            raise
         finally:
             os.close(descriptor)
 
@@ -417,9 +420,11 @@ def write_whole(path: str, content: str | bytes, mode: int = 0o600) -> None:
         with open(descriptor, "wb") as file:
             file.write(data)
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(partial)
+        if isinstance(error, OSError):
+            error.filename = path
         raise
 
 

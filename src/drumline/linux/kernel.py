@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,15 +179,45 @@ def describe_process(pid: int) -> str:
 
 def detach_streams(log: str) -> None:
     """
-    Close the input, append the output to that file, and close all else that was inherited. Raises OSError.
+    Close the input, append the output to that file, and close all else that was inherited.
 
     A shell may wait for the end of our pipes.
     """
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for target, source in ((0, nothing), (1, output), (2, output)):
-        os.dup2(source, target)
+    os.dup2(nothing, 0)
+    append_output(log)
     close_inherited_descriptors()
+
+
+def append_output(log: str, more_flags: int = 0) -> None:
+    """Append the output of this process to that file; lose it where there can be none, as on a full disk."""
+    try:
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | more_flags, 0o600)
+    except OSError:
+        output = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    lose_output_without_room()
+
+
+def lose_output_without_room() -> None:
+    """Have ``print`` raise nothing: no process of a job ends because the disk of its log is full, or a reader gone."""
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(_Log(number, "w", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
+        for number in (1, 2)
+    )
+
+
+class _Log(io.FileIO):
+    """A log, which has lost what could not be written."""
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(self.fileno(), left) :]
+        return len(data)
 
 
 def close_inherited_descriptors(kept: int = 2) -> None:

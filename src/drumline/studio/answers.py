@@ -10,7 +10,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
-from drumline.contract.errors import DAMAGED, DrumlineError, EngineError, NotFoundError, SpecError, UsageError
+from drumline.contract.errors import (
+    DAMAGED,
+    DrumlineError,
+    EngineError,
+    NotFoundError,
+    SpecError,
+    UsageError,
+    describe_os_error,
+)
 from drumline.studio.queries import MOST_TEXT
 from drumline.studio.security import SANDBOX
 
@@ -112,8 +120,7 @@ def describe_error(error: Exception) -> tuple[int, dict[str, Any]]:
         status = error.status if isinstance(error, BodyError) else status
         return status, {"error": {"message": error.message, "hint": error.hint, **_list_problems(error)}}
     if isinstance(error, OSError):
-        where = f": {error.filename}" if error.filename else ""
-        return 503, {"error": {"message": f"{error.strerror or error}{where}", "hint": ""}}
+        return 503, {"error": {"message": describe_os_error(error), "hint": ""}}
     return 500, {"error": {"message": f"internal error: {type(error).__name__}", "hint": "see the terminal"}}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,8 @@ if TYPE_CHECKING:
 
 
 def log(text: str) -> None:
-    """Write to the log if there is room: it is on the same disk as everything else."""
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
+    """Write to the log, which ``kernel.append_output`` has made."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def log_traceback() -> None:

@@ -14,7 +14,7 @@ import os
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.folder import write_once
 from drumline.contract.outcome import fold
 from drumline.engines.table import engine
@@ -79,7 +79,8 @@ def supervise(path: str, *, batch: bool = False, secrets: str = "") -> int:
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing above would say it
         log_traceback()
         path = os.path.join(folder.system_logs, "supervisor.log")
-        end = h.Finish(status.FAILED, 1, f"the supervisor failed ({error!r}); see {path}")
+        what = describe_os_error(error) if isinstance(error, OSError) else repr(error)
+        end = h.Finish(status.FAILED, 1, f"the supervisor failed ({what}); see {path}")
     if batch and folder.read_json(folder.supervisor) not in (None, identity.identify_process(os.getpid())):
         log("another supervisor has this job by now: its end is that one's to write")
         return _NOT_OURS_CODE

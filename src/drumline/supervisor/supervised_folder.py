@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING
 
+from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder
 
 if TYPE_CHECKING:
-    from drumline.contract import events as e
     from drumline.supervisor.notifying.notices import JobNotices
 
 
@@ -38,8 +39,17 @@ class SupervisedFolder(RunFolder):
         return inode != self._inode
 
     def append(self, event: e.Event) -> None:
+        """
+        Append an event. Raises OSError where the folder was removed, or there is no room for the end of the job or of
+        an attempt; a job goes on without every other event.
+        """
         self._check_not_gone()
-        super().append(event)
+        try:
+            super().append(event)
+        except OSError as error:
+            if isinstance(event, (e.AttemptEnded, e.JobEnded)):
+                raise
+            print(f"could not record {event}: {error}", file=sys.stderr)
         if self.notices is not None:
             self.notices.take(event)
 

@@ -130,9 +130,17 @@ def test_of_a_file_that_could_not_be_written_nothing_is_left(tmp_path, monkeypat
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="full") as raised:
         write_whole(str(tmp_path / "f"), "text")
     assert os.listdir(tmp_path) == []
+    assert raised.value.filename == str(tmp_path / "f")
+
+
+def test_an_event_that_finds_no_room_names_its_file(tmp_path):
+    run = RunFolder(str(tmp_path))
+    os.symlink("/dev/full", run.events)
+    with pytest.raises(OSError, match=r"No space left on device: .*events"):
+        run.append(e.JobPreparing(2.0))
 
 
 def make_long_ago(folder):

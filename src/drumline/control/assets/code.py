@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import PlanError
+from drumline.contract.errors import PlanError, describe_os_error
 from drumline.contract.folder import home
 from drumline.spec import paths
 from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
@@ -38,7 +38,7 @@ def _take_with(root: str, includes: Sequence[str]) -> Snapshot:
             for path in includes:
                 _include(path, merged)
         except OSError as error:
-            what = f"additional_includes: {error.strerror or error}: {error.filename}"
+            what = f"additional_includes: {describe_os_error(error)}"
             raise PlanError(what, path="additional_includes") from error
         return take_snapshot(merged, home(), known_as="\0".join((root, *includes)))
 

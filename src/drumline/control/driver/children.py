@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.errors import DrumlineError, NotFoundError, describe_os_error
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
@@ -144,7 +144,7 @@ class ChildJobs:
         except DrumlineError as error:
             return error.message
         except OSError as error:
-            return f"it could not be submitted: {error.strerror or error}: {error.filename}"
+            return f"it could not be submitted: {describe_os_error(error)}"
         return ""
 
     def _name_for(self, step: str) -> str:

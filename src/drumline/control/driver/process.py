@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from drumline.control.driver.children import End
 
 _MOST_STARTS = 6
-"""In a row, of drivers that failed without getting anywhere: a fault of ours, or a full disk."""
+"""In a row, of drivers that failed without getting anywhere: a fault of ours."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_FULL_CODE = os.EX_IOERR
+"""The exit code of a driver for which a disk was full: its steps go on, and so does a driver once there is room."""
 
 _QUICK_FAILURE_S = 10.0
 _RESTART_PAUSE_S = 0.1
@@ -62,7 +66,7 @@ def guard(path: str) -> int:
             return 0
         has_lived = _size_of(folder.events) != size or time.monotonic() - began > _QUICK_FAILURE_S
         in_vain = 0 if has_lived else in_vain + 1
-        if in_vain >= _MOST_STARTS and code not in (-signal.SIGKILL, -signal.SIGTERM):
+        if in_vain >= _MOST_STARTS and code not in (-signal.SIGKILL, -signal.SIGTERM, _FULL_CODE):
             log = os.path.join(folder.system_logs, "driver.log")
             _give_up(folder, f"its driver failed {in_vain} times in a row; see {log}")
             return 1
@@ -82,11 +86,12 @@ def _be_driver(folder: RunFolder, *, follows: bool = False) -> NoReturn:
     code = 1
     try:
         code = _drive(folder, follows=follows)
-    except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
+    except BaseException as error:  # noqa: BLE001 - the top of a process: nothing above would say it
         import traceback
 
         traceback.print_exc()
-        sys.stderr.flush()
+        if isinstance(error, OSError) and error.errno in _FULL:
+            code = _FULL_CODE
     finally:
         os._exit(code)
 

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import folder
-from drumline.contract.errors import DrumlineError, NotFoundError, SpecError, UsageError
+from drumline.contract.errors import DrumlineError, NotFoundError, SpecError, UsageError, describe_os_error
 from drumline.contract.folder import RunFolder, check_workspace, home_of, private_folder, write_whole
 from drumline.control.jobs.lookup import all_names
 from drumline.control.jobs.recovery import recover
@@ -132,7 +132,7 @@ def delete(name: str) -> None:
         try:
             _remove(home)
         except OSError as error:
-            what = f"workspace {name!r} is deleted, but not all of {home}: {error.strerror}: {error.filename}"
+            what = f"workspace {name!r} is deleted, but not all of {home}: {describe_os_error(error)}"
             raise DrumlineError(what, f"rm -r {home}") from error
     if os.path.islink(aside):
         os.unlink(aside)

@@ -9,7 +9,7 @@ import os
 import tarfile
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import EngineError, NotSubmittedError
+from drumline.contract.errors import EngineError, NotSubmittedError, describe_os_error
 from drumline.contract.messages import find_package
 from drumline.engines.kubernetes import objects, pod_plan
 from drumline.engines.kubernetes.manifests import pod_files
@@ -75,9 +75,7 @@ def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, s
         hint = "an .amlignore leaves files out; large inputs go to a volume of the compute"
         raise TooLargeError(what, hint) from None
     except OSError as error:
-        raise EngineError(
-            f"the code could not be packed: {error.strerror or error}: {error.filename}"
-        ) from error
+        raise EngineError(f"the code could not be packed: {describe_os_error(error)}") from error
     room = MOST_BYTES - taken
     cuts = [0, *range(room, len(job), MOST_BYTES), len(job)]
     parts = [job[begin:end] for begin, end in itertools.pairwise(cuts)]

@@ -334,6 +334,7 @@ def main() -> int:
     folder = RunFolder(sys.argv[1])
     if len(sys.argv) == 2 and _take_lock(folder) is None:
         return 0
+    kernel.lose_output_without_room()
     kernel.set_process_name("drumline-courier")
     Courier(folder).run()
     return 0

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
@@ -140,10 +139,7 @@ class LocalAgents:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            log = os.path.join(self._folder.system_logs, f"node-{node}.log")
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
+            kernel.append_output(os.path.join(self._folder.system_logs, f"node-{node}.log"))
             self._enter_node(node)
             # The supervisor's own descriptors, its listening socket above all.
             inotify = self._inotify.get(node)
@@ -156,9 +152,6 @@ class LocalAgents:
 
             traceback.print_exc()
         finally:
-            # On a full disk what could not be logged is still in the buffer, and a flush fails; the agent must end.
-            with contextlib.suppress(BaseException):
-                sys.stderr.flush()
             os._exit(code)
 
     def _enter_node(self, node: int) -> None:

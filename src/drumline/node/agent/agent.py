@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import channel
 from drumline.contract import messages as m
+from drumline.contract.errors import describe_os_error
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, descendants, kernel
 from drumline.node.agent.children import Children
@@ -167,7 +168,7 @@ class Agent:
         except ConnectionError:
             raise
         except OSError as error:
-            self._session.tell(m.AgentLeaving(f"starting a process failed: {error.strerror or error}"))
+            self._session.tell(m.AgentLeaving(f"starting a process failed: {describe_os_error(error)}"))
             return False
         return True
 
@@ -197,7 +198,7 @@ class Agent:
         except ConnectionError:
             raise
         except OSError as error:
-            reason = f"it could not {_describe_command(message)}: {error.strerror or error}"
+            reason = f"it could not {_describe_command(message)}: {describe_os_error(error)}"
             self._session.tell(m.AgentLeaving(reason))
             return False
         return True

@@ -132,6 +132,7 @@ def _parent(text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Join the job with the words ``RUN_FOLDER TOKEN NODE_VARIABLE``: that variable says which node this is."""
     run_folder, token, variable = arguments
+    kernel.lose_output_without_room()
     node = int(os.environ.get(variable, "0"))
     try:
         join(run_folder, node, token)

@@ -114,10 +114,8 @@ def _become_pool(folder: str, writer: int, lifeline: int) -> None:
         from drumline.node.warm.pool import WarmPool
 
         log = os.path.join(folder, "pool.log")
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, nothing), (1, output), (2, output)):
-            os.dup2(source, target)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        kernel.append_output(log, os.O_TRUNC | os.O_NOFOLLOW)
         # The pipe too: it ends when this process does.
         _close_all_but({listener[0].fileno(), listener[1], lifeline, writer})
         os.chdir("/")
@@ -134,7 +132,6 @@ def _become_pool(folder: str, writer: int, lifeline: int) -> None:
         import traceback
 
         traceback.print_exc()
-        sys.stderr.flush()
     finally:
         os._exit(code)
 

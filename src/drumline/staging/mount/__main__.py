@@ -44,6 +44,7 @@ _NOTE = "mounted: read as it is needed"
 def main(arguments: list[str] | None = None) -> int:
     """Serve the mount and return the exit code. Raises nothing."""
     kernel.die_with_parent(signal.SIGKILL, os.getppid())
+    kernel.lose_output_without_room()
     os.umask(0o077)
     path, name = sys.argv[1:] if arguments is None else arguments
     try:

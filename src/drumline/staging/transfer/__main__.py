@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.linux import kernel
@@ -23,6 +23,7 @@ from drumline.staging.datastores import open_remote
 def main(arguments: list[str] | None = None) -> int:
     """Fetch or upload, and return the exit code. Raises nothing."""
     kernel.die_with_parent(signal.SIGKILL, os.getppid())
+    kernel.lose_output_without_room()
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m drumline.staging.transfer")
     parser.add_argument("what", choices=("fetch", "upload"))
@@ -47,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         messages.send("failed", message=error.message, hint=error.hint)
         return 1
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        messages.send("failed", message=f"{error.strerror or error}{where}", hint="")
+        messages.send("failed", message=describe_os_error(error), hint="")
         return 1
     except Exception as error:  # noqa: BLE001 - the top of a process: nothing above would say it
         messages.send("failed", message=f"this should not happen: {_describe_crash(error)}", hint="")

@@ -26,6 +26,7 @@ PROGRAM = os.path.join(os.path.dirname(__file__), "tensorboard_program.py")
 def main(arguments: list[str]) -> int:
     """Run a service's program; block until it ends, and return the exit code."""
     kernel.die_with_parent(signal.SIGKILL, os.getppid())
+    kernel.lose_output_without_room()
     os.umask(0o077)
     folder = RunFolder(os.path.abspath(arguments[0]))
     service = next(one for one in Plan.read(folder.plan).services if one.name == arguments[1])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import status
+from drumline.contract.errors import describe_os_error
 from drumline.contract.folder import private_folder
 from drumline.linux import descendants, mounts
 from drumline.supervisor.attempt.loop import Loop
@@ -153,7 +154,7 @@ class AttemptSeries:
             return self._get_nodes(following)
         except OSError as error:
             # Such as a full disk. Nothing of the next attempt has begun.
-            why = f"it could not be started again: {error.strerror or error}"
+            why = f"it could not be started again: {describe_os_error(error)}"
             return end._replace(reason=f"{end.reason}; {why}")
 
     def _get_nodes(self, following: NextAttempt) -> h.Finish | None:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.outcome import fold
 from drumline.contract.user import user
 
@@ -46,7 +46,7 @@ def _register(folder: RunFolder, one: Registration) -> tuple[str, str]:
     except DrumlineError as error:
         return one.version, error.message
     except OSError as error:
-        return one.version, f"{error.strerror or error}: {error.filename}"
+        return one.version, describe_os_error(error)
 
 
 def _made_before(folder: RunFolder, one: Registration) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -56,8 +55,7 @@ class JobNotices:
                 {**self._describe(event, kinds), "receivers": [self._complete(one) for one in wanted]}
             )
         except OSError as error:
-            with contextlib.suppress(OSError):
-                print(f"could not notify: {error}", file=sys.stderr, flush=True)
+            print(f"could not notify: {error}", file=sys.stderr, flush=True)
 
     def wait(self) -> None:
         """Wait for what is being sent, where this process's end would be that of the senders."""

@@ -10,10 +10,12 @@ import sys
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import objects
 from drumline.engines.kubernetes.manifests import pod_files
+from drumline.linux import kernel
 
 
 def main() -> int:
     role, job, *where = sys.argv[1:]
+    kernel.lose_output_without_room()
     folder = RunFolder(os.path.join(objects.HOME, "jobs", job))
     for path in (folder.outputs, folder.user_logs, folder.system_logs):
         os.makedirs(path, mode=0o700, exist_ok=True)

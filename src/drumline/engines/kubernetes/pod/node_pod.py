@@ -15,6 +15,7 @@ from drumline.contract import channel
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.plan import Plan
 from drumline.engines.kubernetes.pod.first_process import FirstProcess
+from drumline.linux import kernel
 
 if TYPE_CHECKING:
     import socket
@@ -158,10 +159,7 @@ class NodePod:
     def _be_agent(self, node: int, token: str) -> int:
         from drumline.node.agent import join
 
-        log = os.path.join(self._folder.system_logs, f"node-{node}.log")
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        kernel.append_output(os.path.join(self._folder.system_logs, f"node-{node}.log"))
         join.join(self._folder.path, node, token)
         return 0
 

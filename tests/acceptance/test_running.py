@@ -51,6 +51,17 @@ def test_what_another_launcher_left_does_not_reach_the_ranks(cli):
     assert {name: said(done)[0][name] for name in left} == dict.fromkeys(left) | {"KEPT": "yes"}
 
 
+def test_the_node_folder_is_kept_from_what_cleans_tmp(cli):
+    """Such programs pass by a folder that somebody has locked, and all below it."""
+    program = (
+        "import errno, fcntl, os; folder = os.open(os.environ['TMPDIR'], os.O_RDONLY)\n"
+        "try: fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except BlockingIOError: print('locked')"
+    )
+    done = cli("run", "--nodes", "2", "--no-prefix", "--", PYTHON, "-c", program)
+    assert done.out.split() == ["locked"] * 2
+
+
 def test_the_port_of_rank_0_is_free_when_many_jobs_start_at_once(cli):
     """Each binds it without SO_REUSEADDR, while the others look for ports of their own."""
 

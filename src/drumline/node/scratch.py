@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from typing import TYPE_CHECKING
 
 from drumline.node.containers import rank_containers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _HOLDER_FILE = "agent"
 """In a folder: locked by whose it is."""
@@ -52,6 +56,25 @@ def hold_scratch(path: str) -> int:
     else:
         os.rename(partial, os.path.join(path, _HOLDER_FILE))
     return descriptor
+
+
+@contextlib.contextmanager
+def keep_from_cleaners(path: str) -> Iterator[None]:
+    """
+    Keep the folder, and all below it, from what removes old files of /tmp, as systemd does after ten days.
+
+    It passes by a folder on which somebody has a BSD lock. Source: tmpfiles.d(5), Age.
+    """
+    descriptor = -1
+    # Without locks, as on some network file systems, the folder is as old as its last change.
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def remove_abandoned(path: str) -> bool:

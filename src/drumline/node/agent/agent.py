@@ -29,6 +29,7 @@ from drumline.node.agent.observing import Observer
 from drumline.node.agent.preparing import Preparation
 from drumline.node.agent.ranks import Ranks
 from drumline.node.agent.session import Session
+from drumline.node.scratch import keep_from_cleaners
 from drumline.node.warm.rank_starter import WarmRankStarter
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ def serve(
     Connect to the supervisor and serve it; ``more`` is as of Agent. Raises OSError when it cannot be reached. Blocks
     until the job's end.
     """
-    with channel.connect_to(address, 30.0) as peer:
+    with channel.connect_to(address, 30.0) as peer, keep_from_cleaners(scratch):
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         starter = more.get("starter") or Starter(None)

@@ -327,8 +327,16 @@ def test_a_users_own_mpirun_needs_no_ssh(cli, tmp_path):
     done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", "sh", "-c", program, cwd=tmp_path)
     assert done.rc == 0, done.err
     # Open MPI warns where the daemon that it has started is quicker than its own next step.
-    said = [line for line in done.out.splitlines() if "plm:rsh: Warning: setpgid" not in line]
+    said = [line for line in done.out.splitlines() if not re.search("plm:[rs]sh: Warning: setpgid", line)]
     assert sorted(said) == ["0 on 0", "1 on 0", "2 on 1", "3 on 1"]
+
+
+def test_a_users_own_mpirun_is_quoted_by_its_explanation(cli, tmp_path):
+    """Open MPI writes it between rulers, of which the last is the last line."""
+    words = ("--nodes", "2", "--procs", "2", "--once", "--", "mpirun", "-n", "8", "true")
+    done = cli("run", *words, cwd=tmp_path)
+    assert done.rc == 1
+    assert 'after it said "There are not enough slots available in the system to satisfy the 8 ' in done.err
 
 
 def test_a_users_own_mpirun_runs_programs_of_mpi(cli, tmp_path):

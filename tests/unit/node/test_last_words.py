@@ -65,6 +65,65 @@ def test_what_native_code_says_before_it_aborts(text, told):
     assert last_words.find_abort_reason(text) == told
 
 
+RULER = "-" * 74 + "\n"
+NO_SLOTS = (
+    "There are not enough slots available in the system to satisfy the 8\n"
+    "slots that were requested by the application:\n\n  python\n\nEither request fewer procs for your application, or\n"
+    "make more slots available for use.\n"
+)
+EXITED = (
+    "prterun has exited due to process rank 2 with PID 31675 on node node-1 exiting\n"
+    "improperly. There are three reasons this could occur:\n\n1. this process did not call init\n"
+)
+BAD_END = (
+    f"{'=' * 83}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9\n{'=' * 83}\n"
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
+    "This typically refers to a problem with your application.\nPlease see the FAQ page for debugging suggestions\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            f"step 1\n{RULER}{NO_SLOTS}{RULER}\0\n",
+            "There are not enough slots available in the system to satisfy the 8 "
+            "slots that were requested by the application:",
+        ),
+        (
+            f"{RULER}MPI_ABORT was invoked on rank 2\n{RULER}\0[vm:0] *** Unknown error\n{RULER}{EXITED}{RULER}",
+            "prterun has exited due to process rank 2 with PID 31675 on node node-1 exiting improperly",
+        ),
+        (f"{RULER}no such program: x\n{RULER}4 total processes failed to start\n", "no such program: x"),
+        (
+            f"{RULER}MPI_ABORT was invoked on rank 2\nwith errorcode 7.\n\nNOTE: x\n{RULER}"
+            "[vm:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
+            '[vm:7] Set MCA parameter "orte_base_help_aggregate" to 0 to see all help / error messages\n',
+            "MPI_ABORT was invoked on rank 2 with errorcode 7.",
+        ),
+        (BAD_END, "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"),
+        ("no batch left\n\0", "no batch left"),
+        (f"no batch left\n{RULER}", "no batch left"),
+        (f"{RULER}no batch left\n====\n...\n", "no batch left"),
+        (f"{RULER}{RULER}\0\n", ""),
+    ],
+)
+def test_rulers_and_nul_bytes_are_no_words(text, told):
+    assert last_words.find_last_words(text) == told
+
+
+def test_a_launcher_is_quoted_by_a_whole_sentence(tmp_path):
+    log = tmp_path / "mpirun.log"
+    log.write_text(f"{RULER}{EXITED}{RULER}\0\n")
+    assert read_words(str(log)).endswith("on node node-1 exiting improperly")
+    log.write_text("/bin/bash: line 1: hydra_pmi_proxy: No such file or directory\nmpiexec was killed\n")
+    assert read_words(str(log)) == "/bin/bash: line 1: hydra_pmi_proxy: No such file or directory"
+    log.write_text(BAD_END)
+    assert read_words(str(log)) == "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES EXIT CODE: 9"
+    log.write_text("\0\n")
+    assert read_words(str(log)) == ""
+
+
 def test_a_launcher_is_quoted_without_its_warnings(tmp_path):
     log = tmp_path / "mpirun.log"
     warning = "[vm:21428] plm:rsh: Warning: setpgid(21438,21438) failed in parent with errno=Permission denied(13)\n"

@@ -32,11 +32,14 @@ class Served:
     """Bytes after which the connection is dropped, of answers of more than one byte."""
 
     always_cut: int | None = None
-    told: int | None = None
+    told: int | str | None = None
     """Another Content-Length than the right one, of answers with the whole file."""
 
-    told_total: int | None = None
+    told_total: int | str | None = None
     """Another size in Content-Range."""
+
+    always_part: str = ""
+    """This Content-Range and one byte, whatever was asked for."""
 
     is_chunked: bool = False
     redirect: str = ""
@@ -154,6 +157,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _content(self, served: Served) -> None:
+        if served.always_part:
+            self.send_response(206)
+            self.send_header("Content-Range", served.always_part)
+            self.send_header("Content-Length", "1")
+            self.end_headers()
+            self.wfile.write(b"x")
+            return
         whole = served.content
         part = self._part(served)
         if part is not None and part[0] >= len(whole):

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -98,6 +99,42 @@ def test_lengths_that_are_wrong(web, open_uri):
         whole(shorter, shorter.stat())
 
 
+@pytest.mark.parametrize("length", [str(1 << 60), "-5", "1e6", "", "0x10", "10, 11", "9" * 5000])
+def test_a_length_that_no_file_has(web, open_uri, length):
+    """It counted as unknown, and so every file as whole, wherever it broke off."""
+    web.serve("/a", CONTENT, ranges=False, told=length)
+    with pytest.raises(NodeError, match=r"the server announced '.*' as its length"):
+        open_uri(web.url("/a")).stat()
+
+
+def test_a_length_may_be_repeated(web, open_uri):
+    web.serve("/a", CONTENT, ranges=False, told=f"{len(CONTENT)}, {len(CONTENT)}")
+    store = open_uri(web.url("/a"))
+    assert whole(store, store.stat()) == CONTENT
+
+
+def test_a_size_that_only_the_whole_file_tells(web, open_uri):
+    """A part names no size, and the whole file breaks off before its length."""
+    web.serve("/a", CONTENT, told_total="*", told=len(CONTENT) + 10)
+    store = open_uri(web.url("/a"))
+    with pytest.raises(NodeError, match="cut off after 1000000 bytes"):
+        store.read(store.stat(), 0, 1 << 30)
+    web.serve("/b", CONTENT, told_total="*")
+    store = open_uri(web.url("/b"))
+    found = store.stat()
+    assert store.read(found, 0, len(CONTENT)) == CONTENT
+    assert store.read(found, len(CONTENT), 1 << 30) == b""
+
+
+@pytest.mark.parametrize("content_range", ["bytes 0-/1000000", "bytes 5-9/1000000", "bytes 0-0/-5"])
+def test_a_part_that_was_not_asked_for(web, open_uri, content_range):
+    """An empty part was asked for again without end; a part of a file passed as all of it."""
+    store = open_uri(web.url("/a"))
+    web.serve("/a", CONTENT, always_part=content_range)
+    with pytest.raises(NodeError, match=r"the server sent (another range|a part)"):
+        store.read(store.stat(), 0, 1 << 20)
+
+
 @pytest.mark.parametrize("how", [{}, {"cuts": [300_000]}, {"ranges": False}, {"etag": None, "ranges": False}])
 def test_what_changes_in_the_middle_is_not_mixed(web, open_uri, how):
     web.serve("/a", CONTENT, **how, changes={2 if "cuts" in how else 1: bytes(1_000_000) + b"longer"})
@@ -173,6 +210,38 @@ class TestRedirects:
     def test_not_to_what_is_no_http(self, web, open_uri, target):
         web.serve("/a", redirect=target)
         with pytest.raises(NodeError, match="that is not HTTP"):
+            open_uri(web.url("/a")).stat()
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "169.254.169.254",
+            "2852039166",
+            "0xa9.0xfe.0xa9fe",
+            "[::ffff:169.254.169.254]",
+            "[fe80::1]",
+            "168.63.129.16",
+            "[fd00:ec2::254]",
+        ],
+    )
+    @pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:9"])
+    def test_not_to_where_a_machine_gets_its_credentials(self, web, open_uri, monkeypatch, host, proxy):
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        web.serve("/a", redirect=f"http://{host}/latest/meta-data/")
+        with pytest.raises(NodeError, match=r"redirects to \S+( \(\S+\))?, which is not followed"):
+            open_uri(web.url("/a")).stat()
+
+    def test_nor_to_a_name_of_such_an_address(self, web, open_uri, monkeypatch):
+        known = socket.getaddrinfo
+        of_metadata = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+        monkeypatch.setattr(
+            socket,
+            "getaddrinfo",
+            lambda host, *rest, **how: of_metadata if host == "far.test" else known(host, *rest, **how),
+        )
+        web.serve("/a", redirect="http://far.test/")
+        with pytest.raises(NodeError, match=r"redirects to far.test \(169.254.169.254\)"):
             open_uri(web.url("/a")).stat()
 
 

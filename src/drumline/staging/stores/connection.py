@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import functools
+import ipaddress
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
-from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, proxy_bypass
+from urllib.request import (
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    getproxies,
+    proxy_bypass,
+)
 
 from drumline.contract import uris
 from drumline.contract.errors import NodeError
@@ -22,6 +32,9 @@ TIMEOUT_S = 60.0
 
 _REDIRECTS = 5
 _PRIVATE = ("authorization", "cookie")
+_METADATA = ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
+"""Where Azure, Alibaba, Oracle, AWS and Google give a machine its credentials, besides link-local addresses."""
+
 _SAFE = "%/:=&?~#+!$,;'@()*[]|"
 
 
@@ -62,10 +75,36 @@ def send_request(method: str, url: str, headers: Mapping[str, str]) -> HttpAnswe
                 f"{uris.hide_secrets(url)} redirects from https to http, which is not followed",
                 "ask its owner",
             )
+        if there.hostname != first.hostname:
+            _check_leads_out(there, url)
         here = there
     raise NodeError(
         f"{uris.hide_secrets(url)} redirects more than {_REDIRECTS} times", "use the final address"
     )
+
+
+def _check_leads_out(there: SplitResult, first: str) -> None:
+    """
+    Raise NodeError for an address that means something on this machine alone, such as where it gets its credentials.
+
+    A name is resolved, unless a proxy does that.
+    """
+    host = there.hostname or ""
+    is_proxied = there.scheme in getproxies() and not proxy_bypass(there.netloc)
+    try:
+        found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST if is_proxied else 0)
+    except (OSError, UnicodeError):
+        return
+    for *_, (address, *_) in found:
+        ip = ipaddress.ip_address(address)
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        if ip.is_link_local or str(ip) in _METADATA:
+            where = host if host == str(ip) else f"{host} ({ip})"
+            raise NodeError(
+                f"{uris.hide_secrets(first)} redirects to {where}, which is not followed: "
+                "this machine gets its own settings and credentials from such addresses",
+                "ask its owner",
+            )
 
 
 def request_headers(url: str, headers: Mapping[str, str], *, any_status: bool = False) -> dict[str, str]:

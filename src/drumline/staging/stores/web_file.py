@@ -45,8 +45,8 @@ class WebFile:
         answer.close()
         if answer.status in (404, 410):
             return None
-        length = answer.headers.get("content-length", "")
-        total = _parse_content_range(answer)[2] if answer.status in (206, 416) else _parse_number(length)
+        is_part = answer.status in (206, 416)
+        total = _parse_content_range(answer)[2] if is_part else _announced_length(answer, self.shown)
         self.ranges = total == 0 or (answer.status == 206 and total > 0)
         digest = digests.read_digest(answer.headers, is_part=answer.status == 206)
         return FileFacts(total, _version(answer.headers), digest)
@@ -90,9 +90,8 @@ class WebFile:
                 into += self._read_in_order(found, start, end)
                 return
             first, last, total = _parse_content_range(answer)
-            if first != start or last >= end or total not in (found.size, -1):
-                what = f"{self.shown}: the server sent another range than the requested one"
-                raise NodeError(what, "try another tool, or report it to the server's owner")
+            if first != start or not start <= last < end or total not in (found.size, -1):
+                raise _answer_error(f"{self.shown}: the server sent another range than the requested one")
             left = last - first + 1
             while left > 0:
                 piece = answer.body.read1(min(_PIECE_BYTES, left))
@@ -126,7 +125,11 @@ class WebFile:
     def _begin_whole(self, found: Object) -> None:
         self._end_whole()
         answer = self._request({}, found)
-        self._whole = _SequentialBody(answer, found.size, self.shown)
+        if answer.status == 206:
+            answer.close()
+            raise _answer_error(f"{self.shown}: the server sent a part in place of the whole file")
+        size = found.size if found.size >= 0 else _announced_length(answer, self.shown)
+        self._whole = _SequentialBody(answer, size, self.shown)
 
     def _end_whole(self) -> None:
         if self._whole is not None:
@@ -176,7 +179,8 @@ class _SequentialBody:
                 raise http.client.IncompleteRead(b"", start - self.at)
 
     def read(self, end: int, into: bytearray) -> bool:
-        """Read up to ``end``, and return whether the file ends there."""
+        """Read up to ``end``, and return whether the file ends there, or before."""
+        end = min(end, self._size) if self._size >= 0 else end
         while self.at < end:
             piece = self._read_piece(min(_PIECE_BYTES, end - self.at))
             into += piece
@@ -221,6 +225,19 @@ def _version(headers: Mapping[str, str]) -> str:
     return headers.get("etag") or headers.get("last-modified") or ""
 
 
+def _announced_length(answer: HttpAnswer, shown: str) -> int:
+    """Return the length of the body; -1 where none was announced. Raises NodeError for one that no file has."""
+    text = answer.headers.get("content-length")
+    if text is None or "chunked" in answer.headers.get("transfer-encoding", ""):
+        return -1
+    # A server may repeat it (RFC 9110, section 8.6).
+    lengths = {_parse_number(part) for part in text.split(",")}
+    if len(lengths) > 1 or -1 in lengths:
+        answer.close()
+        raise _answer_error(f"could not read {shown}: the server announced {text[:40]!r} as its length")
+    return lengths.pop()
+
+
 def _parse_content_range(answer: HttpAnswer) -> tuple[int, int, int]:
     """Return first and last byte and the whole size of Content-Range; -1 for each that is missing."""
     unit, _, rest = answer.headers.get("content-range", "").partition(" ")
@@ -246,6 +263,10 @@ def _is_transient(error: Exception) -> bool:
     import ssl
 
     return not isinstance(error, (ssl.SSLCertVerificationError, socket.gaierror))
+
+
+def _answer_error(what: str) -> NodeError:
+    return NodeError(what, "try another tool, or report it to the server's owner")
 
 
 def _status_error(shown: str, answer: HttpAnswer) -> NodeError:

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,16 +93,33 @@ def test_ranks_are_children_of_their_agents_and_pinned_to_nothing(cli, tmp_path,
         assert seen["cores"] == plan["nodes"][rank // 2]["cores"]
 
 
-def test_nodes_of_one_machine_are_two_to_mpi(cli, tmp_path, drumline_home):
+NEIGHBOURS = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+node = world.Split_type(MPI.COMM_TYPE_SHARED)
+print(sorted(node.allgather(world.rank)), flush=True)
+"""
+NO_HOST_NAMES = ("unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_uts_namespaces && exec "$@"', "sh")
+"""What follows may give the machine no other name, as in a container."""
+
+
+@pytest.mark.parametrize("before", [(), NO_HOST_NAMES], ids=["", "without-names-of-hosts"])
+def test_nodes_of_one_machine_are_two_to_mpi(tmp_path, drumline_home, before):
     """It tells them by the names of their hosts; whoever asks it for the ranks of a node must get those two."""
-    text = (
-        "from mpi4py import MPI\n"
-        "world = MPI.COMM_WORLD\n"
-        "node = world.Split_type(MPI.COMM_TYPE_SHARED)\n"
-        "print(sorted(node.allgather(world.rank)), flush=True)\n"
-    )
-    assert cli("job", "create", "-f", write_program(tmp_path, "python job.py", text), "--stream").rc == 0
+    if before and subprocess.run([*before, "true"], check=False).returncode:
+        pytest.skip("this user may make no user namespaces")
+    job = write_program(tmp_path, "python job.py", NEIGHBOURS)
+    words = (*before, sys.executable, "-m", "drumline", "job", "create", "-f", job, "--stream")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
     assert [log_of(drumline_home, rank).strip() for rank in range(4)] == ["[0, 1]"] * 2 + ["[2, 3]"] * 2
+
+
+def test_nodes_of_one_machine_are_two_to_a_users_own_mpirun(cli, tmp_path):
+    words = ("mpirun", "-n", "4", "--bind-to", "none", "python", "-c", NEIGHBOURS)
+    done = cli("run", "--nodes", "2", "--procs", "2", "--once", "--", *words, cwd=tmp_path)
+    # Their output goes through mpirun, which may put two writes of one together.
+    assert (done.rc, done.out.count("[0, 1]"), done.out.count("[2, 3]")) == (0, 2, 2), done.err
 
 
 def test_on_one_node(cli, tmp_path, drumline_home):

@@ -39,6 +39,11 @@ def address_of(node: int) -> str:
     return f"${{node_{node}}}"
 
 
+def host_name_of(node: int) -> str:
+    """Return the name of a node, for programs that tell nodes by the names of hosts, where one machine has several."""
+    return f"node-{node}"
+
+
 def gpus_of(node: int) -> str:
     """Return the late-bound GPU list of a node, as it stands in a plan."""
     return f"${{gpus_{node}}}"

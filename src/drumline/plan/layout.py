@@ -61,6 +61,9 @@ class Layout(NamedTuple):
     host_file: str = ""
     """As ``Plan.host_file``."""
 
+    own_host_names: bool = False
+    """Whether Open MPI must take nodes of one machine for several, also where that may have no other host name."""
+
     before: tuple[str, ...] = ()
     """A program that becomes the job's command, which is given as its last arguments."""
 

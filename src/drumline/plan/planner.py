@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
-from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask
+from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple
 from drumline.plan import container, environment, parallel, services, shell, unsupported, values
 from drumline.plan.distributions import table
@@ -252,6 +252,8 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
             for process in mine
         )
         env = environment.node_variables(node, shape, count)
+        if layout.own_host_names and node:
+            env["PMIX_HOSTNAME"] = host_name_of(node)
         tasks.append(NodeTask(node, shape.cores, shape.gpu_count, env, ranks))
     return tuple(tasks)
 

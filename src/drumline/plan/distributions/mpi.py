@@ -80,7 +80,12 @@ def lay_out(request: Request) -> Layout:
         return layout._replace(processes=processes, env=env, coordinates=coordinates)
     found = _usable(request.mpi)
     env |= settings(request, found)
-    return layout._replace(env=env, coordinates=coordinates, launcher=_launcher(found, request, per_node))
+    return layout._replace(
+        env=env,
+        coordinates=coordinates,
+        launcher=_launcher(found, request, per_node),
+        own_host_names=request.nodes_share_machine,
+    )
 
 
 def _alone_on_its_node(layout: Layout, request: Request) -> Layout:

@@ -46,5 +46,6 @@ def lay_out(request: Request) -> Layout:
         coordinates=frozenset({"MASTER_ADDR", "MASTER_PORT"}),
         slots=slots,
         remote_shell=request.node_count > 1,
+        own_host_names=request.nodes_share_machine,
         host_file="".join(f"{address_of(node)} slots={slots}\n" for node in nodes),
     )

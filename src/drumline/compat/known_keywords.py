@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
+from drumline.spec.entity import read_signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +28,10 @@ def refuse_unknown(given: Iterable[str], kind: type, unused: tuple[str, ...] = (
 
 def _list_keywords(kind: type) -> list[str]:
     """List the keywords of a class's constructor, and of those that it extends."""
-    import inspect
-
     parameters = [
         one
         for base in kind.__mro__[:-1]
         if "__init__" in vars(base)
-        for one in inspect.signature(vars(base)["__init__"]).parameters.values()
+        for one in read_signature(vars(base)["__init__"]).parameters.values()
     ]
     return [one.name for one in parameters if one.name != "self" and one.kind != one.VAR_KEYWORD]

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from inspect import Signature
     from typing import IO, Any
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    """Return a function's signature; Python 3.14 evaluates annotations here, some of which only type checkers know."""
+    import inspect
+
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
 
 
 class _Signature:
@@ -15,12 +29,12 @@ class _Signature:
     def __get__(self, instance: object, kind: type[Any]) -> Any:
         if instance is not None:
             raise AttributeError("__signature__")  # That of an object that can be called is its call's.
-        from inspect import Parameter, Signature, signature
+        from inspect import Parameter, Signature
 
         found: dict[str, Parameter] = {}
         for base in kind.__mro__[:-1]:
             constructor = vars(base).get("__init__")
-            own = list(signature(constructor).parameters.values())[1:] if constructor else []
+            own = list(read_signature(constructor).parameters.values())[1:] if constructor else []
             for parameter in own:
                 found.setdefault(parameter.name, parameter)
             if own and own[-1].kind is not Parameter.VAR_KEYWORD:

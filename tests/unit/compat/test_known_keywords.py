@@ -1,5 +1,7 @@
 """Keywords of v1's classes: those that azureml knows are accepted, all others refused."""
 
+import sys
+
 import pytest
 
 from drumline.compat.estimator import Estimator, PyTorch, TensorFlow
@@ -31,6 +33,20 @@ def test_an_unknown_keyword_is_refused(make, problem, hint):
         make()
     assert problem in str(caught.value)
     assert hint in str(caught.value)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons look the names up at the definition")
+def test_a_class_of_the_users_may_have_annotations_for_a_type_checker_alone():
+    scope = {"Estimator": Estimator}
+    exec(
+        "class Mine(Estimator):\n"
+        "    def __init__(self, rows: NDArray, **kwargs):\n"
+        "        super().__init__('src', entry_script='a.py', **kwargs)\n",
+        scope,
+    )
+    assert scope["Mine"](rows=1, node_count=2).run_config.node_count == 2
+    with pytest.raises(SpecError, match="'nod_count' in Mine"):
+        scope["Mine"](rows=1, nod_count=2)
 
 
 def test_keywords_that_azureml_knows_are_accepted():

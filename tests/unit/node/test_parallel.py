@@ -333,6 +333,16 @@ def test_a_second_parameter_tells_of_the_mini_batch_and_shutdown_is_called(run):
     assert said.count("shut down") == 2
 
 
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons look the names up at the definition")
+def test_annotations_for_a_type_checker_alone_are_passed_by(run):
+    script = """
+        def run(mini_batch: NDArray, mini_batch_context: Context) -> Rows:
+            return [mini_batch_context.minibatch_index for _ in mini_batch]
+    """
+    code, said, rows = run(script)
+    assert (code, rows) == (0, [str(number // 3) for number in range(10)]), said
+
+
 def test_a_folder_as_output_gets_a_file_and_without_one_nothing_is_kept(parallel, tmp_path):
     (tmp_path / "rows").mkdir()
     assert parallel().wait(60) == 0

@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 from enum import Enum
+from typing import Any
 
 import pytest
 
@@ -339,6 +340,17 @@ def test_parameters_may_be_declared_by_inputs():
 
 class Size(Enum):
     SMALL = "small"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons look the names up at the definition")
+def test_an_annotation_for_a_type_checker_alone_says_nothing():
+    scope: dict[str, Any] = {}
+    text = "def whole(n: NDArray, m: int | numpy.int64, *, k: int = 3) -> Job: ..."
+    exec(compile(text, "whole.py", "exec", dont_inherit=True), scope)
+    function = pipeline(scope["whole"])
+    assert dict(function(n=1, m=2).inputs) == {"n": 1, "m": 2, "k": 3}
+    with pytest.raises(SpecError, match="k is of type integer"):
+        function(n=1, m=2, k="three")
 
 
 def test_a_parameter_may_be_of_a_choice():

@@ -97,8 +97,14 @@ def load_script(script: str) -> ModuleType:
 
 def make_caller(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
     """Return a function that calls ``run``, which may take a second argument that tells of the mini-batch."""
+    as_written: dict[str, Any] = {}
+    if sys.version_info >= (3, 14):
+        # The names in annotations may be unknown, and are looked up only now.
+        from annotationlib import Format
+
+        as_written = {"annotation_format": Format.FORWARDREF}
     try:
-        count = len(inspect.signature(run).parameters)
+        count = len(inspect.signature(run, **as_written).parameters)
     except (TypeError, ValueError):
         count = 1
     if count < 2:

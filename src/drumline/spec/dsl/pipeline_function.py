@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from drumline.contract.errors import SpecError
 from drumline.spec.builder import PipelineBuilder, building, current, register
+from drumline.spec.entity import read_signature
 from drumline.spec.fields import PRIMITIVES
 from drumline.spec.foreign.nodes import nodes_are_ours
 from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
@@ -153,7 +154,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:  # noqa: BLE001 - an annotation may be any text; then it says nothing
-        signature = inspect.signature(function)
+        signature = read_signature(function)
     parameters = []
     for parameter in signature.parameters.values():
         note = parameter.annotation

@@ -31,6 +31,9 @@ else:
         def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
             if not bases:
                 return type.__new__(cls, name, bases, namespace)
+            if "__annotate_func__" in namespace:
+                # Python 3.14 would look them up when asked; here they are text, as the import has it.
+                raise TypeError(f"{name}: its module needs `from __future__ import annotations`")
             fields = tuple(namespace.get("__annotations__", ()))
             namespace["_fields"] = namespace["__match_args__"] = fields
             namespace["_field_defaults"] = {

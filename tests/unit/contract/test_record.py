@@ -1,7 +1,10 @@
 """Our NamedTuple is that of typing in all that the project uses of it."""
 
+from __future__ import annotations
+
 import copy
 import pickle
+import sys
 import typing
 
 import pytest
@@ -13,7 +16,7 @@ class Ours(NamedTuple):
     """A class as the project has them."""
 
     name: str
-    size: "int | None" = None
+    size: int | None = None
     parts: tuple[str, ...] = ()
     """What it is made of."""
 
@@ -21,7 +24,7 @@ class Ours(NamedTuple):
     def is_large(self) -> bool:
         return (self.size or 0) > 9
 
-    def grown(self) -> "Ours":
+    def grown(self) -> Ours:
         return self._replace(size=(self.size or 0) + 1)
 
 
@@ -29,14 +32,14 @@ class Theirs(typing.NamedTuple):
     """The same."""
 
     name: str
-    size: "int | None" = None
+    size: int | None = None
     parts: tuple[str, ...] = ()
 
     @property
     def is_large(self) -> bool:
         return (self.size or 0) > 9
 
-    def grown(self) -> "Theirs":
+    def grown(self) -> Theirs:
         return self._replace(size=(self.size or 0) + 1)
 
 
@@ -46,6 +49,13 @@ class Nothing(NamedTuple):
 
 class Below(Ours):
     """Of a class of ours."""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons have the annotations at the definition")
+def test_annotations_that_are_no_text_are_refused():
+    text = "class Ours(NamedTuple):\n    name: str"
+    with pytest.raises(TypeError, match="Ours: its module needs `from __future__ import annotations`"):
+        exec(compile(text, "ours.py", "exec", dont_inherit=True), {"NamedTuple": NamedTuple})
 
 
 MADE = [

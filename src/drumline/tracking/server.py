@@ -138,7 +138,8 @@ class Server:
                 text = answer.read(_MOST_BYTES)
             data = json.loads(text)
         except HTTPError as error:
-            why = self._without_secrets(_read_message(error))
+            with error:
+                why = self._without_secrets(_read_message(error))
             raise ServerError(f"{self._base} refuses {endpoint}: {why}", _hint_of(error.code)) from None
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             why = self._without_secrets(str(getattr(error, "reason", None) or error))

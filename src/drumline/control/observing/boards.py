@@ -201,7 +201,9 @@ def _wait_until_served(process: subprocess.Popen[bytes], address: str) -> None:
         try:
             with opener.open(address + "/health", timeout=5.0):
                 return
-        except OSError:
+        except OSError as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             time.sleep(_POLL_S)
     raise DrumlineError(f"MLflow has not answered for {_START_TIMEOUT_S:.0f} s")
 

@@ -97,7 +97,7 @@ def no_leftovers(drumline_home: Path) -> Iterator[None]:
 
     def is_clean() -> bool:
         left.clear()
-        left.update(processes_with(marker, before))
+        left.update(processes_with(marker, before | own_trackers()))
         return not left
 
     with contextlib.suppress(TimeoutError):
@@ -117,6 +117,15 @@ def no_warm_interpreters(no_leftovers: None, drumline_home: Path) -> Iterator[No
         from drumline.control.machine import warm
 
         warm.stop(base=str(drumline_home))
+
+
+def own_trackers() -> frozenset[str]:
+    """
+    The pid of this process's own helper of multiprocessing, if there is one: a lock starts it, from Python 3.14 on a
+    lock of tqdm's or tensorboardX's too, and a lock of a later test needs it.
+    """
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    return frozenset({str(module._resource_tracker._pid)} if module else ())
 
 
 def processes_with(marker: bytes, others: Collection[str] = ()) -> dict[int, str]:

@@ -134,12 +134,14 @@ def test_leases_by_file_differ_between_processes_and_go_with_them(monkeypatch, t
     monkeypatch.setattr(ports, "_hold_by_socket", lambda port: None)
     kept = [ports.lease_port("127.0.0.1") for _ in range(2)]
     told, tell = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         # Its own files: a lock that is only inherited would be the same one.
         port, _ = ports.lease_port("127.0.0.1")
         os.write(tell, str(port).encode())
         os._exit(0)
-    os.wait()
+    # Not any child: another test may have left a helper of multiprocessing.
+    os.waitpid(child, 0)
     theirs = int(os.read(told, 10))
     os.close(told)
     os.close(tell)

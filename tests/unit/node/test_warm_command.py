@@ -270,7 +270,7 @@ def test_the_folder_keeps_the_name_that_the_variable_has(place):
         ("cd - && python t.py", "-"),
         ("cd -P src && python t.py", "a cd"),
         ("cd nowhere; python t.py", "no folder nowhere"),
-        ('cd "$NONE" && python t.py', "a cd"),
+        ('cd "$NONE" && python t.py', "a cd|does not expand"),  # the latter: an error since bash 5.3
         ("cd $DIR && python t.py", "does not expand"),
         ("cd ../nowhere && python t.py", "does not expand"),
         ("cd src", "does not end with a program"),

@@ -242,7 +242,7 @@ class NodeLost(NamedTuple):
 
 
 class AgentSilent(NamedTuple):
-    """The agent of a node does not answer: ``reason`` completes "the agent of node 1 ..."; empty: it does again."""
+    """The agent of a node does not answer: ``reason`` completes "the agent of node 1 ..."; empty: it does now."""
 
     time: float
     node: int

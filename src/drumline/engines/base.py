@@ -124,6 +124,12 @@ class AgentStarter(Protocol):
         Called once for each attempt, when the agents of the one before have ended.
         """
 
+    def start_again(self) -> int | None:
+        """
+        Start the agents again after their starter has ended for a passing reason before any agent came. Return the
+        descriptor of the new one, as ``AgentProcesses.starter``; None: no more agents will come.
+        """
+
     def reap(self, node: int) -> str:
         """Reap an agent whose own descriptor is readable; return how it ended: ``was killed by SIGKILL``."""
 

@@ -16,6 +16,17 @@ def test_each_node_has_a_host_name_that_the_others_know(slurm_cluster: SlurmClus
     assert sorted(said.split()) == ["4"] * 4 + ["e1", "e2", "e3", "e4"]
 
 
+def test_the_controller_asks_no_name_server(slurm_cluster: SlurmCluster) -> None:
+    """From some release after 22.05 on it looks up the names of its clients, and stands still until that has failed."""
+    mark = f"{slurm_cluster.folder}:slurmctld".encode()
+    running = subprocess.run(["pgrep", "-x", "slurmctld"], capture_output=True, text=True, check=True)
+    processes = [Path("/proc", pid) for pid in running.stdout.split()]
+    controllers = [process for process in processes if mark in (process / "environ").read_bytes()]
+    assert controllers
+    for controller in controllers:
+        assert "\nhosts: files\n" in (controller / "root" / "etc" / "nsswitch.conf").read_text()
+
+
 def test_a_batch_job_sees_its_gpus_and_the_folder_it_came_from(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:

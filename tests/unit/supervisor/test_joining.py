@@ -93,3 +93,48 @@ def test_failed_starts_are_looked_for_each_second_until_all_have_joined(clock):
     losses.note_joined(2)
     assert turn(10.0) == 3, "nobody is missing"
     assert losses.list_times() == []
+
+
+def test_agents_that_start_late_are_the_reason_of_the_job(clock):
+    events, plan = [], SimpleNamespace(nodes=[SimpleNamespace(node=node) for node in range(3)])
+    losses = AgentLosses(plan, Starter(), SimpleNamespace(), events.append, lambda _: None)
+    losses.note_joined(0)
+    for _ in range(40):
+        clock.now += 1.0
+        losses.lose_failed()
+    assert [(event.node, event.reason) for event in events] == [(1, "has not started within 30 s")]
+    losses.note_joined(2)
+    losses.note_joined(1)
+    assert [event.reason for event in events[1:]] == [""]
+
+
+def test_agents_are_started_again_by_a_new_starter(clock):
+    lost, starters = [], []
+    for _ in range(2):
+        read, write = os.pipe()
+        os.close(write)
+        starters.append(read)
+    wake, waker = os.pipe()
+
+    class PassingStarter(Starter):
+        def start(self, port, secret):
+            return AgentProcesses({}, starters[0])
+
+        def start_again(self):
+            os.close(starters.pop(0))
+            return starters[0] if starters else None
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connections = SimpleNamespace(port=7, secret="", node_count=1, server=server, knows=lambda _: False)
+        losses = SimpleNamespace(lose_missing=lambda: lost.append(len(starters)))
+        inbox = Inbox(connections, PassingStarter(), wake, lambda *_: None, losses)
+        inbox.start_agents()
+        assert inbox.wait(5.0) == [starters[0]]
+        inbox.hear(starters[0])
+        assert lost == []
+        assert inbox.wait(5.0) == [starters[0]]
+        inbox.hear(starters[0])
+        assert lost == [0]
+        inbox.close()
+    os.close(wake)
+    os.close(waker)

@@ -162,6 +162,10 @@ class LocalAgents:
         own = (_address_of(node), self._scratch[node], self._cgroups[node])
         agent.serve(server, secret, node, *own, starter=starter)
 
+    def start_again(self) -> int | None:
+        """Do nothing: agents are children of this process."""
+        return None
+
     def reap(self, node: int) -> str:
         os.close(self._pidfds.pop(node))
         try:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
     from drumline.engines.slurm.batch_job import BatchJob
     from drumline.engines.slurm.node_facts import SlurmFacts
+
+_PASSING = re.compile(
+    r"Socket timed out|Unable to contact slurm controller|Unable to confirm allocation", re.IGNORECASE
+)
+"""What ``srun`` says when the controller has not answered it; it does not ask again. Source: srun of 22.05 to 24.11."""
+
+_PAUSE_S = 2
+"""Before ``srun`` is started again."""
 
 _SETTINGS_S = 0.5
 """For Slurm to say its settings, while no agent can have joined yet."""
@@ -43,6 +52,13 @@ class SlurmAgents:
         self._facts = facts
         self._srun: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None
+        self._argv: list[str] = []
+        self._log_start = 0
+        """What ``srun`` has printed begins here in its log."""
+
+        self._join_until = 0.0
+        """In monotonic seconds."""
+
         self._parent = str(plan.compute.get("scratch") or "")
         self._left_behind: set[str] = set()
         """Hosts whose agents were lost."""
@@ -74,12 +90,34 @@ class SlurmAgents:
         import json
 
         self._folder.write(self._folder.agents, json.dumps(address._asdict()))
-        argv = self._command(token)
+        self._argv = self._command(token)
+        self._join_until = time.monotonic() + self.join_timeout_s
+        starter = self._start_srun(self._argv)
+        # While the agents start; a signal leaves less time for it.
+        with self._job.within(_SETTINGS_S):
+            self._job.read_settings()
+        return AgentProcesses({}, starter)
+
+    def start_again(self) -> int | None:
+        nodes = range(len(self._plan.nodes))
+        is_early = not any(map(self._facts.host, nodes)) and time.monotonic() < self._join_until
+        if (
+            not is_early
+            or self.find_failed()
+            or not _PASSING.search(self._read_log("srun.log", self._log_start))
+        ):
+            return None
+        self._end_srun()
+        return self._start_srun(["/bin/sh", "-c", 'sleep "$0"; exec "$@"', str(_PAUSE_S), *self._argv])
+
+    def _start_srun(self, argv: list[str]) -> int:
+        """Return the descriptor of the process. Raises EngineError."""
         log = os.open(
             os.path.join(self._folder.system_logs, "srun.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
         )
+        self._log_start = os.fstat(log).st_size
         try:
-            self._srun = subprocess.Popen(  # noqa: S603 - Slurm's own command, no shell
+            self._srun = subprocess.Popen(  # noqa: S603 - Slurm's own command
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=make_srun_environment()
             )
         except OSError as error:
@@ -87,10 +125,7 @@ class SlurmAgents:
         finally:
             os.close(log)
         self._pidfd = os.pidfd_open(self._srun.pid)
-        # While the agents start; a signal leaves less time for it.
-        with self._job.within(_SETTINGS_S):
-            self._job.read_settings()
-        return AgentProcesses({}, self._pidfd)
+        return self._pidfd
 
     def _command(self, token: str) -> list[str]:
         count = str(len(self._plan.nodes))
@@ -173,15 +208,18 @@ class SlurmAgents:
     def _find_error(self, node: int) -> str:
         """Return the last line about an error, or the last line at all, that the agent or srun printed."""
         for name in (f"node-{node}.log", "srun.log"):
-            path = os.path.join(self._folder.system_logs, name)
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-                lines = [
-                    line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()
-                ]
-                errors = [line for line in lines if "error" in line.lower()] or lines
-                if errors:
-                    return errors[-1][:200]
+            lines = [line.strip() for line in self._read_log(name).splitlines() if line.strip()]
+            errors = [line for line in lines if "error" in line.lower()] or lines
+            if errors:
+                return errors[-1][:200]
+        return ""
+
+    def _read_log(self, name: str, start: int = 0) -> str:
+        """Return the end of a log of the system, of what comes after its first ``start`` bytes."""
+        path = os.path.join(self._folder.system_logs, name)
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - 4096))
+            return file.read().decode(errors="replace")
         return ""
 
     def clear(self) -> None:

@@ -90,8 +90,11 @@ class Inbox:
         elif descriptor == self._starter:
             # The agents that are connected go on without it.
             self._poller.unregister(descriptor)
-            self._starter = None
-            self._losses.lose_missing()
+            self._starter = self._agents.start_again()
+            if self._starter is None:
+                self._losses.lose_missing()
+            else:
+                self._poller.register(self._starter, select.EPOLLIN)
         elif descriptor in self._own:
             self._lose_own(descriptor)
         elif self._connections.knows(descriptor):

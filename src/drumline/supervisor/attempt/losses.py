@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from drumline.supervisor.attempt.connections import AgentConnections
 
 
+_LATE_S = 30.0
+"""For an agent to start, before the job has that as its reason."""
+
 _FAILED_STARTS_EVERY_S = 1.0
 """For agents that could not start: an engine may look through files of all of them."""
 
@@ -45,11 +48,20 @@ class AgentLosses:
         self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
         """For ``lose_failed``, in monotonic seconds."""
 
+        self._late_from = time.monotonic() + _LATE_S
+        """When agents that have not joined are late, in monotonic seconds."""
+
+        self._late: int | None = None
+        """The node whose agent was recorded as late."""
+
         self.is_over = False
         """Whether the attempt has ended; agents leave then."""
 
     def note_joined(self, node: int) -> None:
         self._missing.discard(node)
+        if node == self._late:
+            self._late = None
+            self._record(e.AgentSilent(wall_time(), node, ""))
 
     def list_times(self) -> Iterable[float]:
         """List when ``lose_failed`` has something to do, in monotonic seconds."""
@@ -75,6 +87,13 @@ class AgentLosses:
         if self._missing and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
             self._lose_failed()
+            self._record_late()
+
+    def _record_late(self) -> None:
+        """Record one agent that is late, so that the job has a reason while it starts."""
+        if self._missing and self._late is None and time.monotonic() >= self._late_from:
+            self._late = min(self._missing)
+            self._record(e.AgentSilent(wall_time(), self._late, f"has not started within {_LATE_S:.0f} s"))
 
     def _lose_failed(self) -> None:
         for node, reason in self._agents.find_failed().items():

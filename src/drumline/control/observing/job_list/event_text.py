@@ -122,7 +122,7 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.JobRunning: lambda event: "all ranks run",
     e.RankExited: _end_of_rank,
     e.NodeLost: lambda event: _and(f"node {event.node} was lost", event.reason),
-    e.AgentSilent: lambda event: f"the agent of node {event.node} {event.reason or 'answers again'}",
+    e.AgentSilent: lambda event: f"the agent of node {event.node} {event.reason or 'answers'}",
     e.CancelRequested: lambda event: f"cancel requested by {event.by}",
     e.Preempted: _preemption,
     e.JobStopping: lambda event: _and("the other ranks are being ended", event.reason),

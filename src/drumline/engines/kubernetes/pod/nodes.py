@@ -126,6 +126,10 @@ class PodAgents:
     def end(self, node: int) -> None:
         """Do nothing: the agent ends by itself when this process goes."""
 
+    def start_again(self) -> int | None:
+        """Do nothing: each pod starts its agent."""
+        return None
+
     def hold(self, node: int, *, wanted: bool) -> None:
         """Do nothing: such a drill is refused."""
 

@@ -1,8 +1,10 @@
 """The value of a secret: in ranks, and in no file, no command line and nothing that outlives the job."""
 
+import contextlib
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from canary import CANARY, Watch
 from cli_jobs import one_rank, wait_for_status, write_job
+from conftest import processes_with
 from pipelines import driver_of, guard_of, step, wait_for_end, wait_for_step, waits_for, write_pipeline
 from waiting import wait_until
 
@@ -151,6 +154,47 @@ def test_a_sweep_passes_them_to_its_trials(tmp_path, secret_file, drumline_home,
     assert done.rc == 1, "no trial logs a metric"
     assert [status_of_trial(drumline_home, f"sweep_{index}") for index in (0, 1)] == ["Completed"] * 2
     assert files_with(drumline_home) == []
+
+
+def test_no_core_is_written_of_processes_that_hold_them(tmp_path, secret_file, drumline_home):
+    """A driver, a supervisor or an agent that crashed left them in a core, in the folder of the code."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("nobody may write cores here")
+    wanted = 1 << 20 if hard == resource.RLIM_INFINITY else hard
+    program = tmp_path / "rank.py"
+    program.write_text(
+        "import os, resource, sys, time\n"
+        "open(sys.argv[1] + '.new', 'w').write(str(resource.getrlimit(resource.RLIMIT_CORE)[0]))\n"
+        "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\n"
+    )
+    words = [sys.executable, str(program), f"{tmp_path}/limit", f"{tmp_path}/go"]
+    text = {
+        "type": "pipeline",
+        "name": "pipeline",
+        "jobs": {
+            "step": {"type": "command", "command": shlex.join(words), "drumline": {"secrets": ["TOKEN"]}}
+        },
+    }
+    (tmp_path / "pipeline.yml").write_text(json.dumps(text))
+    argv = [sys.executable, "-m", "drumline", "job", "create", "-f", "pipeline.yml"]
+    resource.setrlimit(resource.RLIMIT_CORE, (wanted, hard))
+    try:
+        subprocess.run([*argv, "--secret", f"TOKEN=@{secret_file}"], cwd=tmp_path, check=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    wait_until((tmp_path / "limit").exists, 30, "the step's rank")
+    limits = {}
+    for pid in processes_with(str(drumline_home).encode()):
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            limits[name] = re.search(r"core file size +(\S+)", Path(f"/proc/{pid}/limits").read_text())[1]
+    (tmp_path / "go").touch()
+    ours = ("drumline-guard", "drumline-drive", "drumline-job", "drumline-node-0")
+    assert {name: limits.get(name) for name in ours} == dict.fromkeys(ours, "1")
+    assert (tmp_path / "limit").read_text() == str(wanted)
+    wait_for_status("pipeline", "Completed")
 
 
 def status_of_trial(home, name):

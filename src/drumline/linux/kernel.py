@@ -113,6 +113,40 @@ def allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
+_core_limit: tuple[int, int] | None = None
+"""Of core files, before ``forbid_core``."""
+
+
+def forbid_core() -> None:
+    """
+    Have no core file written of this process and of what it forks: a core holds the job's secrets.
+
+    One byte is too little for a file, and ends the pipe to a program as well, which no byte does not. Programs of the
+    user get the limit of before (``restore_core_limit``), and debuggers may attach as ever.
+    Source: the kernel's fs/coredump.c; core(5).
+    """
+    import resource
+
+    global _core_limit  # noqa: PLW0603 - of the process, as the limit is
+    now, most = resource.getrlimit(resource.RLIMIT_CORE)
+    if _core_limit is None and most != 0:
+        _core_limit = (now, most)
+        resource.setrlimit(resource.RLIMIT_CORE, (1, most))
+
+
+def restore_core_limit() -> None:
+    """Undo ``forbid_core``, in a child that becomes a program of the user."""
+    if _core_limit is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, _core_limit)
+
+
+def find_core_undoing() -> Callable[[], None] | None:
+    """Return what ``subprocess`` must call in the child for that; None if there is nothing to undo."""
+    return restore_core_limit if _core_limit is not None else None
+
+
 def signal_thread(pid: int, thread: int, signal_number: int) -> None:
     """Signal that thread of the process, where the C library can; else the process. Raises OSError when it is gone."""
     try:
@@ -125,8 +159,9 @@ def signal_thread(pid: int, thread: int, signal_number: int) -> None:
         os.kill(pid, signal_number)
 
 
-def restore_signals() -> None:
-    """Undo what Python has changed, for a program that follows in this process."""
+def become_ordinary() -> None:
+    """Undo what Python and we have changed in this process, for a program of the user that follows in it."""
+    restore_core_limit()
     # Python ignores SIGPIPE, which a shell pipeline in a job's command must not inherit.
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)

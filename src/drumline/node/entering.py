@@ -196,7 +196,7 @@ def _start(command: BesideCommand) -> int:
     code = NOT_FOUND
     try:
         kernel.die_with_parent(signal.SIGKILL, me)
-        kernel.restore_signals()
+        kernel.become_ordinary()
         for number in (signal.SIGQUIT, signal.SIGTSTP):
             signal.signal(number, signal.SIG_DFL)
         with contextlib.suppress(OSError):

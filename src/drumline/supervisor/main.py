@@ -57,6 +57,7 @@ def supervise(path: str, *, batch: bool = False, secrets: str = "") -> int:
     try:
         _stand_alone(folder, batch=batch)
         kernel.set_process_name("drumline-job")
+        kernel.forbid_core()
         kernel.adopt_orphans()
         requests = EndRequests(folder, batch=batch)
         outcome = fold(folder.read_events())

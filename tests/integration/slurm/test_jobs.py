@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,20 @@ def test_values_of_variables_are_in_no_command_line(slurm):
         (slurm.home / "jobs" / "job" / "outputs" / "go").touch()
         assert slurm.wait_for_end()["status"] == "Completed"
     assert watch.seen == {}
+
+
+def test_ranks_have_the_core_limit_of_who_submits(slurm):
+    """Supervisor and agents have none, and Slurm gives each process the limits of the one that starts it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard != resource.RLIM_INFINITY:
+        pytest.skip("nobody may write cores here")
+    resource.setrlimit(resource.RLIMIT_CORE, (1 << 20, hard))
+    try:
+        slurm.create("import resource; print(resource.getrlimit(resource.RLIMIT_CORE)[0])")
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    assert slurm.wait_for_end()["status"] == "Completed"
+    assert slurm.logs() == [f"{1 << 20}\n"] * 4
 
 
 def test_a_job_in_line_says_why_where_and_when(slurm):

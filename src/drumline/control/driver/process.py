@@ -180,6 +180,7 @@ def _stand_alone(folder: RunFolder) -> None:
     os.setsid()
     kernel.detach_streams(os.path.join(folder.system_logs, "driver.log"))
     kernel.set_process_name("drumline-guard")
+    kernel.forbid_core()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -336,6 +336,7 @@ def main() -> int:
         return 0
     kernel.lose_output_without_room()
     kernel.set_process_name("drumline-courier")
+    kernel.forbid_core()
     Courier(folder).run()
     return 0
 

@@ -62,6 +62,7 @@ class LocalEngine:
         """Start the supervisor for a process that is not ours to fork: it has threads, CUDA, a notebook."""
         import subprocess
 
+        from drumline.linux import kernel
         from drumline.linux.notebook_environment import restore_environment
 
         argv = [sys.executable, "-P", "-m", "drumline.supervisor", folder.path]
@@ -72,6 +73,7 @@ class LocalEngine:
             text=True,
             check=False,
             env=restore_environment(),
+            preexec_fn=kernel.find_core_undoing(),  # of drivers alone, which have one thread
         )
         if done.returncode:
             raise EngineError(f"the supervisor of job {folder.name} did not start: {done.stderr.strip()}")

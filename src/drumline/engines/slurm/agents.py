@@ -18,7 +18,7 @@ from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses
 from drumline.engines.slurm import options, script
 from drumline.engines.slurm.preemption import MARGIN_S, STEPD
-from drumline.linux import interfaces
+from drumline.linux import interfaces, kernel
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -118,7 +118,13 @@ class SlurmAgents:
         self._log_start = os.fstat(log).st_size
         try:
             self._srun = subprocess.Popen(  # noqa: S603 - Slurm's own command
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=make_srun_environment()
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=make_srun_environment(),
+                # srun gives the ranks its own limits.
+                preexec_fn=kernel.find_core_undoing(),  # noqa: PLW1509 - a supervisor has one thread
             )
         except OSError as error:
             raise EngineError(f"srun could not be started: {error.strerror or error}") from error

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotSubmittedError
 from drumline.contract.record import NamedTuple
+from drumline.linux import kernel
 from drumline.linux.notebook_environment import restore_environment
 
 if TYPE_CHECKING:
@@ -244,6 +245,8 @@ class Slurm:
                 check=False,
                 timeout=timeout_s,
                 env=environment,
+                # sbatch gives a job its own limits.
+                preexec_fn=kernel.find_core_undoing(),
             )
         except subprocess.TimeoutExpired as expired:
             raise SilentError(f"{program} has not answered for {timeout_s:.0f} s") from expired

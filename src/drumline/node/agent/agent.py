@@ -324,6 +324,7 @@ def serve(
     Connect to the supervisor and serve it; ``more`` is as of Agent. Raises OSError when it cannot be reached. Blocks
     until the job's end.
     """
+    kernel.forbid_core()
     with channel.connect_to(address, 30.0) as peer, keep_from_cleaners(scratch):
         peer.settimeout(None)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -87,7 +87,7 @@ def _become_program(
     # A session of its own, so that no terminal and no stranger's signal reaches it.
     os.setsid()
     kernel.die_with_parent(signal.SIGKILL, agent)
-    kernel.restore_signals()
+    kernel.become_ordinary()
     set_streams()
     os.chdir(cwd)
     if cores:

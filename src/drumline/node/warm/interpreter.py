@@ -114,7 +114,7 @@ def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descript
     try:
         os.setsid()
         kernel.die_with_parent(signal.SIGKILL, pool)
-        kernel.restore_signals()
+        kernel.become_ordinary()
         # As a rank's: a regular file for its output, whose bytes are then those of its imports.
         output = os.memfd_create("drumline-warm")
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)

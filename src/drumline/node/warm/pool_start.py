@@ -78,6 +78,7 @@ def _fork_pool(folder: str, lifeline: int, *, anew: bool = False) -> Optional[tu
                 os.close(reader)
                 if anew:
                     os.set_inheritable(writer, True)
+                    kernel.restore_core_limit()
                     program = [sys.executable, "-P", "-m", "drumline.node.warm.pool_start"]
                     os.execv(program[0], [*program, folder, str(writer)])  # noqa: S606 - our own module
                 _become_pool(folder, writer, lifeline)

@@ -28,6 +28,7 @@ NAME = "Notifications"
 def main() -> None:
     """Tell every receiver at once, write down who was not reached, and end in time, whatever a receiver does."""
     kernel.set_process_name("drumline-notify")
+    kernel.forbid_core()
     deadline = time.monotonic() + LIMIT_S - 1.0
     notice: dict[str, Any] = json.load(sys.stdin)
     failures: dict[int, str] = {}

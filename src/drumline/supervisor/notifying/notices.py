@@ -121,7 +121,7 @@ class JobNotices:
             if os.fork():
                 os._exit(0)
             signal.set_wakeup_fd(-1)
-            kernel.restore_signals()
+            kernel.become_ordinary()
             log = os.path.join(self._folder.system_logs, "notifications.log")
             output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             for target, source in ((0, reader), (1, output), (2, output)):

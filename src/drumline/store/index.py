@@ -22,7 +22,7 @@ from drumline.contract.folder import PARTIAL, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -50,6 +50,7 @@ INSERT INTO kept VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
 """
 _ARCHIVE = "UPDATE jobs SET archived = ? WHERE name = ?"
 _LOCKED_LIMIT_S = 30.0
+_LOG_LIMIT_MS = 1000
 _BATCH = 500
 """Rows that are added at once."""
 
@@ -149,11 +150,9 @@ class Index:
         Other processes can use the index meanwhile; a row that one of them adds stays: it may be archived by now.
         """
         there = set(names)
-        with self._transaction() as database:
+        with self._transaction(deletes=True) as database:
             known = {name for (name,) in database.execute("SELECT name FROM jobs")}
-            gone = [(name,) for name in known - there]
-            for table in ("jobs", "kept"):
-                database.executemany(f"DELETE FROM {table} WHERE name = ?", gone)  # noqa: S608
+            _delete(database, known - there)
         missing = iter(there - known)
         while batch := list(islice(missing, _BATCH)):
             rows = [row for name in batch if (row := row_of(name)) is not None]
@@ -162,24 +161,13 @@ class Index:
                     database.executemany("INSERT OR IGNORE INTO jobs VALUES (?, ?, ?, ?, ?)", rows)
         if self._marks:
             with self._transaction() as database:
-                self._heed_marks(database, there)
+                _heed_marks(database, self._marks, there)
 
-    def _heed_marks(self, database: sqlite3.Connection, there: set[str]) -> None:
-        """Apply marks of jobs that another machine archived or restored, if they are new or were replaced."""
-        known = dict(database.execute("SELECT name, stamp FROM marks"))
-        for name, stamp in _list_stamps(self._marks):
-            path = os.path.join(self._marks, name)
-            with contextlib.suppress(OSError):
-                if name.endswith(PARTIAL):
-                    continue  # Another machine is about to put it in its place.
-                if name not in there:
-                    os.unlink(path)
-                elif known.get(name) != stamp:
-                    with open(path, "rb") as file:
-                        archived = file.read(1) == b"1"
-                    # A job without a row may get one that was read before it was marked.
-                    if database.execute(_ARCHIVE, (archived, name)).rowcount:
-                        database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
+    def forget(self, names: Collection[str]) -> None:
+        """Remove jobs that were deleted, and what they were. Never raises: else ``heal`` does it."""
+        if names and os.path.exists(self._path) and self.can_write():
+            with contextlib.suppress(DrumlineError, OSError), self._transaction(deletes=True) as database:
+                _delete(database, names)
 
     def read_kept(self, names: Sequence[str] = ()) -> dict[str, KeptFacts]:
         """Return what is kept of these jobs, or of all, without their descriptions."""
@@ -264,7 +252,7 @@ class Index:
             return [name for (name,) in database.execute(query, [*values, -1 if limit is None else limit])]
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, deletes: bool = False) -> Iterator[sqlite3.Connection]:
         if self._ours:
             _take_folder(self._ours)
         private_folder(self._folder)
@@ -276,6 +264,8 @@ class Index:
         try:
             yield database
             database.execute("COMMIT")
+            if deletes and database.total_changes:
+                _empty_log(database)
         except sqlite3.Error as error:
             if _is_damaged(error):
                 self._drop_damaged()
@@ -346,10 +336,41 @@ class Index:
                         database.executescript(_SCHEMA)
                         database.execute(f"PRAGMA user_version = {_VERSION}")
             database.execute("PRAGMA synchronous = NORMAL")
+            # What a job was does not outlive it in pages that are free.
+            database.execute("PRAGMA secure_delete = ON")
         except BaseException:
             database.close()
             raise
         return database
+
+
+def _delete(database: sqlite3.Connection, names: Collection[str]) -> None:
+    for table in ("jobs", "kept", "marks"):
+        database.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in names])  # noqa: S608
+
+
+def _heed_marks(database: sqlite3.Connection, marks: str, there: set[str]) -> None:
+    """Apply marks of jobs that another machine archived or restored, if they are new or were replaced."""
+    known = dict(database.execute("SELECT name, stamp FROM marks"))
+    for name, stamp in _list_stamps(marks):
+        path = os.path.join(marks, name)
+        with contextlib.suppress(OSError):
+            if name.endswith(PARTIAL):
+                continue  # Another machine is about to put it in its place.
+            if name not in there:
+                os.unlink(path)
+            elif known.get(name) != stamp:
+                with open(path, "rb") as file:
+                    archived = file.read(1) == b"1"
+                # A job without a row may get one that was read before it was marked.
+                if database.execute(_ARCHIVE, (archived, name)).rowcount:
+                    database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
+
+
+def _empty_log(database: sqlite3.Connection) -> None:
+    """Write deleted rows over in the file, and empty the write-ahead log, which holds them as they were."""
+    database.execute(f"PRAGMA busy_timeout = {_LOG_LIMIT_MS}")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _choose_hint(error: sqlite3.Error) -> str:

@@ -1,11 +1,13 @@
 """What is removed, what stays, and what a kill in between leaves."""
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
 import re
 import shutil
+import sqlite3
 import tempfile
 import time
 from pathlib import Path
@@ -143,6 +145,46 @@ def test_a_job_is_deleted_with_its_steps_and_metrics(make, home, capsys):
     assert metrics(home) == ["other"]
     assert listing.names() == ["other"]
     assert list((home / trash.TRASH).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", [("job", "delete", "--name", "secretive", "--yes"), ("prune", "--older-than", "30d", "--yes")]
+)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_the_index_forgets_them_at_once(make, home, capsys, words, is_read):
+    """Name, experiment and description stayed in the file, and in its log beside another reader."""
+    for name in ("secretive", "other"):
+        make(
+            name,
+            days=40 if name == "secretive" else 1,
+            experiment_name=f"of {name}",
+            description=f"tells {name}" * 99,
+        )
+    assert main(["job", "list", "--all", "--query", "[].description", "-o", "json"]) == 0
+    files = [home / f"index.sqlite{ending}" for ending in ("", "-wal")]
+
+    def found():
+        return {
+            word
+            for word in ("secretive", "other")
+            for path in files
+            if path.exists() and word.encode() in path.read_bytes()
+        }
+
+    assert found() == {"secretive", "other"}
+    with contextlib.closing(sqlite3.connect(files[0])) as reader:
+        if is_read:
+            reader.execute("SELECT count(*) FROM jobs").fetchone()
+        assert main(list(words)) == 0
+        assert found() == {"other"}
+
+
+def test_a_job_goes_although_the_index_cannot_forget_it(make, home, monkeypatch):
+    make("gone")
+    assert listing.names() == ["gone"]
+    (home / "index.sqlite").write_bytes(b"no database")
+    deletion.delete_jobs(["gone"])
+    assert (names(), listing.names()) == ([], [])
 
 
 def test_all_that_are_named_or_none(make, capsys):

@@ -20,6 +20,7 @@ from drumline.contract.folder import RunFolder, home, private_folder, write_whol
 from drumline.contract.mlflow import run_id_of
 from drumline.contract.outcome import fold
 from drumline.linux import mounts
+from drumline.store.index import Index
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class TrashRemoval:
         write_whole(os.path.join(self._bin(self._home), _JOURNAL), json.dumps({"jobs": plan}))
         for folder, entry in zip(chosen, plan, strict=True):
             self._take_job(folder, str(entry["metrics"]))
+        Index(self._home).forget([folder.name for folder in chosen])
 
     def _take_job(self, folder: RunFolder, metrics: str) -> None:
         mounts.unmount_below(folder.path)

@@ -6,6 +6,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 
 import pytest
 from cli_jobs import job_names
@@ -118,7 +120,7 @@ def test_killed_between_the_end_and_its_notice(pipeline, tmp_path):
     if not guard:
         try:
             process._notify = notify_second
-            os._exit(process.guard(pipeline.path))
+            os._exit(process.guard(pipeline, process.take_lock(pipeline)))
         finally:
             os._exit(1)
     assert wait_for_end()["status"] == "Completed"
@@ -181,3 +183,58 @@ def wait_for_another(driver):
         return is_over("p") or driver_of("p") != driver
 
     wait_until(is_there, 20.0)
+
+
+NO_LOCKS = """
+import errno, fcntl, os
+
+def flock(*_):
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+if os.environ.get("NO_LOCKS"):
+    fcntl.flock = flock
+"""
+SWEEP = """\
+type: sweep
+trial: {command: "echo ${{search_space.x}}", environment: {image: local}}
+search_space: {x: {type: choice, values: [1, 2]}}
+objective: {goal: minimize, primary_metric: loss}
+sampling_algorithm: grid
+limits: {max_total_trials: 2}
+"""
+
+
+@pytest.fixture
+def no_locks(tmp_path, monkeypatch):
+    """As on NFS without its lock daemon, for our programs, the driver among them."""
+    (tmp_path / "patch").mkdir()
+    (tmp_path / "patch" / "sitecustomize.py").write_text(NO_LOCKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "patch"))
+    monkeypatch.setenv("NO_LOCKS", "1")
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "sweep", "command"])
+def test_a_home_without_locks_is_one_sentence_at_once(tmp_path, drumline_home, no_locks, kind):
+    if kind == "pipeline":
+        file = write_pipeline(tmp_path, {"a": step("true")})
+    else:
+        file = tmp_path / "job.yml"
+        file.write_text(SWEEP if kind == "sweep" else "command: 'true'\nenvironment: {image: local}\n")
+    words = [sys.executable, "-m", "drumline", "job", "create", "--stream", "-f", str(file), "--name", "p"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    said, *_ = [line for line in (done.stderr + done.stdout).splitlines() if "lock" in line]
+    assert "cannot be locked: No locks available; set DRUMLINE_HOME to a folder" in said
+    if kind != "command":
+        # It is refused, so the name is free.
+        assert not (drumline_home / "jobs" / "p").exists()
+
+
+def test_who_streams_a_pipeline_hears_why_its_driver_does_not_start(pipeline, no_locks):
+    words = [sys.executable, "-m", "drumline", "job", "stream", "-n", "p"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as stream:
+        try:
+            said = next(line for line in stream.stdout if line.startswith("job p waits: "))
+        finally:
+            stream.kill()
+    assert "driver.lock cannot be locked: No locks available" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 
@@ -26,6 +27,23 @@ def is_network(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
     except OSError:
         return False
     return _NETWORK.fullmatch(found) is not None
+
+
+def lock_file(descriptor: int, operation: int, path: str) -> None:
+    """
+    Lock an open file as flock(2). Raises BlockingIOError while another process holds it, and EngineError where its file
+    system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        from drumline.contract.errors import EngineError
+
+        raise EngineError(
+            f"{path} cannot be locked: {error.strerror}; set DRUMLINE_HOME to a folder on a file system with locks"
+        ) from error
 
 
 def _parse(line: str) -> tuple[str, str]:

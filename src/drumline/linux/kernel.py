@@ -212,16 +212,16 @@ def describe_process(pid: int) -> str:
     return f"process {pid} ({name})"
 
 
-def detach_streams(log: str) -> None:
+def detach_streams(log: str, kept: int = 2) -> None:
     """
-    Close the input, append the output to that file, and close all else that was inherited.
+    Close the input, append the output to that file, and close all else that was inherited, but for ``kept``.
 
     A shell may wait for the end of our pipes.
     """
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     append_output(log)
-    close_inherited_descriptors()
+    close_inherited_descriptors(kept)
 
 
 def append_output(log: str, more_flags: int = 0) -> None:

@@ -10,6 +10,7 @@ from drumline.contract.outcome import fold
 
 _GUARD = """
 import errno, os, sys
+from drumline.contract.folder import RunFolder
 from drumline.control.driver import process
 
 path, count, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -24,7 +25,8 @@ def drive(folder, *, follows):
 
 process._drive = drive
 process._RESTART_PAUSE_S = 0.001
-sys.exit(process.guard(path))
+folder = RunFolder(path)
+sys.exit(process.guard(folder, process.take_lock(folder)))
 """
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 import sys
 
-from drumline.control.driver.process import guard
+from drumline.contract.errors import DrumlineError, describe_os_error
+from drumline.contract.folder import RunFolder
+from drumline.control.driver.process import guard, take_lock
 
 
 def main() -> int:
-    if os.fork():
+    folder = RunFolder(sys.argv[1])
+    try:
+        lock = take_lock(folder)
+    except DrumlineError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(describe_os_error(error), file=sys.stderr)
+        return 1
+    if lock is None or os.fork():
         return 0
-    os._exit(guard(sys.argv[1]))
+    os._exit(guard(folder, lock))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, secrets, status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder
+from drumline.contract.filesystems import lock_file
 from drumline.contract.outcome import fold
 from drumline.control.driver.children import RemovedError
 from drumline.control.jobs import cancel
@@ -24,6 +24,7 @@ from drumline.linux import kernel
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from drumline.contract.folder import RunFolder
     from drumline.control.driver.children import End
 
 _MOST_STARTS = 6
@@ -40,19 +41,26 @@ _RESTART_PAUSE_S = 0.1
 _LONGEST_RESTART_PAUSE_S = 2.0
 
 
-def guard(path: str) -> int:
-    """Keep a driver running for that run folder until the job has ended; return at once if another guard does."""
-    folder = RunFolder(path)
-    text = os.environ.pop(secrets.VARIABLE, "")
-    submitted_secrets.given.set(secrets.from_text(text))
-    submitted_secrets.lost.set(not text)
-    _stand_alone(folder)
+def take_lock(folder: RunFolder) -> int | None:
+    """
+    Return the lock of a job's only guard; None where there is one. Raises EngineError, OSError: whoever starts a driver
+    waits for this, and hears of it.
+    """
     lock = os.open(folder.driver_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # Held by the driver too: as long as either lives there is no second one.
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, folder.driver_lock)
     except BlockingIOError:
-        return 0
+        return None
+    return lock
+
+
+def guard(folder: RunFolder, lock: int) -> int:
+    """Keep a driver running for that run folder until the job has ended."""
+    text = os.environ.pop(secrets.VARIABLE, "")
+    submitted_secrets.given.set(secrets.from_text(text))
+    submitted_secrets.lost.set(not text)
+    _stand_alone(folder, lock)
     in_vain = 0
     follows = False
     while True:
@@ -175,10 +183,10 @@ def _notify_again(folder: RunFolder) -> None:
             return
 
 
-def _stand_alone(folder: RunFolder) -> None:
+def _stand_alone(folder: RunFolder, lock: int) -> None:
     """Start a new session, with output to the log of the driver."""
     os.setsid()
-    kernel.detach_streams(os.path.join(folder.system_logs, "driver.log"))
+    kernel.detach_streams(os.path.join(folder.system_logs, "driver.log"), lock)
     kernel.set_process_name("drumline-guard")
     kernel.forbid_core()
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import EngineError
+from drumline.contract.errors import EngineError, describe_os_error
 from drumline.contract.folder import base_home
 
 if TYPE_CHECKING:
@@ -61,10 +61,11 @@ def start_driver(
         raise EngineError(f"the driver of job {folder.name} did not start: {done.stderr.strip()[-500:]}")
 
 
-def restart_driver(folder: RunFolder, secrets: str = "") -> None:
+def restart_driver(folder: RunFolder, secrets: str = "") -> str:
     """
     Start a driver where there is none any more; harmless where there is one. It has our environment, but for what the
-    one that submitted the job had, and no value for the names of secrets. Never raises.
+    one that submitted the job had, and no value for the names of secrets. Never raises, but returns why it did not
+    start: whoever looks next tries again.
 
     ``secrets``: as of ``start_driver``, where this process has them.
     """
@@ -82,5 +83,8 @@ def restart_driver(folder: RunFolder, secrets: str = "") -> None:
         names = list_names(graph)
         python = interpreter if os.access(interpreter, os.X_OK) else sys.executable
         start_driver(folder, python, surroundings, names, secrets)
-    except (EngineError, OSError):
-        return  # Whoever looks next tries again.
+    except EngineError as error:
+        return error.message
+    except OSError as error:
+        return describe_os_error(error)
+    return ""

@@ -37,7 +37,7 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
     if examined.lacks_driver:
         from drumline.control.jobs import driver_process
 
-        driver_process.restart_driver(folder, secrets)
+        outcome.reason = driver_process.restart_driver(folder, secrets) or outcome.reason
         return outcome
     if examined.end is not None:
         folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))

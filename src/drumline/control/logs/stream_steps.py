@@ -120,7 +120,13 @@ class _StepLogs:
 
     def lines(self) -> Iterator[tuple[str, bytes, float]]:
         """Yield new whole lines with their prefix; after the end, everything that is left."""
-        for step in list(self._outcome.steps.values()) if self._outcome else ():
+        if self._outcome is None:
+            return
+        why = "" if self._is_final else self._outcome.reason
+        if why and why not in self._told:
+            self._told.add(why)
+            yield self._prefix, _line(f"job {self._folder.name} waits: {terminal.clean(why)}"), 0.0
+        for step in list(self._outcome.steps.values()):
             yield from self._read_step(step)
 
     def _read_step(self, step: StepOutcome) -> Iterator[tuple[str, bytes, float]]:

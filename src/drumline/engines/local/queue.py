@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
+from drumline.contract.filesystems import lock_file
 from drumline.contract.folder import RunFolder, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
@@ -194,7 +195,7 @@ class JobQueue:
         """Yield the live entries in order, under the lock, and write them back."""
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _lock(lock)
+            _lock(lock, self._lock)
             entries: list[QueueEntry] = []
             before = self._read()
             written = _as_text(before)
@@ -287,12 +288,15 @@ def _as_text(entries: list[QueueEntry]) -> str:
     return "[" + ",\n".join(json.dumps(entry.as_data()) for entry in entries) + "]"
 
 
-def _lock(descriptor: int) -> None:
-    """Take the lock. Raises BlockingIOError when it is still held after a second: its holder may be stopped."""
+def _lock(descriptor: int, path: str) -> None:
+    """
+    Take the lock. Raises BlockingIOError when it is still held after a second: its holder may be stopped; EngineError
+    where there are no locks.
+    """
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock_file(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise

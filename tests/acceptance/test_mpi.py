@@ -277,6 +277,23 @@ def test_a_folder_for_temporary_files_with_a_blank_in_its_name(cli, tmp_path):
     assert not list(folder.iterdir())
 
 
+def test_a_daemon_that_cannot_start_is_told_with_its_reason(cli, tmp_path):
+    """As where MPICH is not installed on all nodes."""
+    folder = tmp_path / "mpi"
+    folder.mkdir()
+    (folder / "mpirun").write_text(
+        "#!/bin/sh\n[ $1 != --version ] || { echo 'HYDRA build details:'; echo 'Version: 4.2'; exit; }\n"
+        "drumline-daemon 127.0.0.2 /none/hydra_pmi_proxy --x </dev/null\n"
+    )
+    (folder / "mpirun").chmod(0o755)
+    job = write_job(tmp_path, "true", **TWO_BY_TWO)
+    done = cli("job", "create", "-f", job, "--stream", env={"PATH": f"{folder}:/usr/bin:/bin"})
+    reason = (
+        r"the daemon of mpirun on node 1 exited with code 127 \(.*hydra_pmi_proxy: No such file or directory"
+    )
+    assert re.search(reason + r" \.\.\. see .+/system_logs/mpirun\.log\)\nnext: drumline job show", done.out)
+
+
 # What is refused
 
 

@@ -181,6 +181,62 @@ def test_what_it_says_itself_counts_when_nothing_better_comes():
     assert end.reason == "rank 2 on node 1 failed: exit code 195, as one that has lost its daemon of mpirun"
 
 
+def test_a_daemon_that_cannot_start_is_told_with_what_the_launcher_has_said():
+    job = running()
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 127", 127))
+    job.handle(h.LauncherEnded(0, "mpirun exited with code 255", 255, quote=" (no proxy ... see mpirun.log)"))
+    end = end_after(job, job.handle(h.Elapsed("broken")), left=range(4))
+    assert end.reason == "the daemon of mpirun on node 1 exited with code 127 (no proxy ... see mpirun.log)"
+
+
+def running_once():
+    """A policy of one rank, whose command starts daemons on both nodes."""
+    job = p.Policy({0: h.Member(0, "0")}, 2, grace_s=30.0)
+    for event in (h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1), h.Reached(1, ""), h.Started(0)):
+        job.handle(event)
+    return job
+
+
+KILLED = h.DaemonEnded(1, "the daemon on node 1 was killed", 255)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_command_that_ends_well_has_failed_if_a_daemon_of_its_mpirun_was_killed(is_late):
+    """Open MPI 5 ends with 0 then, and this may be heard of before the daemon's end."""
+    job = running_once()
+    job.handle(h.DaemonStarted())
+    if is_late:
+        assert job.handle(exit_(0)) == [h.SetTimer("launcher end", p.LAUNCHER_END_S)]
+        end = end_after(job, job.handle(KILLED))
+    else:
+        assert job.handle(KILLED) == []
+        end = end_after(job, job.handle(exit_(0)))
+    assert (end.status, end.exit_code, end.reason, end.node) == ("Failed", 255, KILLED.reason, 1)
+
+
+def test_a_command_whose_next_mpirun_ends_well_has_not_failed():
+    job = running_once()
+    for event in (h.DaemonStarted(), KILLED, h.DaemonStarted(), h.DaemonEnded(1)):
+        job.handle(event)
+    assert end_after(job, job.handle(exit_(0))).status == "Completed"
+
+
+@pytest.mark.parametrize("event", [h.DaemonEnded(1), h.Elapsed("launcher end")])
+def test_a_command_that_ends_well_waits_a_moment_for_its_daemons(event):
+    job = running_once()
+    job.handle(h.DaemonStarted())
+    job.handle(exit_(0))
+    assert end_after(job, job.handle(event)).status == "Completed"
+
+
+def test_the_failure_of_a_command_tells_more_than_that_of_its_daemon():
+    job = running_once()
+    job.handle(h.DaemonStarted())
+    stop = job.handle(exit_(0, code=7))
+    job.handle(KILLED)
+    assert end_after(job, stop).exit_code == 7
+
+
 def test_ranks_that_were_never_started_are_not_waited_for():
     job = launching()
     job.handle(h.Started(0))

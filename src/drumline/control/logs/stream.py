@@ -268,15 +268,16 @@ def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = No
     pruned = explain_pruned(outcome, ("user_logs",))
     if pruned:
         return f"{text}its logs were {pruned}\n"
+    following = f"next: drumline job show {as_arguments(folder.name)}\n"
     if outcome.failed_rank is None:
-        return text
+        return text + (following if outcome.status == status.FAILED and outcome.kind == "command" else "")
     plan = Plan.read(folder.plan)
     label = next(task.label for task in plan.ranks if task.rank == outcome.failed_rank)
     lines = last_lines(folder, plan, outcome.failed_rank, _LAST_LINES)
     if lines and not (shown and shown.has_in_sight(label)):
         text += f"last lines of rank {label}:\n"
         text += "".join(f"  {_short(terminal.clean(terminal.decode(line)))}\n" for line in lines)
-    return text + f"next: drumline job show {as_arguments(folder.name)}\n"
+    return text + following
 
 
 def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
+from drumline.contract.patterns import compile_late
 from drumline.contract.record import NamedTuple
 from drumline.node.launcher import launcher_log
 from drumline.supervisor.deciding import happenings as h
@@ -20,13 +22,24 @@ if TYPE_CHECKING:
     from drumline.supervisor.attempt.connections import AgentConnections
 
 
+_DAEMON = compile_late(r"(?:^|[\s/])(orted|prted|hydra_pmi_proxy|hydra_bstrap_proxy)\s")
+_PRTED_KILLED = 255
+"""With which the outer of prted's two processes ends when the inner, the daemon proper, was killed. Source: prted.c."""
+
+
 class _RemoteCommand(NamedTuple):
-    """A command that one node asked another for. ``of_launcher``: it is a daemon, without which ranks cannot go on."""
+    """
+    A command that one node asked another for. ``daemon``: the name of the MPI daemon that it is, without which ranks
+    cannot go on; empty for another command. ``of_launcher``: it is one of the job's own launcher. ``is_hung_up``: it
+    was told to end, since its caller was killed.
+    """
 
     node: int
     caller: int
     target: int
     of_launcher: bool
+    daemon: str
+    is_hung_up: bool = False
 
 
 class RemoteCommands:
@@ -61,7 +74,11 @@ class RemoteCommands:
             self._connections.send(node, m.AnswerCaller(message.caller, 255, None, not_ours=True))
             return
         self._count += 1
-        self._running[self._count] = _RemoteCommand(node, message.caller, target, message.of_launcher)
+        found = _DAEMON.search(message.command)
+        daemon = found[1] if found else ""
+        self._running[self._count] = _RemoteCommand(node, message.caller, target, message.of_launcher, daemon)
+        if daemon and not message.of_launcher:
+            self._handle(h.DaemonStarted())
         self._of_callers.setdefault((node, message.caller), set()).add(self._count)
         back = (message.address, message.port, message.token)
         command = m.RunCommand(self._count, *back, message.command, message.has_input)
@@ -78,19 +95,27 @@ class RemoteCommands:
         if not self._of_callers[caller]:
             del self._of_callers[caller]
         self._connections.send(command.node, m.AnswerCaller(command.caller, message.code, message.signal))
-        if command.of_launcher and self._launcher is not None and message.code != 0:
-            what = f"the daemon of {self._launcher.name} on node {node}"
-            delay_s = 0.0 if _exit_code(message) > 128 else h.BROKEN_DELAY_S
-            self._handle(
-                h.Broken(
-                    node, exit_messages.describe_program_end(what, message), _exit_code(message), delay_s
-                )
-            )
+        if not (command.daemon or command.of_launcher):
+            return
+        name = self._launcher.name if self._launcher else "the command's MPI"
+        what = f"the daemon of {name} on node {node}"
+        if command.daemon == "prted" and message.code == _PRTED_KILLED:
+            reason = f"{what} was killed: prted exited with code {message.code}"
+        else:
+            reason = exit_messages.describe_program_end(what, message)
+        code = _exit_code(message)
+        if command.of_launcher and message.code != 0:
+            self._handle(h.Broken(node, reason, code, 0.0 if code > 128 else h.BROKEN_DELAY_S))
+        elif not command.of_launcher:
+            is_killed = code > 128 and not (command.is_hung_up and code == 128 + signal.SIGTERM)
+            told = (f"{reason}; the command ended with exit code 0 all the same", code) if is_killed else ()
+            self._handle(h.DaemonEnded(node, *told))
 
     def hang_up(self, node: int, message: m.CallerGone) -> None:
         """End the commands of a caller that was killed."""
         for number in sorted(self._of_callers.get((node, message.caller), ())):
-            self._connections.send(self._running[number].target, m.EndCommand(number))
+            command = self._running[number] = self._running[number]._replace(is_hung_up=True)
+            self._connections.send(command.target, m.EndCommand(number))
 
 
 class LauncherReports:
@@ -103,14 +128,9 @@ class LauncherReports:
         self._handle = handle
 
     def note_exit(self, node: int, message: m.LauncherExited) -> None:
-        is_well = message.code == 0
-        reason = (
-            ""
-            if is_well
-            else exit_messages.describe_program_end(self._name, message) + self._quote(message.said)
-        )
+        reason = "" if message.code == 0 else exit_messages.describe_program_end(self._name, message)
         killed = message.signal is not None
-        self._handle(h.LauncherEnded(node, reason, _exit_code(message), killed))
+        self._handle(h.LauncherEnded(node, reason, _exit_code(message), killed, self._quote(message.said)))
 
     def note_abandoned(self, node: int, message: m.RankAbandoned) -> None:
         reason = f"{self._name} ended rank {message.rank} on node {node}"

@@ -92,13 +92,29 @@ class Broken(NamedTuple):
     delay_s: float = BROKEN_DELAY_S
 
 
+class DaemonStarted(NamedTuple):
+    """A daemon has begun of an MPI's launcher that the job's own command runs."""
+
+
+class DaemonEnded(NamedTuple):
+    """Such a daemon has ended. ``reason`` and ``code``: as of Broken, where it was killed; empty where it was not."""
+
+    node: int
+    reason: str = ""
+    code: int = 0
+
+
 class LauncherEnded(NamedTuple):
-    """The launcher has ended. ``reason``: empty when it ended well. ``killed``: it did not end by itself."""
+    """
+    The launcher has ended. ``reason``: empty when it ended well. ``killed``: it did not end by itself. ``quote``: of
+    what it has said, and where; it completes any reason.
+    """
 
     node: int
     reason: str
     code: int
     killed: bool = False
+    quote: str = ""
 
 
 class Emptied(NamedTuple):
@@ -159,6 +175,8 @@ Happening = (
     | Started
     | Lost
     | Broken
+    | DaemonStarted
+    | DaemonEnded
     | LauncherEnded
     | Emptied
     | Canceled

@@ -28,6 +28,8 @@ from drumline.supervisor.deciding.happenings import (
     Broken,
     Canceled,
     Checked,
+    DaemonEnded,
+    DaemonStarted,
     Elapsed,
     Emptied,
     Empty,
@@ -139,6 +141,10 @@ class Policy:
         self._blames_link = False
         """Whether a node has not reached node 0."""
 
+        self._daemon_count = 0
+        self._lost_daemon: DaemonEnded | None = None
+        """Its ranks were cut off, whatever the command makes of it."""
+
         self._survivors: list[ProcessState] = []
 
     def begin(self, *, awaits_checks: bool = False) -> list[Instruction]:
@@ -170,6 +176,12 @@ class Policy:
                 return self._on_lost(event)
             case Broken():
                 return self._on_broken(event)
+            case DaemonStarted():
+                # The command has gone on after an earlier one.
+                self._daemon_count, self._lost_daemon = self._daemon_count + 1, None
+                return []
+            case DaemonEnded():
+                return self._on_daemon_ended(event)
             case LauncherEnded():
                 return self._on_launcher_ended(event)
             case Emptied():
@@ -321,11 +333,14 @@ class Policy:
     def _complete_when_done(self) -> list[Instruction]:
         if not self._ranks.are_awaited_done():
             return []
+        if self._lost_daemon is not None:
+            node, reason, code = self._lost_daemon
+            return self._fail(Finish(status.FAILED, code, reason, node=node))
         reason, left = self._ranks.describe_completion()
         self._end = Finish(status.COMPLETED, 0, reason)
         if left:
             return self._stop("the ranks that were waited for are done")
-        if self._launcher_runs:
+        if self._launcher_runs or self._daemon_count:
             # It ends by itself, now that it has nothing to wait for, and tidies up.
             return [SetTimer("launcher end", LAUNCHER_END_S)]
         return self._empty(LEFTOVER_GRACE_S)
@@ -349,9 +364,18 @@ class Policy:
         if self._end is not None:
             return self._empty(LEFTOVER_GRACE_S)
         reason = event.reason or f"{self._launcher} ended before its ranks"
-        return self._on_broken(
-            Broken(event.node, reason, event.code, 0.0 if event.killed else BROKEN_DELAY_S)
-        )
+        if self._broken is not None and " see " not in self._broken.reason:
+            # A daemon has nobody else to tell why it could not start.
+            self._broken = self._broken._replace(reason=self._broken.reason + event.quote)
+        delay_s = 0.0 if event.killed else BROKEN_DELAY_S
+        return self._on_broken(Broken(event.node, reason + event.quote, event.code, delay_s))
+
+    def _on_daemon_ended(self, event: DaemonEnded) -> list[Instruction]:
+        """Take in the end of a daemon of the command's own mpirun, which may end well although one was killed."""
+        self._daemon_count -= 1
+        if event.reason:
+            self._lost_daemon = event
+        return self._complete_when_done() if self._is_running and not self._ranks.has_failed else []
 
     def _on_lost(self, event: Lost) -> list[Instruction]:
         self._nodes.discard(event.node)

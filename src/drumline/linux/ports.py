@@ -105,23 +105,33 @@ def find_port_holder(text: str) -> str:
     if said is None:
         return ""
     number = next(filter(None, said.groups()))
-    inodes = set(_list_listening_inodes(int(number)))
-    for pid in filter(str.isdigit, os.listdir("/proc")) if inodes else ():
-        if inodes & set(_list_socket_inodes(pid)):
+    owners = _list_listening_sockets(int(number))
+    for pid in filter(str.isdigit, os.listdir("/proc")) if owners else ():
+        if owners.keys() & set(_list_socket_inodes(pid)):
             return f"port {number} is held by {kernel.describe_process(int(pid))}"
-    return f"port {number} is held by another user's process" if inodes else ""
+    if not owners:
+        return ""
+    if os.getuid() in owners.values():
+        return f"port {number} is held by a process that cannot be seen from here, as in another container"
+    return f"port {number} is held by another user's process"
 
 
-def _list_listening_inodes(port: int) -> list[str]:
-    """List the inodes of sockets that listen there. Source: proc_net(5): state 0A, the local address in hexadecimal."""
-    found = []
+def _list_listening_sockets(port: int) -> dict[str, int]:
+    """
+    Return the sockets that listen there, by inode to the owner's user ID.
+
+    Source: proc_net(5): state 0A, the local address in hexadecimal.
+    """
+    found = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as file:
                 rows = [line.split() for line in file][1:]
         except OSError:
             continue
-        found += [row[9] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")]
+        found.update(
+            {row[9]: int(row[7]) for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
+        )
     return found
 
 

@@ -181,6 +181,19 @@ def test_who_holds_a_port_is_named(text):
 
 
 @pytest.mark.parametrize(
+    ("owner", "said"), [(0, "by a process that cannot be seen from here"), (1, "by another user's process")]
+)
+def test_another_user_holds_a_port_only_where_the_kernel_says_so(monkeypatch, owner, said):
+    """The process may also be of this user, in another container, whose processes cannot be seen."""
+    monkeypatch.setattr(ports, "_list_socket_inodes", lambda pid: [])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        user = os.getuid() + owner
+        monkeypatch.setattr(os, "getuid", lambda: user)
+        assert said in ports.find_port_holder(f"Address already in use, port: {port}")
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -7,6 +7,7 @@ Called from the agent's main thread alone (``kernel.die_with_parent`` says why).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -70,7 +71,7 @@ def start_process(
         )
     except (OSError, ValueError) as error:
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
-        os.write(writer, _explain(error, argv, cwd, log).encode())
+        os.write(writer, _explain(error, argv, env, cwd, log).encode())
         os._exit(code)
     finally:
         os._exit(NOT_FOUND)
@@ -115,9 +116,44 @@ def _connect_streams(back: tuple[str, int, str], feed: int) -> None:
             os.dup2(peer.fileno(), target)
 
 
-def _explain(error: OSError | ValueError, argv: Sequence[str], cwd: str, log: str) -> str:
+def _explain(
+    error: OSError | ValueError, argv: Sequence[str], env: Mapping[str, str], cwd: str, log: str
+) -> str:
     if isinstance(error, ValueError):
         return f"could not start {argv[0]!r}: {error}"
     if error.filename and error.filename in (cwd, log):
         return f"{error.strerror}: {error.filename}"
-    return f"could not start {argv[0]!r}: {error.strerror}"
+    more = ""
+    if error.errno == errno.E2BIG:
+        more = _describe_longest(argv, env)
+    elif error.errno == errno.ENOENT:
+        more = _describe_interpreter(argv[0])
+    return f"could not start {argv[0]!r}: {error.strerror}{more}"
+
+
+_MOST_STRING = 1 << 17
+"""Of one argument or variable. Source: execve(2), MAX_ARG_STRLEN."""
+
+
+def _describe_longest(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Describe the longest of what a program is started with, which the kernel has refused."""
+    sizes = {f"the variable {name}": len(os.fsencode(f"{name}={value}")) + 1 for name, value in env.items()}
+    sizes["the command"] = max(len(os.fsencode(word)) + 1 for word in argv)
+    longest = max(sizes, key=lambda name: sizes[name])
+    if sizes[longest] > _MOST_STRING:
+        return f": {longest} has {sizes[longest] >> 10} KiB, the most for one is {_MOST_STRING >> 10} KiB"
+    return f": variables and command have {sum(sizes.values()) >> 10} KiB together; the longest is {longest}"
+
+
+def _describe_interpreter(path: str) -> str:
+    """Describe why a script that is there could not be found: its interpreter is not."""
+    try:
+        with open(path, "rb") as script:
+            first = script.readline(256)
+    except OSError:
+        return ""
+    if not first.startswith(b"#!"):
+        return ""
+    if first.endswith(b"\r\n"):
+        return "; the script has Windows line ends (CRLF); save it with those of Unix"
+    return f": its interpreter {first[2:].decode(errors='replace').strip()!r}"

@@ -110,7 +110,7 @@ def find_failing_rank(
     """Find the rank that was told to end while it cleaned up after an exception, and give it that as its failure."""
     for rank, one in sorted(where.items()):
         exit_, failure = exits.get(rank), one.failure
-        if exit_ is None or failure is None or not _was_told(exit_):
+        if exit_ is None or failure is None or not was_told(exit_):
             continue
         evidence: RecordedEvidence = {**(exit_.evidence or {}), "told": None}
         if failure["type"] != "SystemExit":
@@ -174,7 +174,7 @@ def _was_running(exit_: RankExited | None, gave_up: RankExited) -> bool:
     if exit_ is None:
         return False
     if not lost_peer.find_lost_peer(exit_):
-        return _was_told(exit_)
+        return was_told(exit_)
     return (
         not lost_peer.gave_up_waiting(exit_)
         and find_failure_time(exit_) > find_failure_time(gave_up) + _SAME_S
@@ -212,7 +212,7 @@ def find_early_end(exits: Mapping[int, RankExited], first: RankExited) -> RankEx
     if "refused" in lost_peer.find_lost_peer(first).lower():
         return None
     failed_at = find_failure_time(first)
-    done = [one for one in exits.values() if one.code == 0 and not _was_told(one)]
+    done = [one for one in exits.values() if one.code == 0 and not was_told(one)]
     before = [one for one in done if find_failure_time(one) <= failed_at]
     if before:
         return max(before, key=find_failure_time)
@@ -228,7 +228,7 @@ def find_failure_time(exit_: RankExited) -> float:
     return float(failure["time"] if failure else evidence.get("left", exit_.time))
 
 
-def _was_told(exit_: RankExited) -> bool:
+def was_told(exit_: RankExited) -> bool:
     """Return whether the rank was told to end before it did."""
     told = (exit_.evidence or {}).get("told")
     return told is not None and find_failure_time(exit_) > told

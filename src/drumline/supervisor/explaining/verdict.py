@@ -7,9 +7,11 @@ was raised, of anything else the time when the process ended. Whoever failed bec
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.patterns import compile_late
 from drumline.contract.record import NamedTuple
 from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank
 from drumline.supervisor.explaining.missing_rank import find_failure_time
@@ -65,6 +67,9 @@ def judge(
     who = early or first
     apart = {who.rank, first.rank, *(late.places if late else ())}
     groups = _group_others(who, [one for one in failed if one.rank not in apart], stopped_after)
+    # A program that handles SIGTERM may end well.
+    told = [one.rank for one in exits.values() if one.code == 0 and missing_rank.was_told(one)]
+    groups = groups._replace(stopped=sorted({*groups.stopped, *told} - apart))
     after_s = None if started is None else max(0.0, find_failure_time(who) - started)
     left = _find_code(first)
     code = left if left is not None else 128 + (first.signal or 0)
@@ -89,8 +94,13 @@ def _get_failure(exit_: RankExited) -> RecordedFailure | None:
 
 
 def _find_code(exit_: RankExited) -> int | None:
-    """Return the exit code; 1 of a process that raised, even if a signal of a library's cleanup, or ours, ended it."""
-    return 1 if exit_.code is None and _get_failure(exit_) else exit_.code
+    """
+    Return the exit code; 1 of a process that raised, even if a signal of a library's cleanup, or ours, ended it.
+
+    Python itself ends by SIGINT after a KeyboardInterrupt.
+    """
+    raised = exit_.code is None and exit_.signal != signal.SIGINT and _get_failure(exit_)
+    return 1 if raised else exit_.code
 
 
 def _is_own(exit_: RankExited, stopped_after: float | None) -> bool:
@@ -128,11 +138,21 @@ def _group_others(who: RankExited, others: Sequence[RankExited], stopped_after: 
             said.append(gone)
         elif not _is_own(one, stopped_after):
             groups.stopped.append(one.rank)
-        elif exit_messages.describe_cause(one) == exit_messages.describe_cause(who):
+        elif _is_alike(one, who):
             groups.alike.append(one.rank)
         else:
             groups.apart.append(one.rank)
     return groups._replace(how=Counter(said).most_common(1)[0][0] if said else "")
+
+
+_OWN_DETAIL = compile_late(r"0x[0-9a-f]+|\d+")
+"""Ranks that fail alike differ in their numbers, ports, processes, addresses and bytes."""
+
+
+def _is_alike(one: RankExited, other: RankExited) -> bool:
+    """Return whether two ranks say the same of their end, apart from numbers, of which their codes count."""
+    causes = [_OWN_DETAIL.sub("0", exit_messages.describe_cause(exit_)) for exit_ in (one, other)]
+    return causes[0] == causes[1] and (one.code, one.signal) == (other.code, other.signal)
 
 
 def _compose_reason(

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from time import sleep
+from errno import EAGAIN, EMFILE
+from time import monotonic, sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 _MAX_LINKS = 4
 """How many are kept of each end of a long chain."""
@@ -26,10 +29,12 @@ _MAX_POLLS, _POLL_INTERVAL_S = 300, 0.01
 
 
 def follow(
-    error: BaseException, trace: TracebackType | None, root: BaseException | None
-) -> tuple[list[BaseException], str]:
+    error: BaseException, trace: TracebackType | None, root: BaseException | None, variables: dict[str, str]
+) -> tuple[list[BaseException], dict[str, str]]:
     """
-    Return what the exception came of, latest first, and the file that PyTorch was saving to; empty for none.
+    Return what the exception came of, latest first, and what else explains it: the file that PyTorch was saving to, a
+    limit that the process has met, and which of ``variables``, as the rank had them, the program has changed.
+
     ``root``: what was raised since, which counts where it tells of a loader's process.
 
     It is what Python's traceback shows above an exception: ``raise ... from None`` hides the rest. Left out is what a
@@ -55,7 +60,97 @@ def follow(
     if worker is not None:
         found.append(worker.with_traceback(None))
     kept = found if len(found) <= 2 * _MAX_LINKS else found[:_MAX_LINKS] + found[-_MAX_LINKS:]
-    return kept, _saved_to([trace, *(one.__traceback__ for one in found)])
+    further = {
+        "saved_to": _saved_to([trace, *(one.__traceback__ for one in found)]),
+        "limit": next(filter(None, map(_describe_limit, [error, *kept])), ""),
+        "changed": ", ".join(
+            "%s from %s to %s" % (name, before or "nothing", os.environ.get(name) or "nothing")
+            for name, before in variables.items()
+            if os.environ.get(name, "") != before
+        ),
+    }
+    _drop_own_frames(error, 0)
+    return kept, further
+
+
+def leave(status: Any, ours: dict[str, Any]) -> tuple[float, str] | None:
+    """
+    Return when and of what the program ends by ``sys.exit``, as a note: its message, else the exception that it
+    handles; None where there is neither. ``ours``: the names that ``sitecustomize`` defines.
+    """
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    code, error = 1, sys.exc_info()[1]
+    if isinstance(status, int):
+        code = status & 0xFF
+        if error is None or isinstance(error, SystemExit) or type(error).__name__ in _NO_FAILURES:
+            return None
+        content = ours["_content"](error, error.__traceback__) + ours["_chain"](
+            error, error.__traceback__, None, {}
+        )
+    else:
+        frame = sys._getframe(2)
+        while frame.f_back is not None and not ours["_is_own"](frame.f_code.co_filename):
+            frame = frame.f_back
+        texts = {
+            "type": "SystemExit",
+            "message": str(status),
+            "file": frame.f_code.co_filename,
+            "function": frame.f_code.co_name,
+        }
+        content = '"line": %d' % frame.f_lineno
+        for key, text in texts.items():
+            content += ', "%s": %s' % (key, ours["_quote"](text))
+    return monotonic(), ', %s, "exit": %d' % (content, code)
+
+
+def _drop_own_frames(error: BaseException | None, depth: int) -> None:
+    """Take our frames out of the tracebacks that the program is about to print."""
+    if error is None or depth > 2 * _MAX_LINKS:
+        return
+    before, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(("<drumline>", _HERE)) and before is not None:
+            before.tb_next = trace.tb_next
+        else:
+            before = trace
+        trace = trace.tb_next
+    _drop_own_frames(error.__cause__, depth + 1)
+    _drop_own_frames(error.__context__, depth + 1)
+
+
+def _describe_limit(error: BaseException) -> str:
+    """Describe the limit of this process that the exception tells of: ``open files (1024)``; empty for none."""
+    said, number = str(error), getattr(error, "errno", None)
+    if number == EMFILE or "Too many open files" in said or "items of ancdata" in said:
+        return _name_limit("open files", "RLIMIT_NOFILE")
+    if "can't start new thread" in said or (number == EAGAIN and isinstance(error, BlockingIOError)):
+        return _name_limit("processes and threads", "RLIMIT_NPROC") or _read_group_limit()
+    return ""
+
+
+def _name_limit(what: str, name: str) -> str:
+    try:
+        import resource
+
+        soft = resource.getrlimit(getattr(resource, name))[0]
+    except (ImportError, OSError, ValueError):
+        return ""
+    return "" if soft == resource.RLIM_INFINITY else "%s (%d)" % (what, soft)
+
+
+def _read_group_limit() -> str:
+    """Return the limit of processes of this process's control group."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            path = file.read().split("::")[-1].strip()
+        with open("/sys/fs/cgroup%s/pids.max" % path) as file:
+            most = file.read().strip()
+    except OSError:
+        return ""
+    return "processes and threads (%s)" % most if most.isdigit() else ""
 
 
 def _frames(trace: TracebackType | None) -> Any:

@@ -7,7 +7,8 @@ Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps
 
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
-An ordinary end is noted too, with its time alone: from here on what the program has open is closed. A crash of native
+An ordinary end is noted too, with its time alone: from here on what the program has open is closed. ``sys.exit`` is
+wrapped, and adds the message or the exception that the program handles as it ends with another code. A crash of native
 code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that the agent
 reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
@@ -35,10 +36,13 @@ _SIGNAL_BELOW_MAX = 4
 _IN_FLIGHT_BELOW_MAX = 5
 _MARK_BELOW_MAX = 6
 _WENT_ON = b"went on\n"
+_COORDINATION = "jax._src.distributed"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
 _OPTIMIZER = "torch.optim.optimizer"
 _OTHER_FRAMEWORKS = ("tensorflow", "jax", "mpi4py.MPI")
+_RANK_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HIGH_DESCRIPTOR = 900
 """A program that closes all that it inherited, and opens files anew, gives them low numbers."""
 
@@ -50,28 +54,52 @@ class _Notes:
         import atexit
 
         self._noted: BaseException | None = None
+        self._left: tuple[float, str] | None = None
         self._hook = sys.excepthook
         sys.excepthook = self.excepthook
+        self._sys_exit = sys.exit
         atexit.register(self.at_end)
 
     def begin(self, path: str) -> None:
         self._path = path
         self._pid = os.getpid()
         self._parent = os.getppid()
+        self._variables = {name: os.environ.get(name, "") for name in _RANK_VARIABLES}
+        sys.exit = self.exit
 
     def excepthook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        if not issubclass(kind, KeyboardInterrupt):
-            self._note(error, trace)
+        self._note(error, trace)
         self._hook(kind, error, trace)
+        self._abandon()
+
+    def exit(self, status: Any = None) -> Any:
+        try:
+            self._left = None
+            if status:
+                self._left = _own("chain.py", "drumline_chain")["leave"](status, globals())
+                if _COORDINATION in sys.modules:
+                    import atexit
+
+                    atexit.register(self._abandon)
+        except Exception:
+            pass
+        return self._sys_exit(status)
+
+    def _abandon(self) -> None:
+        """Keep JAX from waiting at the end of a program that failed: the others will not come there."""
+        state: Any = getattr(sys.modules.get(_COORDINATION), "global_state", None)
+        if getattr(state, "client", None) is not None:
+            # Without a reference it would be closed, and wait all the same.
+            self._client, state.client = state.client, None
 
     def at_end(self) -> None:
         error = getattr(sys, "last_value", None)
-        if isinstance(error, Exception):
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
             self._note(error, error.__traceback__)
         elif os.getpid() == self._pid:
-            self._write(monotonic(), "", _MOST_BYTES // 2)
+            self._write(*(self._left or (monotonic(), "")), _MOST_BYTES // 2)
         try:
             os.unlink("%s.%d.ask" % (self._path, os.getpid()))
         except OSError:
@@ -88,6 +116,7 @@ class _Notes:
         if self._noted is error:
             return
         self._noted = error
+        _make_room()
         # What a signal's handler raises meanwhile may tell more, as that of PyTorch's loader does.
         try:
             raised = self._try_to_write(at, error, trace, None)
@@ -109,7 +138,7 @@ class _Notes:
     ) -> BaseException | None:
         """Return what was raised: whatever is wrong here, the program's own failure is what counts."""
         try:
-            chain = _chain(error, trace, root) if with_chain else ""
+            chain = _chain(error, trace, root, self._variables) if with_chain else ""
             self._write(at, ", " + _content(error, trace) + chain)
         except Exception as raised:
             return raised
@@ -131,6 +160,17 @@ class _Notes:
             pass
 
 
+def _make_room() -> None:
+    """Close the standard input where no file can be opened: that is often what the program fails of."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        try:
+            os.close(0)
+        except OSError:
+            pass
+
+
 def _content(error: BaseException, trace: TracebackType | None, most: int = 2000) -> str:
     """Return the note of an exception, as the members of an object of JSON."""
     kind = type(error)
@@ -146,18 +186,27 @@ def _content(error: BaseException, trace: TracebackType | None, most: int = 2000
     )
 
 
-def _chain(error: BaseException, trace: TracebackType | None, root: BaseException | None) -> str:
-    """Return the exceptions that this one came of, as further members."""
-    before, saved_to = _own("chain.py", "drumline_chain")["follow"](error, trace, root)
-    noted = ", ".join("{%s}" % _content(one, one.__traceback__, 300) for one in before)
-    return ', "chain": [%s], "saved_to": %s' % (noted, _quote(saved_to))
+def _chain(
+    error: BaseException, trace: TracebackType | None, root: BaseException | None, variables: dict[str, str]
+) -> str:
+    """Return the exceptions that this one came of, and what else explains it, as further members."""
+    before, further = _own("chain.py", "drumline_chain")["follow"](error, trace, root, variables)
+    noted = ", ".join("{%s}" % _content(one, one.__traceback__, 1000) for one in before)
+    texts = "".join(', "%s": %s' % (key, _quote(text)) for key, text in further.items())
+    return ', "chain": [%s]%s' % (noted, texts)
 
 
 def _quote(text: str, most: int = 2000) -> str:
-    """Quote as JSON, without its module: the program may have one of that name, or have lost the library."""
+    """
+    Quote as JSON, without its module: the program may have one of that name, or have lost the library.
+
+    Of a long text the middle is left out: the end of a message may be another process's exception.
+    """
+    if len(text) > most:
+        head, tail = text[: most // 2], text[-most // 2 :]
+        text = head[: head.rfind("\n") + 1 or None] + tail[tail.find("\n") + 1 :]
     shown = [
-        letter if " " <= letter <= "~" and letter not in '"\\' else _escape(ord(letter))
-        for letter in text[:most]
+        letter if " " <= letter <= "~" and letter not in '"\\' else _escape(ord(letter)) for letter in text
     ]
     return '"%s"' % "".join(shown)
 
@@ -170,35 +219,72 @@ def _escape(number: int) -> str:
 
 
 def _message_of(error: BaseException) -> str:
-    """Return the exception's message; of one that stands for a single other, such as a task group's, the other's."""
+    """Return the exception's message, with its leaves and notes, a line each."""
     try:
-        inner = getattr(error, "exceptions", None)
-        if isinstance(inner, (list, tuple)) and len(inner) == 1:
-            return type(inner[0]).__name__ + ": " + _message_of(inner[0])
-        return str(error)
+        lines = [str(error)]
+        lines += [type(leaf).__name__ + ": " + str(leaf) for leaf in _leaves(error) if leaf is not error]
+        notes = getattr(error, "__notes__", None)
+        if isinstance(notes, list):
+            lines.extend(str(note) for note in notes[:8])
+        return "\n".join(lines)
     except Exception:
         return ""
 
 
+def _leaves(error: BaseException, most: int = 8) -> list[BaseException]:
+    """Return the exceptions that a group, as that of a task group, stands for; of another exception itself."""
+    inner = getattr(error, "exceptions", None)
+    if not isinstance(inner, (list, tuple)) or not inner:
+        return [error]
+    found: list[BaseException] = []
+    for one in inner:
+        if isinstance(one, BaseException) and len(found) < most:
+            found.extend(_leaves(one, most - len(found)))
+    return found or [error]
+
+
 def _place_of(error: BaseException, trace: TracebackType | None) -> tuple[str, int, str]:
-    """Return file, line and function: the last that is the user's own, else the last of all."""
+    """
+    Return file, line and function: the last that is the user's own, of a group the first leaf's.
+
+    Where there is none: that of a command line, else the last of the installed package that the program is.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return str(error.filename), int(error.lineno or 0), ""
-    last: tuple[str, int, str] | None = None
-    own: tuple[str, int, str] | None = None
+    own, other = _frame_of(trace)
+    leaf = _leaves(error)[0]
+    if leaf is not error:
+        own = _frame_of(leaf.__traceback__)[0] or own
+    return own or other or ("", 0, "")
+
+
+def _frame_of(trace: TracebackType | None) -> tuple[Any, Any]:
+    own = other = None
+    package = ""
     while trace is not None:
         code = trace.tb_frame.f_code
-        last = (code.co_filename, trace.tb_lineno, code.co_name)
-        if _is_own(code.co_filename):
-            own = last
+        file = code.co_filename
+        here = (file, trace.tb_lineno, code.co_name)
+        if _is_own(file):
+            own = here
+        elif file in ("<string>", "<stdin>") or file.startswith(sys.prefix + "/bin/"):
+            other = other or here
+        elif "-packages" in file:
+            installed = file.rpartition("-packages" + os.sep)[2].partition(os.sep)[0]
+            package = package or installed
+            if other is None or (installed == package and other[0][0] != "<"):
+                other = here
         trace = trace.tb_next
-    return own or last or ("", 0, "")
+    return own, other
 
 
 def _is_own(file: str) -> bool:
-    if file.startswith("<") or "site-packages" in file or "dist-packages" in file:
+    if file.startswith(("<", _HERE)) or "site-packages" in file or "dist-packages" in file:
         return False
-    return not (file.startswith((sys.prefix, sys.base_prefix)) and "/lib/python" in file)
+    return not (
+        file.startswith((sys.prefix, sys.base_prefix))
+        and ("/lib/python" in file or file.startswith(sys.prefix + "/bin/"))
+    )
 
 
 def _start(path: str, notes: _Notes) -> None:
@@ -434,8 +520,8 @@ def _begin(notes: _Notes | None = None) -> None:
 
 def _own(file: str, name: str) -> dict[str, Any]:
     """Return the names that a file beside this one defines."""
-    ours: dict[str, Any] = {"__name__": name}
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    path = _HERE + file
+    ours: dict[str, Any] = {"__name__": name, "__file__": path}
     with open(path, "rb") as opened:
         # Functions of these stand in the place of PyTorch's, or run in a thread: no stack ends in a file of the user's.
         shown = "<drumline>" if file in ("steps.py", "collectives.py", "looks.py") else path

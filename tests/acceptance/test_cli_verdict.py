@@ -189,7 +189,7 @@ def test_a_script_that_does_not_exist(verdict):
     )
 
 
-def test_without_the_hook_the_code_is_said(verdict):
+def test_without_the_hook_the_traceback_in_the_log_tells(verdict):
     script = """
         import os, signal
 
@@ -200,10 +200,31 @@ def test_without_the_hook_the_code_is_said(verdict):
     said, fields = verdict(script, environment_variables={"DRUMLINE_HOOK": "0"})
     assert re.match(
         r"rank 0 on node 0 failed first, [\d.]+ s in: "
-        r'exit code 1, after it said "ValueError: bad batch"; ranks 1-3 were then stopped',
+        r"ValueError: bad batch \(train\.py:5, in <module>\); ranks 1-3 were then stopped",
         said,
     ), said
-    assert fields["error_type"] is None
+    assert fields["error_type"] == "ValueError"
+
+
+def test_an_error_that_only_rank_0_would_print(verdict):
+    script = """
+        import os, signal, sys
+
+        if os.environ["RANK"] != "2":
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            signal.pause()
+        try:
+            raise ValueError("the checkpoint is cut short")
+        except ValueError:
+            sys.exit(1)
+    """
+    said, fields = verdict(script)
+    assert re.match(
+        r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 1, after ValueError: the checkpoint is cut short "
+        r"\(train\.py:8, in <module>\); ranks 0-1 and 3 were then stopped",
+        said,
+    ), said
+    assert fields["stopped"] == [0, 1, 3]
 
 
 # Out of memory

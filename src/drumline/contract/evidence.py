@@ -46,6 +46,12 @@ if TYPE_CHECKING:
         saved_to: str
         """The file that was being written."""
 
+        handled: bool
+        """It did not end the program, which had handled it and ended with a code of its choice."""
+
+        circumstances: Sequence[str]
+        """Clauses on the limit that the process had met, and on variables of the rank that it had changed."""
+
     class ReportedProcess(TypedDict):
         """The end of a process that a launcher inside a rank lists. One of ``code`` and ``signal`` is set."""
 
@@ -68,6 +74,10 @@ if TYPE_CHECKING:
 
         inner: ReportedProcess
         """The process of a launcher inside the rank that ended without an exception."""
+
+        handled: bool
+        circumstances: Sequence[str]
+        """These as of ``NotedException``."""
 
         inner_rank: int
         """The number that a launcher inside the rank gave to the process that failed."""
@@ -120,12 +130,14 @@ class ExitEvidence(NamedTuple):
     """When the ranks of the node were told to end."""
 
     said: str = ""
-    """The last line of the log."""
+    """The line of the log's end that says most."""
 
     gave_up: str = ""
-    """What native code said before it aborted."""
+    """What the program's language or a library of it reported of the end, in words that are known."""
 
     crash: Optional[CodePlace] = None
+    """Where it crashed or gave up."""
+
     peak_bytes: int = 0
     memory_ran_out: bool = False
     shared_memory: str = ""

@@ -27,7 +27,8 @@ def test_a_mistake_in_the_syntax_of_a_shell(script, told):
 
 
 def test_the_last_line_is_what_a_program_said():
-    assert last_words.find_last_words("one\n  two  \n\n") == "two"
+    assert last_words.find_last_words("one\ntwo  \n\n") == "two"
+    assert last_words.find_last_words("zero\none\n  two  \n\n") == "one two"
     assert last_words.find_last_words("\n") == ""
     # Another program's text that only looks alike.
     assert last_words.find_last_words("x: line 2: other\ny: line 2: `text'\n") == "y: line 2: `text'"
@@ -38,7 +39,7 @@ def test_what_the_c_library_says_before_it_aborts():
     twice = "libc.malloc.restype = ctypes.c_void_p\np = ctypes.c_void_p(libc.malloc(100))\nlibc.free(p)\nlibc.free(p)\n"
     done = subprocess.run([sys.executable, "-c", libc + twice], capture_output=True, text=True, check=False)
     assert "Fatal Python error: Aborted" in done.stderr
-    assert last_words.find_abort_reason(done.stderr).startswith("free(): double free")
+    assert last_words.find_report(done.stderr, "").said.startswith("free(): double free")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_what_the_c_library_says_before_it_aborts():
     ],
 )
 def test_what_native_code_says_before_it_aborts(text, told):
-    assert last_words.find_abort_reason(text) == told
+    assert last_words.find_report(text, "").said == told
 
 
 RULER = "-" * 74 + "\n"

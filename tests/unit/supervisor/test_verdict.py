@@ -16,7 +16,8 @@ def ended(rank, time, code=1, signal=None, raised=None, error="ValueError: bad b
     if raised is not None:
         kind, _, message = error.partition(": ")
         place = {"file": "train.py", "line": 88, "function": "step"}
-        evidence["failure"] = {"type": kind, "message": message, "time": raised, **place}
+        further = {name: evidence.pop(name) for name in ("handled", "circumstances") if name in evidence}
+        evidence["failure"] = {"type": kind, "message": message, "time": raised, **place, **further}
     where = rank // 2 if node is None else node
     return RankExited(time, rank, where, None if signal else code, signal, "", evidence or None)
 
@@ -84,6 +85,30 @@ def test_ranks_that_fail_alike_are_told_together():
         "rank 0 on node 0 failed first, 0.10 s in: ModuleNotFoundError: No module named 'apex' "
         "(train.py:88, in step); ranks 1-3 failed the same way"
     )
+
+
+def test_ranks_that_differ_in_numbers_fail_alike():
+    error = "OSError: [Errno 98] Address already in use: port 2950{}"
+    found = verdict(
+        *(
+            ended(rank, 100.2 + rank / 100, raised=100.1 + rank / 100, error=error.format(rank))
+            for rank in FOUR
+        )
+    )
+    assert found.reason.endswith("port 29500 (train.py:88, in step); ranks 1-3 failed the same way")
+
+
+def test_a_rank_that_handles_its_end_and_ends_well_was_stopped():
+    found = verdict(ended(2, 101.0, code=7), ended(0, 101.1, code=0, told=101.05), ended(1, 100.5, code=0))
+    assert found.reason == "rank 2 on node 1 failed first, 1.00 s in: exit code 7; rank 0 was then stopped"
+    assert found.fields["stopped"] == [0]
+
+
+def test_python_itself_ends_by_a_signal_after_an_interrupt():
+    found = verdict(
+        ended(3, 102.5, raised=102.3, signal=2, error="KeyboardInterrupt: enough"), labels={3: "3"}
+    )
+    assert (found.exit_code, found.fields["error_type"]) == (130, "KeyboardInterrupt")
 
 
 def test_one_that_failed_before_its_node_was_told_of_the_other_was_not_stopped():
@@ -344,6 +369,27 @@ def test_a_rank_that_did_not_start():
             "exit code 2: python: can't open file '/c/x.py'",
         ),
         (ended(0, 101.0, code=2, said="epoch 3"), "in: exit code 2"),
+        (ended(0, 101.0, code=2, said="at x.go:3", gave_up="panic: empty"), "in: exit code 2: panic: empty"),
+        (
+            ended(0, 101.0, code=3, raised=101.0, handled=True),
+            "in: exit code 3, after ValueError: bad batch (train.py:88, in step)",
+        ),
+        (
+            ended(0, 101.0, raised=101.0, error="SystemExit: no lr", handled=True),
+            "in: exit code 1: no lr (train.py:88, in step)",
+        ),
+        (
+            ended(0, 101.0, raised=101.0, circumstances=["its limit of open files (60) was reached"]),
+            "in step); its limit of open files (60) was reached",
+        ),
+        (
+            ended(0, 101.0, raised=101.0, error="KeyError: 'RANK'"),
+            "in step); a job has this variable only with a distribution: add `distribution: {type: pytorch}`",
+        ),
+        (
+            ended(0, 101.0, code=127, said="a.sh: line 4: $'date\\r': command not found"),
+            "command not found; the script has Windows line ends (CRLF)",
+        ),
         (
             ended(
                 0,

@@ -45,17 +45,22 @@ def collect(
     log = failures.read_log_end(environment.log_of(rank))
     reported = torchrun_report.parse_report(log)
     evidence = failures.add_killed_worker(evidence, log)
+    evidence = failures.add_logged(
+        evidence, last_words.find_traceback(log), ended.pid, code, cwd, time.monotonic()
+    )
     told = failures.join_messages(evidence)
     said = last_words.find_last_words(log)
     holder = ports.find_port_holder(f"{told} {said}")
     ended_by = {-code if code < 0 else code - 128, *(one["signal"] for one in reported)}
     has_bus_error = signal.SIGBUS in ended_by or "killed by signal: Bus error" in told
     pids = [ended.pid, lost, *(one["pid"] for one in reported), *failures.find_killed_workers(told)]
+    is_crash = bool(ended_by & _CRASHES)
+    report = last_words.find_report(log, cwd) if code > 0 or is_crash else last_words.EndReport("", None)
     return evidence._replace(
         reported=reported,
         said=said,
-        gave_up=last_words.find_abort_reason(log) if signal.SIGABRT in ended_by else "",
-        crash=failures.parse_crash(log, cwd) if ended_by & _CRASHES else None,
+        gave_up=report.said,
+        crash=(failures.parse_crash(log, cwd) if is_crash else None) or report.place,
         peak_bytes=ended.peak_bytes,
         memory_ran_out=memory.ran_out(pids),
         shared_memory=failures.describe_shared_memory() if has_bus_error else "",

@@ -12,16 +12,19 @@ import contextlib
 import json
 import os
 import re
+import signal
 from typing import TYPE_CHECKING, Any, Optional, cast
 
 from drumline.contract.evidence import ExitEvidence
 from drumline.contract.folder import read_plain
 from drumline.contract.patterns import compile_late
+from drumline.node.diagnostics import tracebacks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from drumline.contract.evidence import CodePlace, NotedException, RaisedException
+    from drumline.node.diagnostics.tracebacks import Traceback
 
 _MAX_BYTES = 1 << 16
 MAX_LINE = 300
@@ -29,7 +32,7 @@ _MAX_LINE_NUMBER = 10**9
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 
-_RAISED_FOR_ANOTHER = (
+RAISED_FOR_ANOTHER = (
     "ChildFailedError",
     "CalledProcessError",
     "ProcessExitedException",
@@ -46,7 +49,15 @@ _KINDS: dict[str, Any] = {
     **_EXCEPTION,
     "chain": list,
     "saved_to": str,
+    "exit": int,
+    "limit": str,
+    "changed": str,
 }
+_FURTHER: dict[str, Any] = {"chain": [], "saved_to": "", "exit": -1, "limit": "", "changed": ""}
+"""
+``exit``: the code of ``sys.exit``, of a note about the exception that was being handled then. ``limit``: of the
+process, that it has met. ``changed``: variables of the rank that the program has changed.
+"""
 
 _MAX_CHAIN = 8
 _MAX_INNER = 16
@@ -80,8 +91,13 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     it was started and had ended; what was noted at another time is not believed.
     """
     noted = [one for one in _read_notes(notes) if since <= one["at"] <= until]
+    # One that was handled explains that code alone; of other processes nobody knows their codes here.
+    noted = [
+        {**one, "type": "", "exit": -1} if one["pid"] == pid and one["exit"] not in (-1, code) else one
+        for one in noted
+    ]
     own = [one for one in noted if one["pid"] == pid]
-    if code >= 0 and own and not own[-1]["type"]:
+    if code >= 0 and own and (not own[-1]["type"] or own[-1]["exit"] >= 0):
         left_at: Optional[float] = own[-1]["at"]
     else:
         left_at = None
@@ -119,16 +135,76 @@ def _failure(noted: dict[str, Any], cwd: str) -> NotedException:
         failure["chain"] = chain
     if noted["saved_to"]:
         failure["saved_to"] = noted["saved_to"]
+    if noted["exit"] >= 0:
+        failure["handled"] = True
+    circumstances = _describe_circumstances(noted)
+    if circumstances:
+        failure["circumstances"] = circumstances
     return failure
 
 
+def _describe_circumstances(noted: dict[str, Any]) -> list[str]:
+    """Describe a limit that the process has met, and variables of the rank that the program has changed."""
+    said = []
+    if noted["limit"]:
+        said.append(f"its limit of {noted['limit']} was reached")
+    if noted["changed"] and _MEETING.search(f"{noted['type']} {noted['message']}"):
+        said.append(f"the program had changed {noted['changed']}")
+    return [make_printable(one, MAX_LINE) for one in said]
+
+
+_MEETING = compile_late(
+    r"[Tt]imed? ?out|[Ss]tore|[Rr]endezvous|[Cc]onnect|EADDRINUSE|[Aa]ddress already in use|rank"
+)
+"""Finds errors of processes that have not found each other, for which such a change may be the reason."""
+
+
+def add_logged(
+    evidence: ExitEvidence, logged: Sequence[Traceback], pid: int, code: int, cwd: str, at: float
+) -> ExitEvidence:
+    """
+    Add the exception whose traceback stands at the end of the log, where the notes have none that explains the end.
+
+    ``logged``: as of ``last_words.find_traceback``. ``at``: when the rank had ended.
+    """
+    if evidence.failure or evidence.inner or not logged or (code <= 0 and code != -signal.SIGABRT):
+        return evidence
+    chain = [_describe_traceback(one, cwd) for one in logged]
+    failure = cast("NotedException", {"at": at, "pid": pid, **chain[0]})
+    if len(chain) > 1:
+        failure["chain"] = chain[1:]
+    if evidence.left_at is not None or (code > 0 and code not in _EXCEPTION_CODES):
+        failure["handled"] = True
+        failure["at"] = evidence.left_at or at
+    return evidence._replace(failure=failure, launcher=failure)
+
+
+def _describe_traceback(one: Traceback, cwd: str) -> RaisedException:
+    return _exception({"type": one.type, "message": one.message, **_place_of_frames(one.frames)}, cwd)
+
+
+def _place_of_frames(frames: Sequence[tuple[str, int, str]]) -> dict[str, Any]:
+    """Return the last of these frames that is the program's own, else the first; nothing where there is none."""
+    own = [frame for frame in frames if not LIBRARY_FILE.search(frame[0])]
+    file, line, function = (own[-1] if own else frames[0]) if frames else ("", 0, "")
+    return {"file": file, "line": min(line, _MAX_LINE_NUMBER), "function": function}
+
+
 def _exception(noted: dict[str, Any], cwd: str) -> RaisedException:
+    """Describe an exception; of one that only repeats the traceback of another process, the other's."""
+    inner = tracebacks.parse(noted["message"].splitlines())
+    if inner:
+        noted = {**noted, "type": inner[-1].type, "message": inner[-1].message}
+        origin = _place_of_frames(inner[-1].frames)
+        if not LIBRARY_FILE.search(origin["file"]):
+            noted.update(origin)
+    place = show_place(noted["file"], noted["line"], noted["function"], cwd)
     found: RaisedException = {
         "type": make_printable(noted["type"], 200),
-        "message": _pick_message(noted["message"], noted["type"]),
-        "file": show_path(noted["file"], cwd),
-        "line": noted["line"],
-        "function": make_printable(noted["function"], 200),
+        "message": quote_message(noted["message"]),
+        "file": place["file"],
+        "line": place["line"],
+        "function": place["function"],
     }
     if isinstance(noted.get("python"), str) and os.path.isabs(noted["python"]):
         found["python"] = make_printable(noted["python"], 300)
@@ -153,10 +229,10 @@ def _choose_exception(
     else:
         # A shell: the last command's code is its own.
         below = [one for one in noted if one["parent"] == pid]
-        if not below or not below[-1]["type"] or code not in _EXCEPTION_CODES:
+        if not below or not below[-1]["type"] or code not in (below[-1]["exit"], *_EXCEPTION_CODES):
             return None, []
         chosen = below[-1]
-    if str(chosen["type"]).rpartition(".")[2] not in _RAISED_FOR_ANOTHER:
+    if str(chosen["type"]).rpartition(".")[2] not in RAISED_FOR_ANOTHER:
         return chosen, []
     return chosen, [one for one in failed if one["pid"] != chosen["pid"]]
 
@@ -219,7 +295,7 @@ def _read_notes(notes: str) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
             if isinstance(one, dict) and _GROUP_KEY not in one and _TRAINING_KEY not in one:
-                one = {**_NOTHING, "chain": [], "saved_to": "", **one}
+                one = {**_NOTHING, **_FURTHER, **one}
                 if _is_whole(one, _KINDS):
                     one["at"], one["line"] = float(one["at"]), min(one["line"], _MAX_LINE_NUMBER)
                     one["chain"] = _chain(one["chain"])
@@ -266,17 +342,88 @@ def has_training(lines: Iterable[bytes], since: float, until: float) -> bool:
     return False
 
 
-def _pick_message(message: str, kind: str) -> str:
-    """Return the line that says most: of an exception that holds another's traceback, that one's last."""
-    lines = [line.strip() for line in message.splitlines() if line.strip(" -=^~")]
-    if not lines:
-        return ""
-    if any(line.endswith("Traceback (most recent call last):") for line in lines):
-        return make_printable(lines[-1].removeprefix(kind.rpartition(".")[2] + ": "), MAX_LINE)
-    first = lines[0]
-    if first.endswith(":") and len(lines) > 1:
-        first += " " + lines[1]
-    return make_printable(_drop_repeats(first), MAX_LINE)
+def quote_message(text: str) -> str:
+    """
+    Return a message on one line, without the advice and the stacks that follow it.
+
+    >>> quote_message("while parsing a mapping\n  in \"c.yml\", line 3, column 1\nexpected <block end>")
+    'while parsing a mapping in "c.yml", line 3, column 1; expected <block end>'
+    """
+    said = ""
+    for line in text.splitlines():
+        words = " ".join(line.split())
+        if not words.strip(" -=^~"):
+            continue
+        if _STACK.match(words):
+            break
+        if not said:
+            said = _drop_count(words)
+        elif said.endswith(":") or not _ADVICE.match(words):
+            goes_on = line.startswith((" ", "\t")) or (said[-1].isalpha() and words[0].islower())
+            said += (" " if goes_on or said.endswith((":", ",", ".", ";")) else "; ") + words
+    return shorten(make_printable(_drop_repeats(said), 1 << 16), MAX_LINE)
+
+
+def _drop_count(line: str) -> str:
+    """Drop the number of exceptions in a group, which follow, and words that say no more than that there are some."""
+    found = _COUNTED.fullmatch(line)
+    return line if found is None else f"{found[1]}:" if found[1] else ""
+
+
+_COUNTED = compile_late(r"(?:unhandled errors.*|(.*?)) \(\d+ sub-exceptions?\)")
+_STACK = compile_late(
+    r"Exception raised from |frame #\d|C\+\+ CapturedTraceback|Python Callstack|#\d+ 0x"
+    r"|.*\(most recent call first\)"
+)
+"""The stacks that native code appends to its messages."""
+
+_ADVICE = compile_late(
+    r"(?:in addition, |otherwise,? |alternatively,? |\(\d\) |also,? |and )*"
+    r"(?:you (?:can|may|might|should|need|have)|please|try|make sure|making sure|consider"
+    r"|if (?:you|the above|.* try )|set [A-Z]|see |to (?:fix|enable|avoid|debug|silence|load|see|suppress|use)"
+    r"|this (?:error|warning|file|may|might|probably|usually|could|is often|typically)|"
+    r"compile with|for (?:more|further|debugging)|refer to|note that|hint:|visit|it is (?:recommended|possible)|"
+    r"did you|do you|learn more|CUDA kernel errors might|otherwise|alternatively|re-?run|run with|in pytorch \d|"
+    r"check (?:that|the|whether|if|your|out))",
+    re.IGNORECASE,
+)
+"""How advice begins, which errors of libraries repeat whatever has happened."""
+
+_SENTENCE = compile_late(r"(?<=[.!?;])\s+(?=\S)")
+_PARTICULAR = (compile_late(r"\d|['\"`/\[]"), compile_late(r": "), compile_late(r"[Ee]rror|ERROR"))
+
+
+def shorten(text: str, most: int) -> str:
+    """
+    Return the text with at most so many characters: its first sentence and those that say most of this one failure.
+
+    >>> shorten("It failed. Please reinstall everything from scratch. Shard 7: empty.", 40)
+    'It failed. ... Shard 7: empty.'
+    """
+    if len(text) <= most:
+        return text
+    first, *others = _SENTENCE.split(text)
+    weights = {
+        place: sum(bool(pattern.search(one)) for pattern in _PARTICULAR)
+        for place, one in enumerate(others)
+        if not _ADVICE.match(one)
+    }
+    kept: list[int] = []
+    for place in sorted(weights, key=lambda place: (-weights[place], place)):
+        if len(_join_sentences(first, others, [*kept, place])) <= most:
+            kept.append(place)
+    said = _join_sentences(first, others, kept)
+    if len(said) <= most:
+        return said
+    return f"{text[: most * 2 // 3 - 5]} ... {text[-(most // 3) :]}"[:most]
+
+
+def _join_sentences(first: str, others: Sequence[str], kept: Sequence[int]) -> str:
+    said, before = first, -1
+    for place in sorted(kept):
+        said += (" " if place == before + 1 else " ... ") + others[place]
+        before = place
+    return said if before == len(others) - 1 or len(said) > MAX_LINE - 4 else f"{said} ..."
 
 
 def _drop_repeats(text: str) -> str:
@@ -305,6 +452,16 @@ def show_path(path: str, cwd: str) -> str:
     return make_printable(path, 500)
 
 
+def show_place(file: str, line: int, function: str, cwd: str) -> CodePlace:
+    """Return a place as shown to people: of a package below its folder; nothing of Python's own library."""
+    shown = show_path(file, cwd)
+    if os.path.isabs(shown) and LIBRARY_FILE.search(shown):
+        shown = shown.rpartition("-packages/")[2] if "-packages/" in shown else ""
+    if not shown:
+        return {"file": "", "line": 0, "function": ""}
+    return {"file": shown, "line": line, "function": make_printable(function, 200)}
+
+
 def read_log_end(log: str) -> str:
     """Return the last bytes of a log as text."""
     return read_plain(log, _MAX_BYTES, from_end=True).decode(errors="replace")
@@ -317,13 +474,17 @@ def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:
     crashes = list(_CRASH.finditer(text))
     if not crashes:
         return None
-    stack = text[crashes[-1].end() :]
-    frames = [(show_path(name, cwd), int(line), function) for name, line, function in FRAME.findall(stack)]
+    return find_own_frame(text[crashes[-1].end() :], cwd)
+
+
+def find_own_frame(stack: str, cwd: str) -> Optional[CodePlace]:
+    """Return the first frame of a stack of faulthandler's that is the program's own, else the first; None for none."""
+    frames = [(name, int(line), function) for name, line, function in FRAME.findall(stack)]
     if not frames:
         return None
-    own = (frame for frame in frames if not os.path.isabs(frame[0]) and not frame[0].startswith("<"))
-    file, line, function = next(own, frames[0])
-    return {"file": file, "line": line, "function": make_printable(function, 200)}
+    in_folder = (one for one in frames if not os.path.isabs(show_path(one[0], cwd)) and one[0][:1] != "<")
+    own = next(in_folder, None) or next((one for one in frames if not LIBRARY_FILE.search(one[0])), frames[0])
+    return show_place(*own, cwd)
 
 
 def describe_shared_memory() -> str:

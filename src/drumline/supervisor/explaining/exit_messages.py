@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.patterns import compile_late
+from drumline.node.diagnostics.failures import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,13 +65,16 @@ def describe_cause(exit_: RankExited) -> str:
     if failure:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
         place = format_place(failure) + _name_inner_rank(failure)
+        said = _name_chosen_code(exit_, failure) or message
         return (
-            message
+            said
             + place
             + _explain_killed_worker(message, evidence)
             + _explain_full_disk(evidence)
             + _explain_port(evidence)
             + _name_interpreter(failure)
+            + "".join(f"; {clause}" for clause in failure.get("circumstances", ()))
+            + _hint(message)
         )
     if exit_.signal and evidence.get("warm_process"):
         return _explain_warm_process(evidence)
@@ -79,19 +83,55 @@ def describe_cause(exit_: RankExited) -> str:
     code = exit_.code or 0
     if 128 < code < 128 + 65:
         return f"exit code {code}: a command in it was killed by {describe_signal(code - 128, evidence)}"
+    words = _describe_code(code, evidence)
+    return words + _explain_port(evidence) + _hint(words)
+
+
+def _describe_code(code: int, evidence: RecordedEvidence) -> str:
+    """Describe an exit code with what the log reports, or with the line of its end that says most."""
     said = str(evidence.get("said", ""))
+    if evidence.get("gave_up"):
+        return f"exit code {code}: {evidence['gave_up']}{format_place(evidence.get('crash') or {})}"
     if code in (126, 127) or (code == 2 and _PYTHONS_OWN.search(said)):
         meaning = {126: "a command could not be executed", 127: "a command was not found"}.get(code, "")
         return f"exit code {code}: {said or meaning}"
-    words = f'exit code {code}, after it said "{_shorten(said)}"' if said else f"exit code {code}"
-    return words + _explain_port(evidence)
+    return f'exit code {code}, after it said "{shorten(said, _MOST_SAID)}"' if said else f"exit code {code}"
 
 
 _MOST_SAID = 120
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MOST_SAID else text[: _MOST_SAID - 3] + "..."
+def _name_chosen_code(exit_: RankExited, failure: RecordedFailure) -> str:
+    """Describe an end with a code that the program chose: by its own words, or by the exception that it handled."""
+    if not failure.get("handled") or not exit_.code:
+        return ""
+    if failure["type"] == "SystemExit":
+        return f"exit code {exit_.code}: {failure['message']}"
+    return f"exit code {exit_.code}, after {failure['type']}: {failure['message']}".rstrip(": ")
+
+
+_HINTS = (
+    (
+        compile_late(r"'[^']*\\r'|\\r: |\^M: bad interpreter"),
+        "the script has Windows line ends (CRLF); save it with those of Unix",
+    ),
+    (
+        compile_late(r"cannot execute: required file not found|bad interpreter: No such file"),
+        "the program in its first line is not there, or the script has Windows line ends (CRLF)",
+    ),
+    (
+        compile_late(
+            r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected"
+            r"|^KeyError: '(?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'"
+        ),
+        "a job has this variable only with a distribution: add `distribution: {type: pytorch}`",
+    ),
+)
+"""What to do about errors that do not say it themselves."""
+
+
+def _hint(cause: str) -> str:
+    return next((f"; {hint}" for pattern, hint in _HINTS if pattern.search(cause)), "")
 
 
 _PYTHONS_OWN = compile_late(
@@ -153,7 +193,7 @@ def _describe_inner_process(process: ReportedProcess, evidence: RecordedEvidence
     name = f"rank {process['rank']} of its launcher"
     if process["signal"]:
         return f"{name} was killed by {describe_signal(process['signal'], {**evidence, 'peak_bytes': 0})}"
-    return f"{name} ended with exit code {process['code']}"
+    return f"{name} ended with {_describe_code(process['code'] or 0, evidence)}"
 
 
 def _explain_warm_process(evidence: RecordedEvidence) -> str:

@@ -37,10 +37,10 @@ def once(cli, tmp_path):
 
 
 def test_the_command_runs_once_with_a_file_of_hosts(once):
-    rc, out = once('cat "$DRUMLINE_HOSTFILE"; env')
+    rc, out = once('cat "$DRUMLINE_HOSTFILE" "$HYDRA_HOST_FILE"; env')
     assert rc == 0
     lines = out.splitlines()
-    assert lines[:2] == ["127.0.0.1 slots=2", "127.0.0.2 slots=2"]
+    assert lines[:4] == ["127.0.0.1 slots=2", "127.0.0.2 slots=2", "127.0.0.1:2", "127.0.0.2:2"]
     names = {line.partition("=")[0] for line in lines}
     assert {"MASTER_ADDR", "MASTER_PORT", "AZ_BATCH_HOST_LIST"} <= names
     assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"} & names

@@ -24,6 +24,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     environment.lock what its environment was made of
     hang.json        where they were when the job was last found to hang
     hosts            the nodes' addresses and how many ranks each has, for a launcher in the job's command
+    hosts.hydra      the same in MPICH's form
     scratch          the nodes' folders for temporary files, one a line
     events.jsonl     what happened; the truth
     code/            the working folder of the ranks
@@ -206,6 +207,7 @@ class RunFolder:
         self.ended = at + "ended.json"
         self.reserve = at + "system_logs/reserve"
         self.hosts = at + "hosts"
+        self.hydra_hosts = at + "hosts.hydra"
         self.scratch = at + "scratch"
         self.events = at + "events.jsonl"
         self.clocks = at + "clocks.json"

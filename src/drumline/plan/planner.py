@@ -116,6 +116,8 @@ def plan_job(job: Command, site: Site) -> Plan:
     named = environment.job_variables(name, site.folder.path, experiment, job._top_job)
     named |= environment.tracking_variables(name, experiment, site.mlflow_uri, user_env)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
+    if layout.host_file:
+        hosts["HYDRA_HOST_FILE"] = site.folder.hydra_hosts
     common = environment.cluster_variables(request.node_count, has_network=site.engine != "local")
     if site.compute.get("nccl_topo_file"):
         common["NCCL_TOPO_FILE"] = str(site.compute["nccl_topo_file"])

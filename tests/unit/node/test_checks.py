@@ -223,6 +223,19 @@ def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
     assert network.gather_proxies({})["spares_loopback"]
 
 
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("mpirun (Open MPI) 5.0.7\n\nReport bugs to https://www.open-mpi.org/\n", "mpirun (Open MPI) 5.0.7"),
+        ("HYDRA build details:\n    Version:             4.2.1\n    Release Date: x\n", "MPICH 4.2.1"),
+    ],
+)
+def test_an_mpi_is_named_with_its_version(tmp_path, said, found):
+    (tmp_path / "mpirun").write_text(f"#!/bin/sh\nprintf '{said}'\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    assert software.gather_python({"path": str(tmp_path)})["mpi"] == found
+
+
 def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
     for name in (
         "torch-9.9.9+cpu.dist-info", "nvidia_nccl_cu99-2.21.5.dist-info", "Horovod-0.1-py3.11.egg-info",

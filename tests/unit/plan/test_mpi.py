@@ -77,6 +77,16 @@ def test_nodes_of_one_machine_share_no_memory_by_the_name_of_the_host():
     assert "OMPI_MCA_btl" not in alone.env
 
 
+@pytest.mark.parametrize(
+    ("nodes", "shares_machine", "told"), [(2, False, "${interface}"), (2, True, None), (1, False, None)]
+)
+def test_the_daemons_of_open_mpi_5_are_told_of_no_loopback(nodes, shares_machine, told):
+    """With it they find no interface at all, and end."""
+    made = of(Mpi(OPEN_MPI, 5, 0, "mpirun"), nodes=nodes, shares_machine=shares_machine)
+    assert made.env.get("PRTE_MCA_prte_if_include") == told
+    assert made.env["OMPI_MCA_btl_tcp_if_include"] == "${interface}"
+
+
 def test_ranks_that_outnumber_the_cores_do_not_spin():
     assert of(OPEN_MPI_4, cores=1).env["OMPI_MCA_mpi_yield_when_idle"] == "1"
     assert "OMPI_MCA_mpi_yield_when_idle" not in of(OPEN_MPI_4, cores=2).env

@@ -189,6 +189,28 @@ def test_a_daemon_that_cannot_start_is_told_with_what_the_launcher_has_said():
     assert end.reason == "the daemon of mpirun on node 1 exited with code 127 (no proxy ... see mpirun.log)"
 
 
+ABORT = "Abort(7) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7) - process 2"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "code"),
+    [
+        (ABORT, f'rank 2 on node 1 failed first: exit code 7, after it said "{ABORT[:40]}', 7),
+        (ABORT.replace(", 7", ", 256"), "rank 2 on node 1 failed first: exit code 1, after", 1),
+        (ABORT.replace("process 2", "process 9"), "the daemon of mpirun on node 1 exited with code 7", 7),
+        ("no abort", "the daemon of mpirun on node 1 exited with code 7", 7),
+    ],
+)
+def test_a_rank_that_called_mpi_abort_is_named_although_mpich_cut_it_off_as_well(said, reason, code):
+    job = running()
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
+    stop = job.handle(h.Elapsed("broken"))
+    job.handle(exit_(2, signal=15)._replace(evidence={"said": said, "told": 0.5}))
+    end = end_after(job, stop, left=(0, 1, 3))
+    assert end.reason.startswith(reason)
+    assert (end.exit_code, end.rank) == (code, None if "daemon" in reason else 2)
+
+
 def running_once():
     """A policy of one rank, whose command starts daemons on both nodes."""
     job = p.Policy({0: h.Member(0, "0")}, 2, grace_s=30.0)

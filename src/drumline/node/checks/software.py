@@ -12,6 +12,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import mpi
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -79,6 +81,9 @@ def _ask_mpi(settings: Mapping[str, Any]) -> str:
     )
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     version = next((line for line in lines if "ersion" in line or "MPI" in line), lines[0] if lines else "")
+    found = mpi.recognize_mpi("mpirun", done.stdout)
+    if found is not None and version.startswith("Version:"):
+        version = f"{found.kind} {version.split()[-1]}"
     return version[:100]
 
 

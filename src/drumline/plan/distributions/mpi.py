@@ -142,6 +142,9 @@ def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
         # They mean nothing to the others.
         chosen["OMPI_MCA_btl_tcp_if_include"] = late("interface")
         chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
+        if several and not request.nodes_share_machine:
+            # What Open MPI 5 reads in its place; it takes no loopback.
+            chosen["PRTE_MCA_prte_if_include"] = late("interface")
         if several and request.nodes_share_machine:
             # Shared memory between ranks is found by the name of the host, which two nodes of one machine share.
             chosen["OMPI_MCA_btl"] = "self,tcp"

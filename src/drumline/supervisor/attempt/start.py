@@ -153,7 +153,10 @@ class RankStart:
         self.launched = time.monotonic()
         self._node_at = {self._facts[f"node_{task.node}"]: task.node for task in self._plan.nodes}
         if self._plan.host_file:
-            self._folder.write(self._folder.hosts, bind(self._plan.host_file, self._facts))
+            hosts = bind(self._plan.host_file, self._facts)
+            self._folder.write(self._folder.hosts, hosts)
+            # MPICH's form.
+            self._folder.write(self._folder.hydra_hosts, hosts.replace(" slots=", ":"))
         variables = RankVariables(self._plan, self._facts)
         self._connections.send_all((node.node for node in self._plan.nodes), self._make_shared(variables))
         for node in self._plan.nodes:

@@ -564,7 +564,12 @@ class Policy:
     def _over(self) -> list[Instruction]:
         self._phase = "over"
         assert self._end is not None, "a job does not end without a reason"
-        end = self._ranks.judge_failure(self._search.answers) if self._end.rank is not None else self._end
+        is_of_launcher = self._broken is not None and (self._end.status, self._end.kind) == (
+            status.FAILED,
+            "failure",
+        )
+        is_of_rank = self._end.rank is not None or (is_of_launcher and self._ranks.has_abort())
+        end = self._ranks.judge_failure(self._search.answers) if is_of_rank else self._end
         reason = end.reason
         if self._survivors:
             reason += f"; even SIGKILL did not end {exit_messages.list_survivors(self._survivors)}"

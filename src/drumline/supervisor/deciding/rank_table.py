@@ -151,6 +151,13 @@ class RankTable:
         """Return the end of a rank. Raises KeyError when it has not ended."""
         return self._exited[rank]
 
+    def has_abort(self) -> bool:
+        """Return whether a rank has called MPI_Abort, which ``judge_failure`` then knows as its own end."""
+        aborted = lost_peer.find_abort(self._exited.values())
+        if aborted:
+            self._exited[aborted.rank] = aborted
+        return aborted is not None
+
     def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:
         """Return the end of the job by what failed. ``where``: what ranks answered to Seek."""
         stopped_after = self._last_failure.time if self._last_failure else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.patterns import compile_late
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from drumline.contract.events import RankExited
@@ -51,6 +51,23 @@ Source: mpi.h, MPI_ERR_UNKNOWN; pml_ob1.c, mca_pml_ob1_error_handler.
 def explain_mpi_code(code: int | None) -> str:
     """Explain what the exit code of a rank that an MPI's launcher started says of a peer; empty for nothing."""
     return "MPI lost a peer" if code == _OPEN_MPI_CODE else ""
+
+
+_ABORT = compile_late(r"application called MPI_Abort\(.{1,100}, (-?\d{1,10})\) - process (\d{1,9})$")
+"""
+What MPICH and its kin say of it. Their launcher then ends all ranks, this one as well, so its end does not tell.
+Source: MPICH, src/mpi/init/abort.c.
+"""
+
+
+def find_abort(exits: Iterable[RankExited]) -> RankExited | None:
+    """Return the end of a rank that called MPI_Abort and was cut off then, as if it had ended by itself."""
+    for one in exits:
+        found = _ABORT.search((one.evidence or {}).get("said", ""))
+        if found and int(found[2]) == one.rank and one.signal:
+            code = int(found[1]) & 0xFF or 1
+            return one._replace(code=code, signal=None, evidence={**(one.evidence or {}), "told": None})
+    return None
 
 
 def find_lost_peer(exit_: RankExited) -> str:

@@ -150,7 +150,11 @@ def test_the_launchers_own_settings_are_the_users(cli, tmp_path, drumline_home):
         ("exit", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 3; ranks 0-1 and 3 ", 3),
         ("abort", r"rank 2 on node 1 failed first, [\d.]+ s in: exit code 5; ranks 0-1 and 3 ", 5),
         ("kill", r"rank 2 on node 1 failed( first,)? [\d.]+ s in: killed by signal 9 \(SIGKILL", 137),
-        ("unfinished", r"mpirun exited with code \d+ \(.* process rank 2 ", 1),
+        (
+            "unfinished",
+            r"rank 2 on node 1 ended early, [\d.]+ s in, with exit code 0 and without MPI_Finalize",
+            1,
+        ),
     ],
 )
 def test_a_rank_that_ends_badly_ends_all(cli, tmp_path, how, reason, code):

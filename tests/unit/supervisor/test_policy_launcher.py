@@ -25,7 +25,7 @@ def launching():
 def running():
     job = launching()
     for rank in FOUR:
-        job.handle(h.Started(rank))
+        job.handle(h.Started(rank, 0.5))
     return job
 
 
@@ -53,6 +53,16 @@ def test_a_job_is_complete_once_its_launcher_has_ended_too():
     assert job.handle(exit_(3)) == [h.SetTimer("launcher end", p.LAUNCHER_END_S)]
     end = end_after(job, job.handle(h.LauncherEnded(0, "", 0)))
     assert (end.status, end.exit_code) == ("Completed", 0)
+
+
+def test_a_rank_that_ends_well_without_finalizing_is_named_and_not_its_launcher():
+    job = running()
+    assert job.handle(exit_(2)) == []
+    quote = " (mpirun has exited due to process rank 2 with PID 7 on node x exiting improperly ... see mpirun.log)"
+    job.handle(h.LauncherEnded(0, "mpirun exited with code 1", 1, quote=quote))
+    end = end_after(job, job.handle(h.Elapsed("broken")), left=(0, 1, 3))
+    assert (end.status, end.exit_code, end.verdict["rank"]) == ("Failed", 1, 2)
+    assert end.reason == "rank 2 on node 1 ended early, 0.50 s in, with exit code 0 and without MPI_Finalize"
 
 
 def test_a_launcher_that_does_not_end_is_ended():

@@ -496,7 +496,8 @@ class Policy:
         broken = self._broken
         if broken is None or not self._is_running or self._search.is_on:
             return []
-        return self._fail(Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
+        unfinished = self._ranks.judge_unfinished(broken.reason)
+        return self._fail(unfinished or Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
 
     def _expire_launcher(self) -> list[Instruction]:
         if self._phase != "starting":

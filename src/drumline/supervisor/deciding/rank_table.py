@@ -163,5 +163,18 @@ class RankTable:
         stopped_after = self._last_failure.time if self._last_failure else None
         known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost}
         labels = {rank: member.label for rank, member in self._members.items()}
-        found = verdict.judge(labels, known, stopped_after, self._start_time, where)
-        return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)
+        return _finish(verdict.judge(labels, known, stopped_after, self._start_time, where))
+
+    def judge_unfinished(self, said: str) -> Finish | None:
+        """
+        Return the end of a job whose launcher gave up because of a rank that ended well; ``said``: why.
+
+        It names no rank as failed, of which another judgement would look for a better cause.
+        """
+        labels = {rank: member.label for rank, member in self._members.items()}
+        found = verdict.judge_unfinished(labels, self._exited, self._start_time, said)
+        return found and _finish(found)._replace(rank=None)
+
+
+def _finish(found: verdict.Verdict) -> Finish:
+    return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)

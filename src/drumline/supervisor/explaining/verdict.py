@@ -83,6 +83,29 @@ def judge(
     return Verdict(reason, code, fields["rank"], fields["node"], fields)
 
 
+_IMPROPER = compile_late(r" process rank (\d+) .*exiting\s+improperly")
+"""Source: Open MPI's help-prrun.txt and orterun.c: what it says of a process that did not call MPI_Finalize."""
+
+
+def judge_unfinished(
+    labels: Mapping[int, str], exits: Mapping[int, RankExited], started: float | None, said: str
+) -> Verdict | None:
+    """
+    Find the rank that ended with 0 and without MPI_Finalize, after which its launcher ended all. ``said``: the
+    launcher's words, which name it.
+    """
+    found = _IMPROPER.search(said)
+    who = exits.get(int(found[1])) if found else None
+    if who is None or who.code != 0:
+        return None
+    after_s = None if started is None else max(0.0, find_failure_time(who) - started)
+    taken = "" if after_s is None else f", {after_s:.2f} s in"
+    name = exit_messages.name_rank(labels[who.rank], who.node)
+    reason = f"{name} ended early{taken}, with exit code 0 and without MPI_Finalize"
+    fields = _make_fields(labels, who, after_s, _Groups([], [], [], "", []))
+    return Verdict(reason, 1, who.rank, who.node, {**fields, "cause": "it ended without MPI_Finalize"})
+
+
 def _own_failures(exits: Mapping[int, RankExited], stopped_after: float | None) -> list[RankExited]:
     """Return the failures from before the ranks were told to end, or all where there are none."""
     failed = [one for one in exits.values() if one.code != 0]

@@ -18,10 +18,16 @@ Every message is lower case, without a full stop; ``hint`` is the next thing to 
 
 from __future__ import annotations
 
+import errno
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The numbers of errors of a disk that is full, of content or of files, or of a quota that is used up."""
 
 
 def describe_os_error(error: OSError) -> str:

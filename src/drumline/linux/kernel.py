@@ -239,19 +239,29 @@ def append_output(log: str, more_flags: int = 0) -> None:
 def lose_output_without_room() -> None:
     """Have ``print`` raise nothing: no process of a job ends because the disk of its log is full, or a reader gone."""
     sys.stdout, sys.stderr = (
-        io.TextIOWrapper(_Log(number, "w", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
+        io.TextIOWrapper(_Log(number), "utf-8", "backslashreplace", line_buffering=True)  # type: ignore[type-var]
         for number in (1, 2)
     )
 
 
-class _Log(io.FileIO):
-    """A log, which has lost what could not be written."""
+class _Log(io.RawIOBase):
+    """A log, which has lost what could not be written. Unlike a FileIO, it is made without a call of the kernel."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def writable(self) -> bool:
+        return True
 
     def write(self, data: Any) -> int:
         left = memoryview(data)
         with contextlib.suppress(OSError):
             while left:
-                left = left[os.write(self.fileno(), left) :]
+                left = left[os.write(self._descriptor, left) :]
         return len(data)
 
 

@@ -16,7 +16,7 @@ import stat
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import PARTIAL, private_folder, write_whole
 from drumline.contract.record import NamedTuple
@@ -67,6 +67,10 @@ def _local_folder() -> str:
     return own if os.path.isabs(own) and os.path.isdir(own) and os.stat(own).st_uid == os.getuid() else _LOCAL
 
 
+class UnusableIndexError(DrumlineError):
+    """The index cannot be opened or written, as on a full disk: lists do without it."""
+
+
 class Row(NamedTuple):
     """One job. ``created``: seconds since 1970. ``parent``: a job's name, or empty."""
 
@@ -88,17 +92,25 @@ class KeptFacts(NamedTuple):
     described: str = ""
 
 
+def _is_private(folder: str) -> bool:
+    """Return whether it is a folder of this user, which nobody else may enter."""
+    try:
+        known = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid() and not known.st_mode & 0o077
+
+
 def _take_folder(folder: str) -> None:
     """
     Create the folder for this user alone, or check that it is.
 
-    Raises DrumlineError if another user created one of that name first, where everybody may write.
+    Raises UnusableIndexError if another user created one of that name first, where everybody may write.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-    known = os.lstat(folder)
-    if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
-        raise DrumlineError(f"{folder} is not a folder for you alone", "delete it, or ask its owner to")
+    if not _is_private(folder):
+        raise UnusableIndexError(f"{folder} is not a folder for you alone", "delete it, or ask its owner to")
 
 
 class Index:
@@ -117,7 +129,7 @@ class Index:
 
     def find_damage(self) -> str:
         """Return what is wrong with the file; empty when nothing is, or there is none. Changes nothing."""
-        if not os.path.exists(self._path):
+        if not self._is_trusted() or not os.path.exists(self._path):
             return ""
         from urllib.parse import quote
 
@@ -221,22 +233,7 @@ class Index:
         return sorted({row.experiment for row in self._read_rows()})
 
     def _read_rows(self) -> list[Row]:
-        """Return the rows of an index that cannot be written to; none when it is missing, old or damaged."""
-        # Without a write-ahead log SQLite reads no file but this one, and needs none of its own beside it.
-        is_whole = not os.path.exists(f"{self._path}-wal")
-        path = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        uri = f"file:{path}?mode=ro{'&immutable=1' if is_whole else ''}"
-        try:
-            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_LIMIT_S)) as database:
-                if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
-                    return []
-                columns = "name, created, experiment, parent, archived"
-                listed = database.execute(f"SELECT {columns} FROM jobs").fetchall()  # noqa: S608
-        except sqlite3.Error:
-            return []
-        return [
-            Row(name, created, experiment, parent, bool(a)) for name, created, experiment, parent, a in listed
-        ]
+        return _read_rows(self._path) if self._is_trusted() else []
 
     def names(self, *, archived: bool | None, parent: str | None, limit: int | None) -> list[str]:
         """Return the names, newest first. ``archived`` None: both kinds."""
@@ -253,14 +250,17 @@ class Index:
 
     @contextlib.contextmanager
     def _transaction(self, *, deletes: bool = False) -> Iterator[sqlite3.Connection]:
-        if self._ours:
-            _take_folder(self._ours)
-        private_folder(self._folder)
         try:
+            if self._ours:
+                _take_folder(self._ours)
+            private_folder(self._folder)
             database = self._begin_or_repair()
         except sqlite3.Error as error:
             said = f"the index {self._path} cannot be opened: {error}"
-            raise DrumlineError(said, _choose_hint(error)) from error
+            raise UnusableIndexError(said, _choose_hint(error)) from error
+        except OSError as error:
+            what = f"the index {self._path} cannot be opened: {describe_os_error(error)}"
+            raise UnusableIndexError(what) from error
         try:
             yield database
             database.execute("COMMIT")
@@ -271,7 +271,7 @@ class Index:
                 self._drop_damaged()
                 hint = "run the command again; the index was deleted, and is rebuilt from the jobs"
                 raise DrumlineError(f"the index {self._path} was damaged: {error}", hint) from error
-            raise DrumlineError(f"the index {self._path} cannot be used: {error}") from error
+            raise UnusableIndexError(f"the index {self._path} cannot be used: {error}") from error
         finally:
             database.close()
 
@@ -309,9 +309,17 @@ class Index:
             except sqlite3.Error as error:
                 if not _is_damaged(error):
                     raise
-            for ending in _FILES:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path + ending)
+            _delete_files(self._path)
+
+    def discard(self) -> None:
+        """Delete an index that cannot be written, and so holds what is no longer true. Never raises."""
+        if self._is_trusted():
+            with contextlib.suppress(OSError), self._lock():
+                _delete_files(self._path)
+
+    def _is_trusted(self) -> bool:
+        """Return whether no other user has put files there."""
+        return not self._ours or _is_private(self._ours)
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
@@ -378,6 +386,31 @@ def _choose_hint(error: sqlite3.Error) -> str:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         return "another command is writing to it; run this one again in a moment"
     return "delete it; it is rebuilt from the jobs"
+
+
+def _delete_files(path: str) -> None:
+    for ending in _FILES:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path + ending)
+
+
+def _read_rows(file: str) -> list[Row]:
+    """Return the rows of an index without writing; none if it is missing, old or damaged."""
+    # Without a write-ahead log SQLite reads no file but this one, and needs none of its own beside it.
+    is_whole = not os.path.exists(f"{file}-wal")
+    path = file.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    uri = f"file:{path}?mode=ro{'&immutable=1' if is_whole else ''}"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=1.0)) as database:
+            if database.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                return []
+            columns = "name, created, experiment, parent, archived"
+            listed = database.execute(f"SELECT {columns} FROM jobs").fetchall()  # noqa: S608
+    except sqlite3.Error:
+        return []
+    return [
+        Row(name, created, experiment, parent, bool(a)) for name, created, experiment, parent, a in listed
+    ]
 
 
 def _choose_names(

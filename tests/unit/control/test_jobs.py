@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sqlite3
 
 import pytest
 import yaml
@@ -13,7 +14,10 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.jobs import listing, lookup
 from drumline.control.observing import description
+from drumline.control.observing.overview import KnownJobs
 from drumline.control.submission import rerun
+from drumline.store import index as store
+from drumline.store.index import Index
 
 
 def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
@@ -44,6 +48,68 @@ def test_a_job_that_cannot_be_read_hides_no_other(drumline_home, monkeypatch):
         patch.setattr(RunFolder, "read_events", fail)
         assert listing.names() == ["other"]
     assert listing.names() == ["one", "other"]
+
+
+@pytest.mark.parametrize("fault", ["somebody else's folder", "no locks", "no room"])
+def test_an_index_that_is_of_no_use_hides_no_job(drumline_home, tmp_path, monkeypatch, fault):
+    for name in ("one", "other"):
+        folder = RunFolder.for_job(name)
+        folder.create()
+        folder.begin(e.JobSubmitted(1.0, "me"))
+        folder.append(e.JobEnded(2.0, "Failed", 1, "it failed"))
+
+    def fail(*_, **__):
+        number = errno.ENOLCK if fault == "no locks" else errno.ENOSPC
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        if fault == "somebody else's folder":
+            patch.setattr(store, "is_network", lambda path: True)
+            patch.setattr(store, "_local_folder", lambda: str(tmp_path))
+            (tmp_path / f"drumline-index-{os.getuid()}").mkdir(mode=0o777)
+        elif fault == "no locks":
+            patch.setattr(store.fcntl, "flock", fail)
+        else:
+            patch.setattr(Index, "_begin", fail)
+        assert listing.names() == ["one", "other"]
+        assert listing.archive("one")
+        assert listing.names() == ["other"]
+        jobs = KnownJobs()
+        assert [job.name for job in jobs.overviews(["one", "other"])] == ["one", "other"]
+        assert [job["name"] for job in KnownJobs().describe(["one", "other"])] == ["one", "other"]
+        jobs.keep()
+    assert listing.names() == ["other"]
+
+
+def test_an_index_that_misses_a_change_for_want_of_room_is_made_anew(drumline_home, monkeypatch):
+    for name in ("one", "other"):
+        folder = RunFolder.for_job(name)
+        folder.create()
+        folder.begin(e.JobSubmitted(1.0, "me"))
+    assert listing.names() == ["one", "other"]
+
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "_begin", fail)
+        listing.archive("one")
+    assert listing.names() == ["other"]
+
+
+def test_a_list_needs_no_room_to_write_down_the_end_of_a_lost_job(drumline_home, monkeypatch):
+    folder = RunFolder.for_job("one")
+    folder.create()
+    folder.begin(e.JobSubmitted(1.0, "me"))
+    folder.write(folder.supervisor, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
+
+    def fail(folder, event):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder.events)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "append", fail)
+        assert description.show_job("one")["status"] == "Failed"
+    assert not fold(folder.read_events()).is_final
 
 
 def test_a_step_whose_job_is_not_there_yet_does_not_run(drumline_home):

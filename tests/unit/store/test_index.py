@@ -163,6 +163,23 @@ def test_a_folder_that_others_may_enter_is_not_used(place, tmp_path):
         every(Index(str(tmp_path / "home")))
 
 
+def test_nothing_is_read_or_deleted_in_somebody_elses_folder(place, tmp_path):
+    """Whoever made it may have put a link to an index of this user there, or one that hides jobs."""
+    add(Index(str(tmp_path / "home")), Row("a", 1.0, "e", "", True))
+    ours = place / f"drumline-index-{os.getuid()}"
+    [file] = ours.glob("*/index.sqlite")
+    ours.chmod(0o777)
+    index = Index(str(tmp_path / "home"))
+    row = Row("a", 1.0, "e", "")
+    assert index.names_without_writing(["a"], lambda _: row, archived=False, parent=None, limit=None) == ["a"]
+    assert index.experiments() == []
+    index.discard()
+    assert file.exists()
+    ours.chmod(0o700)
+    index.discard()
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("kind", ["file", "link", "link to nothing"])
 def test_what_is_no_folder_is_not_used(place, tmp_path, kind):
     """A link would lead into somebody else's folder."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import identity, secrets, status
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.filesystems import lock_file
 from drumline.contract.outcome import fold
 from drumline.control.driver.children import RemovedError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _MOST_STARTS = 6
 """In a row, of drivers that failed without getting anywhere: a fault of ours."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _FULL_CODE = os.EX_IOERR
 """The exit code of a driver for which a disk was full: its steps go on, and so does a driver once there is room."""
 
@@ -98,7 +97,7 @@ def _be_driver(folder: RunFolder, *, follows: bool = False) -> NoReturn:
         import traceback
 
         traceback.print_exc()
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in (*NO_ROOM, errno.EIO):
             code = _FULL_CODE
     finally:
         os._exit(code)

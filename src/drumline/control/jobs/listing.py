@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,14 @@ EDITABLE = ("display_name", "experiment_name", "description", "tags", "propertie
 
 def names(*, archived: bool | None = False, parent: str | None = None, limit: int | None = None) -> list[str]:
     """List the names of jobs, newest first. ``archived`` None: both kinds."""
-    from drumline.store.index import Index
+    from drumline.store.index import Index, UnusableIndexError
 
     index = Index(home())
-    if not index.can_write():
-        return index.names_without_writing(all_names(), _row, archived=archived, parent=parent, limit=limit)
-    index.heal(all_names(), _row)
-    return index.names(archived=archived, parent=parent, limit=limit)
+    if index.can_write():
+        with contextlib.suppress(UnusableIndexError):
+            index.heal(all_names(), _row)
+            return index.names(archived=archived, parent=parent, limit=limit)
+    return index.names_without_writing(all_names(), _row, archived=archived, parent=parent, limit=limit)
 
 
 def experiments() -> list[str]:
@@ -72,15 +74,19 @@ def restore(name: str) -> bool:
 
 
 def _set_archived(name: str, *, archived: bool) -> bool:
-    from drumline.store.index import Index
+    from drumline.store.index import Index, UnusableIndexError
 
     folder = folder_of(name)
     changes = fold(folder.read_events()).archived != archived
     if changes:
         folder.append(e.JobArchived(time.time()) if archived else e.JobRestored(time.time()))
     index = Index(home())
-    index.heal(all_names(), _row)
-    index.set_archived(name, archived)
+    try:
+        index.set_archived(name, archived)
+        index.heal(all_names(), _row)
+    except UnusableIndexError:
+        # The next one is made from the events, which have it.
+        index.discard()
     return changes
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import status
+from drumline.contract.errors import NO_ROOM
 from drumline.control.jobs.outcome import KILLED, examine, fold_events, is_writable
 from drumline.engines.table import is_elsewhere
 
@@ -40,7 +41,12 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
         outcome.reason = driver_process.restart_driver(folder, secrets) or outcome.reason
         return outcome
     if examined.end is not None:
-        folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
+        try:
+            folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            return outcome
     else:
         _register_outputs(folder)
     return fold_events(folder)

@@ -22,7 +22,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
-from drumline.store.index import Index, KeptFacts
+from drumline.store.index import Index, KeptFacts, UnusableIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -103,7 +103,10 @@ class KnownJobs:
         """Read what is kept of these jobs."""
         missing = [name for name in names if name not in self._kept]
         if missing and self._can_write:
-            self._kept |= self._index.read_kept(missing if len(missing) <= _FEW else ())
+            try:
+                self._kept |= self._index.read_kept(missing if len(missing) <= _FEW else ())
+            except UnusableIndexError:
+                self._can_write = False
 
     def is_known_final(self, name: str) -> bool:
         """Return whether the job is known to have ended, without opening a file of it."""
@@ -146,7 +149,7 @@ class KnownJobs:
         wanted = list(names)
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
-        texts = self._index.read_descriptions(known) if known else {}
+        texts = self._read_descriptions(known)
         studio, workspace = _find_studio(), current_workspace()
         for name in wanted:
             described = self._read_description(name, texts.get(name, ""))
@@ -163,6 +166,11 @@ class KnownJobs:
                 page = studio.address + studio.path_of(name, workspace)
                 described["services"]["Studio"]["endpoint"] = page
             yield described
+
+    def _read_descriptions(self, names: Sequence[str]) -> dict[str, str]:
+        with contextlib.suppress(UnusableIndexError):
+            return self._index.read_descriptions(names) if names else {}
+        return {}
 
     def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
         kept = self._new.get(name) or self._kept.get(name)

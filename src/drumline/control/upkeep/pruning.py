@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.errors import NO_ROOM
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
@@ -308,11 +309,20 @@ def _narrow_content(chosen: Sequence[Content], shown: Sequence[Content]) -> tupl
 
 
 def _take_parts(family: Iterable[str], parts: str, removal: TrashRemoval) -> None:
-    """Take parts of a job and of its steps; first it is written down that they are gone."""
+    """Take parts of a job and of its steps; first it is written down that they are gone, if there is room for that."""
     for name in family:
         folder = RunFolder.for_job(name)
         paths = _list_parts(folder, parts)
-        if paths:
-            folder.append(e.JobPruned(time.time(), [os.path.basename(path) for path in paths]))
+        if not paths:
+            continue
+        event = e.JobPruned(time.time(), [os.path.basename(path) for path in paths])
+        try:
+            folder.append(event)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            for path in paths:
+                trash.remove_tree(path)
+            folder.append(event)
         for path in paths:
             removal.take(path, folder.root, "part")

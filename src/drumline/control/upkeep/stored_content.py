@@ -127,20 +127,22 @@ def remove_environment(content: Content, removal: TrashRemoval) -> bool:
 
     The engine is asked first: an environment whose image is gone is built again.
     """
-    descriptor = os.open(f"{content.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = held.enter_context(open(f"{content.path}.lock", "ab", opener=_open_lock))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         except OSError:
-            pass  # A file system without locks.
+            pass  # A file system without locks, or without room for the file of one.
         if content.image and not _remove_image(content):
             return False
         removal.take(content.path, content.root, "environment")
-    finally:
-        os.close(descriptor)
     return True
+
+
+def _open_lock(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _remove_image(content: Content) -> bool:

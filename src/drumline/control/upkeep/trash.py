@@ -15,7 +15,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.folder import RunFolder, home, private_folder, write_whole
 from drumline.contract.mlflow import run_id_of
 from drumline.contract.outcome import fold
@@ -40,7 +40,8 @@ class TrashRemoval:
     """
     The content that one removal takes from a home and from the folders of its computes.
 
-    Its methods are called while the caller holds the lock of the home, but for ``empty``. Each raises OSError.
+    Its methods are called while the caller holds the lock of the home, but for ``empty``. Each raises OSError. Where a
+    disk has no room for the folder, content is removed at once, and a removal that is killed begins again.
     """
 
     def __init__(self, root: str) -> None:
@@ -61,7 +62,11 @@ class TrashRemoval:
             }
             for folder in chosen
         ]
-        write_whole(os.path.join(self._bin(self._home), _JOURNAL), json.dumps({"jobs": plan}))
+        try:
+            write_whole(os.path.join(self._bin(self._home), _JOURNAL), json.dumps({"jobs": plan}))
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
         for folder, entry in zip(chosen, plan, strict=True):
             self._take_job(folder, str(entry["metrics"]))
         Index(self._home).forget([folder.name for folder in chosen])
@@ -77,15 +82,18 @@ class TrashRemoval:
 
     def take(self, path: str, root: str, kind: str) -> None:
         """Take one file or folder of that root."""
-        target = os.path.join(self._bin(root), f"{kind}.{os.urandom(4).hex()}.{os.path.basename(path)[:80]}")
+        name = f"{kind}.{os.urandom(4).hex()}.{os.path.basename(path)[:80]}"
         try:
-            os.rename(path, target)
+            os.rename(path, os.path.join(self._bin(root), name))
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            if error.errno in NO_ROOM:
+                _remove(path)
+            elif error.errno == errno.EXDEV:
+                self._take_elsewhere(path, root, name)
+            else:
                 raise
-            self._take_elsewhere(path, root, os.path.basename(target))
 
     def _take_elsewhere(self, path: str, root: str, name: str) -> None:
         """Take what is on another file system than its home."""
@@ -94,8 +102,8 @@ class TrashRemoval:
             with contextlib.suppress(OSError):
                 os.rename(path, os.path.join(self._bin(os.path.join(root, top), _TRASH_ELSEWHERE), name))
                 return
-        # Below another link. It is not gone at once, and a removal that is killed begins again.
-        remove_tree(path)
+        # Below another link.
+        _remove(path)
 
     def empty(self) -> list[OSError]:
         """Remove for good what was taken. Return what could not be removed; the next removal tries again."""
@@ -206,6 +214,15 @@ def find_mlflow_run(folder: RunFolder) -> str:
     above = os.path.join(folder.root, "mlruns")
     is_ours = run is not None and os.path.dirname(os.path.dirname(run)) == above
     return run if run and is_ours and os.path.isdir(run) and not os.path.islink(run) else ""
+
+
+def _remove(path: str) -> None:
+    """Remove a file, or a folder as ``remove_tree``. Raises OSError."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove_tree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def remove_tree(path: str) -> None:

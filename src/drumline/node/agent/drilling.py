@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 from typing import TYPE_CHECKING
 
+from drumline.contract.errors import NO_ROOM
 from drumline.linux import descendants
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from drumline.contract import messages as m
     from drumline.node.agent.environment import JobEnvironment
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SMALLEST_PART = 4096
 
 
@@ -92,7 +91,7 @@ def _fill_file(descriptor: int) -> None:
         try:
             os.posix_fallocate(descriptor, size, part)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in NO_ROOM:
                 raise
             part //= 2
         else:

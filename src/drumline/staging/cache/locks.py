@@ -13,6 +13,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from drumline.contract.errors import NO_ROOM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -54,8 +56,14 @@ def try_lock(path: str) -> Lock | None:
 
 @contextlib.contextmanager
 def hold_lock(path: str, *, shared: bool = False) -> Iterator[None]:
-    """Wait for a lock and hold it; the file stays. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Wait for a lock and hold it; the file stays. One for which there is no room nobody holds. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        yield
+        return
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)

@@ -22,7 +22,7 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import PlanError
+from drumline.contract.errors import NO_ROOM, PlanError
 from drumline.contract.folder import private_folder
 from drumline.contract.record import NamedTuple
 from drumline.staging import file_copy
@@ -58,7 +58,6 @@ _RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 _EMPTY_HINT = "an .amlignore file may leave out all of them"
 _HINT = "try again when nothing writes there; an .amlignore file says what to leave out"
 _LONGEST_SHOWN = 300
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Snapshot(NamedTuple):
@@ -175,7 +174,7 @@ class _Taking:
         except BaseException as error:
             self._drop(file.relative)
             if isinstance(error, OSError) and error.filename is None:
-                error.filename = self._home if error.errno in _FULL else file.path
+                error.filename = self._home if error.errno in NO_ROOM else file.path
             raise
         finally:
             os.close(source)

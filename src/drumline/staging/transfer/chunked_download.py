@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from typing import TYPE_CHECKING
+
+from drumline.contract.errors import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from drumline.staging.transfer.downloaded_objects import DownloadedObjects, Origin
     from drumline.staging.transfer.partial_file import PartialFile
     from drumline.staging.transfer.step_queue import StepQueue
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk on which there is no room for it."""
 
 
 class ChunkedDownload:
@@ -93,7 +91,7 @@ class ChunkedDownload:
     def _give_up(self, error: BaseException) -> None:
         """Keep the chunks for another try, unless there is no room for them, or they are wrong."""
         self._is_over = True
-        full_disk = isinstance(error, OSError) and error.errno in DISK_FULL
+        full_disk = isinstance(error, OSError) and error.errno in NO_ROOM
         self._is_spent = self._is_spent or full_disk or not self._partial.missing
 
     def close(self) -> None:

@@ -10,12 +10,12 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from drumline.contract.errors import NodeError
+from drumline.contract.errors import NO_ROOM, NodeError
 from drumline.staging import sizes
 from drumline.staging.cache import pruning
 from drumline.staging.file_copy import write_at
 from drumline.staging.stores.base import CHUNK_BYTES
-from drumline.staging.transfer.chunked_download import DISK_FULL, ChunkedDownload
+from drumline.staging.transfer.chunked_download import ChunkedDownload
 from drumline.staging.transfer.downloaded_objects import DownloadedObjects
 from drumline.staging.transfer.partial_file import PartialFile, RunningDigest
 from drumline.staging.transfer.step_queue import StepQueue
@@ -66,7 +66,7 @@ class Download:
             chunks = sum(max(1, -(-one.size // self._chunk)) for one in missing)
             self._queue.run([self._make_step(one) for one in missing], min(THREADS, chunks))
         error = self._queue.error
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             # It says how much room is left, so it is made before the partial files are removed.
             error, error.__cause__ = disk_full_error(self._cache, self._origin.uri), error
         for large in self._large:

@@ -169,6 +169,7 @@ Root Cause (first observed failure):
         ("fatal: no batch\ntracker: synced 5 files\n", "fatal: no batch"),
         ("error: 0.25\nno batch\n", "no batch"),
         ("config is wrong:\n  no lr\n  no epochs\n", "config is wrong: no lr no epochs"),
+        ("step 9\nconfig is wrong:\nno lr\nno epochs\n", "config is wrong: no lr no epochs"),
         (" 10%|#\r 20%|##\rno batch\n", "no batch"),
         ("start.sh: line 2: set: -\r: invalid option\n", "start.sh: line 2: set: -\\r: invalid option"),
         (TABLE, "inner.py: error: the following arguments are required: --data"),

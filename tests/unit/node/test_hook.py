@@ -127,6 +127,22 @@ def test_variables_that_the_program_changed_are_told_of_ranks_that_did_not_meet(
     assert "circumstances" not in rank(text.format("bad batch"), env={"WORLD_SIZE": "4"}).failure
 
 
+def test_what_a_process_of_a_pool_raised_has_its_own_place(rank):
+    done = rank(
+        """
+        import multiprocessing as mp
+
+        def work(number):
+            raise KeyError("label")
+
+        if __name__ == "__main__":
+            with mp.get_context("fork").Pool(1) as pool:
+                pool.map(work, [1])
+        """
+    )
+    assert place(done.failure) == ("KeyError", "'label'", "train.py", 5, "work")
+
+
 def test_no_frame_of_the_hook_is_printed(rank, tmp_path):
     (tmp_path / "jax.py").write_text("raise ValueError('bad build')\n")
     done = rank("import jax\n", env={"DRUMLINE_STEPS": str(tmp_path / "steps"), "PYTHONPATH": str(tmp_path)})

@@ -270,6 +270,22 @@ def test_where_a_rank_is_comes_from_all_its_processes():
             "be in wait (data.py:31, in load_batch)",
         ),
         ([["<frozen importlib._bootstrap>", 9, "_find"]], "be in _find (<frozen importlib._bootstrap>:9)"),
+        ([["<drumline>", 5, "next_batch"], *LOAD], "be in load_batch (data.py:31)"),
+        (
+            [
+                ["/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", 9, "forward"],
+                ["/v/lib/python3.11/site-packages/torch/nn/modules/module.py", 8, "_call_impl"],
+                ["/v/lib/python3.11/site-packages/torch/nn/modules/module.py", 7, "_wrapped_call_impl"],
+                *LOAD,
+            ],
+            "be in forward (data.py:31, in load_batch)",
+        ),
+        (
+            [["/usr/lib/python3.11/threading.py", 1560, "_shutdown"]],
+            "be at the end of its program, where it waits for its threads",
+        ),
+        ([["/usr/lib/python3.11/queue.py", 171, "get"]], "be in get"),
+        ([["/v/lib/python3.11/site-packages/kit/train.py", 3, "step"]], "be in step (kit/train.py:3)"),
         ([], ""),
     ],
 )

@@ -71,7 +71,7 @@ _TRAINING_KEY = "training"
 _EXCEPTION_CODES = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
 
-LIBRARY_FILE = compile_late(r"^<|/lib/python|site-packages|dist-packages")
+LIBRARY_FILE = compile_late(r"^<|/lib/python|site-packages|dist-packages|/drumline/node/hook/")
 """Finds a file that is not the program's own."""
 
 _KILLED_WORKER = compile_late(r"DataLoader worker \(pid (\d{1,9})\) is killed by signal.*")

@@ -130,12 +130,18 @@ def find_last_words(text: str) -> str:
         if _ERROR.search(lines[place]):
             return failures.quote_message(lines[place])
     head = place = saying[-1]
+    titles = [one for one in saying[-_MOST_LISTED - 1 : -1] if lines[one].endswith(":")]
+    if titles:
+        return failures.quote_message("\n".join(lines[titles[0] : place + 1]))
     while head > 0 and lines[head].startswith(_INDENTS) and _has_words(lines[head - 1]):
         head -= 1
     if lines[head].startswith(_INDENTS):
         head = place
     return failures.quote_message("\n".join(lines[head : place + 1]))
 
+
+_MOST_LISTED = 4
+"""Lines at the end that may belong to one before them that ends with a colon."""
 
 _INDENTS = (" ", "\t", "- ", "* ")
 

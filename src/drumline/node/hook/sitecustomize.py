@@ -223,6 +223,8 @@ def _message_of(error: BaseException) -> str:
     try:
         lines = [str(error)]
         lines += [type(leaf).__name__ + ": " + str(leaf) for leaf in _leaves(error) if leaf is not error]
+        if type(error.__cause__).__name__ in ("RemoteTraceback", "_RemoteTraceback"):
+            lines.append(str(error.__cause__))
         notes = getattr(error, "__notes__", None)
         if isinstance(notes, list):
             lines.extend(str(note) for note in notes[:8])
@@ -524,7 +526,7 @@ def _own(file: str, name: str) -> dict[str, Any]:
     ours: dict[str, Any] = {"__name__": name, "__file__": path}
     with open(path, "rb") as opened:
         # Functions of these stand in the place of PyTorch's, or run in a thread: no stack ends in a file of the user's.
-        shown = "<drumline>" if file in ("steps.py", "collectives.py", "looks.py") else path
+        shown = path if file.startswith("warm") else "<drumline>"
         exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
     return ours
 

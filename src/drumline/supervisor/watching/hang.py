@@ -285,16 +285,36 @@ def _add_collective(place: str, collective: Mapping[str, Any] | None) -> str:
 
 def _describe_place(frames: list[list[Any]]) -> str:
     """Describe a place: ``wait in all_reduce (train.py:210, in step)``, ``be in load_batch (data.py:31)``."""
+    frames = [frame for frame in frames if frame[0] != _OURS]
     own = next((frame for frame in frames if not LIBRARY_FILE.search(frame[0])), None)
     if own is None:
-        return f"be in {frames[0][2]} ({frames[0][0]}:{frames[0][1]})" if frames else ""
+        return _describe_library_place(frames)
     inner = frames[: frames.index(own)]
     function = _find_collective(inner)
     if function:
         return f"wait in {function} ({own[0]}:{own[1]}, in {own[2]})"
-    if inner:
-        return f"be in {inner[-1][2]} ({own[0]}:{own[1]}, in {own[2]})"
+    called = next((frame[2] for frame in reversed(inner) if not _WRAPPER.fullmatch(frame[2])), "")
+    if called:
+        return f"be in {called} ({own[0]}:{own[1]}, in {own[2]})"
     return f"be in {own[2]} ({own[0]}:{own[1]})"
+
+
+_OURS = "<drumline>"
+"""The file of functions of the hook that stand in the place of a library's."""
+
+_WRAPPER = compile_late(r"\w*wrap\w*|_call_impl|__call__|_fn|inner|decorate_context|_?decorat\w*")
+"""Functions of libraries that only call another."""
+
+
+def _describe_library_place(frames: list[list[Any]]) -> str:
+    """Describe the place of a program of which no line is there: it is at its end, or an installed package."""
+    if not frames:
+        return ""
+    if any(frame[2] == "_shutdown" and frame[0].endswith("/threading.py") for frame in frames):
+        return "be at the end of its program, where it waits for its threads"
+    file, line, function = next((frame for frame in frames if "-packages/" in frame[0]), frames[0])
+    packaged = file.rpartition("-packages/")[2]
+    return f"be in {function}" + ("" if packaged.startswith("/") else f" ({packaged}:{line})")
 
 
 def _find_collective(frames: list[list[Any]]) -> str:

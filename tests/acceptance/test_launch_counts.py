@@ -38,10 +38,10 @@ OTHERS = re.compile(r'---|\+\+\+|.*"/proc/')
 LOOKS = re.compile(r'(?:openat|newfstatat)\(AT_FDCWD, "[^"]*/jobs/')
 """The command's looks at the job, which are as many as the job takes time."""
 
-MODULE = re.compile(r'openat\(AT_FDCWD, "([^"]*\.(?:pyc|so))", O_RDONLY\|O_CLOEXEC\) = \d')
-LATE = re.compile(
-    r"/(?:_?struct|_ctypes)\.|/ctypes/|/contract/filesystems\.|/node/(?:__init__|inotify|kernel)\."
-)
+MODULE = re.compile(r'openat\(AT_FDCWD, "([^"]*\.pyc)", O_RDONLY\|O_CLOEXEC\) = \d')
+"""Bytecode alone: what Python has in C is a file in one build and part of the program in another."""
+
+LATE = re.compile(r"/struct\.|/ctypes/|/contract/filesystems\.|/node/(?:__init__|inotify|kernel)\.")
 """What the command loads once a job has lasted half a second (`growth.py`), as on a busy machine; not counted there."""
 
 ROLES = {"drumline-job": "supervisor", "drumline-node-": "agents"}

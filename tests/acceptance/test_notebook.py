@@ -187,7 +187,8 @@ parser.add_argument("--input_data")
 parser.add_argument("--output_folder")
 given = parser.parse_args()
 with tarfile.open(given.input_data) as archive:
-    archive.extractall(given.output_folder, filter="data")
+    # Python 3.11.4 and newer have filters.
+    archive.extractall(given.output_folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 """
 SUM = """
 import argparse, os, pathlib

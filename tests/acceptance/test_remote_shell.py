@@ -90,7 +90,7 @@ def test_other_hosts_are_left_to_the_real_ssh(once, tmp_path):
     (folder / "ssh").write_text('#!/bin/sh\necho the real one: "$@"\n')
     (folder / "ssh").chmod(0o755)
     rc, out = once(
-        "ssh -p 22 git@example.org true; python -c 'import sys; sys.exit(0)'",
+        "ssh -p 22 git@example.org true; python3 -c 'import sys; sys.exit(0)'",
         environment_variables={"PATH": f"{folder}:{os.environ['PATH']}"},
     )
     assert (rc, out) == (0, "the real one: -p 22 git@example.org true\n")
@@ -110,7 +110,7 @@ def test_deepspeed_gets_the_nodes_of_the_job(once, tmp_path):
     assert (rc, got) == (0, expected)
 
 
-AUTOTUNER = """#!/usr/bin/env python
+AUTOTUNER = """#!/usr/bin/env python3
 import base64, json, os, subprocess, sys
 
 def find(name):

@@ -163,7 +163,7 @@ def test_the_head_becomes_ray_with_the_users_words_last(tmp_path):
     done = begin(
         tmp_path,
         "head",
-        "127.0.0.1:1",
+        "127.0.0.1:0",
         '["--num-cpus=9"]',
         "--node-ip-address=127.0.0.1",
         PATH=a_ray(tmp_path),
@@ -174,7 +174,7 @@ def test_the_head_becomes_ray_with_the_users_words_last(tmp_path):
         "start",
         "--block",
         "--head",
-        "--port=1",
+        "--port=0",
         "--disable-usage-stats",
         "--node-ip-address=127.0.0.1",
     ]
@@ -188,7 +188,7 @@ def test_the_head_becomes_ray_with_the_users_words_last(tmp_path):
 
 def test_the_users_own_way_to_authenticate_is_kept(tmp_path):
     done = begin(
-        tmp_path, "head", "127.0.0.1:1", "[]", PATH=a_ray(tmp_path), TMPDIR="/tmp", RAY_AUTH_MODE="disabled"
+        tmp_path, "head", "127.0.0.1:0", "[]", PATH=a_ray(tmp_path), TMPDIR="/tmp", RAY_AUTH_MODE="disabled"
     )
     assert done.stderr.endswith("--temp-dir=/tmp\n\n")
 
@@ -196,5 +196,5 @@ def test_the_users_own_way_to_authenticate_is_kept(tmp_path):
 def test_a_folder_whose_name_leaves_no_room_for_sockets_is_refused(tmp_path):
     long = tmp_path / ("x" * 44)
     long.mkdir()
-    done = begin(tmp_path, "head", "127.0.0.1:1", "[]", PATH=a_ray(tmp_path), TMPDIR=str(long))
+    done = begin(tmp_path, "head", "127.0.0.1:0", "[]", PATH=a_ray(tmp_path), TMPDIR=str(long))
     assert "too long for the sockets" in done.stderr

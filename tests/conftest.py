@@ -228,11 +228,21 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
     cluster.down()
 
 
+_FIXTURES_OF_ROOT = {"slurm_cluster", "kubernetes_cluster", "small_disk", "freezer"}
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if not _FIXTURES_OF_ROOT.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("root")
     if "kubernetes_cluster" in getattr(item, "fixturenames", ()) and not item.get_closest_marker(
         "kubernetes"
     ):
         raise pytest.UsageError(f"{item.nodeid} needs the mark kubernetes, by which scripts/test finds it")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        pytest.skip("needs root; root runs these with -m root, or all with scripts/test --user NAME")
 
 
 @pytest.fixture(scope="session")

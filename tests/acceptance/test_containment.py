@@ -65,7 +65,9 @@ def is_pending(pid, number):
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-with_both = pytest.mark.parametrize("containment", ["cgroup", "subreaper"], indirect=True)
+with_both = pytest.mark.parametrize(
+    "containment", [pytest.param("cgroup", marks=pytest.mark.root), "subreaper"], indirect=True
+)
 
 
 @pytest.fixture

@@ -3,8 +3,17 @@
 import os
 
 import pytest
-from chaos_faults import FAULTS, CannotTryError, a_hundred_in_line
+from chaos_faults import (
+    FAULTS,
+    CannotTryError,
+    a_hundred_in_line,
+    logs_fill_the_disk,
+    no_room_for_a_job,
+    outputs_fill_the_disk,
+)
 
+ON_A_SMALL_DISK = [outputs_fill_the_disk, logs_fill_the_disk, no_room_for_a_job]
+"""Which root alone can mount."""
 SLOW = pytest.mark.skipif(
     not os.environ.get("DRUMLINE_SLOW"), reason="20 s on two cores; DRUMLINE_SLOW=1 and scripts/chaos run it"
 )
@@ -13,7 +22,13 @@ SLOW = pytest.mark.skipif(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(fault, marks=[SLOW] if fault is a_hundred_in_line else []) for fault in FAULTS],
+    [
+        pytest.param(
+            fault,
+            marks=[SLOW] * (fault is a_hundred_in_line) + [pytest.mark.root] * (fault in ON_A_SMALL_DISK),
+        )
+        for fault in FAULTS
+    ],
     ids=lambda fault: fault.__name__,
 )
 def test_fault(tmp_path, drumline_home, fault):

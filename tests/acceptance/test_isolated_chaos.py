@@ -71,6 +71,7 @@ def test_a_kill_while_the_network_is_made_is_told_and_leaves_nothing_open(folder
     assert os.listdir("/proc/self/fd") == before
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("target", ["supervisor", "agent", "rank"])
 def test_a_kill_leaves_nothing_of_the_nodes_of_an_ordinary_user(target):
     """They are in a user namespace, in which this user may do what root may."""

@@ -248,6 +248,7 @@ def test_nothing_is_left_of_a_network_whose_maker_is_killed():
     wait_until(lambda: not os.path.exists(f"/proc/{pid}/fd/0"), 20, "the end of the process")
 
 
+@pytest.mark.root
 def test_limits_of_a_node_change_and_come_back(lab):
     name = f"drumline-{os.urandom(4).hex()}-n0"
     groups = limits.choose_limit_groups(name)

@@ -224,6 +224,7 @@ def test_a_node_that_cannot_be_made_is_told_at_once(cli, lab, tmp_path):
     assert "no scratch folder /proc/drumline-" in done.out + done.err
 
 
+@pytest.mark.root
 def test_an_ordinary_user_has_isolated_nodes_too(cli, tmp_path):
     skip_without(link={"rate": "100mbit"})
     with enter_folder_of_nobody() as (folder, python):

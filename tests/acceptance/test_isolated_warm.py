@@ -99,6 +99,7 @@ def test_a_warm_rank_is_under_the_limits_of_its_node(cli, asks, tmp_path, drumli
     assert len(warm_starts(drumline_home / "jobs" / "job")) == 1
 
 
+@pytest.mark.root
 def test_warm_ranks_of_an_ordinary_user_have_no_more_rights_than_cold_ones():
     skip_without()
     with enter_folder_of_nobody() as (folder, python):

@@ -213,9 +213,8 @@ def test_the_token_is_for_its_owner_and_in_no_command_line(studio):
             continue
 
 
+@pytest.mark.root
 def test_a_run_folder_of_another_user_is_not_shown(studio, drumline_home):
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a folder away")
     assert studio.ask(f"{API}/jobs/job").status == 200
     os.chown(drumline_home / "jobs" / "job", 12345, -1)
     for path in paths():
@@ -271,9 +270,8 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(tmp_path, arguments, says):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.root
 def test_the_home_of_another_user_is_not_served(tmp_path, drumline_home):
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a folder away")
     drumline_home.mkdir()
     os.chown(drumline_home, 12345, -1)
     argv = [sys.executable, "-m", "drumline", "studio", "--no-browser", "--port", "0"]

@@ -84,7 +84,13 @@ class Kubernetes(Local):
         self._cluster.wait_until_empty(20.0)
 
 
-@pytest.fixture(params=["local", "slurm", pytest.param("kubernetes", marks=pytest.mark.kubernetes)])
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("slurm", marks=pytest.mark.root),
+        pytest.param("kubernetes", marks=[pytest.mark.root, pytest.mark.kubernetes]),
+    ]
+)
 def engine(request, monkeypatch, drumline_home, tmp_path, cli) -> Iterator[Local]:
     if request.param == "local":
         yield Local()

@@ -1,13 +1,16 @@
 """scripts/check and scripts/test in a copy of a few files: what makes them fail, and what they say."""
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from isolated_nodes import run_as_nobody
 
 ROOT = Path(__file__).parents[2]
 GOOD = "from waiting import wait_until\n\n\ndef test_it():\n    wait_until(lambda: True, 1)\n"
@@ -18,7 +21,14 @@ MISSING = "test: there is no {}, which scripts/test names\n"
 @pytest.fixture
 def tree(tmp_path):
     """A checkout with one test module; what makes environments does nothing, and tools are those of this one."""
-    for name in ("scripts/check", "scripts/test", "pyproject.toml", "tests/mypy.ini", "tests/waiting.py"):
+    for name in (
+        "scripts/check",
+        "scripts/test",
+        "scripts/as-user",
+        "pyproject.toml",
+        "tests/mypy.ini",
+        "tests/waiting.py",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "scripts" / "setup").write_text("")
@@ -62,6 +72,7 @@ def write_test(path, text, name="test_it.py"):
 
 
 def test_a_test_module_that_cannot_be_imported_fails_the_check(tree):
+    pytest.importorskip("mypy", reason="of the part dev, which scripts/check installs")
     (tree / "tests" / "unit" / "test_it.py").write_text(
         GOOD.replace("import wait_until", "import wait_untill")
     )
@@ -104,7 +115,34 @@ def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
     assert said.count(" failed") == 1
     assert "test: tests/frameworks tests/engines " in said
     assert "test: tests/unit tests/conformance " in said
-    assert "it is built" in said
+    assert ("it is built" in said) == (os.geteuid() == 0)
+
+
+@pytest.mark.root
+def test_tests_run_as_a_user_and_those_that_need_root_as_root(tree):
+    write_test(
+        tree / "tests" / "unit",
+        "import os\n\nimport pytest\n\n\n"
+        "def test_both():\n    print('user', os.geteuid(), os.environ['HOME'])\n\n\n"
+        "@pytest.mark.root\ndef test_root():\n    print('root', os.geteuid())\n",
+    )
+    if run_as_nobody([sys.executable, "-c", "import pytest"], "/").returncode:
+        pytest.skip("an ordinary user cannot run this Python")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        copy = shutil.copytree(tree, f"{folder}/tree")
+        for path in (folder, copy):
+            os.chmod(path, 0o755)
+        code, said = ran(Path(copy), "test", "--user", "nobody", "tests", "-s", "-p", "no:cacheprovider")
+    assert code == 0, said
+    nobody = pwd.getpwnam("nobody")
+    assert f"user {nobody.pw_uid} {nobody.pw_dir}" in said
+    assert "user 0" not in said
+    assert "root 0" in said
+
+
+def test_root_has_the_right_user_in_mind(tree):
+    code, said = ran(tree, "test", "--user")
+    assert (code, said) == (2, "test: --user needs a name, and root\n")
 
 
 def test_the_quick_loop_has_no_frameworks(tree):

@@ -3,8 +3,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
 from slurm_cluster import SlurmCluster
 from waiting import wait_until
+
+pytestmark = pytest.mark.root
 
 
 def test_four_nodes_are_idle(slurm_cluster: SlurmCluster) -> None:

@@ -8,9 +8,9 @@ from drumline import MLClient
 from drumline.contract.errors import UsageError
 from drumline.contract.ownership import check_owner
 
-ANN = 12345
+pytestmark = pytest.mark.root
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can spoil another user's home")
+ANN = 12345
 
 
 @pytest.fixture
@@ -22,7 +22,6 @@ def anns(tmp_path):
     return folder
 
 
-@as_root
 @pytest.mark.parametrize("is_sudo", [True, False])
 def test_root_writes_nothing_into_another_users_home(anns, monkeypatch, is_sudo):
     if is_sudo:
@@ -32,7 +31,6 @@ def test_root_writes_nothing_into_another_users_home(anns, monkeypatch, is_sudo)
     assert f"run the command as user {ANN}" in caught.value.hint
 
 
-@as_root
 def test_under_sudo_no_home_is_made_in_the_callers_folder(anns, monkeypatch):
     home = str(anns / ".local" / "share" / "drumline")
     check_owner(home)  # A container may have such a folder for root's.
@@ -41,13 +39,11 @@ def test_under_sudo_no_home_is_made_in_the_callers_folder(anns, monkeypatch):
         check_owner(home)
 
 
-@as_root
 def test_a_home_of_roots_is_roots(tmp_path, monkeypatch):
     monkeypatch.setenv("SUDO_UID", str(ANN))
     check_owner(str(tmp_path / "new" / "home"))
 
 
-@as_root
 def test_the_command_and_the_client_refuse_before_anything_is_made(cli, anns, monkeypatch):
     monkeypatch.setenv("DRUMLINE_HOME", str(anns))
     for arguments in (["job", "list"], ["run", "--", "true"], ["compute", "list"]):

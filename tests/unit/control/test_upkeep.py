@@ -117,13 +117,13 @@ def test_a_tree_is_removed_and_what_it_links_to_stays(tmp_path, monkeypatch):
     assert (kept / "file").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes somebody whom modes stop")
 def test_folders_that_a_job_has_locked_are_removed():
     with tempfile.TemporaryDirectory(dir="/tmp") as top:
         os.chmod(top, 0o777)
         pid = os.fork()
         if pid == 0:
-            os.setuid(65534)
+            if os.geteuid() == 0:
+                os.setuid(65534)
             try:
                 (Path(top) / "tree" / "locked" / "inside").mkdir(parents=True)
                 (Path(top) / "tree" / "locked" / "inside" / "file").touch()

@@ -32,6 +32,7 @@ def in_group(path, program):
     return process
 
 
+@pytest.mark.root
 def test_all_that_was_started_in_it_ends_whatever_became_of_it(place):
     detach = (
         "if os.fork() == 0:\n"
@@ -49,6 +50,7 @@ def test_all_that_was_started_in_it_ends_whatever_became_of_it(place):
     process.stdout.close()
 
 
+@pytest.mark.root
 def test_groups_that_a_rank_made_in_it_go_too(place):
     with in_group(
         place, f"import os, time\nos.makedirs({place!r} + '/a/b')\nprint('made', flush=True)\ntime.sleep(600)"
@@ -65,6 +67,7 @@ def test_what_is_no_group_of_ours_is_left_alone(tmp_path):
     assert (tmp_path / "cgroup.kill").read_text() == ""
 
 
+@pytest.mark.root
 def test_there_is_none_where_it_is_switched_off_or_cannot_be_made(monkeypatch, place):
     assert not cgroups.join_group("")
     assert not cgroups.join_group("/proc/drumline-00000000-n0")
@@ -72,6 +75,7 @@ def test_there_is_none_where_it_is_switched_off_or_cannot_be_made(monkeypatch, p
     assert cgroups.choose_group_path("drumline-00000000-n0") == ""
 
 
+@pytest.mark.root
 def test_who_leaves_as_the_last_removes_it(place):
     with in_group(place, f"cgroups.leave_group({place!r})\nprint('left', flush=True)\ninput()") as process:
         assert process.stdout.readline() == "left\n"
@@ -79,6 +83,7 @@ def test_who_leaves_as_the_last_removes_it(place):
         process.kill()
 
 
+@pytest.mark.root
 def test_who_is_not_the_last_leaves_it_to_others(place):
     start = "import subprocess\nsubprocess.Popen(['sleep', '600'])"
     program = f"{start}\ncgroups.leave_group({place!r})\nprint('left', flush=True)"
@@ -108,6 +113,7 @@ print("not forked" if asked == [None] else "forked")
 """
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("other_thread", [False, True])
 def test_a_fork_begins_in_its_group(place, other_thread):
     """There it can fork, start programs and threads as any other; beside other threads it is moved."""

@@ -5,6 +5,7 @@ import pytest
 from drumline.node.diagnostics import oom_kills as kernels
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("line", "ran_out"),
     [

@@ -47,6 +47,8 @@ class SignalMeaning(NamedTuple):
     by: str
     grace_s: float | None = None
     lost: tuple[int, ...] = ()
+    verb: str = "preempted"
+    """What ``by`` has done; a site's limit and a node that fails preempt nobody."""
 
 
 class NextAttempt(NamedTuple):

@@ -40,6 +40,7 @@ UNSET = (
     "PMIX_*",
     "PRTE_*",
     "SLURM_*",
+    "SLURMD_*",
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",
     "MV2_COMM_WORLD_*",

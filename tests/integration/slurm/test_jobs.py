@@ -136,7 +136,7 @@ def test_an_operator_cancels_it_in_line_and_running(slurm):
     slurm.cluster.run("scancel", slurm.number())
     shown = slurm.wait_for_end()
     assert (shown["status"], shown["exit_code"]) == ("Canceled", 130)
-    assert "canceled in Slurm" in shown["reason"]
+    assert "canceled with scancel" in shown["reason"]
     slurm.cluster.run("scancel", other)
     slurm.begin(SAVES, "running")
     slurm.cluster.run("scancel", slurm.number("running"))

@@ -450,6 +450,13 @@ def test_one_node_after_the_other_is_the_whole_job():
     assert (end.kind, end.node, end.reason) == ("preemption", None, "preempted by Slurm")
 
 
+def test_nodes_that_are_taken_away_for_another_reason_were_not_preempted():
+    job = running()
+    job.handle(h.PreemptionAnnounced("Slurm, whose time limit is near", None, 5.0, "stopped"))
+    end = stopped(job)
+    assert (end.kind, end.reason) == ("preemption", "stopped by Slurm, whose time limit is near")
+
+
 def test_a_cancel_before_the_ranks_run_leaves_nothing_to_wait_for():
     job = policy()
     job.handle(h.Joined(0))

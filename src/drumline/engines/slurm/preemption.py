@@ -63,7 +63,7 @@ class SlurmPreemption:
         """Explain a signal: Slurm's is for the whole job, and Slurm knows why. Another's is for a node."""
         if by == TIME_LIMIT:
             self.is_at_limit = True
-            return SignalMeaning("preemption", "Slurm, whose time limit is near", self._plan.grace_s)
+            return _stop("Slurm, whose time limit is near", self._plan.grace_s)
         # Slurm signals all agents at once.
         if node is not None and self._meaning is not None:
             return self._meaning
@@ -86,21 +86,22 @@ class SlurmPreemption:
         since = f", since node {next(iter(down))} is {next(iter(down.values()))}" if down else ""
         if self._job.is_requeued(job):
             how = since or " (requeue)"
-            return SignalMeaning("preemption", f"Slurm, which starts it again{how}", grace_s, lost)
+            verb = "preempted" if was_preempted(job) else "stopped"
+            return _stop(f"Slurm, which starts it again{how}", grace_s, lost, verb)
         if was_preempted(job):
             notice_s = self._find_notice_s(job, grace_s)
             return SignalMeaning("preemption", "Slurm, for a job with a higher priority", notice_s)
         if state == "RUNNING" and node is not None and STEPD not in by:
             return SignalMeaning("node preemption", by)
         if down:
-            return SignalMeaning("preemption", f"Slurm{since}", grace_s, lost)
+            return _stop(f"Slurm{since}", grace_s, lost)
         if state == "TIMEOUT" or job.get("Reason") == "TimeLimit":
             self.is_at_limit = True
-            return SignalMeaning("preemption", "Slurm, whose time limit has come", grace_s)
+            return _stop("Slurm, whose time limit has come", grace_s)
         if state in ("COMPLETING", "CANCELLED"):
             return SignalMeaning("cancel", "scancel", grace_s)
         if states.phase(state) == states.ENDED:
-            return SignalMeaning("preemption", f"Slurm: {states.why_ended(state)}", grace_s)
+            return _stop(f"Slurm: {states.why_ended(state)}", grace_s)
         if node is None and state and not options.may_requeue(self._plan):
             return SignalMeaning("cancel", by, grace_s)
         # Slurm does not answer, or does not know the job: the machine may be about to go down.
@@ -118,3 +119,8 @@ class SlurmPreemption:
         if notice_s:
             return min(self._plan.grace_s, max(1.0, notice_s + grace_s - 1))
         return grace_s
+
+
+def _stop(by: str, grace_s: float, lost: tuple[int, ...] = (), verb: str = "stopped") -> SignalMeaning:
+    """Return the meaning of an end of all nodes for which no other job is the reason, unless ``verb`` says so."""
+    return SignalMeaning("preemption", by, grace_s, lost, verb)

@@ -55,7 +55,7 @@ _HELD = {
 
 _ENDS = {
     "BOOT_FAIL": "a node that it was given did not boot",
-    "CANCELLED": "it was canceled in Slurm",
+    "CANCELLED": "it was canceled with scancel",
     "COMPLETED": "its batch script ended without a word of its supervisor",
     "DEADLINE": "its deadline came",
     "FAILED": "its batch script failed before its supervisor could say why",

@@ -36,6 +36,7 @@ RANK_VARIABLES = (
     "HYDRA_*",
     "HYDI_*",
     "SLURM_*",
+    "SLURMD_*",
     "JAX_*",
     "AZ_BATCH*",
     "AZUREML_*",

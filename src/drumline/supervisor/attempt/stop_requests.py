@@ -68,7 +68,8 @@ class StopRequests:
         if meaning.kind == "cancel":
             self._cancel(h.Canceled(meaning.by, at_once=False, grace_s=meaning.grace_s))
         else:
-            self.preempt(meaning.by, None if meaning.kind == "preemption" else node, meaning.grace_s)
+            taken = None if meaning.kind == "preemption" else node
+            self.preempt(meaning.by, taken, meaning.grace_s, meaning.verb)
         for lost in meaning.lost:
             self._lose(lost, "was lost")
 
@@ -87,9 +88,11 @@ class StopRequests:
         node = request.get("node")
         self.preempt(str(request.get("by")), node if isinstance(node, int) else None)
 
-    def preempt(self, by: str, node: int | None, grace_s: float | None = None) -> None:
-        """Take a node away, or all of them (None). ``by`` completes "preempted by ...". Once for each of these."""
-        happening = h.PreemptionAnnounced(by, node, grace_s)
+    def preempt(
+        self, by: str, node: int | None, grace_s: float | None = None, verb: str = "preempted"
+    ) -> None:
+        """Take a node away, or all of them (None). ``by`` and ``verb``: as of the happening. Once for each of these."""
+        happening = h.PreemptionAnnounced(by, node, grace_s, verb)
         if happening not in self._preemptions:
             self._preemptions.append(happening)
             self._record(e.Preempted(wall_time(), by, node))

@@ -133,13 +133,14 @@ class Canceled(NamedTuple):
 
 class PreemptionAnnounced(NamedTuple):
     """
-    A preemption was announced. ``node`` None: all nodes are taken away. ``by`` completes "preempted by ...".
-    ``grace_s`` as of Canceled.
+    A preemption was announced. ``node`` None: all nodes are taken away. ``by`` completes "preempted by ...", or
+    another ``verb``. ``grace_s`` as of Canceled.
     """
 
     by: str
     node: int | None = None
     grace_s: float | None = None
+    verb: str = "preempted"
 
 
 class Hung(NamedTuple):

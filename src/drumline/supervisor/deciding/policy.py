@@ -420,9 +420,9 @@ class Policy:
         node = event.node
         kind: EndKind
         if self._taken >= self._expected:
-            reason, kind, node = f"preempted by {event.by}", "preemption", None
+            reason, kind, node = f"{event.verb} by {event.by}", "preemption", None
         elif is_first:
-            reason, kind = f"node {event.node} was preempted by {event.by}", "node preemption"
+            reason, kind = f"node {event.node} was {event.verb} by {event.by}", "node preemption"
         else:
             return []
         self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)

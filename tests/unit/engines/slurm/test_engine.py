@@ -184,7 +184,7 @@ def test_one_that_came_to_the_queue_since_that_was_asked_for(slurm, folder):
          "Slurm could not start its batch script; is the run folder there on the node? (FAILED in Slurm)"),
         ("COMPLETED", "0:0", status.FAILED, 1,
          "its batch script ended without a word of its supervisor (COMPLETED in Slurm)"),
-        ("CANCELLED", "0:15", status.CANCELED, 130, "it was canceled in Slurm (CANCELLED in Slurm)"),
+        ("CANCELLED", "0:15", status.CANCELED, 130, "it was canceled with scancel (CANCELLED in Slurm)"),
         ("TIMEOUT", "0:0", status.FAILED, 1, "Slurm's time limit was reached (TIMEOUT in Slurm)"),
         ("NODE_FAIL", "0:0", status.FAILED, 1, "a node of it failed (NODE_FAIL in Slurm)"),
         ("PREEMPTED", "0:0", status.FAILED, 1,
@@ -211,7 +211,11 @@ def test_who_canceled_it_is_told_where_the_accounting_knows(slurm, folder):
     import pwd
 
     by = f" by {pwd.getpwuid(os.getuid()).pw_name}"
-    assert by_accounting.reason == look(folder).reason == f"it was canceled in Slurm (CANCELLED in Slurm){by}"
+    assert (
+        by_accounting.reason
+        == look(folder).reason
+        == f"it was canceled with scancel (CANCELLED in Slurm){by}"
+    )
     slurm.says("sacct", "CANCELLED by 3999999999|0:15\n")
     assert look(folder).reason.endswith(" by user 3999999999")
 

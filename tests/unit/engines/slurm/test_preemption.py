@@ -51,6 +51,38 @@ def test_nodes_that_slurm_takes_are_no_place_for_the_next_attempt(
     assert allocation.decide_next(end_kind, progressed=True).where == where
 
 
+PREEMPTED = "PreemptTime=2026-01-01T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("by", "job", "node", "told"),
+    [
+        (TIME_LIMIT, "JobState=RUNNING", "ALLOCATED", "stopped by Slurm, whose time limit is near"),
+        (TO_SUPERVISOR, "JobState=TIMEOUT", "ALLOCATED", "stopped by Slurm, whose time limit has come"),
+        (TO_SUPERVISOR, "JobState=NODE_FAIL", "DOWN", "stopped by Slurm, since node e1 is DOWN"),
+        (TO_SUPERVISOR, "JobState=PENDING Restarts=2", "IDLE", "stopped by Slurm, which starts it again"),
+        (
+            TO_SUPERVISOR,
+            f"JobState=PENDING Restarts=2 {PREEMPTED}",
+            "IDLE",
+            "preempted by Slurm, which starts it again",
+        ),
+        (
+            TO_SUPERVISOR,
+            f"JobState=COMPLETING {PREEMPTED}",
+            "IDLE",
+            "preempted by Slurm, for a job with a higher",
+        ),
+    ],
+)
+def test_only_what_makes_room_for_another_job_preempts(slurm, monkeypatch, by, job, node, told):
+    preemption, _ = make(slurm, monkeypatch)
+    answers(slurm, job=f"JobId=7 {job}", node=f"NodeName=e1 State={node}")
+    meaning = preemption.explain_signal(None, by)
+    assert meaning.kind == "preemption"
+    assert f"{meaning.verb} by {meaning.by}".startswith(told)
+
+
 def answers(slurm, **said):
     """Have ``scontrol show WHAT`` say that;"""
     cases = "".join(f'*"show {what}"*) echo "{text}";;\n' for what, text in said.items())

@@ -274,7 +274,10 @@ def test_a_file_that_changes_between_chunks_is_read_from_the_beginning(run, big,
 
     def change_once(number):
         if number == 5:
-            big.write_bytes(os.urandom(9_000))
+            # All at once: a file that is written anew is empty for a moment, in which another thread may read it.
+            fresh = big.with_name("fresh")
+            fresh.write_bytes(os.urandom(9_000))
+            fresh.replace(big)
 
     store.before_read = change_once
     target = fetch(run, "d", store, kind="file")

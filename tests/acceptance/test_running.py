@@ -45,6 +45,7 @@ def test_what_another_launcher_left_does_not_reach_the_ranks(cli):
         "TORCHELASTIC_RUN_ID": "x",
         "OMPI_COMM_WORLD_RANK": "7",
         "SLURM_PROCID": "7",
+        "SLURMD_NODENAME": "e1",
         "KEPT": "yes",
     }
     done = cli("run", "--distribution", "plain", "--", PYTHON, JOBS / "say.py", *left, env=left)
@@ -60,6 +61,15 @@ def test_the_node_folder_is_kept_from_what_cleans_tmp(cli):
     )
     done = cli("run", "--nodes", "2", "--no-prefix", "--", PYTHON, "-c", program)
     assert done.out.split() == ["locked"] * 2
+
+
+@pytest.mark.parametrize("python", ["python", "python3"])
+def test_a_script_without_its_interpreter_is_refused_with_one_that_is_there(cli, tmp_path, python):
+    (tmp_path / python).symlink_to(PYTHON)
+    (tmp_path / "hello.py").touch()
+    done = cli("run", "--", "hello.py", cwd=tmp_path, env={"PATH": str(tmp_path)})
+    assert done.rc == 2
+    assert f"hint: drumline run ... -- {python} hello.py\n" in done.err
 
 
 def test_the_port_of_rank_0_is_free_when_many_jobs_start_at_once(cli):

@@ -7,6 +7,7 @@ mount(2), capabilities(7).
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
@@ -97,7 +98,12 @@ def pass_on_capabilities() -> None:
 def begin_mounts() -> None:
     """Give this process mounts of its own: what it mounts nobody else sees; what others unmount goes here too."""
     unshare(MOUNTS)
-    mount("none", "/", "", _ALL_BELOW | _FOLLOWS)
+    try:
+        mount("none", "/", "", _ALL_BELOW | _FOLLOWS)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise OSError(error.errno, "/ is no mount point here, as in a chroot") from error
+        raise
 
 
 def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:

@@ -18,7 +18,9 @@ import pytest
 import waiting
 from isolated_nodes import skip_without
 
-from drumline.engines.local.isolation import inside
+from drumline.contract.errors import EngineError
+from drumline.engines.local.isolation import inside, needs
+from drumline.engines.local.isolation.settings import Link
 from drumline.linux import interfaces, namespaces
 from drumline.node.checks import checker, gathering, hardware
 from drumline.supervisor.preflight import registry
@@ -119,6 +121,21 @@ def show_memory(tmp_path, available_mb):
         namespaces.bind(str(told), "/proc/meminfo")
 
     return show
+
+
+def test_mounts_of_a_chroot_cannot_be_a_nodes(tmp_path):
+    skip_without()
+
+    def try_in_chroot():
+        if os.geteuid():
+            namespaces.enter_new_user_namespace()
+        # This has loaded what calls the kernel, of which there is nothing in the folder.
+        namespaces.unshare(0)
+        os.chroot(tmp_path)
+        return needs._try(Link())
+
+    with pytest.raises(EngineError, match="isolated nodes: / is no mount point here, as in a chroot"):
+        inside.call_in_child(try_in_chroot)
 
 
 def test_memory(tmp_path):

@@ -384,6 +384,21 @@ def test_little_memory_is_told_where_no_job_asked_for_some():
     assert (found.status, found.finding.partition(" memory")[0]) == ("warning", "100 MiB of 59.6 GiB")
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"), [(1 << 30, "1 GiB of 1 GiB available"), (None, "46.6 GiB of 59.6 GiB available")]
+)
+def test_no_more_memory_is_available_than_a_node_may_use(limit, said):
+    """What is available is the machine's, of which the control group of a node allows a part."""
+    reports = [NodeReport(0, "", {"memory": {**healthy(0, 1)["memory"], "limit": limit}})]
+    assert [one.finding for one in registry.judge_all(reports) if one.check == "memory"] == [said]
+
+
+def test_root_needs_no_user_namespaces_for_isolated_nodes():
+    features = {**healthy(0, 1)["features"], "user_namespaces": False, "root": True}
+    found = registry.judge_all([NodeReport(0, "", {"features": features})])
+    assert [one.status for one in found if one.check == "features"] == ["ok"]
+
+
 def test_one_node_alone_is_compared_with_none():
     found = registry.judge_all([NodeReport(0, "", healthy(0, 1))])
     assert {one.check for one in found} == {check.id for check in registry.CHECKS if not check.needs_nodes}

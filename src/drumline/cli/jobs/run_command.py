@@ -133,8 +133,10 @@ def _check_program(program: str) -> None:
         import shutil
 
         if shutil.which(program) is None:
+            # Of Debian's programs, none is "python".
+            python = "python" if shutil.which("python") else "python3"
             raise UsageError(
-                f"{program!r} is a script, not a program", f"drumline run ... -- python {program}"
+                f"{program!r} is a script, not a program", f"drumline run ... -- {python} {program}"
             )
 
 

@@ -86,6 +86,8 @@ def judge_memory(reports: Nodes, demands: Demands) -> Iterator[Finding]:
         if not facts.get("total"):
             continue
         limit = min(facts["limit"] or facts["total"], facts["total"])
+        # Of the whole machine.
+        available = min(facts["available"], limit)
         wanted = demand.memory_bytes
         if limit < _MEMORY_SHARE * wanted:
             yield warning(
@@ -93,20 +95,20 @@ def judge_memory(reports: Nodes, demands: Demands) -> Iterator[Finding]:
                 f"its memory is limited to {size(limit)}, and the job was given {size(wanted)}",
                 "raise the limit of its control group, or ask for less memory",
             )
-        elif facts["available"] < _MEMORY_SHARE * wanted:
+        elif available < _MEMORY_SHARE * wanted:
             yield warning(
                 one.node,
-                f"{size(facts['available'])} of its memory is available, and the job was given {size(wanted)}",
+                f"{size(available)} of its memory is available, and the job was given {size(wanted)}",
                 "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head), or have Slurm count memory",
             )
-        elif facts["available"] < min(limit // 10, 1 << 30):
+        elif available < min(limit // 10, 1 << 30):
             yield warning(
                 one.node,
-                f"{size(facts['available'])} of {size(facts['total'])} memory is available: others use the rest",
+                f"{size(available)} of {size(facts['total'])} memory is available: others use the rest",
                 "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head)",
             )
         else:
-            yield ok(f"{size(facts['available'])} of {size(limit)} available", one.node)
+            yield ok(f"{size(available)} of {size(limit)} available", one.node)
 
 
 def judge_limits(reports: Nodes, _: Demands) -> Iterator[Finding]:

@@ -145,7 +145,7 @@ def judge_features(reports: Nodes, _: Demands) -> Iterator[Finding]:
         off = []
         if not facts["control_group"]:
             off.append("control groups (a process that leaves its session is found by its parents instead)")
-        if not facts["user_namespaces"]:
+        if not facts["user_namespaces"] and not facts["root"]:
             off.append("user namespaces (no isolated nodes)")
         if facts["ptrace_scope"] > 1 and not facts["root"]:
             off.append(f"ptrace (its scope is {facts['ptrace_scope']}: py-spy shows no stacks)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import batches, inside
-from drumline.linux import limits
+from drumline.linux import limits, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,7 @@ def _try_netem() -> Sequence[int]:
 
 def _try(link: Link) -> Sequence[int]:
     inside.begin_namespaces()
+    namespaces.begin_mounts()
     inside.run_batch("ip", ["link add probe0 type veth peer name probe1", "link add probe type bridge"])
     if link.rate_bits:
         check_link(link._replace(latency_ms=None, loss_percent=None), "probe0")

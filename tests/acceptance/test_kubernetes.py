@@ -14,7 +14,7 @@ from conftest import processes_with
 from waiting import wait_until
 
 from drumline.control.observing import description
-from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes import objects, pods
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(280)]
 
@@ -23,6 +23,9 @@ WAITS = """
     print("ready", flush=True)
     signal.pause()
 """
+COUNTED = "drumline-counted"
+"""The annotation of pods that stay when they are deleted, and count (scripts/kubernetes-node)."""
+
 WAITS_ONCE = """
     import os, signal, sys
     if os.environ["DRUMLINE_ATTEMPT"] != "0":
@@ -119,6 +122,15 @@ class Jobs:
         return next((one["node"], one["host"]) for one in self.show()["nodes"] if one["host"] != taken)
 
 
+def end_courier(home):
+    """Kill the process that carries for the jobs of a home; it starts again when somebody looks."""
+    found = processes_with(os.fsencode(f"\0DRUMLINE_HOME={home}\0")).items()
+    couriers = [pid for pid, command in found if "engines.kubernetes.courier" in command]
+    for pid in couriers:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in couriers), 30.0, "its end")
+
+
 @pytest.fixture
 def jobs(kubernetes_cluster, cli, drumline_home, tmp_path):
     made = Jobs(kubernetes_cluster, cli, drumline_home, tmp_path)
@@ -127,7 +139,10 @@ def jobs(kubernetes_cluster, cli, drumline_home, tmp_path):
     kubernetes_cluster.wait_until_empty(30.0)
 
 
-def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs, drumline_home):
+@pytest.mark.parametrize("counted", [False, True], ids=["as before 1.23", "as from 1.27 on"])
+def test_a_drained_node_is_a_preemption_and_another_takes_its_number(jobs, drumline_home, counted):
+    if counted:
+        jobs.attach("--set", f"annotations.{COUNTED}=yes")
     jobs.begin(WAITS_ONCE, queue_settings={"job_tier": "spot"})
     number, host = jobs.find_node()
     jobs.update("--set", "display_name=mine")
@@ -164,6 +179,68 @@ def test_the_power_of_a_node_goes_and_another_takes_its_number(jobs):
         jobs.cluster.revive(host)
     assert (shown["status"], shown["attempt"]) == ("Completed", 1), shown["reason"]
     assert f"node {number} ({host})" in shown["attempts"][0]["reason"]
+
+
+def test_the_job_of_the_nodes_is_deleted_and_another_is_made(jobs):
+    jobs.begin(WAITS_ONCE, queue_settings={"job_tier": "spot"})
+    with jobs.cluster.api() as api:
+        (nodes,) = (job for job in api.list("Job") if job["metadata"]["name"].endswith("-nodes"))
+        api.delete_job(nodes["metadata"]["name"])
+    words = "Drumline asks for one after 30 s"
+    wait_until(lambda: words in (jobs.show()["reason"] or ""), 60.0, "the wait to be told")
+    shown = jobs.wait_for_end(timeout_s=90.0)
+    assert (shown["status"], shown["attempt"]) == ("Completed", 1), shown["reason"]
+
+
+def test_a_failed_job_does_not_run_again_when_its_pods_and_jobs_are_deleted(jobs, drumline_home):
+    ran = jobs.cluster.folder / "ran"
+    jobs.begin(
+        f"""
+        import os, pathlib, time
+        with open({str(ran)!r}, "a") as file:
+            file.write("x")
+        print("ready", flush=True)
+        while not pathlib.Path({str(jobs.cluster.folder / "fail")!r}).exists():
+            time.sleep(0.1)
+        raise ValueError("loss is nan")
+        """
+    )
+    end_courier(drumline_home)
+    (jobs.cluster.folder / "fail").touch()
+    with jobs.cluster.api() as api:
+        wait_until(lambda: all(map(pods.has_ended, api.list("Pod"))), 60.0, "all pods to end")
+        for pod in api.list("Pod"):
+            jobs.cluster.ask("DELETE", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}")
+    shown = jobs.wait_for_end()
+    assert shown["status"] == "Failed"
+    jobs.cluster.wait_until_empty(30.0)
+    assert ran.read_text() == "xx"
+
+
+def test_an_image_without_the_python_is_told_with_what_to_do(jobs):
+    jobs.attach("--python", "python9")
+    assert jobs.create(WAITS).rc == 0
+    shown = jobs.wait_for_end()
+    assert shown["status"] == "Failed"
+    begins = "the pod of its supervisor did not start: Error with exit code 127; its log ends with: env: "
+    assert shown["reason"].startswith(begins)
+    assert "none may have no python9: drumline compute update k8s --set python=..." in shown["reason"]
+
+
+def test_a_local_input_reaches_the_pods_whatever_its_mode(jobs, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("1")
+    (tmp_path / "b.txt").write_text("2")
+    (tmp_path / "data" / "b.txt").symlink_to(tmp_path / "b.txt")
+    code = """
+        import os, pathlib
+        place = pathlib.Path(os.environ["AZURE_ML_INPUT_data"])
+        print(place.is_relative_to("/drumline"), sorted(path.read_text() for path in place.iterdir()))
+    """
+    inputs = {"data": {"type": "uri_folder", "path": "data"}}
+    assert jobs.create(code, inputs=inputs).rc == 0
+    assert jobs.wait_for_end()["status"] == "Completed"
+    assert jobs.logs() == ["True ['1', '2']\n"] * 2
 
 
 def test_the_pod_of_the_supervisor_is_killed(jobs):

@@ -309,7 +309,7 @@ class JobWentOn(NamedTuple):
 class JobWarned(NamedTuple):
     """
     Something about the job is likely wrong, and it goes on. ``kind``: world (its ranks are not connected), outputs
-    (some of them stayed where it ran).
+    (some of them stayed where it ran), pods (the cluster has ended one of a node).
     """
 
     time: float

@@ -68,7 +68,9 @@ class KubernetesEngine:
 
         def make(api: Api) -> objects.Objects:
             way = gang.choose(plan.compute, api.groups())
-            return objects.make_objects(plan, folder, data, way, mark)
+            made = objects.make_objects(plan, folder, data, way, mark)
+            view.write_nodes(folder, made.nodes)
+            return made
 
         try:
             uid = submission.send_patiently(lambda: open_api({**plan.compute, **place}), make)

@@ -82,9 +82,9 @@ def name_of(plan: Plan, folder: RunFolder) -> str:
     return f"dl-{readable}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
-def name_nodes(name: str) -> str:
-    """Return the name of the Job of a job's nodes."""
-    return f"{name}-nodes"
+def name_nodes(name: str, number: int = 1) -> str:
+    """Return the name of the Job of a job's nodes; ``number``: of the Jobs that made them, one after the other."""
+    return f"{name}-nodes" if number == 1 else f"{name}-nodes-{number}"
 
 
 def make_objects(

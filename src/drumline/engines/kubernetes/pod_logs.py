@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import errno
 import math
 import sys
@@ -38,6 +39,9 @@ _PASSING_ERRORS = (
 )
 """Of this machine; others are of a piece, such as one whose file is a folder here."""
 
+_LINES_KEPT = 5
+_LONGEST_LINE = 1000
+
 _JOB_ENDED = b'"type":"JobEnded"'
 
 
@@ -58,6 +62,7 @@ class PodLogs:
         self._lock = threading.Lock()
         self._threads: dict[str, threading.Thread] = {}
         self._ended: set[str] = set()
+        self._last_lines: dict[str, collections.deque[str]] = {}
         self._last_heard: dict[str, float] = {}
         """By pod, when this reader has heard a piece of it last; none: its log is read from the beginning."""
 
@@ -83,6 +88,10 @@ class PodLogs:
         """Return by pod the number of the last piece that is in the run folder, with all before it."""
         with self._lock:
             return dict(self._written)
+
+    def list_last_lines(self, pod: str) -> list[str]:
+        """Return the last lines of a pod's log that are no pieces of files."""
+        return list(self._last_lines.get(pod, ()))
 
     def has_said_all(self, pod: str) -> bool:
         return pod in self._ended
@@ -128,6 +137,7 @@ class PodLogs:
                     self._end(name)
                     return
                 if frame is None:
+                    self._note_line(name, line)
                     continue
                 if since_s and frame.number > self._taken.get(name, 0) + 1:
                     # More is missing than was thought: all of it, from the beginning.
@@ -146,6 +156,13 @@ class PodLogs:
         # Of a pod that had ended before, this was all; a server may close other logs too.
         if pods.has_ended(pod):
             self._end(name)
+
+    def _note_line(self, name: str, line: str) -> None:
+        """Keep the last lines that are no pieces, such as those of a program that did not start."""
+        if line.strip():
+            self._last_lines.setdefault(name, collections.deque(maxlen=_LINES_KEPT)).append(
+                line[:_LONGEST_LINE]
+            )
 
     def _end(self, name: str) -> None:
         self._ended.add(name)

@@ -1,4 +1,4 @@
-"""The objects of a job, made in the cluster: all of them, or none."""
+"""The objects of a job, made in the cluster: all of them, or none; later, pods for nodes that are missing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
-from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes import objects, pods
 from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes.manifests import gang
 from drumline.engines.kubernetes.manifests.dropped import find_dropped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from drumline.engines.kubernetes.client import Api
 
@@ -23,6 +24,15 @@ PATIENCE_S = 60.0
 
 _GOING_S = 20.0
 """For what is left of an earlier job of that name, which goes by itself."""
+
+_TOLD_S = 5.0
+"""With fewer pods than nodes, before that is a reason why a job waits."""
+
+_REPLACED_S = 30.0
+"""
+Likewise, before another Job is made. A Job waits 10 s before it replaces a first pod, and twice as long for each other:
+for 6 minutes at most, from 1.28 on for 10.
+"""
 
 _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 5.0
@@ -136,3 +146,74 @@ def _check_kept(sent: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
         raise ApiRefusedError(
             what, "its version does not know the field, which a setting of the compute needs"
         )
+
+
+class Replacements:
+    """Asks for nodes that are missing while the job goes on, where the cluster makes no pods for them by itself."""
+
+    def __init__(self, name: str, sent: Mapping[str, Any] | None) -> None:
+        """``name``: of the job's objects. ``sent``: the Job of its nodes as it was made; None: nothing is asked for."""
+        self._name = name
+        self._sent = sent
+        self._missing_since: float | None = None
+        self._patience_s = _REPLACED_S
+
+    def ask(self, api: Api, found: Sequence[Mapping[str, Any]], count: int, *, is_held: bool) -> str:
+        """
+        Ask where it is time; return what is done about the missing nodes, and nothing where none is missing or the
+        cluster is at it. ``is_held``: it has said why it makes none. Raises EngineError.
+        """
+        lasting = [pod for pod in found if pods.role_of(pod) == objects.NODE and pods.is_lasting(pod)]
+        if len(lasting) >= count or self._sent is None:
+            self._missing_since, self._patience_s = None, _REPLACED_S
+            return ""
+        self._missing_since = self._missing_since or time.monotonic()
+        waited_s = time.monotonic() - self._missing_since
+        if waited_s < _TOLD_S:
+            return ""
+        jobs = self._read_jobs(api)
+        promised = sum(pods.count_wanted(job) for job in jobs)
+        if promised >= count and is_held:
+            return ""
+        if waited_s < self._patience_s:
+            return f"Kubernetes makes no other pod yet; Drumline asks for one after {self._patience_s:g} s"
+        if promised >= count:
+            promised = sum(self._stop_waiting(api, job) for job in jobs)
+        if promised < count:
+            self._make(api, jobs, count - promised)
+        # Ever more rarely, as long as nothing comes of it.
+        self._missing_since, self._patience_s = None, self._patience_s * 2
+        return ""
+
+    def _read_jobs(self, api: Api) -> list[dict[str, Any]]:
+        """Return the Jobs of the nodes. The first may have been deleted."""
+        found = [api.get("Job", objects.name_nodes(self._name))]
+        while (job := api.get("Job", objects.name_nodes(self._name, len(found) + 1))) is not None:
+            found.append(job)
+        return [job for job in found if job is not None]
+
+    def _stop_waiting(self, api: Api, job: Mapping[str, Any]) -> int:
+        """
+        Have a Job that waits ever longer before it makes another pod make none; return how many it keeps. One that a
+        queue has admitted keeps its size.
+        """
+        wanted = pods.count_wanted(job)
+        active = int(job.get("status", {}).get("active") or 0)
+        labels = job["metadata"].get("labels") or {}
+        if active >= wanted or gang.QUEUE_LABEL in labels or job.get("spec", {}).get("suspend"):
+            return wanted
+        api.patch("Job", job["metadata"]["name"], {"spec": {"parallelism": active}})
+        return active
+
+    def _make(self, api: Api, jobs: Sequence[Mapping[str, Any]], count: int) -> None:
+        owner = api.get("Job", self._name)
+        if owner is None or self._sent is None:
+            return
+        taken = {job["metadata"]["name"] for job in jobs}
+        number = 2
+        while objects.name_nodes(self._name, number) in taken:
+            number += 1
+        metadata = {**self._sent["metadata"], "name": objects.name_nodes(self._name, number)}
+        spec = {**self._sent["spec"], "completions": count, "parallelism": count}
+        api.create(objects.own({**self._sent, "metadata": metadata, "spec": spec}, owner))
+        sys.stderr.write(f"{metadata['name']} is made for {count} missing nodes\n")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN_S = 3.0
 _PLACE_FILE = "kubernetes-place.json"
+_NODES_FILE = "kubernetes-nodes.json"
 
 
 class Warnings:
@@ -62,6 +63,16 @@ def write_engine(folder: RunFolder, name: str, uid: str) -> None:
 def read_place(folder: RunFolder) -> dict[str, str]:
     """Return where the job is; nothing: where its compute says."""
     return folder.read_json(os.path.join(folder.path, _PLACE_FILE)) or {}
+
+
+def write_nodes(folder: RunFolder, job: Mapping[str, Any]) -> None:
+    """Keep the Job of the nodes as it was sent, from which its courier makes another. Raises OSError."""
+    write_whole(os.path.join(folder.path, _NODES_FILE), json.dumps(job))
+
+
+def read_nodes(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the Job of the nodes as it was sent; None: it was not kept."""
+    return folder.read_json(os.path.join(folder.path, _NODES_FILE))
 
 
 def was_sent(folder: RunFolder) -> bool:

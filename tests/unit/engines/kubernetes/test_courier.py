@@ -101,8 +101,37 @@ def test_the_loss_of_the_supervisors_pod_is_told(cluster, folder):
     look_until(looks, cluster, lambda over: over, "the courier to be done")
     known = view.read(folder)
     assert (known.state, known.status) == ("gone", "Failed")
-    assert known.reason == "the pod of its supervisor was lost: Evicted"
+    assert known.reason.startswith("the pod of its supervisor was lost: Evicted; ")
     assert not cluster.has_job
+
+
+def test_the_reason_of_a_supervisor_that_did_not_start_has_the_end_of_its_log(cluster, folder):
+    looks = courier.Courier(folder)
+    cluster.add("s", "supervisor", "Failed")
+    ended = {"exitCode": 127, "reason": "Error"}
+    cluster.pods["s"]["status"]["containerStatuses"] = [{"state": {"terminated": ended}}]
+    cluster.logs["s"].append("sh: 1: exec: python3: not found")
+    look_until(looks, cluster, lambda over: over, "the courier to be done")
+    reason = (
+        "the pod of its supervisor did not start: Error with exit code 127; its log ends with: sh: 1: exec: "
+    )
+    assert view.read(folder).reason.startswith(reason + "python3: not found; ")
+
+
+def test_a_node_that_the_cluster_has_ended_is_told_once(cluster, folder):
+    cluster.add("s", "supervisor")
+    cluster.add("n", "node", "Failed")
+    ended = {"exitCode": 137, "reason": "OOMKilled"}
+    cluster.pods["n"]["status"]["containerStatuses"] = [{"state": {"terminated": ended}}]
+    cluster.pods["n"]["spec"] = {"nodeName": "e2"}
+    for _ in range(2):
+        looks = courier.Courier(folder)
+        looks._look(cluster)
+        looks._look(cluster)
+    (warning,) = [event for event in folder.read_events() if isinstance(event, e.JobWarned)]
+    assert warning.text.startswith(
+        "the pod of a node, on e2, was ended by Kubernetes: OOMKilled with exit code 137; give its nodes more memory"
+    )
 
 
 def test_a_job_that_is_canceled_before_it_starts_is_removed(cluster, folder):

@@ -111,6 +111,14 @@ def test_a_pod_that_is_about_to_end_gets_no_other_attempt(members, join):
         first.recv(1)
 
 
+def test_all_pods_are_told_when_the_job_is_over(members, join):
+    peers = [join("a"), join("b")]
+    wait_for(members, 2)
+    members.close()
+    members.close()
+    assert [told(peer) for peer in peers] == [{"type": "over"}] * 2
+
+
 def test_a_stranger_is_shown_out(members, join):
     stranger = join("x", token="guess")
     stranger.settimeout(0.01)

@@ -1,12 +1,18 @@
 """The pod of a node, and how it ends: Kubernetes makes another for one that has failed, and none for any other."""
 
 import json
+import re
+import signal
 import socket
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from waiting import wait_until
+
+OVER = b'{"type": "over"}\n'
 
 POD = """
 import sys
@@ -59,29 +65,64 @@ def reset(peer, lines):
     peer.close()
 
 
-def test_a_pod_whose_supervisor_has_ended_has_ended_well(pod):
-    process, peer, lines = pod()
+def close(peer, lines):
     lines.close()
     peer.close()
+
+
+def test_a_pod_whose_job_is_over_has_ended_well(pod):
+    process, peer, lines = pod()
+    peer.sendall(OVER)
+    close(peer, lines)
     said = process.communicate(timeout=60)[1]
     assert (process.returncode, said) == (0, "")
 
 
-def test_a_pod_whose_connection_broke_has_failed_so_that_another_comes(pod, supervisor):
+@pytest.mark.parametrize("end", [reset, close])
+def test_a_pod_whose_connection_broke_has_failed_so_that_another_comes(pod, supervisor, end):
     process, peer, lines = pod()
-    reset(peer, lines)
+    end(peer, lines)
     supervisor.accept()[0].close()
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert said.startswith("the connection to the supervisor's pod broke: ")
 
 
-def test_none_comes_for_a_supervisor_that_is_gone_with_its_node(pod, supervisor):
+@pytest.mark.parametrize("end", [reset, close])
+def test_none_comes_for_a_supervisor_that_is_gone_with_its_node(pod, supervisor, end):
     process, peer, lines = pod(return_s=0.5)
     supervisor.close()
-    reset(peer, lines)
+    end(peer, lines)
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_a_pod_that_is_taken_away_has_failed(pod):
+    process, peer, lines = pod()
+    process.terminate()
+    process.communicate(timeout=60)
+    close(peer, lines)
+    assert process.returncode == 1
+
+
+def test_a_pod_that_is_taken_away_before_the_supervisor_came_has_failed(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    words = [sys.executable, "-c", POD, str(tmp_path / "job"), str(port), "60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        try:
+            pid = process.pid
+            wait_until(lambda: handles_terminate(pid), 60.0, "the pod to handle SIGTERM")
+            process.terminate()
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+
+
+def handles_terminate(pid):
+    caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def test_an_agent_that_cannot_be_started_is_told_and_the_pod_waits_on(pod):
@@ -91,7 +132,7 @@ def test_an_agent_that_cannot_be_started_is_told_and_the_pod_waits_on(pod):
     told = json.loads(lines.readline())
     assert told["type"] == "failed"
     assert told["error"].startswith("its agent could not be started: ")
-    lines.close()
-    peer.close()
+    peer.sendall(OVER)
+    close(peer, lines)
     process.communicate(timeout=60)
     assert process.returncode == 0

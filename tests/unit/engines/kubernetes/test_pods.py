@@ -20,6 +20,11 @@ def waiting(reason, message=""):
     )
 
 
+def terminated(code, reason, message=""):
+    ended = {"exitCode": code, "reason": reason, "message": message}
+    return {"containerStatuses": [{"state": {"terminated": ended}}]}
+
+
 SUPERVISOR = pod("supervisor", "Running")
 NODE = pod("node", "Running")
 
@@ -39,10 +44,13 @@ NODE = pod("node", "Running")
             [SUPERVISOR, NODE, unschedulable("0/5 nodes are available: 5 Insufficient nvidia.com/gpu.")],
             ("waits", "1 of 2 pods run; 0/5 nodes are available: 5 Insufficient nvidia.com/gpu."),
         ),
-        ([SUPERVISOR, waiting("ImagePullBackOff")], ("waits", "0 of 2 pods run; ImagePullBackOff")),
         (
             [SUPERVISOR, waiting("ErrImagePull", "not found")],
-            ("waits", "0 of 2 pods run; ErrImagePull: not found"),
+            (
+                "waits",
+                "0 of 2 pods run; ErrImagePull: not found; check the name and the tag of its image, and "
+                "image_pull_secrets: drumline compute update NAME --set image=...",
+            ),
         ),
         ([SUPERVISOR, waiting("ContainerCreating")], ("runs", "0 of 2 pods run")),
     ],
@@ -56,15 +64,125 @@ def test_state_and_reason(found, expected):
     [
         ({"reason": "Evicted", "message": "low on memory"}, "Evicted: low on memory"),
         ({"reason": "NodeLost"}, "NodeLost"),
+        (terminated(137, "OOMKilled"), "OOMKilled with exit code 137"),
         (
-            {"containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]},
-            "OOMKilled with exit code 137",
+            {
+                **terminated(143, "Error"),
+                "conditions": [
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "PreemptionByScheduler",
+                        "message": "preempting to accommodate a higher priority pod",
+                    }
+                ],
+            },
+            "PreemptionByScheduler: preempting to accommodate a higher priority pod",
         ),
         ({}, "nothing more is known"),
     ],
 )
 def test_why_a_pod_ended(status, why):
     assert pods.why_ended(pod("supervisor", "Failed", **status)) == why
+
+
+COMPUTE = {"name": "k8s", "image": "team/train:3", "python": "python", "memory_per_node": "4G"}
+UPDATE = "drumline compute update k8s --set"
+NO_PYTHON = f"team/train:3 may have no python: {UPDATE} python=... names its Python, image=... another image"
+NOT_FOUND = 'runc create failed: exec: "python": executable file not found in $PATH: unknown'
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "said"),
+    [
+        (
+            terminated(128, "StartError", NOT_FOUND),
+            [],
+            f"StartError with exit code 128: {NOT_FOUND}; {NO_PYTHON}",
+        ),
+        (
+            terminated(127, "ContainerCannotRun", NOT_FOUND),
+            [],
+            f"ContainerCannotRun with exit code 127: {NOT_FOUND}; {NO_PYTHON}",
+        ),
+        (
+            terminated(127, "Error"),
+            ["sh: 1: exec: python: not found\n"],
+            f"Error with exit code 127; its log ends with: sh: 1: exec: python: not found; {NO_PYTHON}",
+        ),
+        (
+            terminated(2, "Error"),
+            ["Unknown option: -P", "usage: python [option] ...", "Try `python -h'."],
+            "Error with exit code 2; its log ends with: Unknown option: -P | usage: python [option] ... | "
+            f"Try `python -h'.; the python of team/train:3 is older than Python 3.11: {UPDATE} "
+            "python=... or image=...",
+        ),
+        (
+            terminated(1, "Error"),
+            [
+                "0",
+                "Traceback (most recent call last):",
+                '  File "x"',
+                "\x1b[31mOSError: no space\x07" + "x" * 500,
+            ],
+            "Error with exit code 1; its log ends with: Traceback (most recent call last): | "
+            'File "x" | [31mOSError: no space ' + "x" * 378 + "...",
+        ),
+        (
+            terminated(137, "OOMKilled"),
+            [],
+            "OOMKilled with exit code 137; give its nodes more memory (4G now): "
+            f"{UPDATE} memory_per_node=...",
+        ),
+        (
+            {"reason": "Evicted", "message": "The node was low on resource: memory. Threshold: 100Mi."},
+            [],
+            "Evicted: The node was low on resource: memory. Threshold: 100Mi.; give its nodes more memory "
+            f"(4G now): {UPDATE} memory_per_node=...",
+        ),
+        (
+            {"reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."},
+            [],
+            "Evicted: The node was low on resource: ephemeral-storage.; write less to the disk of its "
+            "machine: a volume of the compute has room for large files",
+        ),
+    ],
+)
+def test_the_end_of_a_pod_says_what_to_do(status, lines, said):
+    assert pods.explain_pod(pod("node", "Failed", **status), lines, COMPUTE) == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        (
+            "ImagePullBackOff",
+            'Back-off pulling image "team/train:3"',
+            f"check the name and the tag of team/train:3, and image_pull_secrets: {UPDATE} image=...",
+        ),
+        (
+            "CreateContainerConfigError",
+            'secret "x" not found',
+            "kubectl describe pod POD shows what it asks for and the namespace lacks",
+        ),
+        ("CreateContainerError", "executable file `python` not found in $PATH", NO_PYTHON),
+    ],
+)
+def test_a_pod_that_cannot_start_says_what_to_do(reason, message, said):
+    assert pods.explain_pod(waiting(reason, message), (), COMPUTE) == f"{reason}: {message}; {said}"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (terminated(1, "Error"), False),
+        ({}, False),
+        (terminated(137, "OOMKilled"), True),
+        ({"reason": "Evicted"}, True),
+    ],
+)
+def test_a_pod_that_the_cluster_has_ended_is_known(status, expected):
+    assert pods.was_ended_by_cluster(pod("node", "Failed", **status)) == expected
 
 
 def event(reason, message, when):
@@ -105,11 +223,10 @@ def test_a_pod_that_waits_for_nodes_tells_it_itself():
 
 
 def test_pods_that_end_before_the_job_begins_are_told():
-    ended = {"exitCode": 127, "reason": "Error"}
-    failed = pod("node", "Failed", containerStatuses=[{"state": {"terminated": ended}}])
+    failed = pod("node", "Failed", **terminated(1, "Error"))
     assert pods.describe([SUPERVISOR, NODE, failed, failed], 2) == (
         "waits",
-        "1 of 2 pods run; 2 ended before the job began, the last one: Error with exit code 127",
+        "1 of 2 pods run; 2 ended, the last one: Error with exit code 1",
     )
     assert pods.describe([SUPERVISOR, NODE, failed, pod("node", "Pending")], 2) == ("runs", "1 of 2 pods run")
 

@@ -144,7 +144,10 @@ class Members:
         member.node = None
 
     def close(self) -> None:
-        """Let all pods go."""
-        for peer in [self._server, *(member.peer for member in self._peers.values())]:
+        """Tell all pods that the job has ended, and let them go. May be called twice."""
+        for member in self._peers.values():
             with contextlib.suppress(OSError):
-                peer.close()
+                member.peer.sendall(b'{"type": "over"}\n')
+            member.peer.close()
+        self._peers.clear()
+        self._server.close()

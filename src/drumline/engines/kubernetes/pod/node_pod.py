@@ -33,40 +33,36 @@ _RETRY_S = 0.5
 
 def main(folder: RunFolder, token: str, where: tuple[str, int]) -> int:
     """
-    Be an agent as often as the supervisor says so; return when it has gone: 1 where it has not, but cannot be heard any
-    more. Kubernetes then makes another pod, and none for one that returns 0.
+    Be an agent as often as the supervisor says so; return 0 when the job is over, or its supervisor is gone, else 1: a
+    Job makes another pod for one that has failed alone, and is complete when it has counted enough others.
     """
     first = FirstProcess(folder)
     pod = NodePod(folder, first)
-    broke = False
+    is_over, said = False, "the supervisor's pod did not come"
     try:
         peer = _connect(where, first, _JOIN_S)
         if peer is not None:
             with peer:
                 hello = {"type": "pod", "token": token, "host": os.environ.get("DRUMLINE_NODE_NAME", "")}
-                broke = True
+                said = "the connection to the supervisor's pod broke"
                 peer.sendall(json.dumps({**hello, "pod": os.uname().nodename}).encode() + b"\n")
-                pod.serve(peer)
-                broke = False
+                is_over = pod.serve(peer)
     except (OSError, channel.ChannelError) as error:
-        said = (
-            "the connection to the supervisor's pod broke" if broke else "the supervisor's pod did not come"
-        )
         sys.stderr.write(f"{said}: {error}\n")
     pod.end()
     first.finish()
-    return int(broke and _answers(where, first))
+    return int(not is_over and _may_go_on(where, first))
 
 
-def _answers(where: tuple[str, int], first: FirstProcess) -> bool:
-    """Return whether the supervisor's pod is there. Blocks for a minute at most."""
+def _may_go_on(where: tuple[str, int], first: FirstProcess) -> bool:
+    """Return whether the job needs another pod: nobody has said that it is over. Blocks for a minute at most."""
     try:
         peer = _connect(where, first, _RETURN_S)
     except OSError:
         return False
     if peer is not None:
         peer.close()
-    return peer is not None
+    return True
 
 
 def _connect(where: tuple[str, int], first: FirstProcess, within_s: float) -> socket.socket | None:
@@ -98,8 +94,11 @@ class NodePod:
         self._is_prepared = False
         self._node = -1
 
-    def serve(self, peer: socket.socket) -> None:
-        """Do what the supervisor's pod says until it is gone, or this pod is to end and its agent has ended."""
+    def serve(self, peer: socket.socket) -> bool:
+        """
+        Do what the supervisor's pod says until the job is over, or this pod is to end and its agent has ended; return
+        whether the job is over. Raises OSError and ChannelError where the supervisor cannot be heard any more.
+        """
         lines = channel.Lines()
         peer.setblocking(False)
         self._first.on_terminate = lambda: self._tell(peer, {"type": "leaving"})
@@ -110,8 +109,10 @@ class NodePod:
             if ready:
                 data = peer.recv(1 << 16)
                 if not data:
-                    return
+                    raise ConnectionError("it was closed before the end of the job")
                 for message in lines.feed(data):
+                    if message["type"] == "over":
+                        return True
                     if not self._first.terminated:
                         self._try_to_begin(message, peer)
             ended = self._first.look()
@@ -120,7 +121,7 @@ class NodePod:
                 if ended:
                     self._tell_failure(peer, "its agent failed")
             if self._first.terminated and not self._runs:
-                return
+                return False
 
     def _try_to_begin(self, message: dict[str, Any], peer: socket.socket) -> None:
         try:

@@ -43,6 +43,7 @@ class PodAllocation:
         self._members = members
         self._preemption = preemption
         self._patience_s = gang.patience_s(plan.compute)
+        self._waits_again = False
         may_restart = plan.max_restarts > 0 or plan.asked.job_tier == "spot"
         self.lost_node_kind: Literal["node", "node preemption"] = "node preemption" if may_restart else "node"
 
@@ -80,10 +81,14 @@ class PodAllocation:
         if self._preemption.is_ending:
             return NextAttempt("nowhere", "Kubernetes has taken the pod of its supervisor")
         self._members.wait(0.0)
-        return NextAttempt("same nodes" if self._members.present >= self._members.count else "queue")
+        self._waits_again = self._members.present < self._members.count
+        return NextAttempt("queue" if self._waits_again else "same nodes")
 
     def release(self) -> None:
-        """Do nothing: pods that are there wait for the next attempt, and end with this process."""
+        """Let the pods go at the end of the job. Before another attempt those that are there wait for the others."""
+        if not self._waits_again:
+            self._members.close()
+        self._waits_again = False
 
 
 class PodAgents:

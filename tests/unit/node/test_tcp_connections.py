@@ -47,6 +47,18 @@ def test_a_process_that_is_gone_has_none():
     assert read_connections(process.pid) == []
 
 
+def test_a_child_that_nobody_has_waited_for_hides_nothing():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+            assert read_connections(os.getpid())
+    finally:
+        os.waitpid(pid, 0)
+
+
 @pytest.mark.parametrize("limit", ["_MOST_CONNECTIONS", "_MOST_ROWS"])
 def test_more_connections_than_can_be_told_are_not_known(monkeypatch, limit):
     """Of ranks of a full mesh that each told its first ones only, hardly two would tell of the same connection."""

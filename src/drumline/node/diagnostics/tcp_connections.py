@@ -8,7 +8,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Optional
 
-from drumline.linux import descendants, kernel_files
+from drumline.linux import descendants, kernel_files, process_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,6 +36,9 @@ def read_connections(pid: int) -> Optional[list[list[str]]]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # It has ended.
         except OSError:
+            stat = process_usage.read_stat(one)
+            if stat is None or stat.state == "Z":
+                continue  # It has ended too; only root is told that a zombie has no files.
             return None
         if _OTHER_WAYS.search(kernel_files.read_text(f"/proc/{one}/maps")):
             return None

@@ -3,7 +3,8 @@ Ignore patterns as regular expressions that do not backtrack.
 
 ``*a*a*a*b`` as pathspec translates it takes a time that grows with a power of the name's length: one pattern and one
 long name hold up a submission for ever. In a glob the leftmost match of what is between two stars is as good as any
-other, so each star but the last of a segment may be decided once, and so may each ``**`` but the last.
+other, so each star but the last of a segment may be decided once, and so may each ``**`` but the last. A run of stars
+is one.
 Source: https://research.swtch.com/glob
 """
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 
 import re
 
-_CLASS = r"\[(?:\\.|[^\]\\])+\]"
+_CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
 _ONE = rf"(?:\\.|(?!\[\^/\][*+]){_CLASS}|[^\[\](){{}}*+?/\\|^$.])"
 """What matches exactly one character that is no slash."""
 
+_RUN = re.compile(r"(?:\[\^/\]\*){2,}")
 _STAR = re.compile(rf"\[\^/\]\*((?:{_ONE})+)(?=\[\^/\]\*)")
 _STARS = re.compile(r"\(\?:/\.\+\)\?((?:(?!\(\?:/\.\+\)\?|\(\?P<).)+)(?=\(\?:/\.\+\)\?)")
-_NEGATED = re.compile(r"(?<!\\)\[\^(?!/\])")
+_CLASSES = re.compile(rf"\\.|{_CLASS}")
 
 
 def remove_backtracking(regex: str) -> str:
@@ -27,7 +29,11 @@ def remove_backtracking(regex: str) -> str:
     >>> remove_backtracking("^(?:.+/)?[^/]*a[^/]*b(?:(?P<ps_d>/)|$)")
     '^(?:.+/)?(?>[^/]*?a)[^/]*b(?:(?P<ps_d>/)|$)'
     """
-    once = _STAR.sub(r"(?>[^/]*?\1)", regex)
-    # A class such as [!a] is for one segment, as git has it.
-    once = _NEGATED.sub(r"(?!/)[^", once)
+    once = _STAR.sub(r"(?>[^/]*?\1)", _RUN.sub("[^/]*", regex))
+    once = _CLASSES.sub(_keep_to_segment, once)
     return _STARS.sub(r"(?>(?:/.+?)??\1(?=/|$))", once)
+
+
+def _keep_to_segment(found: re.Match[str]) -> str:
+    """Have a class such as [!a] match no slash, as git has it."""
+    return "(?!/)" + found[0] if found[0].startswith("[^") and found[0] != "[^/]" else found[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
@@ -16,6 +17,15 @@ NAMES = (".amlignore", ".gitignore")
 """The first that is there counts. Source: https://learn.microsoft.com/azure/machine-learning/how-to-save-write-experiment-files"""
 
 _MOST_BYTES = 1 << 20
+_LONGEST_LINE = 4096
+"""As long as a path. pathspec takes minutes to read some that have a million characters."""
+
+_MOST_S = 10.0
+_MOST_S_A_PATH = 0.01
+"""
+Of the processor for the patterns of a file, in all and more for each path: thousands of plain ones take less than a
+tenth of it.
+"""
 
 
 def read_ignore_rules(root: str) -> Callable[[str], bool]:
@@ -23,13 +33,30 @@ def read_ignore_rules(root: str) -> Callable[[str], bool]:
     Return a function that says whether a relative path is to be left out; a folder's path ends with a slash.
 
     Below a folder that is left out nothing is asked for any more. Raises PlanError with file and line of a pattern that
-    is none, and OSError.
+    is none, and OSError; the function raises PlanError when its patterns take too long.
     """
     for name in NAMES:
         path = os.path.join(root, name)
         if os.path.isfile(path):
-            return _parse_rules(path)
+            return _limit_time(path, _parse_rules(path))
     return lambda _: False
+
+
+def _limit_time(path: str, is_ignored: Callable[[str], bool]) -> Callable[[str], bool]:
+    spent_s, count = 0.0, 0
+
+    def ask(relative: str) -> bool:
+        nonlocal spent_s, count
+        before = time.thread_time()
+        answer = is_ignored(relative)
+        count += 1
+        spent_s += time.thread_time() - before
+        if spent_s > _MOST_S + count * _MOST_S_A_PATH:
+            what = f"{path}: its patterns took {spent_s:.0f} s for {count} paths"
+            raise PlanError(what, "use fewer patterns, with fewer stars")
+        return answer
+
+    return ask
 
 
 def _parse_rules(path: str) -> Callable[[str], bool]:
@@ -40,6 +67,11 @@ def _parse_rules(path: str) -> Callable[[str], bool]:
     from drumline.staging.snapshot.ignore_regex import remove_backtracking
 
     lines = _read(path).splitlines()
+    for number, line in enumerate(lines, 1):
+        if len(line) > _LONGEST_LINE:
+            raise PlanError(
+                f"{path}:{number}: this pattern has {len(line)} characters, and may have {_LONGEST_LINE}"
+            )
     try:
         rules = GitIgnoreSpec.from_lines(lines)
         for pattern in rules.patterns:

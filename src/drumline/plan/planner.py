@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
+from drumline.contract.patterns import compile_late
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple
 from drumline.plan import container, environment, parallel, services, shell, unsupported, values
@@ -210,12 +211,26 @@ def _at(site: Site, request: Request) -> Request:
     )
 
 
+_LAUNCHER = compile_late(
+    r"(?:^|[\s;&|(])(torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch))\s"
+)
+
+
 def _launcher_warnings(job: Command, request: Request) -> list[str]:
     """
-    Warn of DeepSpeed's launcher without a hostfile: it then trains on one node, without a word. As ``deepspeed`` on the
-    PATH it is given the file (``node/launcher/deepspeed_shim.py``).
+    Warn of a launcher in each of several processes of a node, and of DeepSpeed's without a hostfile.
+
+    The first start many worlds, which meet at one port; the second trains on one node, without a word. As ``deepspeed``
+    on the PATH it is given the file (``node/launcher/deepspeed_shim.py``).
     """
     command = str(job.command or "")
+    count = request.process_count_per_node or 1
+    launcher = _LAUNCHER.search(command) if count > 1 and distribution_of(job) == "pytorch" else None
+    if launcher:
+        return [
+            f"command: it starts {launcher[1]} in each of the {count} processes of a node; "
+            "set process_count_per_instance to 1, or start the script with python in its place"
+        ]
     is_on_path = not re.search(r"/deepspeed(\s|$)|deepspeed\.launcher", command)
     if not request.once or request.node_count == 1 or is_on_path or "hostfile" in command.lower():
         return []

@@ -221,6 +221,24 @@ def test_a_launcher_that_would_stay_on_one_node_is_warned_of(command, nodes, sta
 
 
 @pytest.mark.parametrize(
+    ("command", "procs", "launcher"),
+    [
+        ("torchrun --nproc-per-node 2 train.py", 2, "torchrun"),
+        ("cd src && python -m torch.distributed.run train.py", 2, "torch.distributed.run"),
+        ("accelerate launch train.py", 4, "accelerate launch"),
+        ("torchrun --nproc-per-node 2 train.py", 1, ""),
+        ("python train.py --launcher torchrun.yml", 2, ""),
+    ],
+)
+def test_a_launcher_in_each_process_of_a_node_is_warned_of(command, procs, launcher):
+    distribution = {"type": "pytorch", "process_count_per_instance": procs}
+    made = plan(nodes=2, command=command, distribution=distribution)
+    said = [warning for warning in made.warnings if "in each of the" in warning]
+    assert len(said) == bool(launcher)
+    assert not said or f"it starts {launcher} in each of the {procs} processes" in said[0]
+
+
+@pytest.mark.parametrize(
     ("ranks", "cores", "at", "expected"),
     [
         (17, 1, {"shares_machine": True}, "34 ranks share 2 cores of this machine"),

@@ -9,8 +9,10 @@ Nothing in here knows what launched it; RANK, WORLD_SIZE and what PyTorch reads 
 
 import atexit
 import contextlib
+import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -59,6 +61,66 @@ class Killed(torch.utils.data.Dataset):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Broken(Killed):
+    def __getitem__(self, index):
+        raise ValueError(f"bad image {index}")
+
+
+class Stop(BaseException):
+    """No Exception, so that nothing that handles those stops it."""
+
+
+def bad_group():
+    raise ExceptionGroup(
+        "epoch 3", [ExceptionGroup("readers", [ValueError("shard 7 is empty")]), OSError("shard 9")]
+    )
+
+
+def stop():
+    raise Stop("the watchdog says stop")
+
+
+def interrupt():
+    raise KeyboardInterrupt("enough")
+
+
+def handle_and_exit():
+    atexit.register(print, "tracker: synced 5 files", flush=True)
+    try:
+        bad_batch()
+    except ValueError:
+        sys.exit(1)
+
+
+def wait_for_own_watchdog():
+    faulthandler.dump_traceback_later(0.5, exit=True)
+    load_batch()
+
+
+def open_too_many():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    kept = []
+    while True:
+        kept.append(os.open(__file__, os.O_RDONLY))
+
+
+def say(text, code):
+    """Ends as a program in another language does."""
+    print(text, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+PANIC = """panic: runtime error: index out of range [6] with length 3
+
+goroutine 1 [running]:
+main.main()
+\t/src/loader.go:12 +0x1d
+"""
+JAVA = """Exception in thread "main" java.lang.IllegalStateException: table 'users' is not there
+\tat Job.read(Job.java:7)
+\tat Job.main(Job.java:2)"""
+
+
 def other_collective():
     dist.recv(torch.ones(4), src=(CULPRIT + 1) % dist.get_world_size())
 
@@ -82,6 +144,17 @@ STEPS = {
     "raise ... from": raise_from,
     "SIGABRT": os.abort,
     "a loader's worker is killed": lambda: list(torch.utils.data.DataLoader(Killed(), num_workers=1)),
+    "a group of exceptions": bad_group,
+    "BaseException": stop,
+    "KeyboardInterrupt": interrupt,
+    "handles it, sys.exit(1)": handle_and_exit,
+    "sys.exit with lines": lambda: sys.exit("no learning rate:\n  lr\n  optimizer.lr"),
+    "its own faulthandler": wait_for_own_watchdog,
+    "no descriptor is left": open_too_many,
+    "a loader's worker raises": lambda: list(torch.utils.data.DataLoader(Broken(), num_workers=1)),
+    "a panic of Go": lambda: say(PANIC, 2),
+    "an exception of Java": lambda: say(JAVA, 1),
+    "torchrun: BaseException": stop,
     "torchrun: SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }
 """What the culprit does in the middle of a loop of collectives; else it raises."""

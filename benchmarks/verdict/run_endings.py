@@ -27,6 +27,7 @@ MODES = {"cold": "off", "warm": "on"}
 
 EARLY = r"ended early, [\d.]+ s in, with exit code 0; rank \d still waited for it"
 BAD_BATCH = r"failed first, [\d.]+ s in: ValueError: bad batch \(.*endings\.py:\d+, in bad_batch\)"
+FIRST = r"failed first, [\d.]+ s in: {}"
 LATE = r"kept the others waiting: it {} \(.*endings\.py:\d+.*\) when rank \d gave up"
 IN_LOAD_BATCH = LATE.format("was in load_batch")
 
@@ -65,7 +66,32 @@ KINDS = {
         "a loader's worker is killed": r"failed first, .*RuntimeError: DataLoader worker \(pid \d+\) is killed",
     },
     "native code": {"SIGABRT": r"failed first, [\d.]+ s in: killed by signal 6 \(SIGABRT.*, in work\)"},
+    "its own words": {
+        "a group of exceptions": FIRST.format(
+            r"ExceptionGroup: epoch 3: ValueError: shard 7 is empty; OSError: shard 9 \(.*, in bad_group\)"
+        ),
+        "BaseException": FIRST.format(r"Stop: the watchdog says stop \(.*, in stop\)"),
+        "KeyboardInterrupt": FIRST.format(r"KeyboardInterrupt: enough \(.*, in interrupt\)"),
+        "handles it, sys.exit(1)": FIRST.format(
+            r"exit code 1, after ValueError: bad batch \(.*, in bad_batch\)"
+        ),
+        "sys.exit with lines": FIRST.format(r"exit code 1: no learning rate: lr optimizer\.lr \("),
+        "its own faulthandler": FIRST.format(
+            r"exit code 1: its own faulthandler gave up after 0\.5 s \(.*, in load_batch\)"
+        ),
+        "no descriptor is left": FIRST.format(
+            r"OSError: .*, in open_too_many\); its limit of open files \(100\) was reached"
+        ),
+        "a loader's worker raises": FIRST.format(r"ValueError: bad image 0 \(.*, in __getitem__\)"),
+        "a panic of Go": FIRST.format(
+            r"exit code 2: panic: runtime error: index out of range \[6\] with length 3"
+        ),
+        "an exception of Java": FIRST.format(
+            r"exit code 1: java\.lang\.IllegalStateException: table 'users' is not there"
+        ),
+    },
     "torchrun inside": {
+        "torchrun: BaseException": r"Stop: the watchdog says stop .*in rank {culprit} of its launcher",
         "torchrun: ValueError": r"ValueError: bad batch .*in rank {culprit} of its launcher",
         "torchrun: SIGKILL": r"rank {culprit} of its launcher.*SIGKILL",
     },

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         shared_memory: str
         port_holder: str
         full_disk: str
+        sent_by: str
         warm_process: int
         lost_peer: str
         """What the exit code says of a peer, where an MPI's launcher started the rank."""
@@ -149,3 +150,6 @@ class ExitEvidence(NamedTuple):
     full_disk: str = ""
     warm_process: int = 0
     """The warm interpreter that had forked the rank, where both were killed together."""
+
+    sent_by: str = ""
+    """Which Python of the node's ranks has sent the signal that ended the rank."""

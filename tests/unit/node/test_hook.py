@@ -143,6 +143,29 @@ def test_what_a_process_of_a_pool_raised_has_its_own_place(rank):
     assert place(done.failure) == ("KeyError", "'label'", "train.py", 5, "work")
 
 
+def test_the_sender_of_a_signal_is_known_where_it_is_a_python_of_the_ranks(rank, tmp_path):
+    def find(pid, number):
+        notes = {"rank 3": str(tmp_path / "notes.jsonl")}
+        return failures.find_sender(notes, pid, number, 0.0, time.monotonic(), str(tmp_path))
+
+    done = rank("import os\n\ndef give_up():\n    os.kill(os.getpid(), 15)\n\ngive_up()\n")
+    assert done.returncode == -signal.SIGTERM
+    assert find(done.pid, 15) == "sent by itself (train.py:4, in give_up)"
+    assert find(done.pid, 9) == ""
+    done = rank(
+        """
+        import multiprocessing as mp, time
+
+        worker = mp.get_context("fork").Process(target=time.sleep, args=(100,))
+        worker.start()
+        worker.terminate()
+        worker.join()
+        print(worker.pid)
+        """
+    )
+    assert (done.returncode, find(int(done.out), 15)) == (0, "sent by rank 3 (train.py:6, in <module>)")
+
+
 def test_no_frame_of_the_hook_is_printed(rank, tmp_path):
     (tmp_path / "jax.py").write_text("raise ValueError('bad build')\n")
     done = rank("import jax\n", env={"DRUMLINE_STEPS": str(tmp_path / "steps"), "PYTHONPATH": str(tmp_path)})

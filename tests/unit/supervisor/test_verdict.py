@@ -353,6 +353,10 @@ def test_a_rank_that_did_not_start():
             ended(0, 101.0, signal=11, crash={"file": "train.py", "line": 3, "function": "step"}),
             "(SIGSEGV: it touched memory that is not its own) (train.py:3, in step)",
         ),
+        (
+            ended(0, 101.0, signal=15, sent_by="sent by rank 2 (train.py:12, in main)"),
+            "(SIGTERM: sent by rank 2 (train.py:12, in main))",
+        ),
         (ended(0, 101.0, signal=15), "(SIGTERM: sent from outside, not by drumline)"),
         (
             ended(0, 101.0, code=127, said="bash: line 1: trian: command not found"),

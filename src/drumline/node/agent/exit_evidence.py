@@ -56,7 +56,10 @@ def collect(
     pids = [ended.pid, lost, *(one["pid"] for one in reported), *failures.find_killed_workers(told)]
     is_crash = bool(ended_by & _CRASHES)
     report = last_words.find_report(log, cwd) if code > 0 or is_crash else last_words.EndReport("", None)
+    notes = {f"rank {one.rank}": environment.notes_of(one.rank) for one in environment.launch.ranks}
+    sender = failures.find_sender(notes, ended.pid, -code, since, time.monotonic(), cwd) if code < 0 else ""
     return evidence._replace(
+        sent_by=sender,
         reported=reported,
         said=said,
         gave_up=report.said,

@@ -21,7 +21,7 @@ from drumline.contract.patterns import compile_late
 from drumline.node.diagnostics import tracebacks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.contract.evidence import CodePlace, NotedException, RaisedException
     from drumline.node.diagnostics.tracebacks import Traceback
@@ -67,6 +67,9 @@ _GROUP_KEY = "group"
 
 _TRAINING_KEY = "training"
 """In a note that is no end: this process has its first optimizer (``hook/optimizer.py``)."""
+
+_SENT_KEY = "sent"
+"""In a note that is no end: this process has sent that signal ``to`` another or itself."""
 
 _EXCEPTION_CODES = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
@@ -294,7 +297,7 @@ def _read_notes(notes: str) -> list[dict[str, Any]]:
     for line in read_plain(notes, _MAX_BYTES).splitlines():
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
-            if isinstance(one, dict) and _GROUP_KEY not in one and _TRAINING_KEY not in one:
+            if isinstance(one, dict) and not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY} & one.keys():
                 one = {**_NOTHING, **_FURTHER, **one}
                 if _is_whole(one, _KINDS):
                     one["at"], one["line"] = float(one["at"]), min(one["line"], _MAX_LINE_NUMBER)
@@ -310,6 +313,32 @@ def _is_whole(one: dict[str, Any], kinds: dict[str, Any]) -> bool:
 def _chain(noted: list[Any]) -> list[dict[str, Any]]:
     found = [one for one in noted if isinstance(one, dict) and _is_whole(one, _EXCEPTION)]
     return [{**one, "line": min(one["line"], _MAX_LINE_NUMBER)} for one in found[:_MAX_CHAIN]]
+
+
+def find_sender(notes: Mapping[str, str], pid: int, number: int, since: float, until: float, cwd: str) -> str:
+    """
+    Return which Python of the node's ranks has sent a signal to a process: ``sent by rank 0 (train.py:12, in main)``.
+
+    Empty: none has. ``notes``: the file of each rank's notes, by its name.
+    """
+    senders = []
+    for rank, path in notes.items():
+        for line in read_lines(path):
+            if b'"sent": %d, "to": %d,' % (number, pid) not in line:
+                continue
+            with contextlib.suppress(ValueError, RecursionError, OverflowError):
+                one = json.loads(line)
+                if _is_whole(one, _SENT) and since <= one["at"] <= until:
+                    senders.append((float(one["at"]), rank, one))
+    if not senders:
+        return ""
+    _, rank, one = max(senders, key=lambda sender: sender[0])
+    place = show_place(one["file"], min(one["line"], _MAX_LINE_NUMBER), one["function"], cwd)
+    where = f" ({place['file']}:{place['line']}, in {place['function']})" if place["file"] else ""
+    return f"sent by {'itself' if one['pid'] == pid else rank}{where}"
+
+
+_SENT: dict[str, Any] = {"at": (int, float), "pid": int, "file": str, "line": int, "function": str}
 
 
 def read_lines(notes: str) -> list[bytes]:

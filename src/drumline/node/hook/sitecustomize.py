@@ -8,7 +8,8 @@ Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed. ``sys.exit`` is
-wrapped, and adds the message or the exception that the program handles as it ends with another code. A crash of native
+wrapped, and adds the message or the exception that the program handles as it ends with another code; ``os.kill`` is,
+and adds whom the program sends a signal that ends it: the kernel tells that to nobody else. A crash of native
 code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that the agent
 reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
@@ -36,6 +37,9 @@ _SIGNAL_BELOW_MAX = 4
 _IN_FLIGHT_BELOW_MAX = 5
 _MARK_BELOW_MAX = 6
 _WENT_ON = b"went on\n"
+_ENDING_SIGNALS = (2, 9, 15)
+"""SIGINT, SIGKILL, SIGTERM."""
+
 _COORDINATION = "jax._src.distributed"
 _FILE_STORE = "mlflow.store.tracking.file_store"
 _DISTRIBUTED = "torch.distributed.distributed_c10d"
@@ -57,7 +61,7 @@ class _Notes:
         self._left: tuple[float, str] | None = None
         self._hook = sys.excepthook
         sys.excepthook = self.excepthook
-        self._sys_exit = sys.exit
+        self._sys_exit, self._os_kill = sys.exit, os.kill
         atexit.register(self.at_end)
 
     def begin(self, path: str) -> None:
@@ -66,6 +70,7 @@ class _Notes:
         self._parent = os.getppid()
         self._variables = {name: os.environ.get(name, "") for name in _RANK_VARIABLES}
         sys.exit = self.exit
+        os.kill = self.kill
 
     def excepthook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -86,6 +91,16 @@ class _Notes:
         except Exception:
             pass
         return self._sys_exit(status)
+
+    def kill(self, pid: int, number: int) -> None:
+        if number in _ENDING_SIGNALS:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and not _is_own(frame.f_code.co_filename):
+                frame = frame.f_back
+            place = (_quote(frame.f_code.co_filename), frame.f_lineno, _quote(frame.f_code.co_name))
+            sent = ', "sent": %d, "to": %d, "file": %s, "line": %d, "function": %s' % (number, pid, *place)
+            self._write(monotonic(), sent, _MOST_BYTES // 2)
+        self._os_kill(pid, number)
 
     def _abandon(self) -> None:
         """Keep JAX from waiting at the end of a program that failed: the others will not come there."""

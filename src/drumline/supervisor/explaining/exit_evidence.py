@@ -78,6 +78,8 @@ def _record_facts(ended: RankEnded, wall: Callable[[float], float]) -> RecordedE
         recorded["crash"] = evidence.crash
     if evidence.gave_up:
         recorded["gave_up"] = evidence.gave_up
+    if evidence.sent_by:
+        recorded["sent_by"] = evidence.sent_by
     if evidence.shared_memory:
         recorded["shared_memory"] = evidence.shared_memory
     return recorded

@@ -287,6 +287,7 @@ def describe_signal(number: int, evidence: RecordedEvidence | None = None) -> st
         meaning = str(evidence["gave_up"])
     if evidence.get("shared_memory"):
         meaning = str(evidence["shared_memory"])
+    meaning = str(evidence.get("sent_by") or meaning)
     crash = evidence.get("crash")
     return f"signal {number} ({name}{': ' if meaning else ''}{meaning})" + (
         format_place(crash) if crash else ""

@@ -190,7 +190,7 @@ def enter_workspace(name: str | None) -> AbstractContextManager[None]:
     from drumline.contract import folder
 
     base = folder.base_home()
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 or not _is_ours(base):
         from drumline.contract import ownership
 
         ownership.check_owner(base)
@@ -200,6 +200,13 @@ def enter_workspace(name: str | None) -> AbstractContextManager[None]:
 
         name = defaults.read().get("workspace")
     return folder.workspace(name)
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 _JOB_WORDS = "a unique beginning of it, @last for the newest job, - for that of your last command"

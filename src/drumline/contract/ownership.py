@@ -1,29 +1,47 @@
-"""A home that root would spoil for the user whose it is."""
+"""A home of another user, which that user or this one could not use."""
 
 from __future__ import annotations
 
 import os
 
+_NOBODY = 65534
+"""Who owns files whose owner the file system does not tell."""
+
 
 def check_owner(home: str) -> None:
     """
-    Raise UsageError where root would write into another user's home: that user could not use it any more.
+    Raise UsageError for a home of another ordinary user that is not open for reading alone.
 
-    That is a home that belongs to somebody else, and under ``sudo`` one that is yet to be made in the caller's folder.
+    Root would spoil it: also one that is yet to be made in the folder of whoever called ``sudo`` or ``su``.
     """
-    if os.geteuid() != 0:
-        return
     place, is_there = _nearest(home)
-    owner = os.stat(place).st_uid
-    if owner == 0 or not (is_there or os.environ.get("SUDO_UID") == str(owner)):
+    owner, me = os.stat(place).st_uid, os.geteuid()
+    if owner in (0, me, _NOBODY):
         return
-    from drumline.contract.errors import UsageError
-
     name = _name_of(owner)
-    raise UsageError(
-        f"the home {home} is {name}'s, and you are root: {name} could not use it any more",
-        f"run the command as {name}, or set DRUMLINE_HOME to a folder of root's",
-    )
+    if me == 0:
+        is_spoiled = is_there or os.environ.get("SUDO_UID") == str(owner) or _is_in_home_of(owner, place)
+        why = f"you are root: {name} could not use it any more"
+        hint = f"run the command as {name}, or set DRUMLINE_HOME to a folder of root's"
+    else:
+        can_read, can_write = os.access(place, os.R_OK | os.X_OK), os.access(place, os.W_OK)
+        is_spoiled = can_write or not can_read if is_there else not can_write
+        why = "you are another user, who cannot use it"
+        hint = "set DRUMLINE_HOME to a folder of your own"
+    if is_spoiled:
+        from drumline.contract.errors import UsageError
+
+        raise UsageError(f"the home {home} is {name}'s, and {why}", hint)
+
+
+def make_home() -> str:
+    """Make the base home where it is missing, and return it. Raises as ``check_owner``, and OSError."""
+    from drumline.contract.folder import base_home, private_folder
+
+    base = base_home()
+    check_owner(base)
+    private_folder(base)
+    return base
 
 
 def _nearest(path: str) -> tuple[str, bool]:
@@ -32,6 +50,16 @@ def _nearest(path: str) -> tuple[str, bool]:
     while not os.path.exists(place):
         place = os.path.dirname(place)
     return place, place == path
+
+
+def _is_in_home_of(uid: int, path: str) -> bool:
+    import pwd
+
+    try:
+        own = os.path.realpath(pwd.getpwuid(uid).pw_dir)
+    except KeyError:
+        return False
+    return f"{path}/".startswith(f"{own}/")
 
 
 def _name_of(uid: int) -> str:

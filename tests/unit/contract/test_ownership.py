@@ -1,6 +1,9 @@
 """Root in another user's home."""
 
 import os
+import pwd
+import tempfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +14,7 @@ from drumline.contract.ownership import check_owner
 pytestmark = pytest.mark.root
 
 ANN = 12345
+BOB = 12346
 
 
 @pytest.fixture
@@ -37,6 +41,58 @@ def test_under_sudo_no_home_is_made_in_the_callers_folder(anns, monkeypatch):
     monkeypatch.setenv("SUDO_UID", str(ANN))
     with pytest.raises(UsageError, match="could not use it any more"):
         check_owner(home)
+
+
+def test_no_home_is_made_in_the_home_of_a_user_whom_root_became_without_sudo(anns, monkeypatch):
+    """As ``su -m`` does; the folder of a container's user is nobody's home."""
+    home = str(anns / ".local" / "share" / "drumline")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_name="ann", pw_dir=str(anns)))
+    with pytest.raises(UsageError, match="is ann's, and you are root"):
+        check_owner(home)
+
+
+@pytest.mark.parametrize("words", [["init"], ["configure", "--defaults", "workspace=lab"]])
+def test_the_first_command_under_sudo_makes_no_home(cli, anns, monkeypatch, words):
+    """These two write into the home itself, and into no workspace."""
+    monkeypatch.setenv("SUDO_UID", str(ANN))
+    monkeypatch.setenv("DRUMLINE_HOME", str(anns / ".local" / "share" / "drumline"))
+    result = cli(*words)
+    assert (result.rc, list(anns.iterdir())) == (2, [])
+    assert "and you are root" in result.err
+
+
+@pytest.mark.parametrize(
+    ("mode", "below", "is_refused"),
+    [
+        (0o700, "", True),
+        (0o777, "", True),
+        (0o755, "", False),
+        (0o755, "new", True),
+        (0o777, "new", False),
+    ],
+)
+def test_an_ordinary_user_is_told_whose_home_it_is(mode, below, is_refused):
+    """Others' homes, open or closed, ended in "Permission denied" or a damaged index; one may be open for reading."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, mode)
+        os.chown(folder, ANN, ANN)
+        assert check_as_bob(os.path.join(folder, below) if below else folder) == is_refused
+
+
+def check_as_bob(home):
+    """Return whether an ordinary user is refused with whose the home is."""
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            os.setresuid(BOB, BOB, BOB)
+            check_owner(home)
+            code = 0
+        except UsageError as error:
+            code = 1 if f"is user {ANN}'s, and you are another user" in str(error) else 3
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_home_of_roots_is_roots(tmp_path, monkeypatch):

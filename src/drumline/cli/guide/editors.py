@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.ownership import make_home
 
 
 def write_schema(path: str, text: str) -> str:
@@ -20,8 +21,8 @@ def store_schema(kind: str) -> str:
     """Write the schema of a kind of file into the home, and return its path; empty for a home that is read-only."""
     from drumline.spec.json_schema import make_schema
 
-    folder = os.path.join(base_home(), "schemas")
     try:
+        folder = os.path.join(make_home(), "schemas")
         private_folder(folder)
         return write_schema(
             os.path.join(folder, f"{kind}.json"), json.dumps(make_schema(kind), indent=1) + "\n"

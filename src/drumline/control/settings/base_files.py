@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
-from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.folder import base_home, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +35,9 @@ def write(path: str, values: Mapping[str, Any]) -> None:
     """Replace the file. Raises OSError."""
     import json
 
-    private_folder(base_home())
+    from drumline.contract.ownership import make_home
+
+    make_home()
     write_whole(path, json.dumps(values, indent=1) + "\n")
 
 

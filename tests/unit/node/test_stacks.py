@@ -147,6 +147,26 @@ def test_forks_answer_each_for_itself(rank, tmp_path):
     wait_until(lambda: places() == ["alpha", "beta"], 20.0, "both places")
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_joined_process_is_shown_without_the_helpers_of_python(rank, tmp_path, monkeypatch, method):
+    monkeypatch.setattr(stacks, "_MAX_BELOW", 2)
+    process = rank(
+        "import multiprocessing, time\n\ndef alpha(n):\n    time.sleep(100)\n\n"
+        "if __name__ == '__main__':\n"
+        f"    context = multiprocessing.get_context('{method}')\n"
+        "    context.Lock()\n"
+        "    workers = [context.Process(target=alpha, args=(n,)) for n in range(2)]\n"
+        "    for worker in workers:\n        worker.start()\n"
+        "    print('there', flush=True)\n    workers[0].join()\n"
+    )
+
+    def are_shown():
+        found = where(process, tmp_path)
+        return [one["frames"][:1] for one in found] == [[["train.py", 4, "alpha"]]] * 2
+
+    wait_until(are_shown, 20.0, "both processes, and no other")
+
+
 def test_a_thread_of_a_library_does_not_hide_what_the_program_waits_for(rank, tmp_path):
     (tmp_path / "site-packages").mkdir()
     (tmp_path / "site-packages" / "mon.py").write_text("import time\ndef poll_gpu():\n    time.sleep(100)\n")

@@ -51,6 +51,11 @@ _MAX_THREADS = 100
 
 _LAUNCHING = ("subprocess.py", "multiprocessing/popen_fork.py", "torch/distributed/elastic/")
 
+_HELPER = re.compile(r"\b(?:resource_tracker|forkserver) import main\b")
+"""
+On the command line. Source: CPython, Lib/multiprocessing/resource_tracker.py and forkserver.py; loky has a tracker too.
+"""
+
 # By machine: futex; pause, rt_sigsuspend and rt_sigtimedwait; poll and ppoll, which wait for a signal when they have no
 # descriptors. Source: the kernel's tables of system calls.
 _FUTEX, _WAIT_FOR_SIGNALS, _POLLS = {
@@ -96,7 +101,7 @@ def read_stacks(
     dumps = _request_dumps([pids[0] for pids in answering.values() if pids])
     # A launcher that waits for what it started says nothing: those are asked instead.
     below = {
-        rank: pids[1 : 1 + _MAX_BELOW]
+        rank: [pid for pid in pids[1:] if not _is_python_helper(pid)][:_MAX_BELOW]
         for rank, pids in answering.items()
         if len(pids) > 1 and _is_launching(dumps.get(pids[0], _SILENT).text)
     }
@@ -309,6 +314,19 @@ def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
     ]
     is_joined = joins and bool(own)
     return (max(own, key=len) if is_joined else main), is_joined, len(threads)
+
+
+def _is_python_helper(pid: int) -> bool:
+    """
+    Return whether a process is a resource tracker or a fork server of multiprocessing: they run nothing of the program.
+
+    A process that a fork server has forked has its command line.
+    """
+    words = _read_text(f"/proc/{pid}/cmdline")
+    if not _HELPER.search(words):
+        return False
+    stat = process_usage.read_stat(pid)
+    return stat is None or _read_text(f"/proc/{stat.parent}/cmdline") != words
 
 
 def _is_launching(dump: str) -> bool:

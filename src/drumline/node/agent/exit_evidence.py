@@ -65,7 +65,7 @@ def collect(
         gave_up=report.said,
         crash=(failures.parse_crash(log, cwd) if is_crash else None) or report.place,
         peak_bytes=ended.peak_bytes,
-        memory_ran_out=memory.ran_out(pids),
+        memory_ran_out=memory.ran_out(pids, ended.peak_bytes),
         shared_memory=failures.describe_shared_memory() if has_bus_error else "",
         port_holder=failures.make_printable(holder, 200),
         full_disk=full_disk.describe_full_disk(failures.list_failures(evidence), cwd),

@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING
 from drumline.contract.patterns import compile_late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
 _COUNT_INTERVAL_S = 1.0
+_LOG_TIMEOUT_S = 0.2
 
-_KILLED = compile_late(rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) ")
-"""Source: the kernel's mm/oom_kill.c, __oom_kill_process."""
+_KILLED = compile_late(
+    rb"[Oo]ut of memory[^\n]*: Killed process (\d{1,9}) (?:[^\n]{0,200}?\banon-rss:(\d{1,15})kB)?"
+)
+"""Source: the kernel's mm/oom_kill.c, __oom_kill_process, which counts first and then kills and logs."""
+
+_WHOLE_MACHINE = "/proc/vmstat"
+_SMALL_SHARE = 100
+"""One of so many parts of the memory: the kernel kills what uses most of it."""
+
+_INITIAL_PIDS = "pid:[4026531836]"
+"""The namespace whose numbers the log has. Source: the kernel's proc_ns.h, PROC_PID_INIT_INO."""
 
 
 class OomWatcher:
@@ -24,7 +34,9 @@ class OomWatcher:
     def __init__(self) -> None:
         self._files = _list_counters()
         self._log = _open_kernel_log()
-        self._killed: set[int] = set()
+        self._killed: dict[int, int] = {}
+        """By its number, the memory of each process that the log names, in bytes."""
+
         self._latest = self._earlier = self._counts()
         self._next = time.monotonic() + _COUNT_INTERVAL_S
 
@@ -37,11 +49,28 @@ class OomWatcher:
             self._next = time.monotonic() + _COUNT_INTERVAL_S
             self._earlier, self._latest = self._latest, self._counts()
 
-    def ran_out(self, pids: Iterable[int]) -> bool:
-        """Return whether memory ran out. ``pids``: processes that have ended, which the kernel's log may name."""
+    def ran_out(self, pids: Collection[int], peak_bytes: int) -> bool:
+        """
+        Return whether memory ran out. ``pids``: processes that have ended, which the kernel's log may name;
+        ``peak_bytes``: what the largest of them and of those that they waited for has used.
+        """
         self._read_log()
-        counted = any(now > before for now, before in zip(self._counts(), self._earlier))
-        return counted or not self._killed.isdisjoint(pids)
+        if not self._killed.keys().isdisjoint(pids):
+            return True
+        rose = {file for file, now, before in zip(self._files, self._counts(), self._earlier) if now > before}
+        if not rose:
+            return False
+        if self._log >= 0 and _has_initial_pids():
+            deadline = time.monotonic() + _LOG_TIMEOUT_S
+            while not self._killed and time.monotonic() < deadline:
+                time.sleep(0.01)
+                self._read_log()
+            # Below a shell it has another number, and was never larger than the shell has seen.
+            return (
+                not self._killed.keys().isdisjoint(pids)
+                or min(self._killed.values(), default=0) <= peak_bytes
+            )
+        return rose != {_WHOLE_MACHINE} or peak_bytes * _SMALL_SHARE >= _read_machine_memory()
 
     def _read_log(self) -> None:
         while self._log >= 0:
@@ -52,7 +81,7 @@ class OomWatcher:
                 continue
             except OSError:
                 return
-            self._killed.update(map(int, _KILLED.findall(record)))
+            self._killed.update((int(pid), int(size or 0) << 10) for pid, size in _KILLED.findall(record))
 
 
 def _open_kernel_log() -> int:
@@ -67,7 +96,7 @@ def _open_kernel_log() -> int:
 
 def _list_counters() -> list[str]:
     """List the files that count: our own control group's where it counts all below it, else the whole machine's too."""
-    files = ["/proc/vmstat"]
+    files = [_WHOLE_MACHINE]
     with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
         for line in file:
             _, controllers, path = line.rstrip("\n").split(":", 2)
@@ -77,6 +106,16 @@ def _list_counters() -> list[str]:
             if "memory" in controllers.split(","):
                 files.append(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
     return files
+
+
+def _has_initial_pids() -> bool:
+    with contextlib.suppress(OSError):
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_PIDS
+    return False
+
+
+def _read_machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _read_count(file: str) -> int:

@@ -16,6 +16,8 @@ from drumline.staging.cache import pruning
 from drumline.staging.cache.folder import key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Fetch, Plan
     from drumline.contract.uris import Place
@@ -92,10 +94,17 @@ def find_machine_obstacle() -> str:
 
 def _may_mount() -> bool:
     facts = _status()
-    if int(facts.get("CapEff", "0"), 16) >> _CAP_SYS_ADMIN & 1:
+    if _has_right(facts, "CapEff"):
         return True
+    if not _has_right(facts, "CapBnd"):
+        return False  # Not even a program with the rights of root, as in a container.
     program = mounts.find_unmount_program()
     return bool(program) and bool(os.stat(program).st_mode & stat.S_ISUID) and facts.get("NoNewPrivs") != "1"
+
+
+def _has_right(facts: Mapping[str, str], among: str) -> bool:
+    """Return whether the right to mount is among these capabilities."""
+    return bool(int(facts.get(among, "0"), 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def _status() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import types
 from typing import Any
 
 import pytest
@@ -249,3 +250,39 @@ def test_a_disk_with_room_is_not_full(tmp_path):
     for message in ("[enforce fail at inline_container.cc:672] . unexpected pos 960 vs 854", "bad batch"):
         one: Any = {"message": message}
         assert full_disk.describe_full_disk([one], str(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "free_mb", "size_mb", "text"),
+    [
+        # A write to a file there does not say so.
+        (
+            "[Errno 28] No space left on device",
+            0,
+            64,
+            "/dev/shm has 0 of 64 MB free; start the container with more: ",
+        ),
+        ("[Errno 28] No space left on device", 0, 8000, "/dev/shm has 0 of 8000 MB free"),
+        ("[Errno 28] No space left on device", 20, 64, ""),
+        # Gone with those who had it.
+        (
+            "unable to write to file </torch_7_1>: No space left on device (28)",
+            60,
+            64,
+            "/dev/shm has 60 of 64 MB free;",
+        ),
+        ("[Errno 28] No space left on device: '/dev/shm/x'", 60, 64, "/dev/shm has 60 of 64 MB free;"),
+        ("bad batch of /dev/shm", 0, 64, ""),
+    ],
+)
+def test_full_shared_memory(monkeypatch, message, free_mb, size_mb, text):
+    def statvfs(folder):
+        free, size = (free_mb, size_mb) if folder == "/dev/shm" else (9000, 9000)
+        return types.SimpleNamespace(f_frsize=1 << 20, f_bavail=free, f_blocks=size)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    one: Any = {"message": message}
+    found = full_disk.describe_full_disk([one], "/work")
+    assert found.startswith(text)
+    assert bool(found) == bool(text)
+    assert ("--shm-size" in found) == (bool(found) and size_mb == 64)

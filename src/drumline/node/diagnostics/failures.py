@@ -31,6 +31,8 @@ MAX_LINE = 300
 _MAX_LINE_NUMBER = 10**9
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
+_CONTAINERS_SHARED_MB = 64
+"""Of shared memory, the default of Docker and Podman; machines have half of their memory."""
 
 RAISED_FOR_ANOTHER = (
     "ChildFailedError",
@@ -516,11 +518,14 @@ def find_own_frame(stack: str, cwd: str) -> Optional[CodePlace]:
     return show_place(*own, cwd)
 
 
-def describe_shared_memory() -> str:
-    """Return ``/dev/shm has 0 of 64 MB free``; empty where there is none."""
+def describe_shared_memory(*, full_only: bool = False) -> str:
+    """Return ``/dev/shm has 0 of 64 MB free``, with what to do in a container; empty where there is none."""
     try:
         found = os.statvfs(_SHARED_MEMORY)
     except OSError:
         return ""
     free, size = (blocks * found.f_frsize >> 20 for blocks in (found.f_bavail, found.f_blocks))
-    return f"{_SHARED_MEMORY} has {free} of {size} MB free"
+    if full_only and (free or not size):
+        return ""
+    hint = "; start the container with more: --shm-size=2g" if size == _CONTAINERS_SHARED_MB else ""
+    return f"{_SHARED_MEMORY} has {free} of {size} MB free{hint}"

@@ -20,6 +20,9 @@ _FAILED_WRITE = compile_late(
     # NumPy's tofile.
     r"|\d+ requested and \d+ written"
 )
+_SHARED_MEMORY_NAMES = compile_late(r"/dev/shm\b|</torch_\d")  # noqa: S108 - a word of messages
+"""The second is PyTorch's name of a tensor there."""
+
 _FULL_BYTES = 1 << 20
 """A write that fails may leave less than a block of it."""
 
@@ -40,9 +43,11 @@ def _describe_one(failure: NotedException, cwd: str) -> str:
     folder = os.path.dirname(failure["saved_to"]) if failure.get("saved_to") else cwd
     try:
         found = os.statvfs(folder)
+        free, size = (blocks * found.f_frsize for blocks in (found.f_bavail, found.f_blocks))
     except (OSError, ValueError):
-        return ""
-    free, size = (blocks * found.f_frsize for blocks in (found.f_bavail, found.f_blocks))
-    if free >= _FULL_BYTES or not size:
-        return ""
-    return f"the disk of {failures.make_printable(folder, 300)} has {free >> 20} of {size >> 20} MB free"
+        free = size = 0
+    if size and free < _FULL_BYTES:
+        return f"the disk of {failures.make_printable(folder, 300)} has {free >> 20} of {size >> 20} MB free"
+    # An error of a write names no file, and what was in shared memory may be gone by now.
+    is_of_shared = any(_SHARED_MEMORY_NAMES.search(message) for message in said)
+    return failures.describe_shared_memory(full_only=not is_of_shared)

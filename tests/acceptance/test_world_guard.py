@@ -1,7 +1,9 @@
 """Ranks that were to train one model, and do not: the job goes on, with a warning that says so."""
 
+import textwrap
+
 import pytest
-from cli_jobs import wait_for_status, write_script
+from cli_jobs import wait_for_status, write_job, write_script
 from waiting import wait_until
 
 from drumline.control.observing import description
@@ -55,3 +57,47 @@ def test_ranks_of_one_group_are_one_world(cli, tmp_path, drumline_home):
     wait_until((outputs / "trains").exists, 60.0, "training")
     (outputs / "go").touch()
     assert "warnings" not in wait_for_status("job", "Completed")
+
+
+LIKE_TORCH = {
+    "__init__.py": "",
+    "_C.py": """
+        class _distributed_c10d:
+            def TCPStore(*_, **named):
+                if named["use_libuv"]:
+                    raise RuntimeError("use_libuv was requested but PyTorch was built without libuv support")
+    """,
+    "distributed/__init__.py": "",
+    "distributed/distributed_c10d.py": """
+        import os
+        import torch._C
+
+        def get_backend():
+            return "gloo"
+
+        def _update_default_pg(pg):
+            pass
+
+        def init_process_group():
+            torch._C._distributed_c10d.TCPStore(use_libuv=os.environ.get("USE_LIBUV", "1") == "1")
+            _update_default_pg(object())
+    """,
+}
+
+
+def test_a_pytorch_without_libuv_gets_the_older_store(cli, tmp_path):
+    for name, text in LIKE_TORCH.items():
+        file = tmp_path / "code" / "torch" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+    (tmp_path / "code" / "train.py").write_text(
+        "from torch.distributed import distributed_c10d\ndistributed_c10d.init_process_group()\n"
+    )
+    job = write_job(tmp_path, "python train.py", code=str(tmp_path / "code"), name="job", **THREE)
+    done = cli("job", "create", "-f", job, "--stream")
+    assert done.rc == 0, done.out
+    (warning,) = description.show_job("job")["warnings"]
+    assert (warning["kind"], warning["text"][:66]) == (
+        "libuv",
+        "this PyTorch was built without libuv, so Drumline set USE_LIBUV=0 ",
+    )

@@ -309,7 +309,8 @@ class JobWentOn(NamedTuple):
 class JobWarned(NamedTuple):
     """
     Something about the job is likely wrong, and it goes on. ``kind``: world (its ranks are not connected), outputs
-    (some of them stayed where it ran), pods (the cluster has ended one of a node).
+    (some of them stayed where it ran), pods (the cluster has ended one of a node), libuv (its PyTorch was built without
+    it).
     """
 
     time: float

@@ -393,11 +393,12 @@ class OutputSeen(NamedTuple):
 
 
 class GroupSeen(NamedTuple):
-    """A rank has its first process group."""
+    """A rank has its first process group. ``has_older_store``: its PyTorch was built without libuv."""
 
     rank: int
     at: float
     backend: str
+    has_older_store: bool = False
 
 
 class TrainingSeen(NamedTuple):

@@ -128,7 +128,7 @@ def test_the_hook_notes_it_in_the_file_of_the_rank(tmp_path):
     program = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
     done = subprocess.run(program, env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    at, backend = failures.find_first_group(failures.read_lines(notes), since, time.monotonic())
+    at, backend, _ = failures.find_first_group(failures.read_lines(notes), since, time.monotonic())
     assert (since < at, backend) == (True, "gloo")
     with open(notes) as opened:
         assert opened.read().count('"group"') == 1

@@ -67,6 +67,9 @@ _MAX_INNER = 16
 _GROUP_KEY = "group"
 """In a note that is no end: this process has its first process group (``hook/group.py``)."""
 
+_LIBUV_KEY = "libuv"
+"""Beside it, and false: PyTorch has none, and the hook chose the store (``hook/store_wait.py``)."""
+
 _TRAINING_KEY = "training"
 """In a note that is no end: this process has its first optimizer (``hook/optimizer.py``)."""
 
@@ -348,8 +351,11 @@ def read_lines(notes: str) -> list[bytes]:
     return read_plain(notes, _MAX_BYTES).splitlines()
 
 
-def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Optional[tuple[float, str]]:
-    """Return when a process of the rank had its first process group, and its backend; None where that was not noted."""
+def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Optional[tuple[float, str, bool]]:
+    """
+    Return when a process of the rank had its first process group, its backend, and whether the hook had to choose its
+    store; None where that was not noted.
+    """
     for line in lines:
         if b'"%s"' % _GROUP_KEY.encode() not in line:
             continue
@@ -357,7 +363,7 @@ def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Opti
             one = json.loads(line)
             at, backend = (one.get("at"), one.get(_GROUP_KEY)) if isinstance(one, dict) else (None, None)
             if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
-                return float(at), make_printable(backend, 100)
+                return float(at), make_printable(backend, 100), one.get(_LIBUV_KEY) is False
     return None
 
 

@@ -14,10 +14,10 @@ code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL`
 reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
 for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
-(``optimizer.py``); the group's store is looked for once it is there (``store_wait.py``). Steps of training loops are
-timed (``steps.py``); of frameworks without such steps, a thread notes where the program is (``looks.py``). DeepSpeed's
-autotuner is spared its fixed waits (``autotuning.py``). A job that is about to end asks by another signal what a
-program that still cleans up fails of (``in_flight.py``).
+(``optimizer.py``); the group's store is one that PyTorch has, and looked for once it is there (``store_wait.py``).
+Steps of training loops are timed (``steps.py``); of frameworks without such steps, a thread notes where the program is
+(``looks.py``). DeepSpeed's autotuner is spared its fixed waits (``autotuning.py``). A job that is about to end asks by
+another signal what a program that still cleans up fails of (``in_flight.py``).
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class _Notes:
 
         self._noted: BaseException | None = None
         self._left: tuple[float, str] | None = None
+        self._of_group = ""
         self._hook = sys.excepthook
         sys.excepthook = self.excepthook
         self._sys_exit, self._os_kill = sys.exit, os.kill
@@ -121,7 +122,10 @@ class _Notes:
             pass
 
     def group(self, backend: str) -> None:
-        self._write(monotonic(), ', "group": ' + _quote(backend), _MOST_BYTES // 2)
+        self._write(monotonic(), ', "group": ' + _quote(backend) + self._of_group, _MOST_BYTES // 2)
+
+    def older_store(self) -> None:
+        self._of_group = ', "libuv": false'
 
     def training(self) -> None:
         self._write(monotonic(), ', "training": true', _MOST_BYTES // 2)
@@ -306,7 +310,7 @@ def _is_own(file: str) -> bool:
 
 def _start(path: str, notes: _Notes) -> None:
     notes.begin(path)
-    _change((_DISTRIBUTED,), ("group.py", notes.group), ("store_wait.py",))
+    _change((_DISTRIBUTED,), ("group.py", notes.group), ("store_wait.py", notes.older_store))
     if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
         _change((_OPTIMIZER,), ("optimizer.py", notes.training))
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.

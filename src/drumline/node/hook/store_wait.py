@@ -9,17 +9,21 @@ each other, so that one is nearly always there before rank 0.
 and, before it answers, tries a plain connection every few milliseconds. It has returned when the store is looked for:
 what scripts see in a traceback is PyTorch's own. As careful as ``sitecustomize``: the standard library alone, and where
 anything is otherwise, PyTorch's own way.
+
+A PyTorch that was built without libuv, such as Debian's, refuses the store that is the default since 2.4. USE_LIBUV=0
+asks for the older one.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
 _NAME = "_torchelastic_use_agent_store"
 _CALLER = "_create_c10d_store"
@@ -31,10 +35,20 @@ _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.05
 
 
-def put_into(module: Any) -> None:
+_SWITCH = "USE_LIBUV"
+_NO_DESCRIPTOR = (1 << 31) - 1
+
+
+def put_into(module: Any, note_older_store: Callable[[], object]) -> None:
     """
-    Replace a function of PyTorch's. ``module``: torch.distributed.distributed_c10d, which has imported its module.
+    Replace a function of PyTorch's, and choose a store that it has.
+
+    ``module``: torch.distributed.distributed_c10d, which has imported its module. ``note_older_store`` is called where
+    the store is the older one for our doing.
     """
+    if _SWITCH not in os.environ and _lacks_libuv():
+        os.environ[_SWITCH] = "0"
+        note_older_store()
     rendezvous = sys.modules.get("torch.distributed.rendezvous")
     own = getattr(rendezvous, _NAME, None)
     if not callable(own) or hasattr(own, "drumline_own"):
@@ -53,6 +67,23 @@ def put_into(module: Any) -> None:
 
     torchelastic_use_agent_store.drumline_own = own  # type: ignore[attr-defined]
     setattr(rendezvous, _NAME, torchelastic_use_agent_store)
+
+
+def _lacks_libuv() -> bool:
+    """Return whether this PyTorch refuses the store with libuv."""
+    try:
+        # It looks at its build first. Any other fails of the descriptor at once: nothing listens, and nothing connects.
+        sys.modules["torch._C"]._distributed_c10d.TCPStore(
+            "127.0.0.1",
+            0,
+            is_master=True,
+            master_listen_fd=_NO_DESCRIPTOR,
+            wait_for_workers=False,
+            use_libuv=True,
+        )
+    except Exception as error:
+        return "without libuv" in str(error)
+    return False
 
 
 def _wait_for_listener(host: str, port: int) -> None:

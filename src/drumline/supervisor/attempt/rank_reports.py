@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from drumline.supervisor.clocks import Clocks
     from drumline.supervisor.watching.world import WorldGuard
 
+_OLDER_STORE = (
+    "this PyTorch was built without libuv, so Drumline set USE_LIBUV=0 for it: "
+    "the store of its process group is the older one, in which many ranks take longer to meet"
+)
+
 
 class RankReports:
     """Records reports with times of this machine's clock."""
@@ -34,6 +39,7 @@ class RankReports:
         self._record = record
         self._handle = handle
         self._world: WorldGuard | None = None
+        self._has_older_store = False
 
     def note_start(self, node: int, message: m.RankStarting) -> None:
         at = self._clocks.wall(node, message.at)
@@ -67,6 +73,9 @@ class RankReports:
     def note_group(self, node: int, message: m.GroupSeen) -> None:
         at = self._clocks.wall(node, message.at)
         self._record(e.GroupFormed(at, message.rank, node, message.backend))
+        if message.has_older_store and not self._has_older_store:
+            self._has_older_store = True
+            self._record(e.JobWarned(at, "libuv", _OLDER_STORE))
         self.note_training(message.rank)
 
     def note_training(self, rank: int) -> None:

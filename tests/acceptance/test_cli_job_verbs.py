@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import stat
 
 import pytest
 from cli_jobs import WAIT_FOR_SIGNAL, background, job_names, one_rank, two_by_two, wait_for_status, write_job
@@ -267,6 +268,19 @@ def test_download_twice_writes_over_files_and_links_and_leaves_pipes_out(cli, tm
     outputs = tmp_path / "here" / "artifacts" / "outputs"
     assert sorted(p.name for p in outputs.iterdir()) == ["a", "link"]
     assert (outputs / "link").readlink().name == "a"
+
+
+def test_download_twice_writes_over_what_is_read_only(cli, tmp_path):
+    make = "mkdir outputs/kept; cd outputs/kept; echo a > a; ln -s a b"
+    command = f"{make}; chmod 444 a; chmod 555 ."
+    job = write_job(tmp_path, command, **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "kept", "--stream").rc == 0
+    kept = tmp_path / "here" / "artifacts" / "outputs" / "kept"
+    for _ in range(2):
+        result = cli("job", "download", "kept", "-p", tmp_path / "here")
+        assert result.rc == 0, result.err
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o555
+        assert stat.S_IMODE((kept / "a").stat().st_mode) == 0o444
 
 
 @pytest.mark.parametrize("output", ["nothing", "model"])

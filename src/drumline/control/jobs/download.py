@@ -200,10 +200,16 @@ def _find_named(folder: RunFolder, output: str, pruned: Mapping[str, float]) -> 
 
 
 def _clear(source: str, target: str) -> Callable[[str, list[str]], list[str]]:
-    """Return an ``ignore`` for copytree that leaves out pipes, and removes links that would be in the way."""
+    """
+    Return an ``ignore`` for copytree that leaves out pipes, and removes links that would be in the way.
+
+    An earlier download may have left its folders read-only; copytree gives them their modes again in the end.
+    """
 
     def ignore(folder: str, names: list[str]) -> list[str]:
         inside = os.path.join(target, os.path.relpath(folder, source))
+        if os.path.isdir(inside) and not os.access(inside, os.W_OK):
+            os.chmod(inside, 0o700)
         for name in names:
             link = os.path.join(inside, name)
             if os.path.islink(link):
@@ -226,6 +232,8 @@ def copy(source: str, target: str, told: Callable[[int], None] | None = None) ->
     """
 
     def copy_file(one: str, place: str) -> str:
+        if os.path.exists(place) and not (os.access(place, os.W_OK) or os.path.samefile(one, place)):
+            os.unlink(place)
         return _copy_file(one, place, told) if told else shutil.copy2(one, place)
 
     if os.path.isdir(source):

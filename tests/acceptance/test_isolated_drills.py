@@ -239,6 +239,7 @@ while True:
 """
 
 
+@pytest.mark.root
 def test_a_node_with_less_memory_and_time_is_explained_as_such_a_machine(cli, begin):
     skip_without(cpus=1, memory="2g")
     folder = begin("small", EATS, cpus=1, memory="2g")

@@ -117,6 +117,7 @@ def test_without_isolated_nodes_there_is_no_link(cli):
     assert (done.rc, done.err.splitlines()[0]) == (2, "error: --link needs --isolate")
 
 
+@pytest.mark.root
 def test_processor_time_and_memory_are_limited(cli, lab, tmp_path, drumline_home):
     lab(cpus=0.5, memory="200m")
     text = """

@@ -87,6 +87,7 @@ def test_warm_ranks_see_what_cold_ones_see_and_jobs_share_their_interpreter(
     assert [one["reused"] for one in starts["second"]] == [True, True]
 
 
+@pytest.mark.root
 def test_a_warm_rank_is_under_the_limits_of_its_node(cli, asks, tmp_path, drumline_home):
     settings = {"nodes": 1, "memory": "200m"}
     skip_without(**settings)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FORMAT = 2
 """Raised when an older version could misread a plan; 2: ``Plan.texts``."""
@@ -155,11 +155,24 @@ class Asked(NamedTuple):
 
 
 class InputCopy(NamedTuple):
-    """A local input in mode ``download``: copied before the ranks start. Both paths are absolute."""
+    """
+    A local input that is copied before the ranks start: in mode ``download``, or to nodes without this machine's files.
+    Both paths are absolute.
+    """
 
     name: str
     source: str
     target: str
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """
+    Return whether an absolute path is one of the folders, or in one.
+
+    >>> is_below("/data/digits", ["/data/"]), is_below("/data", ["/data"]), is_below("/data2", ["/data"])
+    (True, True, False)
+    """
+    return any(f"{path}/".startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 class Fetch(NamedTuple):

@@ -256,6 +256,9 @@ class Engine(Protocol):
     def shapes(self, node_count: int, compute: Mapping[str, Any], instance_type: str = "") -> list[NodeShape]:
         """Return what each of so many nodes would have; nothing is reserved. ``compute``: its settings."""
 
+    def list_reached(self, compute: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """Return the folders that its nodes have as they are named here; None: all of them."""
+
     def mpi(self, search_path: str) -> Mpi | None:
         """Return the MPI that nodes with this PATH have; None: there is none that is known here."""
 

@@ -76,6 +76,9 @@ class Site(NamedTuple):
     shares_machine: bool = False
     """Whether all nodes are one machine."""
 
+    reached: tuple[str, ...] | None = None
+    """As of ``values.resolve_values``."""
+
     in_place: str = ""
     """The ranks' working folder when it is not a snapshot's copy."""
 
@@ -109,7 +112,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         count = parallel.workers(job, shapes, share_machine=site.shares_machine)
         request = request._replace(process_count_per_node=count)
     layout = table.lay_out(distribution, _at(site, request))
-    given = values.resolve_values(job, site.folder, site.kept)
+    given = values.resolve_values(job, site.folder, site.kept, site.reached)
     user_env, user_warnings = _user_env(job, layout)
     kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)

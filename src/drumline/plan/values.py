@@ -10,14 +10,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, SpecError
-from drumline.contract.plan import Fetch, InputCopy, Upload
+from drumline.contract.plan import Fetch, InputCopy, Upload, is_below
 from drumline.contract.record import NamedTuple
 from drumline.plan.request import settings_of
 from drumline.spec import paths
 from drumline.spec.fields import PRIMITIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.uris import Place
@@ -50,9 +50,18 @@ class Values(NamedTuple):
 _COPIED = ("download", "eval_download")
 
 
-def resolve_values(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | None = None) -> Values:
-    """Resolve ``kept``, by ``inputs.x`` and ``outputs.o``. Raises PlanError for data that cannot be read or written."""
-    work = _ValueCollector(job, folder, kept or {})
+def resolve_values(
+    job: Command,
+    folder: RunFolder,
+    kept: Mapping[str, Kept] | None = None,
+    reached: Sequence[str] | None = None,
+) -> Values:
+    """
+    Resolve ``kept``, by ``inputs.x`` and ``outputs.o``. ``reached``: folders that the nodes have under the same names;
+    local inputs elsewhere are copied to the nodes, whatever their mode. None: they have all. Raises PlanError for data
+    that cannot be read or written.
+    """
+    work = _ValueCollector(job, folder, kept or {}, reached)
     for name, given in (job.inputs or {}).items():
         work.add_input(name, given)
     for name, output in (job.outputs or {}).items():
@@ -70,10 +79,13 @@ def resolve_values(job: Command, folder: RunFolder, kept: Mapping[str, Kept] | N
 
 
 class _ValueCollector:
-    def __init__(self, job: Command, folder: RunFolder, kept: Mapping[str, Kept]) -> None:
+    def __init__(
+        self, job: Command, folder: RunFolder, kept: Mapping[str, Kept], reached: Sequence[str] | None
+    ) -> None:
         self._job = job
         self._folder = folder
         self._kept = kept
+        self._reached = reached
         self.inputs: dict[str, str] = {}
         self.outputs: dict[str, str] = {}
         self.copies: list[InputCopy] = []
@@ -97,10 +109,13 @@ class _ValueCollector:
         place = self.inputs[name] = paths.resolve(self._job, text)
         self.paths.append(where)
         self.checks.append((name, place, str(given.type or "uri_folder").lower()))
-        if _mode(given) in _COPIED:
+        if _mode(given) in _COPIED or not self._is_reached(place):
             target = os.path.join(self._folder.inputs, name, os.path.basename(place.rstrip("/")))
             self.copies.append(InputCopy(name, place, target))
             self.inputs[name] = target
+
+    def _is_reached(self, path: str) -> bool:
+        return self._reached is None or is_below(path, self._reached)
 
     def _add_elsewhere(self, name: str, given: Any, text: str) -> None:
         from drumline.contract import uris

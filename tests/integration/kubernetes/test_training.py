@@ -24,8 +24,8 @@ def test_lightning_trains_on_two_pods(kubernetes_cluster, cli, drumline_home):
     words = ["--type", "kubernetes", "--name", "k8s", "--kubeconfig", str(kubernetes_cluster.kubeconfig)]
     attach = cli("compute", "attach", *words, "--image", "none", "--python", os.path.realpath(sys.executable))
     assert attach.rc == 0, attach.err
-    changes = ["compute=azureml:k8s", "inputs.digits.mode=download"]
-    done = cli("job", "create", "-f", EXAMPLES / "lightning" / "job.yml", "--stream", "--set", *changes)
+    change = "compute=azureml:k8s"
+    done = cli("job", "create", "-f", EXAMPLES / "lightning" / "job.yml", "--stream", "--set", change)
     assert done.rc == 0, done.out + done.err
     assert float(re.search(r"accuracy (0\.\d+) \(4 ranks", done.out)[1]) >= 0.9
     kubernetes_cluster.wait_until_empty(30.0)

@@ -115,6 +115,15 @@ def test_data_in_mode_download_is_copied():
     assert [(copy.source, copy.target) for copy in made.copies] == [("/data/set", target)]
 
 
+@pytest.mark.parametrize("mode", ["ro_mount", "download", "direct"])
+def test_data_that_nodes_do_not_reach_is_copied_in_every_mode(mode):
+    given = {"d": {"path": "/home/ann/set", "mode": mode}, "e": {"path": "/data/set"}}
+    made = plan(nodes=1, command="ls ${{inputs.d}} ${{inputs.e}}", inputs=given, at={"reached": ("/data",)})
+    target = "/home/ann/jobs/calm_drum/inputs/d/set"
+    assert made.argv[2] == f"ls {target} /data/set"
+    assert [(copy.source, copy.target) for copy in made.copies] == [("/home/ann/set", target)]
+
+
 def test_an_address_in_mode_direct_is_passed_on():
     made = plan(nodes=1, command="cat ${{inputs.d}}", inputs={"d": {"path": "https://h/x", "mode": "direct"}})
     assert made.argv[2] == "cat https://h/x"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem, UsageError
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home
+from drumline.contract.plan import Plan, is_below
 from drumline.contract.record import NamedTuple
 from drumline.control.settings import tracking
 from drumline.control.submission.fields import check_fields, fill_component, locate_problems
@@ -24,7 +25,6 @@ from drumline.spec.kinds.values import switch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from drumline.contract.plan import Plan
     from drumline.spec.jobs.command import Command
 
 
@@ -219,6 +219,7 @@ def _site(
         mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
         compute=compute,
         shares_machine=chosen.shares_machine and not compute.get("isolation"),
+        reached=chosen.list_reached(compute),
         mlflow_uri=tracking.choose_tracking_uri(folder.root),
         in_place=run.in_place,
         argv=run.argv,
@@ -265,10 +266,10 @@ def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -
     wrong = []
     hint = "relative paths are those of the job file's folder"
     # These are where the ranks are, and need not be here.
-    mounted = tuple(str(volume["path"]).rstrip("/") + "/" for volume in compute.get("volumes") or ())
+    mounted = [str(volume["path"]) for volume in compute.get("volumes") or ()]
     for name, path, kind in values.resolve_values(job, folder).checks:
         what = ""
-        if f"{path}/".startswith(mounted):
+        if is_below(path, mounted):
             continue
         if not os.path.exists(path):
             what = f"there is no {path}"

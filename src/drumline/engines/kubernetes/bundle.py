@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import itertools
 import os
@@ -71,17 +72,43 @@ def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, s
         most = MOST_SECRETS * MOST_BYTES - taken
         job = _pack_job(plan, folder, most)
     except _FullError:
-        what = f"code and small inputs have more than {most >> 20} MB compressed"
-        hint = "an .amlignore leaves files out; large inputs go to a volume of the compute"
+        what = f"code and local inputs have more than {most >> 20} MB compressed: {_list_sizes(plan, folder)}"
+        hint = (
+            "put large inputs on a volume of the compute (volumes: [{claim: NAME, path: /data}]), and give them a "
+            "path below its own; an .amlignore leaves files out of the code"
+        )
         raise TooLargeError(what, hint) from None
     except OSError as error:
-        raise EngineError(f"the code could not be packed: {describe_os_error(error)}") from error
+        raise EngineError(f"the code or an input could not be packed: {describe_os_error(error)}") from error
     room = MOST_BYTES - taken
     cuts = [0, *range(room, len(job), MOST_BYTES), len(job)]
     parts = [job[begin:end] for begin, end in itertools.pairwise(cuts)]
     files = [{pod_files.name_part(number): part} for number, part in enumerate(parts)]
     files[0].update(first)
     return [{name: base64.b64encode(data).decode() for name, data in one.items()} for one in files]
+
+
+def _list_sizes(plan: Plan, folder: RunFolder) -> str:
+    """Return the sizes of the local inputs and the code, the largest first."""
+    there = pod_plan.adapt(plan, folder)
+    paths = {
+        f"inputs.{before.name}": before.source
+        for before, after in zip(plan.copies, there.copies, strict=True)
+        if before.source != after.source
+    }
+    if plan.snapshot:
+        paths["code"] = os.path.join(folder.root, "snapshots", plan.snapshot)
+    sizes = sorted(((_measure(path), name) for name, path in paths.items()), reverse=True)
+    return ", ".join(f"{name} has {size / 1e6:.1f} MB" for size, name in sizes)
+
+
+def _measure(path: str) -> int:
+    sizes = [os.stat(path).st_size]
+    for place, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes.append(os.stat(os.path.join(place, name)).st_size)
+    return sum(sizes)
 
 
 def _pack_package() -> bytes:
@@ -96,8 +123,8 @@ def _pack_package() -> bytes:
 
 
 def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out compiled files, and whose the others are here."""
-    if os.path.basename(info.name) == "__pycache__":
+    """Leave out compiled files, pipes and devices, and whose the others are here."""
+    if os.path.basename(info.name) == "__pycache__" or info.isdev():
         return None
     info.uid = info.gid = 0
     info.uname = info.gname = ""
@@ -107,7 +134,7 @@ def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def _pack_job(plan: Plan, folder: RunFolder, most: int) -> bytes:
     """
-    Return the run folder as its supervisor finds it, the stored code, and local inputs that are copied. Raises
+    Return the run folder as its supervisor finds it, the stored code, and local inputs that pods lack. Raises
     _FullError.
     """
     there = pod_plan.adapt(plan, folder)
@@ -121,8 +148,24 @@ def _pack_job(plan: Plan, folder: RunFolder, most: int) -> bytes:
             code = os.path.join(folder.root, "snapshots", plan.snapshot)
             archive.add(code, f"snapshots/{plan.snapshot}", filter=_make_readable)
         for before, after in zip(plan.copies, there.copies, strict=True):
-            archive.add(before.source, os.path.relpath(after.source, objects.HOME), filter=_make_readable)
+            if after.source != before.source:
+                name = os.path.relpath(after.source, objects.HOME)
+                _add_input(archive, before.source, name, os.path.realpath(before.source))
     return memory.getvalue()
+
+
+def _add_input(
+    archive: tarfile.TarFile, source: str, name: str, root: str, above: tuple[str, ...] = ()
+) -> None:
+    """Add a file, or a folder with all that is in it. Links out of the input are added as what they lead to."""
+    real = os.path.realpath(source)
+    if os.path.islink(source) and os.path.exists(source):
+        stays = real.startswith(f"{root}/") and not os.path.isabs(os.readlink(source))
+        source = source if stays else real
+    archive.add(source, name, recursive=False, filter=_make_readable)
+    if os.path.isdir(source) and not os.path.islink(source) and real not in above:
+        for entry in sorted(os.listdir(source)):
+            _add_input(archive, f"{source}/{entry}", f"{name}/{entry}", root, (*above, real))
 
 
 def _make_private(info: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -26,6 +26,9 @@ class KubernetesEngine:
         gpus, cores = int(compute.get("gpus_per_node") or 0), int(compute.get("cores_per_node") or 0)
         return [NodeShape((), gpus, cores)] * node_count
 
+    def list_reached(self, compute: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(str(volume["path"]) for volume in compute.get("volumes") or ())
+
     def mpi(self, search_path: str) -> Mpi | None:
         """Return that it is the image's: which one it is, the pods find out."""
         from drumline.contract import mpi
@@ -33,7 +36,9 @@ class KubernetesEngine:
         return mpi.Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
-        return []
+        from drumline.engines.kubernetes import pod_plan
+
+        return pod_plan.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
         from drumline.engines.kubernetes import render

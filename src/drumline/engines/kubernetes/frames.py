@@ -24,6 +24,9 @@ MARK = "drumline-frame"
 PIECE = 48 * 1024
 """Bytes of a file in one line. Source: container runtimes part lines above 16 kB, and join them for readers."""
 
+MOST_RESULTS = 4 << 20
+"""Bytes of outputs that reach the client through the log of a pod, which a node keeps 10 MB of by default."""
+
 _LOGS = ("user_logs", "system_logs", "system_metrics", "steps", "log_times", "logs")
 _RESULTS = ("outputs", "named-outputs")
 _FILES = (
@@ -119,7 +122,7 @@ class Sender:
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder = folder
-        self._left = limit
+        self._limit = self._left = limit
         self._sent: dict[str, tuple[int, int]] = {}
         """By path: which file it was (its inode), and how much of it was sent."""
 
@@ -224,7 +227,8 @@ class Sender:
 
     def _take_room(self, size: int) -> None:
         if size > self._left:
-            raise _LeftOutError("too large for its pod's log")
+            room = f"{self._left / (1 << 20):.1f} of {self._limit >> 20} MB is left in its pod's log"
+            raise _LeftOutError(f"{size / (1 << 20):.1f} MB, and {room}")
         self._left -= size
 
 

@@ -8,14 +8,16 @@ import urllib.parse
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
-from drumline.contract.plan import Plan
-from drumline.engines.kubernetes import objects
+from drumline.contract.plan import Plan, is_below
+from drumline.engines.kubernetes import frames, objects
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
 
 INPUTS = os.path.join(objects.HOME, "given-inputs")
-"""Where local inputs of mode download come to a pod, before they are copied to their places."""
+"""Where local inputs come to a pod, before they are copied to their places."""
+
+_OUTPUT = "AZURE_ML_OUTPUT_"
 
 
 def check(plan: Plan, folder: RunFolder) -> None:
@@ -54,19 +56,35 @@ def check(plan: Plan, folder: RunFolder) -> None:
 
 
 def _list_unreachable(plan: Plan, folder: RunFolder) -> list[Problem]:
-    """List inputs and outputs that are on this machine alone."""
+    """List outputs that are to be on this machine alone; inputs are sent (``Engine.list_reached``)."""
     mounted = [str(one["path"]) for one in plan.compute.get("volumes") or ()]
     wrong = []
     for name, value in plan.user_env.items():
-        for prefix, noun in (("AZURE_ML_INPUT_", "inputs"), ("AZURE_ML_OUTPUT_", "outputs")):
-            if not name.startswith(prefix) or not os.path.isabs(value):
-                continue
-            places = [folder.path, *mounted]
-            if not any(value == place or value.startswith(place.rstrip("/") + "/") for place in places):
-                hint = "mode: download sends a small input; a volume of the compute has large ones"
-                what = f"{noun}.{name.removeprefix(prefix)}: the pods do not have {value}"
-                wrong.append(Problem(what, path=noun, hint=hint))
+        if not name.startswith(_OUTPUT) or not os.path.isabs(value):
+            continue
+        if not is_below(value, [folder.path, *mounted]):
+            what = f"outputs.{name.removeprefix(_OUTPUT)}: the pods do not have {value}"
+            hint = (
+                "a path below one of a volume of the compute; without a path it is brought here, up to 4 MB"
+            )
+            wrong.append(Problem(what, path="outputs", hint=hint))
     return wrong
+
+
+def list_warnings(plan: Plan) -> list[str]:
+    """List outputs that may be too large for the way from the pods to here."""
+    volumes = [str(volume["path"]) for volume in plan.compute.get("volumes") or ()]
+    names = [
+        name.removeprefix(_OUTPUT)
+        for name, value in plan.user_env.items()
+        if name.startswith(_OUTPUT) and os.path.isabs(value) and not is_below(value, volumes)
+    ]
+    most = frames.MOST_RESULTS >> 20
+    return [
+        f"outputs.{name}: each pod brings back up to {most} MB of outputs, and leaves larger files out; "
+        "path: below a volume of the compute has no such limit"
+        for name in names[:1]
+    ]
 
 
 def adapt(plan: Plan, folder: RunFolder) -> Plan:
@@ -78,8 +96,11 @@ def adapt(plan: Plan, folder: RunFolder) -> Plan:
         plan = plan._replace(
             user_env={name: value for name, value in plan.user_env.items() if name != "PATH"}
         )
+    volumes = [str(volume["path"]) for volume in plan.compute.get("volumes") or ()]
     copies = tuple(
-        copy._replace(source=os.path.join(INPUTS, str(index), os.path.basename(copy.source)))
+        copy
+        if is_below(copy.source, volumes)
+        else copy._replace(source=os.path.join(INPUTS, str(index), os.path.basename(copy.source)))
         for index, copy in enumerate(plan.copies)
     )
     data = _drop_local_runs(json.loads(plan._replace(copies=copies).to_json()))

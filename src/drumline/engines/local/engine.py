@@ -39,6 +39,9 @@ class LocalEngine:
         core_split = machine.split(machine.cores(), node_count)
         return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
 
+    def list_reached(self, compute: Mapping[str, Any]) -> None:
+        return None
+
     def mpi(self, search_path: str) -> Mpi | None:
         return machine.mpi_on(search_path)
 

@@ -44,6 +44,9 @@ class SlurmEngine:
         cores = int(kind.get("cores_per_node", compute.get("cores_per_node")) or 0)
         return [NodeShape((), gpus, cores)] * node_count
 
+    def list_reached(self, compute: Mapping[str, Any]) -> None:
+        return None
+
     def mpi(self, search_path: str) -> Mpi | None:
         """
         Return the MPI of this machine: the nodes have programs at the same places, or the site has no shared software.

@@ -158,7 +158,8 @@ def test_the_job_is_warned_once_of_outputs_that_stay_in_pods(pods, folder, tmp_p
     which = ", ".join(f"outputs/{number}.ckpt (a link out of its output)" for number in range(3))
     assert warning.text == (
         f"7 outputs were not brought from the pods: {which} and 4 more; "
-        "system_logs/outputs-left-out-*.jsonl has the list, and a volume of the compute keeps such files"
+        "system_logs/outputs-left-out-*.jsonl has the list. A volume of the compute has room for such files: "
+        "write below its path, or give the output a path there"
     )
     *_, last = folder.read_events()
     assert isinstance(last, e.JobEnded), "the warning comes before the end, for whoever waits for that"

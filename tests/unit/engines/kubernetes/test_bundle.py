@@ -1,14 +1,17 @@
 """Code that is larger than a Secret reaches a pod in parts."""
 
 import base64
+import io
 import os
 import subprocess
 import sys
+import tarfile
 
 import pytest
 from planning import plan
 
 from drumline.contract.folder import RunFolder
+from drumline.contract.plan import InputCopy
 from drumline.engines.kubernetes import bundle
 from drumline.engines.kubernetes.manifests import pod_files
 
@@ -28,9 +31,75 @@ def folder(tmp_path):
     return folder
 
 
-def make(folder, secrets=""):
-    job = plan(2, at={"engine": "kubernetes", "folder": folder})._replace(snapshot="a1b2")
+def make(folder, secrets="", **changed):
+    job = plan(2, at={"engine": "kubernetes", "folder": folder})._replace(snapshot="a1b2", **changed)
     return bundle.make_bundle(job, folder, secrets)
+
+
+def list_inputs(made):
+    """What is packed of inputs: by path the content, or what a link leads to."""
+    parts = {
+        name: value for data in made for name, value in data.items() if name.startswith(pod_files.JOB_FILE)
+    }
+    whole = b"".join(base64.b64decode(parts[name]) for name in sorted(parts))
+    with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+        return {
+            one.name.removeprefix("given-inputs/"): archive.extractfile(one).read().decode()
+            if one.isreg()
+            else one.linkname
+            for one in archive.getmembers()
+            if one.name.startswith("given-inputs/")
+        }
+
+
+def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
+    data, blobs = tmp_path / "data", tmp_path / "blobs"
+    (data / "inner").mkdir(parents=True)
+    blobs.mkdir()
+    (data / "a").write_text("1")
+    (data / "inner" / "up").symlink_to("../a")
+    (blobs / "b").write_text("2")
+    (blobs / "back").symlink_to(data)
+    (data / "b").symlink_to(blobs / "b")
+    (data / "absolute").symlink_to(data / "a")
+    (data / "blobs").symlink_to(blobs)
+    (data / "nothing").symlink_to("none")
+    os.mkfifo(data / "pipe")
+    link = tmp_path / "link"
+    link.symlink_to(data)
+    copies = (InputCopy("x", str(link), "/t/link"), InputCopy("y", str(link / "b"), "/t/b"))
+    packed = list_inputs(make(folder, copies=copies))
+    assert packed == {
+        "0/link": "",
+        "0/link/a": "1",
+        "0/link/absolute": "1",
+        "0/link/b": "2",
+        "0/link/blobs": "",
+        "0/link/blobs/b": "2",
+        "0/link/blobs/back": "",
+        "0/link/inner": "",
+        "0/link/inner/up": "../a",
+        "0/link/nothing": "none",
+        "1/b": "2",
+    }
+
+
+def test_an_input_on_a_volume_is_not_sent(folder):
+    copies = (InputCopy("x", "/data/digits", "/t/digits"),)
+    compute = {"volumes": [{"claim": "datasets", "path": "/data"}]}
+    assert list_inputs(make(folder, copies=copies, compute=compute)) == {}
+
+
+def test_what_has_no_room_is_refused_with_its_size(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "MOST_SECRETS", 4)
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a").write_bytes(os.urandom(4_000_000))
+    with pytest.raises(bundle.TooLargeError) as refused:
+        make(folder, copies=(InputCopy("digits", str(data), "/t/data"),))
+    said = "code and local inputs have more than 3 MB compressed: inputs.digits has 4.0 MB, code has 3.1 MB"
+    assert refused.value.message == said
+    assert "volumes: [{claim: NAME, path: /data}]" in refused.value.hint
 
 
 def test_a_pod_unpacks_the_parts_of_all_secrets(folder, tmp_path):

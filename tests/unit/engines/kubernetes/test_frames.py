@@ -75,11 +75,11 @@ def test_outputs_come_at_the_end_as_far_as_they_fit(there, here):
     (there / "outputs" / "small").write_text("1234")
     (there / "outputs" / "tiny").write_text("12")
     (there / "named-outputs" / "model").mkdir(parents=True)
-    (there / "named-outputs" / "model" / "big").write_text("1234567")
-    sender = frames.Sender(str(there), limit=8)
+    (there / "named-outputs" / "model" / "big").write_bytes(bytes(3 << 20))
+    sender = frames.Sender(str(there), limit=2 << 20)
     assert carry(sender, here) == []
     assert carry(sender, here, with_results=True) == ["outputs/small", "outputs/tiny"]
-    assert sender.left_out == {"named-outputs/model/big": "too large for its pod's log"}
+    assert sender.left_out == {"named-outputs/model/big": "3.0 MB, and 2.0 of 2 MB is left in its pod's log"}
 
 
 def test_what_is_the_pods_own_stays_there(there, here):

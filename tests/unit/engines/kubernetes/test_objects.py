@@ -230,7 +230,7 @@ def test_what_pods_cannot_have_is_refused_by_its_field():
         cwd="/home/ann/code",
         build=build,
         fetches=(fetch,),
-        user_env={"AZURE_ML_INPUT_data": "/home/ann/data"},
+        user_env={"AZURE_ML_OUTPUT_data": "/home/ann/data"},
     )
     with pytest.raises(PlanError) as error:
         pod_plan.check(wrong, FOLDER)
@@ -246,7 +246,18 @@ def test_what_pods_cannot_have_is_refused_by_its_field():
     ):
         assert word in told
     held = job({"volumes": [{"claim": "x", "path": "/home/ann/data"}]})
-    pod_plan.check(held._replace(user_env={"AZURE_ML_INPUT_data": "/home/ann/data/a"}), FOLDER)
+    pod_plan.check(held._replace(user_env={"AZURE_ML_OUTPUT_data": "/home/ann/data/a"}), FOLDER)
+
+
+def test_an_output_that_comes_through_a_log_is_warned_of():
+    own = {"AZURE_ML_OUTPUT_model": "/home/ann/jobs/calm_drum/named-outputs/model"}
+    (warning,) = pod_plan.list_warnings(job()._replace(user_env=own))
+    assert warning.startswith(
+        "outputs.model: each pod brings back up to 4 MB of outputs, and leaves larger files out"
+    )
+    held = job({"volumes": [{"claim": "x", "path": "/data"}]})
+    assert pod_plan.list_warnings(held._replace(user_env={"AZURE_ML_OUTPUT_model": "/data/model"})) == []
+    assert pod_plan.list_warnings(job()) == []
 
 
 def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):

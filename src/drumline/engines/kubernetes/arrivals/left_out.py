@@ -37,7 +37,8 @@ def tell(folder: RunFolder) -> None:
     which = ", ".join(named) + (f" and {others} more" if others else "")
     text = (
         f"{what} not brought from the pods: {which}; "
-        f"system_logs/{LEFT_OUT}*.jsonl has the list, and a volume of the compute keeps such files"
+        f"system_logs/{LEFT_OUT}*.jsonl has the list. A volume of the compute has room for such files: "
+        "write below its path, or give the output a path there"
     )
     folder.append(e.JobWarned(time.time(), _KIND, text))
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
 
-MOST_RESULTS = 4 << 20
-"""Bytes of outputs that reach the client through the log of a pod, which a node keeps 10 MB of by default."""
-
 _TICK_S = 0.2
 
 
@@ -30,7 +27,7 @@ class FirstProcess:
     """Prints frames, reaps orphans, and passes SIGTERM on."""
 
     def __init__(self, folder: RunFolder) -> None:
-        self._sender = frames.Sender(folder.path, MOST_RESULTS)
+        self._sender = frames.Sender(folder.path, frames.MOST_RESULTS)
         self._children: dict[int, int] = {}
         """Exit codes of children that have ended, and were not asked for yet."""
 

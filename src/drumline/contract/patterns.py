@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from re import Pattern
 
 
+DIRECTION_MARKS = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+"""Characters that turn the direction of writing, and with it what a text seems to say."""
+
+
 class _LatePattern:
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self._pattern = pattern

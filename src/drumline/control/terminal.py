@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from drumline.contract.patterns import DIRECTION_MARKS
+
 _SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erasing
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC with their text
@@ -25,7 +27,6 @@ _NO_COLOUR = r"(?!(?<=\x1b)\[[0-9;]*m)"
 _UNSAFE = bytes([*range(9), *range(0x0B, 0x20), *range(0x7F, 0x100)])
 
 _COLOUR = r"\x1b\[[0-9;]*m"
-_DIRECTION = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 
 
 def clean(text: str, *, colours: bool = False) -> str:
@@ -42,7 +43,7 @@ def clean(text: str, *, colours: bool = False) -> str:
         lambda found: found.group() if colours and re.fullmatch(_COLOUR, found.group()) else "",
         text,
     )
-    return re.sub(_DIRECTION, _as_number, kept)
+    return re.sub(DIRECTION_MARKS, _as_number, kept)
 
 
 def decode(line: bytes) -> str:
@@ -62,7 +63,7 @@ def clean_lines(lines: bytes, *, colours: bool = False) -> str:
     text = decode(lines)
     if re.search(_CONTROL, text):
         text = re.sub(_CONTROL + (_NO_COLOUR if colours else "") + _IN_A_LINE, "", text)
-    return re.sub(_DIRECTION, _as_number, text)
+    return re.sub(DIRECTION_MARKS, _as_number, text)
 
 
 def _as_number(mark: re.Match[str]) -> str:

@@ -132,9 +132,32 @@ class Written(Entity):
             file.write(str(self))
 
     def __str__(self) -> str:
-        import yaml
+        return write_yaml(self._file())
 
-        return str(yaml.safe_dump(self._file(), sort_keys=False, allow_unicode=True, width=10_000))
+
+def write_yaml(values: dict[str, Any]) -> str:
+    """
+    Return YAML that loads back to these values, with text of several lines as a block, as people write commands.
+
+    Marks that turn the direction of writing are escaped: the text is for people too.
+    """
+    import re
+
+    import yaml
+
+    from drumline.contract.patterns import DIRECTION_MARKS
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = '"' if re.search(DIRECTION_MARKS, text) else "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent_text)
+    text = yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return re.sub(DIRECTION_MARKS, lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from drumline.contract.errors import SpecError
 from drumline.entities import (
     Command,
     CommandComponent,
+    Data,
     Environment,
     Input,
     JobResourceConfiguration,
@@ -27,7 +28,7 @@ from drumline.entities import (
 )
 from drumline.spec.jobs.command import command
 from drumline.spec.jobs.job import to_dict, to_yaml
-from drumline.spec.load import load_job
+from drumline.spec.load import load_data, load_job
 from drumline.spec.validation.validate import validate
 
 
@@ -353,3 +354,24 @@ def test_an_attribute_that_a_job_does_not_have_is_a_warning():
         "did you mean 'process_count_per_instance'?",
         "resources.shmsize: not an attribute of the resources, not used; did you mean 'shm_size'?",
     ]
+
+
+@pytest.mark.parametrize("mark", "\u061c\u200e\u200f\u202a\u202e\u2066\u2069")
+def test_what_is_printed_cannot_be_turned_around_and_loads_back(tmp_path, mark):
+    """With such a mark in a name or a command, the words around it read in another order."""
+    text = f"a{mark}exe.png"
+    job = command(
+        command=f"echo {text}\necho \\u202e",
+        environment="local",
+        description=text,
+        tags={text: text},
+        compute="local",
+    )
+    data = Data(name="a", path="b.csv", description=text)
+    for entity, load in ((job, load_job), (data, load_data)):
+        assert mark not in f"{entity}{entity!r}"
+        (tmp_path / "a.yml").write_text(str(entity))
+        assert load(tmp_path / "a.yml").description == text
+    (tmp_path / "a.yml").write_text(str(job))
+    loaded = load_job(tmp_path / "a.yml")
+    assert (loaded.command, loaded.tags) == (job.command, job.tags)

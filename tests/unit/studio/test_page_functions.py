@@ -32,6 +32,15 @@ def run(module, expression, *values):
     return json.loads(done.stdout)
 
 
+@pytest.mark.skipif(not (JS / "../vendor/preact.js").exists(), reason="no libraries of the page here")
+def test_marks_that_turn_the_direction_of_writing_are_shown_as_their_numbers():
+    """A name could show as gnp.exe what is exe.png, and turn the words around it."""
+    markup = "m.html`<p title=${v[0]}>${v[0]} of ${[v[0], m.html`<b>${v[0]}</b>`]}</p>`.props"
+    shown = run("lib.js", markup, "\u202eexe.png\u2069 \u05d0")
+    assert shown["title"] == shown["children"][0] == "<U+202E>exe.png<U+2069> \u05d0"
+    assert shown["children"][2][0] == shown["children"][2][1]["props"]["children"] == shown["title"]
+
+
 def test_figures_are_those_of_the_command_line():
     numbers = [0.24138, 4811.0, 3e-05, 1.234e9, 10.0, 0.0, -2.5, 999999.0, 1e6, 0.00012, 123.456]
     assert run("format.js", "v[0].map(m.number)", numbers) == [figures.short_number(one) for one in numbers]

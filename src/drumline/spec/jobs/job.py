@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from drumline.spec import fields
-from drumline.spec.entity import Entity, plain, text_path
+from drumline.spec.entity import Entity, plain, text_path, write_yaml
 from drumline.spec.keywords import refuse_unknown
 from drumline.spec.parts.bindings import PATTERN
 from drumline.spec.parts.environment import settle_environment
@@ -181,19 +181,7 @@ def settle(values: dict[str, Any], owner: Any, *, absolute: bool) -> None:
 
 def to_yaml(job: Job, *, absolute: bool = False) -> str:
     """Return the job as YAML that loads back to the same job; ``absolute`` as of ``to_dict``."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Text of several lines as a block, as people write commands."""
-
-    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.ignore_aliases = lambda self, data: True  # type: ignore[method-assign]
-    Dumper.add_representer(str, represent_text)
-    values = to_dict(job, absolute=absolute)
-    return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return write_yaml(to_dict(job, absolute=absolute))
 
 
 def write(job: Job, dest: str | os.PathLike[str] | IO[str], *, overwrite: bool = True) -> None:

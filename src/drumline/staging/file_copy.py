@@ -8,11 +8,15 @@ Source: man 2 ioctl_ficlone, man 2 copy_file_range, man 2 lseek (SEEK_DATA).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import os
+import stat
 from typing import TYPE_CHECKING
+
+from drumline.contract.folder import PARTIAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409
 _WORTH_CLONING_BYTES = 1 << 16
-_WORTH_SEEKING_BYTES = 1 << 24
+_WORTH_SEEKING_BYTES = 1 << 16
 _MOST_AT_ONCE = 1 << 26
 """Whoever waits hears of progress in between."""
 
@@ -31,6 +35,40 @@ _BLOCK_BYTES = 512
 def create_file(path: str, mode: int) -> int:
     """Create a file, open for reading and writing whatever ``mode`` says. Raises OSError, also if the path exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def replace_file(source: str, target: str, told: Callable[[int], None] = lambda _: None) -> None:
+    """
+    Copy a plain file with its mode and times to ``target``, whole or not at all: it is written beside it. ``told`` is
+    as of ``copy_content``. Raises OSError.
+    """
+    import shutil
+
+    partial = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}{PARTIAL}")
+    original = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(original).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", source)
+        made = create_file(partial, 0o600)
+        try:
+            copy_content(original, made, told)
+        finally:
+            os.close(made)
+        shutil.copystat(source, partial)
+        os.replace(partial, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = error.filename or target, None
+        raise
+    finally:
+        os.close(original)
+
+
+def measure_data(facts: os.stat_result) -> int:
+    """Return the bytes of a plain file that are no holes; 0 for anything else."""
+    return min(facts.st_size, facts.st_blocks * _BLOCK_BYTES) if stat.S_ISREG(facts.st_mode) else 0
 
 
 def copy_content(source: int, target: int, told: Callable[[int], None] = lambda _: None) -> None:

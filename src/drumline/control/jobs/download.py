@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -17,6 +18,8 @@ from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.control.times import utc
 from drumline.spec.paths import is_remote
+from drumline.staging import file_copy
+from drumline.staging.sizes import format_size
 from drumline.staging.snapshot.listing import DOWNLOAD_MARKER
 
 if TYPE_CHECKING:
@@ -95,22 +98,22 @@ def _mark_new_folders(copies: Mapping[str, str], target: str) -> None:
 
 
 def _copy_all(copies: Mapping[str, str], target: str, what: str, bar: ProgressBar | None) -> None:
-    """Copy all. ``copies``: from where, by the path below ``target``. Raises shutil.Error, OSError."""
-    told = None
+    """Copy all. ``copies``: from where, by the path below ``target``. Raises DrumlineError, shutil.Error, OSError."""
+    wanted = {os.path.join(target, place): source for place, source in copies.items()}
+    _check_room(wanted)
+    told: Callable[[int], None] = lambda _: None  # noqa: E731
     if bar is not None and bar.is_drawn:
         total = sum(map(_measure, copies.values()))
         if total >= _WORTH_DRAWING_BYTES:
             bar.show_bytes(what, 0, total)
             told = bar.add
-    for place, source in copies.items():
-        copy(source, os.path.join(target, place), told)
+    for place, source in wanted.items():
+        _copy(source, place, told)
 
 
 def _measure(path: str) -> int:
     """Return the bytes of all plain files there; links are not followed, as they are not copied through."""
-    if not os.path.isdir(path):
-        return os.stat(path).st_size
-    facts = (os.lstat(os.path.join(at, name)) for at, _, names in os.walk(path) for name in names)
+    facts = (os.stat(one, follow_symlinks=one == path) for one in _list_files(path))
     return sum(one.st_size for one in facts if stat.S_ISREG(one.st_mode))
 
 
@@ -224,17 +227,20 @@ def _clear(source: str, target: str) -> Callable[[str, list[str]], list[str]]:
     return ignore
 
 
-def copy(source: str, target: str, told: Callable[[int], None] | None = None) -> None:
-    """
-    Copy a file or a folder over an existing one. ``told``: hears of each piece of bytes.
+def copy(source: str, target: str) -> None:
+    """Copy a file or a folder over an existing one. Raises DrumlineError, shutil.Error, OSError."""
+    _check_room({target: source})
+    _copy(source, target)
 
-    Raises shutil.Error, OSError.
-    """
+
+def _copy(source: str, target: str, told: Callable[[int], None] = lambda _: None) -> None:
+    """Copy as ``copy``. ``told``: hears of each piece of bytes."""
 
     def copy_file(one: str, place: str) -> str:
-        if os.path.exists(place) and not (os.access(place, os.W_OK) or os.path.samefile(one, place)):
-            os.unlink(place)
-        return _copy_file(one, place, told) if told else shutil.copy2(one, place)
+        if os.path.exists(place) and os.path.samefile(one, place):
+            raise shutil.SameFileError(f"{one} and {place} are the same file")
+        file_copy.replace_file(one, place, told)
+        return place
 
     if os.path.isdir(source):
         # Links stay links: what a job links to outside its folder is not copied.
@@ -251,17 +257,38 @@ def copy(source: str, target: str, told: Callable[[int], None] | None = None) ->
         copy_file(source, target)
 
 
-def _copy_file(source: str, target: str, told: Callable[[int], None]) -> str:
-    """Copy a file as ``shutil.copy2`` does, in pieces where there are several."""
-    size = os.stat(source).st_size
-    is_same = os.path.exists(target) and os.path.samefile(source, target)
-    if size < _WORTH_DRAWING_BYTES or is_same:
-        shutil.copy2(source, target)
-        told(size)
-        return target
-    from drumline.staging import file_copy
+def copy_link(source: str, target: str) -> None:
+    """Copy a link as a link: what a job links to outside its folder is not copied. Raises OSError."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    shutil.copyfile(source, target, follow_symlinks=False)
 
-    with open(source, "rb") as read, open(target, "wb") as written:
-        file_copy.copy_content(read.fileno(), written.fileno(), told)
-    shutil.copystat(source, target)
-    return target
+
+def _check_room(copies: Mapping[str, str]) -> None:
+    """Raise DrumlineError where the disk has no room for copies. ``copies``: from where, by path."""
+    needed = largest = 0
+    for target, source in copies.items():
+        for path in _list_files(source):
+            size = file_copy.measure_data(os.stat(path, follow_symlinks=path == source))
+            needed, largest = needed + size, max(largest, size)
+            there = target if path == source else os.path.join(target, os.path.relpath(path, source))
+            with contextlib.suppress(OSError):
+                needed -= min(size, file_copy.measure_data(os.lstat(there)))
+    place = os.path.commonpath(list(map(os.path.abspath, copies)))
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    # Some file systems do not say. A file that is replaced is there until the new one is whole.
+    if found.f_blocks and max(needed, largest) > free:
+        what = f"{place} has room for {format_size(free)}, and the copies take {format_size(needed)}"
+        raise DrumlineError(what, "make room there, or choose another folder")
+
+
+def _list_files(path: str) -> Iterator[str]:
+    """Yield the paths of all files there, links among them."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    for folder, _, names in os.walk(path):
+        for name in names:
+            yield os.path.join(folder, name)

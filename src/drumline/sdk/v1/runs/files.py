@@ -45,10 +45,9 @@ def copy_file(source: str, name: str, target: str) -> None:
     """Copy to ``target``: a path, or a folder, with a "/" at its end if it does not exist yet. Raises OSError."""
     if os.path.isdir(target) or target.endswith("/"):
         target = os.path.join(target, os.path.basename(name))
-    import shutil
+    from drumline.control.jobs.download import copy, copy_link
 
-    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
-    shutil.copyfile(source, target, follow_symlinks=False)
+    (copy_link if os.path.islink(source) else copy)(source, os.path.abspath(target))
 
 
 def strip_folders(name: str, prefix: str) -> str:

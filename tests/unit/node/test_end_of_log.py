@@ -22,6 +22,13 @@ goroutine 1 [running]:
 main.main()
 \t/src/a.go:5 +0x11
 """
+GO_SAID = "panic: runtime error: index out of range [6] with length 3"
+GO_DEADLY = (
+    "panic: first [recovered]\n\tpanic: again first\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:5\n"
+)
+UBSAN = (
+    "a.c:1:51: runtime error: signed integer overflow: 2147483647 + 1 cannot be represented in type 'int'\n"
+)
 GO_LOCK = "fatal error: all goroutines are asleep - deadlock!\n\ngoroutine 1 [chan receive]:\nmain.main()\n\t/a.go:5\n"
 NO_TABLE = "java.lang.IllegalStateException: table 'users' is not there"
 JAVA = """Exception in thread "main" java.lang.IllegalStateException: table 'users' is not there
@@ -82,6 +89,19 @@ READ of size 4 at 0x60200000001c thread T0
 SUMMARY: AddressSanitizer: heap-buffer-overflow /src/a.c:5 in step
 Shadow bytes around the buggy address:
   0x0c047fff7fb0: 00 00 00 00 00 00 00 00
+=>0x0c047fff8000: fa fa 00 04[fa]fa
+Shadow byte legend (one shadow byte represents 8 application bytes):
+  Addressable:           00
+  Partially addressable: 01 02 03 04 05 06 07
+  Heap left redzone:       fa
+  Freed heap region:       fd
+  Stack left redzone:      f1
+  Stack mid redzone:       f2
+  Stack right redzone:     f3
+  Stack after return:      f5
+  Stack use after scope:   f8
+  Global redzone:          f9
+  ASan internal:           fe
 ==71==ABORTING
 """
 PURE = "pure virtual method called\nterminate called without an active exception\n"
@@ -98,9 +118,15 @@ Thread 0x00007f (most recent call first):
 @pytest.mark.parametrize(
     ("log", "said"),
     [
-        (GO, "panic: runtime error: index out of range [6] with length 3"),
+        (GO, GO_SAID),
         (GO_SIGNAL, "panic: runtime error: invalid memory address or nil pointer dereference"),
         (GO_LOCK, "fatal error: all goroutines are asleep - deadlock!"),
+        (GO_DEADLY, "panic: first [recovered] panic: again first"),
+        (
+            GO.replace("exit status 2", "goroutine 7 [select]:\nmain.main.func1()\n\t/src/a.go:3\n" * 500),
+            GO_SAID,
+        ),
+        (UBSAN, UBSAN.strip()),
         (JAVA, f"{NO_TABLE}; caused by: java.io.IOException: stale handle"),
         (DOTNET, "System.InvalidOperationException: bad batch"),
         (RUST, "panicked: index out of bounds: the len is 3 but the index is 6"),

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from drumline.node.diagnostics.tracebacks import Traceback
 
 _MAX_BYTES = 1 << 16
+_MAX_LOG_BYTES = 1 << 18
+"""Of the end of a log: the stacks of many threads may follow the words that count."""
+
 MAX_LINE = 300
 _MAX_LINE_NUMBER = 10**9
 
@@ -501,7 +504,7 @@ def show_place(file: str, line: int, function: str, cwd: str) -> CodePlace:
 
 def read_log_end(log: str) -> str:
     """Return the last bytes of a log as text."""
-    return read_plain(log, _MAX_BYTES, from_end=True).decode(errors="replace")
+    return read_plain(log, _MAX_LOG_BYTES, from_end=True).decode(errors="replace")
 
 
 def parse_crash(text: str, cwd: str) -> Optional[CodePlace]:

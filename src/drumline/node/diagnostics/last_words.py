@@ -30,11 +30,11 @@ _REPORTS = tuple(
     compile_late(pattern, re.MULTILINE)
     for pattern in (
         # The sanitizers of LLVM and GCC.
-        r"^==\d+==\s*(?P<what>(?:ERROR|WARNING|FATAL): \w+Sanitizer: .*)",
+        r"^(?:==\d+==\s*|=+\n)?(?P<what>(?:ERROR|WARNING|FATAL): \w+Sanitizer: .*|\S+:\d+:\d+: runtime error: .*)",
         # Python's faulthandler, when its timer ends the program.
         r"^Timeout \((?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d+)?)\)!$",
         # Go.
-        r"^(?P<what>(?:panic|fatal error): .*)(?=\n(?:\s*\n)?(?:goroutine |\[signal|\tpanic: |$))",
+        r"^(?P<what>(?:panic|fatal error): .*(?:\n\t.*){0,20})(?=\n\n?(?:goroutine |runtime stack:|\[signal))",
         # Rust: since 1.73 the message is on the next line.
         r"^thread '.*?' (?:\(\d+\) )?panicked at (?:'(?P<old>.*)', (?P<old_file>.*?):(?P<old_line>\d+)(?::\d+)?$"
         r"|(?P<file>.*?):(?P<line>\d+):\d+:\n(?P<what>.*))",
@@ -72,6 +72,8 @@ _SAYS_NOTHING = compile_late(
     r"|note: .*|\t.* called at .* line \d+\.?|\teval \{.*|\s*\[\d+\] \S.*|\s+@ .*|in expression starting at .*"
     r"|\tfrom .*|\t\[C\].*|CallStack \(from .*|Calls: .*|Execution halted|In addition: .*|  thrown in .* on line \d+"
     r'|\s+File ".*", line \d+.*|.*Traceback \(most recent call last\):|(?:Current thread|Thread) 0x.*first\):'
+    r"|(?:READ|WRITE) of size .*|0x[0-9a-f]+ is located .*|.*\bby thread T\d+.*:|Shadow byte.*|[\s=>]+0x[0-9a-f]+: .*"
+    r"|  [A-Z][\w ]+: +[0-9a-f]{2}(?: [0-9a-f]{2})* ?"
     r"|\S*env: use -\[v\]S .*|Node\.js v[\d.]+|\(Use `node .*|==\d+==ABORTING|SUMMARY: .*|Extension modules: .*"
     # Trackers, and tools that started the program.
     r"|wandb: (?!ERROR).*|g?make(?:\[\d+\])?: .*|npm (?:ERR!|error) .*|srun: error: .*: Exited with .*"
@@ -83,7 +85,7 @@ _SAYS_NOTHING = compile_late(
     r"|\[[^\]]*\] (?:\S+ Warning: |\d+ more process|Set MCA parameter ).*|\d+ total process.*"
     r"|This typically refers to a problem with your application.*|Please see the FAQ page for debugging.*"
     # Warnings.
-    r"|.*\b\w*Warning: .*|  warnings\.warn\(.*|\[?W\d{4} .*|WARNING\b.*|Exception ignored in.*|Warning message.*"
+    r"|.*Warning: .*|  warnings\.warn\(.*|\[?W\d{4} .*|WARNING\b.*|Exception ignored in.*|Warning message.*"
 )
 """Lines that say nothing of why a program ended."""
 
@@ -96,7 +98,6 @@ _ERROR = compile_late(
 
 _RULER = compile_late(r"([-=*])\1{9,}")
 
-_MOST_LINES = 400
 _MOST_BACK = 10
 """Lines that a program may say at its end after the one that counts."""
 
@@ -114,7 +115,7 @@ def find_last_words(text: str) -> str:
 
     Of a shell's two lines about a mistake in its syntax, the first comes too; an indented line, with the one above it.
     """
-    lines = tracebacks.split_lines(text)[-_MOST_LINES:]
+    lines = tracebacks.split_lines(text)
     framed = _find_framed(_drop_chatter(lines))
     if framed:
         return make_printable(framed, MAX_LINE)
@@ -232,7 +233,7 @@ def find_traceback(text: str) -> list[Traceback]:
 def find_report(text: str, cwd: str) -> EndReport:
     """Return what a program that ended by itself reported; ``said`` is empty where it is nothing that is known."""
     dumps = list(_NATIVE_DUMP.finditer(text))
-    lines = tracebacks.split_lines(text[: dumps[-1].start()] if dumps else text)[-_MOST_LINES:]
+    lines = tracebacks.split_lines(text[: dumps[-1].start()] if dumps else text)
     saying = list_saying(lines)
     latest = saying[-_MOST_BACK - 1] if len(saying) > _MOST_BACK else 0
     end = "\n".join(lines)

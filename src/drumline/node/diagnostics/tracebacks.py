@@ -19,6 +19,9 @@ _PREFIX = compile_late(
 )
 """How PyTorch, torchrun, Open MPI and Ray begin each line of a rank. Source: torch/distributed/distributed_c10d.py."""
 
+_MAX_LINE = 1000
+"""Of a line: nothing that a job writes may keep a pattern busy for long."""
+
 _SHELL_RETURN = compile_late(r"\r: ")
 """In what a shell says of a word from a script with Windows line ends."""
 
@@ -57,7 +60,7 @@ def split_lines(text: str) -> list[str]:
     Of a line that was written over, as a progress bar is, only its last state counts.
     """
     text = _SHELL_RETURN.sub(r"\\r: ", text.replace("\0", "\n"))
-    return [line.rstrip().rpartition("\r")[2] for line in _PREFIX.sub("", text).split("\n")]
+    return [line.rstrip().rpartition("\r")[2][:_MAX_LINE] for line in _PREFIX.sub("", text).split("\n")]
 
 
 def parse(lines: Sequence[str]) -> list[Traceback]:

@@ -141,6 +141,30 @@ def test_the_launchers_own_settings_are_the_users(cli, tmp_path, drumline_home):
     assert json.loads(log_of(drumline_home, 3))["OMPI_MCA_mpi_yield_when_idle"] == "0"
 
 
+OTHER_LIBRARY = """
+import mmap, os, time
+with open("libmpich.so.12.4.1") as file:
+    library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+print("loaded", flush=True)
+deadline = time.monotonic() + 60
+while not os.path.exists("go") and time.monotonic() < deadline:
+    time.sleep(0.05)
+"""
+
+
+def test_ranks_that_load_another_mpi_than_their_launchers_are_warned_of(cli, tmp_path):
+    """Each would be a world of one rank, and end with 0. Where two MPIs are installed, mpi4py takes either."""
+    job = write_program(tmp_path, "python job.py", OTHER_LIBRARY)
+    (tmp_path / "code" / "libmpich.so.12.4.1").write_bytes(bytes(4096))
+    assert cli("job", "create", "-f", job).rc == 0
+    wait_until(lambda: description.show_job("job").get("warnings"), 60, "the warning")
+    (Path(description.show_job("job")["run_folder"]) / "code" / "go").touch()
+    ended = wait_for_status("job", "Completed")
+    (warning,) = ended["warnings"]
+    assert "these 4 processes may be as many MPI worlds: mpirun is Open MPI's, and rank " in str(warning)
+    assert "has loaded libmpich.so.12.4.1 of MPICH; MPI4PY_MPIABI=openmpi " in str(warning)
+
+
 # What fails
 
 

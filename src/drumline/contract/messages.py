@@ -401,6 +401,15 @@ class GroupSeen(NamedTuple):
     has_older_store: bool = False
 
 
+class OtherMpiSeen(NamedTuple):
+    """A rank has loaded a library of another MPI than that of the launcher which has started it."""
+
+    rank: int
+    launcher_kind: str
+    library: str
+    library_kind: str
+
+
 class TrainingSeen(NamedTuple):
     """A rank has its first optimizer, where that can be seen: PyTorch's."""
 
@@ -589,7 +598,7 @@ ToAgent = Union[
 
 FromAgent = Union[
     Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, TrainingSeen,
-    ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
+    OtherMpiSeen, ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
     CommandRequested, CallerGone, CommandEnded, ExperimentStarting, ExperimentFinished, LauncherExited, RankAbandoned,
     RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip

@@ -20,6 +20,15 @@ _VERSION_PATTERNS = (
 )
 
 
+RANK_NAMES = {
+    "OMPI_COMM_WORLD_RANK": OPEN_MPI,
+    "PMIX_RANK": "",
+    "PMI_RANK": MPICH,
+    "PMI_ID": MPICH,
+}
+"""Where an MPI's launcher says which rank it starts, and whose name that is: MPICH and its kin; empty: of several."""
+
+
 class Mpi(NamedTuple):
     """
     An MPI of this machine, or of the nodes. ``program``: its launcher as it is called, ``mpirun`` or ``mpiexec``.
@@ -29,6 +38,16 @@ class Mpi(NamedTuple):
     major: int
     minor: int
     program: str
+
+
+def recognize_library(name: str) -> str:
+    """
+    Return the MPI of a library by its name. Source: the ABI of MPICH and its kin is version 12, Open MPI's is later.
+
+    >>> recognize_library("libmpi.so.40.30.4"), recognize_library("libmpich.so.12"), recognize_library("libmpi.so.12.1")
+    ('Open MPI', 'MPICH', 'MPICH')
+    """
+    return MPICH if "mpich" in name or re.search(r"\.so\.12(\.|$)", name) else OPEN_MPI
 
 
 def recognize_mpi(program: str, said: str) -> Optional[Mpi]:

@@ -1,6 +1,7 @@
 """Where processes are: real ones, with and without the hook."""
 
 import contextlib
+import mmap
 import os
 import shlex
 import shutil
@@ -13,7 +14,7 @@ import pytest
 from waiting import wait_until
 
 from drumline.node import hook_folder
-from drumline.node.diagnostics import stacks
+from drumline.node.diagnostics import spins, stacks
 
 WAIT = "import time\n\ndef load_batch():\n    {wait}\n\nprint('there', flush=True)\nload_batch()\n"
 THERE = ["train.py", 4, "load_batch"]
@@ -438,3 +439,20 @@ def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(r
     )
     assert b"bad batch" in (tmp_path / "notes").read_bytes()
     assert wait_for(process, tmp_path)["raised"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_mpi"),
+    [
+        ("libmpi.so.40.30.4", True),
+        ("libmpich.so.12.4.1", True),
+        ("libmpi_cxx.so.40", True),
+        ("libmpifort.so.12", True),
+        ("libmpir.so.23", False),
+        ("libc.so.6", False),
+    ],
+)
+def test_a_library_of_an_mpi_is_known_by_its_name(tmp_path, name, is_mpi):
+    (tmp_path / name).write_bytes(bytes(4096))
+    with open(tmp_path / name, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        assert (name in spins.list_mpi_libraries(os.getpid())) is is_mpi

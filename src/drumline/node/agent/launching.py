@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
+from drumline.contract import mpi
 from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
 from drumline.node.agent.helpers import Helpers
 from drumline.node.launcher import ssh_shim
@@ -33,8 +34,8 @@ _MOST_EXPERIMENTS = 2000
 
 _MOST_TEXT = 500
 
-_RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"PMI_ID")
-"""Where an MPI says which rank it starts: Open MPI, anything with PMIx, MPICH and its kin."""
+_LIBRARY_POLL_S, _LIBRARY_LIMIT_S = 0.2, 120.0
+"""Between looks for the library of a rank's MPI, and for all of them, from the start of the rank."""
 
 _NOT_OF_MPI = (b"PWD", b"OLDPWD", b"SHLVL", b"_", *map(os.fsencode, SHARED_MEMORY_VARIABLES))
 """What shells on the way change, and what Open MPI passes on of node 0, although each node has its own."""
@@ -72,6 +73,10 @@ class Launching:
         self._asking: set[int] = set()
         """The callers that have asked for a command."""
 
+        self._launcher_kind = ""
+        """Whose launcher it is; empty: not known, or its ranks have been looked at."""
+
+        self._library_due = self._library_until = 0.0
         self._experiments: dict[int, str] = {}
         """By caller, the experiment that it has begun."""
 
@@ -88,6 +93,25 @@ class Launching:
     def hear(self, ready: Sequence[int]) -> None:
         """Serve those of the descriptors that are ours. Raises OSError."""
         self.socket.hear(set(ready))
+        if self._launcher_kind:
+            self._look_for_library()
+
+    def _look_for_library(self) -> None:
+        """Tell of a library of another MPI, once: its ranks would not know of each other, and end well all the same."""
+        from drumline.node.diagnostics import spins
+
+        now = time.monotonic()
+        pid = next(iter(self._ranks.by_pid), None)
+        if pid is None or now < self._library_due:
+            return
+        self._library_due = now + _LIBRARY_POLL_S
+        libraries = sorted(spins.list_mpi_libraries(pid))
+        kinds = [mpi.recognize_library(name) for name in libraries]
+        if libraries and self._launcher_kind not in kinds:
+            rank = self._ranks.by_pid[pid]
+            self._tell(m.OtherMpiSeen(rank, self._launcher_kind, libraries[0], kinds[0]))
+        if libraries or now > self._library_until:
+            self._launcher_kind = ""
 
     def _on_request(self, caller: int, words: list[bytes]) -> None:
         if words[0] == b"rank" and self._environment.launch.by_launcher:
@@ -108,7 +132,8 @@ class Launching:
     def _start_rank(self, caller: int, environment: list[bytes]) -> None:
         """Start a rank, with what its MPI added to or changed in the variables of the node."""
         given = dict(word.split(b"=", 1) for word in environment if b"=" in word)
-        number = next((int(given[name]) for name in _RANK_NAMES if given.get(name, b"").isdigit()), -1)
+        names = [name for name in mpi.RANK_NAMES if given.get(name.encode(), b"").isdigit()]
+        number = int(given[names[0].encode()]) if names else -1
         rank = self._expected.pop(number, None)
         if rank is None:
             self._tell(m.RankMisplaced(number))
@@ -119,6 +144,8 @@ class Launching:
             for name, value in given.items()
             if name not in _NOT_OF_MPI and known.get(os.fsdecode(name)) != os.fsdecode(value)
         }
+        self._launcher_kind = mpi.RANK_NAMES[names[0]]
+        self._library_until = time.monotonic() + _LIBRARY_LIMIT_S
         self._shims[number] = caller
         self._ranks.start_for_launcher(rank, added)
 

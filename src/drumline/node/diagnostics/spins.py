@@ -22,7 +22,7 @@ _SPINNING_THREADS = ("NCCL", "pt_nccl")
 """Begin the names of the threads that move NCCL's data, or watch it. Source: nccl, src/proxy.cc; PyTorch."""
 
 _GPU = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)$")
-_MPI = re.compile(rb"/libmpi(_\w+|\w*mpich\w*)?\.so")
+_MPI = re.compile(rb"/(libmpi(?:ch\w*|_\w+|fort|cxx)?\.so[.0-9]*)")
 _MAX_MAPS_BYTES = 4 << 20
 _MAX_SOURCE_BYTES = 2 << 20
 
@@ -58,7 +58,7 @@ def measure_spin(pid: int, frame: Sequence[Any] | None, cwd: str, *, joins: bool
     """
     threads = [one for one in _list_threads(pid) if joins or one == pid or _is_spinning_thread(pid, one)]
     cpu_s = sum(_read_cpu_s(pid, thread) for thread in threads)
-    library = "MPI" if _has_mpi(pid) else "GPU" if _has_gpu(pid) else ""
+    library = "MPI" if list_mpi_libraries(pid) else "GPU" if _has_gpu(pid) else ""
     found = _MPI_CALL.search(_read_source_line(frame, cwd)) if library == "MPI" and frame else None
     return Spin(cpu_s, library, found[1] if found else "")
 
@@ -89,12 +89,13 @@ def _has_gpu(pid: int) -> bool:
     return False
 
 
-def _has_mpi(pid: int) -> bool:
+def list_mpi_libraries(pid: int) -> set[str]:
+    """Return the names of the libraries of an MPI that a process has loaded, such as ``libmpi.so.40.30.4``."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
-            return _MPI.search(file.read(_MAX_MAPS_BYTES)) is not None
+            return {name.decode() for name in _MPI.findall(file.read(_MAX_MAPS_BYTES))}
     except OSError:
-        return False
+        return set()
 
 
 def _read_source_line(frame: Sequence[Any], cwd: str) -> str:

@@ -164,6 +164,8 @@ class Loop:
                 self._reports.note_output(node, message)
             case m.GroupSeen():
                 self._reports.note_group(node, message)
+            case m.OtherMpiSeen():
+                self._reports.note_other_mpi(message)
             case m.TrainingSeen():
                 self._reports.note_training(message.rank)
             case m.ConnectionsListed():

@@ -40,6 +40,7 @@ class RankReports:
         self._handle = handle
         self._world: WorldGuard | None = None
         self._has_older_store = False
+        self._has_other_mpi = False
 
     def note_start(self, node: int, message: m.RankStarting) -> None:
         at = self._clocks.wall(node, message.at)
@@ -85,6 +86,23 @@ class RankReports:
 
             self._world = WorldGuard(self._plan)
         self._world.note_training(rank)
+
+    def note_other_mpi(self, message: m.OtherMpiSeen) -> None:
+        if self._has_other_mpi:
+            return
+        self._has_other_mpi = True
+        name = self._plan.launcher.name if self._plan.launcher else "the launcher"
+        label = next(task.label for task in self._plan.ranks if task.rank == message.rank)
+        abi = message.launcher_kind.lower().replace(" ", "")
+        self._record(
+            e.JobWarned(
+                wall_time(),
+                "world",
+                f"these {len(self._plan.ranks)} processes may be as many MPI worlds: {name} is "
+                f"{message.launcher_kind}'s, and rank {label} has loaded {message.library} of {message.library_kind}; "
+                f"MPI4PY_MPIABI={abi} has mpi4py load the right one",
+            )
+        )
 
     def list_times(self) -> list[float]:
         """List the times at which ``wants_connections`` may be true, in monotonic seconds."""

@@ -42,6 +42,7 @@ def test_a_batch_job_sees_its_gpus_and_the_folder_it_came_from(
     assert output.read_text().split("\n") == [str(tmp_path), "0,1", "0,1", ""]
 
 
+@pytest.mark.usefixtures("slurm_cluster")  # where one can be
 def test_main_takes_nodes_from_spot() -> None:
     # As it is by default, but without its 5 s of grace and 5 s before SIGKILL.
     spot = "PartitionName=spot Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=0"
@@ -71,6 +72,7 @@ def test_a_stopped_slurmd_leaves_its_job_alone(slurm_cluster: SlurmCluster, tmp_
     slurm_cluster.wait_until_idle()
 
 
+@pytest.mark.usefixtures("slurm_cluster")  # where one can be
 def test_a_cut_node_has_nothing_left_and_comes_back_empty() -> None:
     cluster = SlurmCluster("--set", "SlurmdTimeout=4", nodes=2)
     try:
@@ -103,6 +105,7 @@ def test_two_at_once_and_down_leaves_nothing(slurm_cluster: SlurmCluster) -> Non
     assert slurm_cluster.run("srun", "-N4", "hostname").count("\n") == len(slurm_cluster.nodes)
 
 
+@pytest.mark.usefixtures("slurm_cluster")  # where one can be
 def test_down_cleans_up_after_what_was_killed() -> None:
     cluster = SlurmCluster(nodes=2)
     for pid in _processes_that_mention(cluster.folder)[::2]:

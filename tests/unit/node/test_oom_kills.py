@@ -20,6 +20,8 @@ from drumline.node.diagnostics import oom_kills as kernels
 def test_a_process_that_the_log_names_ran_out_of_memory(line, ran_out, monkeypatch):
     monkeypatch.setattr(kernels, "_list_counters", list)
     memory = kernels.OomWatcher()
+    if memory._log < 0:
+        pytest.skip("reading the kernel's log needs the right to")
     try:
         with open("/dev/kmsg", "w") as log:
             log.write(f"drumline's tests: {line}\n")

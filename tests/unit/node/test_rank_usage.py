@@ -58,6 +58,7 @@ def look(watch, ranks):
     return {use.rank: use for use in watch.ranks({})}
 
 
+@pytest.mark.skipif(os.getpid() == 1, reason="process 1 gets all that lose their parent")
 def test_once_all_ranks_have_ended_no_process_is_read(monkeypatch):
     read = []
     monkeypatch.setattr(process_usage, "read_stat", read.append)

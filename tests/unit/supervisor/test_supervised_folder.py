@@ -31,7 +31,7 @@ def test_another_of_its_name_is_not_it(folder):
     os.mkdir(folder.path)
     assert folder.is_gone()
     with open(folder.supervisor, "w") as file:
-        json.dump({**identity.identify_process(os.getpid()), "pid": 1}, file)
+        json.dump({**identity.identify_process(os.getpid()), "pid": os.getpid() + 1}, file)
     assert folder.is_gone()
 
 

@@ -97,12 +97,9 @@ def load_script(script: str) -> ModuleType:
 
 def make_caller(run: Callable[..., Any]) -> Callable[[int, list[str]], Any]:
     """Return a function that calls ``run``, which may take a second argument that tells of the mini-batch."""
-    as_written: dict[str, Any] = {}
-    if sys.version_info >= (3, 14):
-        # The names in annotations may be unknown, and are looked up only now.
-        from annotationlib import Format
-
-        as_written = {"annotation_format": Format.FORWARDREF}
+    # The names in annotations may be unknown, and Python 3.14 looks them up only now, unless told not to: it is 3 of
+    # annotationlib.Format, FORWARDREF.
+    as_written: dict[str, Any] = {"annotation_format": 3} if sys.version_info >= (3, 14) else {}
     try:
         count = len(inspect.signature(run, **as_written).parameters)
     except (TypeError, ValueError):

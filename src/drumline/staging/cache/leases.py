@@ -63,7 +63,8 @@ class CacheLease:
             os.unlink(self._path)
             return
         folder = RunFolder(self._run)
-        who = folder.read_json(folder.supervisor) or identity.identify_process(os.getppid())
+        # The parent of process 1 of a container is elsewhere, and has no number.
+        who = folder.read_json(folder.supervisor) or identity.identify_process(os.getppid() or os.getpid())
         self._write(who, None)
 
     def _write(self, who: dict[str, Any] | None, since: float | None) -> None:

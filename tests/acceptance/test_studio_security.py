@@ -17,6 +17,7 @@ from studio_server import API, run_studio
 
 from drumline.control.settings import studios
 from drumline.studio.app import list_routes
+from drumline.studio.openapi import read_document
 from drumline.studio.settings import StudioSettings
 from drumline.studio.tokens import Tokens
 
@@ -56,6 +57,26 @@ def test_no_route_answers_without_a_credential(studio):
             allowed = (200, 404) if is_public(path, method) else ()
             assert answer.status in (401, 403, 405, *allowed), f"{method} {path}: {answer.status}"
             assert b'"sentence"' not in answer.data
+
+
+def test_what_a_path_has_not_is_said_with_what_it_has(studio):
+    """By the guard, for methods that nothing has, and for those that other paths have."""
+    for named, item in read_document()["paths"].items():
+        known = {method.upper() for method in item if method in ("get", "post")}
+        allowed = known | ({"HEAD"} if "GET" in known else set())
+        path = named.replace("{name}", "job")
+        # A shorter path takes the last part of this one for a name.
+        is_shared = path in ("/jobs/cancel", "/jobs/archive")
+        for method in {"PUT", "OPTIONS", "DELETE", "POST"} - known:
+            answer = studio.ask(API + path, method, {} if method == "POST" else None)
+            told = set(answer.headers["Allow"].split(", "))
+            assert answer.status == 405, f"{method} {path}: {answer.status}"
+            assert told == allowed | ({"GET", "HEAD"} if is_shared else set()), f"{method} {path}"
+            assert answer.json["error"]["message"].startswith(f"there is no {method}")
+    assert studio.ask("/login", "PUT").headers["Allow"] == "GET, HEAD, POST"
+    assert studio.ask("/jobs/job", "PUT").headers["Allow"] == "GET, HEAD"
+    assert studio.ask("/jobs/job", "POST", {}).headers["Allow"] == "GET, HEAD"
+    assert studio.ask(f"{API}/nothing", "POST", {}).status == 404
 
 
 def test_no_route_answers_to_a_wrong_token_or_cookie(studio):

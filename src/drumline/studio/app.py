@@ -8,9 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from drumline.contract.errors import NotFoundError
+from drumline.studio.answers import to_json
 from drumline.studio.handlers import wrap
 from drumline.studio.live import Live
 from drumline.studio.pages import Pages, refuse
@@ -19,11 +20,14 @@ from drumline.studio.settings import API
 from drumline.studio.tables import Tables, fill, return_memory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Scope
 
+    from drumline.studio.security import Refusal
     from drumline.studio.settings import StudioSettings
     from drumline.studio.tokens import Tokens
 
@@ -34,6 +38,7 @@ NOUNS = (
 """The modules of ``routes/``; each has its ROUTES."""
 
 _MOST_THREADS = 8
+_ALL_OTHERS = "/{path:path}"
 
 
 def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
@@ -53,7 +58,14 @@ def make_app(settings: StudioSettings, tokens: Tokens) -> ASGIApp:
     app.state.settings = settings
     app.state.tables = tables = Tables()
     app.state.live = Live(tables)
-    return Guard(app, settings, tokens, refuse)
+
+    def refuse_with_methods(scope: Scope, refusal: Refusal) -> Response:
+        answer = refuse(scope, refusal)
+        if refusal.status == 405:
+            answer.headers["allow"] = list_methods(app.routes, scope["path"])
+        return answer
+
+    return Guard(app, settings, tokens, refuse_with_methods)
 
 
 def list_routes(settings: StudioSettings, tokens: Tokens) -> list[Route]:
@@ -65,11 +77,23 @@ def list_routes(settings: StudioSettings, tokens: Tokens) -> list[Route]:
     pages = Pages(settings, tokens)
     return [
         *routes,
-        Route("/api/{path:path}", wrap(_refuse_path, settings), methods=["GET", "POST"]),
+        Route("/api" + _ALL_OTHERS, wrap(_refuse_path, settings), methods=["GET", "POST"]),
         Route("/static/{hash}/{path:path}", wrap(pages.send_file, settings)),
         Route("/login", wrap(pages.log_in, settings), methods=["GET", "POST"]),
-        Route("/{path:path}", wrap(pages.show, settings)),
+        Route(_ALL_OTHERS, wrap(pages.show, settings)),
     ]
+
+
+def list_methods(routes: Sequence[BaseRoute], path: str) -> str:
+    """Return the methods of a path as ``Allow`` has them: those of whatever takes it, or of what takes all others."""
+    known = [
+        route
+        for route in routes
+        if isinstance(route, Route)
+        and route.matches({"type": "http", "path": path, "method": ""})[0] != Match.NONE
+    ]
+    named = [route for route in known if not route.path.endswith(_ALL_OTHERS)]
+    return ", ".join(sorted(set().union(*(route.methods or () for route in named or known[:1]))))
 
 
 def load_noun(noun: str) -> list[Route]:
@@ -77,5 +101,14 @@ def load_noun(noun: str) -> list[Route]:
     return list(found)
 
 
-def _refuse_path(request: Request) -> None:
+def _refuse_path(request: Request) -> Response:
+    methods = list_methods(request.app.routes, request.url.path)
+    if request.method not in methods.split(", "):
+        error = {
+            "message": f"there is no {request.method} of {request.url.path[:200]}",
+            "hint": f"there is {methods}",
+        }
+        answer = to_json({"error": error}, 405)
+        answer.headers["allow"] = methods
+        return answer
     raise NotFoundError(f"there is no {request.url.path[:200]}", f"{API}/openapi.json lists what there is")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drumline.studio import answers
 from drumline.studio.app import NOUNS, load_noun
 from drumline.studio.openapi import read_document
 
@@ -49,6 +50,37 @@ def test_each_parameter_that_a_handler_reads_is_documented_and_no_other(noun):
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 told |= set(content["schema"]["properties"])
     assert told == read
+
+
+def test_the_document_has_each_route_and_method_of_all_nouns():
+    """Two nouns may share a path."""
+    routes = {
+        (route.path, method.lower())
+        for noun in NOUNS
+        for route in load_noun(noun)
+        for method in route.methods - {"HEAD"}
+    }
+    paths = read_document()["paths"]
+    assert {(path, method) for path, item in paths.items() for method in METHODS & set(item)} == routes
+
+
+def test_each_operation_describes_its_errors():
+    document = read_document()
+    responses = document["components"]["responses"]
+    for path, item in document["paths"].items():
+        for method in METHODS & set(item):
+            told = item[method]["responses"]
+            wanted = {"400", "401", "403", "404", "409", "429", "500", "503"}
+            assert set(told) >= wanted | ({"408", "413", "415"} if method == "post" else set()), (
+                f"{method} {path}"
+            )
+            for code in wanted:
+                assert told[code]["$ref"] == f"#/components/responses/{code}"
+    for response in responses.values():
+        assert response["description"]
+        assert response["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
+    statuses = {str(status) for _, status in answers._STATUSES}
+    assert statuses <= set(responses)
 
 
 def test_each_path_names_its_parameters():

@@ -244,6 +244,39 @@ def test_a_run_folder_of_another_user_is_not_shown(studio, drumline_home):
             assert studio.ask(path, method).status in (404, 405), path
 
 
+def test_secrets_of_a_job_are_on_no_page_and_in_no_list(tmp_path, cli):
+    """Of the list, of a job, of its file, plan, variables, events and differences; in a terminal as in the studio."""
+    secret = "canary-7f3a"
+    address = f"db://me:{secret}@host/x"
+    fields = one_rank(
+        display_name=f"of {address}",
+        description=f"{address},{address}",
+        tags={"where": address},
+        environment_variables={"DB": address, "DB_PASS": secret, "GITHUB_PAT": secret, "PIN_KEY": 7315521},
+        inputs={"a": f"https://me:{secret}@host/x?sig={secret}"},
+    )
+    path = write_job(tmp_path, f"true {address},{address} ${{{{inputs.a}}}}", **fields)
+    for name in ("job", "other"):
+        assert cli("job", "create", "-f", path, "-n", name, "-o", "none").rc == 0
+        wait_for_status(name, "Completed")
+    shown = [cli("job", "update", "-n", "job", "--set", f"properties.where={address}", "-o", "json")]
+    verbs = [
+        ("plan", "-f", path),
+        ("job", "show", "-n", "job"),
+        ("job", "list", "--all"),
+        ("job", "diff", "job", "other"),
+    ]
+    shown += [cli(*verb, "-o", form) for verb in verbs for form in ("json", "yaml", "table")]
+    shown += [cli("job", "stream", "-n", "job"), cli("job", "rerun", "-n", "job", "--name", "again")]
+    texts = [answer.out + answer.err for answer in shown]
+    assert all(answer.rc == 0 for answer in shown[:-2]), texts
+    with run_studio() as server:
+        asked = [path for path in paths() if path.startswith(API) and not path.endswith("/stream")]
+        answers = [server.ask(path).data.decode(errors="replace") for path in asked]
+    assert [text for text in [*texts, *answers] if secret in text or "7315521" in text] == []
+    assert sum("db://...@host/x" in text for text in [*texts, *answers]) > 10
+
+
 def test_a_large_body_is_refused_before_it_is_read(studio):
     headers = {**studio.own_headers, "Content-Type": "application/json", "Content-Length": str(1 << 40)}
     assert studio.ask(f"{API}/nothing", "POST", None, headers).status == 413

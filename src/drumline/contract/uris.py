@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import SpecError
+from drumline.contract.patterns import compile_late
 from drumline.contract.record import NamedTuple
 
 AZURE, S3, GS, HF, HTTP = "azure", "s3", "gs", "hf", "http"
@@ -46,6 +47,12 @@ _AZURE_HOST = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTAINER = re.compile(r"[$A-Za-z0-9][A-Za-z0-9._ -]*")
 _PLURALS = ("datasets", "spaces", "models")
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"
+ADDRESS = compile_late(rf"""{_SCHEME}(?:(?!{_SCHEME})[^\s'"])+""")
+"""
+An address in a text, which another one may follow behind a comma. A text of a job may be a million letters, each of
+which could begin one.
+"""
 
 
 class Place(NamedTuple):
@@ -127,6 +134,16 @@ def hide_secrets(text: str) -> str:
     whole = f"{authority}{slash}{path}"
     whole, question, _ = whole.partition("?")
     return f"{before}://{whole}{'?...' if question else ''}"
+
+
+def hide_in_text(text: str) -> str:
+    """
+    Return a text, such as a command, with its addresses as people may see them.
+
+    >>> hide_in_text("get https://me:word@host/a,https://me:word@host/b?sig=x 'now'")
+    "get https://...@host/a,https://...@host/b?... 'now'"
+    """
+    return ADDRESS.sub(lambda found: hide_secrets(found[0]), text) if "://" in text else text
 
 
 def has_secret(text: str) -> bool:

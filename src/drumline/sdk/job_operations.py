@@ -90,7 +90,7 @@ class JobOperations(JobViews):
         return fixed_part(job) == (fixed_part(self.get(job.name)) if stored is None else stored)
 
     def get(self, name: str) -> Command:
-        return from_description(description.show_job(name))
+        return from_description(description.show_job(name, is_whole=True))
 
     def list(
         self,

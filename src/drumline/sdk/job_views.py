@@ -44,7 +44,7 @@ class JobViews(Operations):
         if not has_ended:
             what = f"job {name} has not ended within {timeout:g} s, and continues"
             raise WaitTimeoutError(what, f"wait again, or end it: ml_client.jobs.begin_cancel({name!r})")
-        described = description.show_job(name)
+        described = description.show_job(name, is_whole=True)
         if raise_on_error and described["status"] == status.FAILED:
             raise job_failed(name, described["reason"])
         return from_description(described)

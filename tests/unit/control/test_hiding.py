@@ -5,7 +5,8 @@ import yaml
 from made_jobs import MadeJob
 
 from drumline.contract.errors import DamagedError, UsageError
-from drumline.control.hiding import HIDDEN, check_is_whole, hide_in, hide_in_addresses
+from drumline.contract.uris import hide_in_text
+from drumline.control.hiding import HIDDEN, check_is_whole, hide_in
 from drumline.control.observing.job_list.one_job import show_spec
 
 PLAIN = "# ours\ncommand: >-\n  python train.py\nenvironment_variables: {LR: '0.1'}  # small\n"
@@ -72,7 +73,7 @@ def test_of_a_file_that_is_no_job_nothing_is_shown(spec, text):
 def test_a_long_text_is_looked_through_once():
     # A pattern that begins anew at each letter would take minutes.
     text = "a" * 300_000
-    assert hide_in_addresses(text) == text
+    assert hide_in_text(text) == text
     assert hide_in({"argv": [text + "://me:canary@x"]}) == {"argv": [text + "://...@x"]}
 
 

@@ -252,7 +252,7 @@ def _update(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "updating", changes=True)
     if arguments.add:
         raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
-    changes = parse_edits(description.show_job(name), arguments.set, arguments.remove)
+    changes = parse_edits(description.show_job(name, is_whole=True), arguments.set, arguments.remove)
     listing.edit(name, changes)
     return show_job(arguments)
 

@@ -17,7 +17,8 @@ from drumline.cli.arguments import (
     name_experiment,
 )
 from drumline.contract.plan import text_of
-from drumline.contract.uris import hide_secrets
+from drumline.contract.uris import hide_in_text
+from drumline.control.hiding import HIDDEN, hide_in, is_secret
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
 
@@ -57,10 +58,13 @@ def _plan(arguments: Namespace) -> int:
     if form == "table" and not arguments.query:
         sys.stdout.write(_format_plan(plan, planning.render(plan)))
     elif form == "json" and not arguments.query:
+        text = plan.to_json()
+        data = json.loads(text)
+        shown = hide_in(data)
         # As it is stored: a line for each rank, of which there may be thousands.
-        sys.stdout.write(plan.to_json() + "\n")
+        sys.stdout.write((text if shown == data else json.dumps(shown, indent=1)) + "\n")
     else:
-        output.show(json.loads(plan.to_json()), form, arguments.query)
+        output.show(hide_in(json.loads(plan.to_json())), form, arguments.query)
     return 0
 
 
@@ -117,7 +121,7 @@ def _format_plan(plan: Plan, script: str) -> str:
         why = {name: reason for name, reason in _REASONS.items() if name in common}
         text += "chosen once the nodes are known\n" + "".join(f"  {name}: {why[name]}\n" for name in why)
     if script:
-        text += f"sent to {plan.engine}\n" + "".join(f"  {clean(line)}\n" for line in script.splitlines())
+        text += f"sent to {plan.engine}\n" + "".join(f"  {_show(line)}\n" for line in script.splitlines())
     return text
 
 
@@ -135,9 +139,9 @@ def _format_preparation(plan: Plan) -> str:
     if plan.build is not None:
         text += f"environment: built by {plan.build.kind} in {clean(plan.build.prefix)}\n"
     for fetch in plan.fetches:
-        text += f"{clean(fetch.name)}: read from {clean(hide_secrets(fetch.uri))}\n"
+        text += f"{clean(fetch.name)}: read from {_show(fetch.uri)}\n"
     for upload in plan.uploads:
-        text += f"{clean(upload.name)}: uploaded to {clean(hide_secrets(upload.uri))}\n"
+        text += f"{clean(upload.name)}: uploaded to {_show(upload.uri)}\n"
     return text
 
 
@@ -167,11 +171,18 @@ def _format_rank(task: RankTask, plan: Plan) -> str:
 def _format_words(argv: tuple[str, ...]) -> str:
     """Format a command as one line, without the text of programs that are given as text."""
     shown = [word if len(word) <= _MAX_WORD_LENGTH and "\n" not in word else "(a program)" for word in argv]
-    return clean(" ".join(argv if argv[:1] == ("/bin/bash",) else shown))
+    return _show(" ".join(argv if argv[:1] == ("/bin/bash",) else shown))
 
 
 def _format_variables(variables: Any, indent: str = "  ") -> str:
-    return "".join(f"{indent}{name}={clean(value)}\n" for name, value in sorted(variables.items()))
+    return "".join(
+        f"{indent}{name}={HIDDEN if value and is_secret(name) else _show(value)}\n"
+        for name, value in sorted(variables.items())
+    )
+
+
+def _show(text: str) -> str:
+    return clean(hide_in_text(text))
 
 
 def _pluralize(word: str, count: int) -> str:

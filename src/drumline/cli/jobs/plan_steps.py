@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from drumline.control.hiding import hide_in
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def describe_steps(steps: Iterable[PlannedStep]) -> list[dict[str, Any]]:
             "step": looked.step.name,
             "type": looked.step.job.type,
             "needs": list(looked.step.needs),
-            **({"plan": json.loads(looked.plan.to_json())} if looked.plan is not None else {}),
+            **({"plan": hide_in(json.loads(looked.plan.to_json()))} if looked.plan is not None else {}),
             **({"steps": describe_steps(looked.steps)} if looked.steps else {}),
         }
         for looked in steps

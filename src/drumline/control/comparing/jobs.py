@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
-from drumline.contract.uris import hide_secrets
+from drumline.contract.uris import hide_in_text, hide_secrets
 from drumline.control.comparing.code import compare_trees
 from drumline.control.comparing.phases import compare_phases
-from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
+from drumline.control.hiding import HIDDEN, is_secret
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.staging.snapshot.storage import snapshot_path
@@ -154,7 +154,7 @@ def _hide(path: str, value: Any) -> Any:
     is_variable = "environment_variables." in path
     if is_variable and is_secret(path.rpartition(".")[2]):
         return _Hidden(str(value))
-    return hide_in_addresses(value) if isinstance(value, str) else value
+    return hide_in_text(value) if isinstance(value, str) else value
 
 
 # code and environment
@@ -234,7 +234,7 @@ def _list_variables(side: _Side) -> dict[str, Any]:
     known = {**(side.plan.get("env") or {}), **(side.plan.get("user_env") or {})}
     known |= side.spec.get("environment_variables") or {}
     return {
-        name: _Hidden(str(value)) if is_secret(name) else hide_in_addresses(_generalize(side, str(value)))
+        name: _Hidden(str(value)) if is_secret(name) else hide_in_text(_generalize(side, str(value)))
         for name, value in known.items()
         if not name.startswith(_OWN_VARIABLES)
     }
@@ -269,7 +269,7 @@ def _list_inputs(side: _Side) -> dict[str, Any]:
     listed: dict[str, Any] = {}
     for name, given in (side.spec.get("inputs") or {}).items():
         if not isinstance(given, dict):
-            listed[name] = hide_in_addresses(given) if isinstance(given, str) else given
+            listed[name] = hide_in_text(given) if isinstance(given, str) else given
             continue
         place = resolved.get(f"inputs.{name}.path") or given.get("path")
         asset = resolved.get(f"inputs.{name}.asset")
@@ -330,7 +330,7 @@ def _shield(value: Any) -> Any:
         return {key: _shield(inside) for key, inside in value.items()}
     if isinstance(value, list):
         return [_shield(inside) for inside in value]
-    return hide_in_addresses(value) if isinstance(value, str) else value
+    return hide_in_text(value) if isinstance(value, str) else value
 
 
 # what came of it

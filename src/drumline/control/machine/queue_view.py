@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, base_home
 from drumline.control.figures import short_duration
+from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc
@@ -70,7 +71,7 @@ def _describe_running(entry: QueueEntry) -> dict[str, Any]:
 
 def _describe_entry(entry: QueueEntry) -> dict[str, Any]:
     folder = RunFolder(entry.folder)
-    spec = read_spec(folder) if entry.folder else {}
+    spec = hide_in_job(read_spec(folder)) if entry.folder else {}
     return {
         "name": entry.job,
         "workspace": folder.workspace if entry.folder else "",

@@ -9,6 +9,7 @@ from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover
@@ -22,29 +23,34 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome, StepOutcome
 
 
-def show_job(name: str, *, brief: bool = False) -> dict[str, Any]:
+def show_job(name: str, *, brief: bool = False, is_whole: bool = False) -> dict[str, Any]:
     """Recover the job where that is necessary, and describe it. Raises NotFoundError."""
     folder = folder_of(name)
-    return describe(folder, recover(folder), brief=brief)
+    return describe(folder, recover(folder), brief=brief, is_whole=is_whole)
 
 
 def show_jobs(names: list[str]) -> Iterator[dict[str, Any]]:
-    """Do as ``show_job``, in brief, for each of those jobs that is still there."""
+    """Do as ``show_job``, in brief and whole, for each of those jobs that is still there."""
     for name in names:
         try:
-            yield show_job(name, brief=True)
+            yield show_job(name, brief=True, is_whole=True)
         except NotFoundError:
             continue
 
 
-def describe(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str, Any]:
+def describe(
+    folder: RunFolder, outcome: Outcome, *, brief: bool = False, is_whole: bool = False
+) -> dict[str, Any]:
     """
     Describe a job as ``az ml job show`` prints one, with what only Drumline knows.
 
     Times are RFC 3339 in UTC; ``exit_code`` is None until the job has ended. ``brief``: as of Engine.describe_job.
+    ``is_whole``: with the values of secrets, for a job that is made of it.
     """
     name = folder.name
     spec = {**read_spec(folder), **outcome.edits}
+    if not is_whole:
+        spec = hide_in_job(spec)
     described: dict[str, Any] = {
         "name": name,
         "display_name": spec.pop("display_name", None) or name,

@@ -19,6 +19,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import RunFolder, current_workspace, home
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
     from drumline.control.settings.studios import Studio
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised when facts or descriptions change their form, so that none of before is taken."""
 
 _MOST_KEPT_BYTES = 200_000
@@ -252,7 +253,7 @@ def _from_text(text: str) -> JobOverview | None:
 
 
 def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
-    spec = {**read_spec(folder), **outcome.edits}
+    spec = hide_in_job({**read_spec(folder), **outcome.edits})
     tags = spec.get("tags")
     below = _find_hang_below(outcome)
     return JobOverview(

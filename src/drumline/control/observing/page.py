@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
+from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import as_arguments, folder_of, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing.overview import compute_of, main_metric
@@ -57,7 +58,7 @@ def describe_page(name: str) -> dict[str, Any]:
 
 def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     """Return the facts of the page of a job whose outcome is known."""
-    spec = {**read_spec(folder), **outcome.edits}
+    spec = hide_in_job({**read_spec(folder), **outcome.edits})
     now = outcome.ended or time.time()
     page: dict[str, Any] = {
         "name": folder.name,

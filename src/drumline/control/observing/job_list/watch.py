@@ -10,6 +10,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import open_plain
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
+from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list.event_text import describe_event
 
@@ -97,7 +98,7 @@ def _parse_events(data: bytes, begin: int) -> Iterator[dict[str, Any]]:
         at = end
         if event is not None:
             with contextlib.suppress(TypeError, ValueError, OverflowError, AttributeError):
-                yield describe_event(begin + end, event)
+                yield hide_in_job(describe_event(begin + end, event))
 
 
 def _find_logs(folder: RunFolder) -> dict[str, str] | None:

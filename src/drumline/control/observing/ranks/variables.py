@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.rank_variables import RankVariables
-from drumline.control.hiding import HIDDEN, hide_in_addresses, is_secret
+from drumline.contract.uris import hide_in_text
+from drumline.control.hiding import HIDDEN, is_secret
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 
@@ -74,4 +75,4 @@ def _find_facts(outcome: Outcome) -> _Facts:
 def _show(name: str, value: str | None, plan: Plan) -> str | None:
     if name in plan.secrets or (value is not None and is_secret(name)):
         return HIDDEN
-    return value if value is None else hide_in_addresses(value)
+    return value if value is None else hide_in_text(value)

@@ -207,7 +207,7 @@ class Run(RunLog, RunFiles):
         from drumline.control.observing import description
 
         with self._here():
-            return description.show_job(self.id)
+            return description.show_job(self.id, is_whole=True)
 
     def _outcome(self) -> Outcome:
         from drumline.control.jobs import lookup, recovery

@@ -205,8 +205,8 @@ ABORT = "Abort(7) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI
 @pytest.mark.parametrize(
     ("said", "reason", "code"),
     [
-        (ABORT, f'rank 2 on node 1 failed first: exit code 7, after it said "{ABORT[:40]}', 7),
-        (ABORT.replace(", 7", ", 256"), "rank 2 on node 1 failed first: exit code 1, after", 1),
+        (ABORT, f'rank 2 on node 1 failed first, 0.50 s in: exit code 7, after it said "{ABORT[:40]}', 7),
+        (ABORT.replace(", 7", ", 256"), "rank 2 on node 1 failed first, 0.50 s in: exit code 1, after", 1),
         (ABORT.replace("process 2", "process 9"), "the daemon of mpirun on node 1 exited with code 7", 7),
         ("no abort", "the daemon of mpirun on node 1 exited with code 7", 7),
     ],

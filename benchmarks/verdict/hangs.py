@@ -106,7 +106,8 @@ def _ask(name: str, script: str, action: str, folder: Path) -> Answer:
     said = str(shown["reason"])
     ended = said.startswith("it hung: ")
     if script == "working.py":
-        return Answer(shown["status"] == "Completed", bool(reported), ended, said)
+        right = shown["status"] == "Completed" and not (reported and name in working.COUNTED)
+        return Answer(right, bool(reported), ended, reported[0] if reported else said)
     text = said if ended else reported[0] if reported else said
     hung = ended or (action == "report" and reported is not None)
     return Answer(hung and _is_named(name, text), ended or reported is not None, ended, text)

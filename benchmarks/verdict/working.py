@@ -25,6 +25,8 @@ import time
 
 SECONDS = float(os.environ.get("SECONDS", "20"))
 RANK = int(os.environ.get("RANK", "0"))
+PAUSE_S = SECONDS / 6
+ROUNDS = 6
 BUSY = ["timeout", str(SECONDS), "sh", "-c", "while :; do :; done"]
 END = time.monotonic() + SECONDS
 
@@ -278,6 +280,244 @@ def launcher():
     subprocess.run([*path, __file__, "one_native_call"], env=names, check=True)
 
 
+def now_and_then():
+    """Yield until the end, with a pause in which nothing happens."""
+    while goes_on():
+        time.sleep(PAUSE_S)
+        yield
+
+
+def rounds():
+    """As many pauses on all ranks."""
+    for _ in range(ROUNDS):
+        time.sleep(PAUSE_S)
+        yield
+
+
+def collectives_now_and_then():
+    import torch
+
+    dist = gloo()
+    for _ in rounds():
+        dist.all_reduce(torch.ones(4))
+
+
+def barriers_now_and_then():
+    dist = gloo()
+    for _ in rounds():
+        dist.barrier()
+
+
+def broadcasts_now_and_then():
+    import torch
+
+    dist = gloo()
+    for _ in rounds():
+        dist.broadcast(torch.ones(4), 0)
+    # Whoever sends is done before the other one has it.
+    dist.barrier()
+
+
+def objects_now_and_then():
+    dist = gloo()
+    for _ in rounds():
+        dist.all_gather_object([None, None], RANK)
+
+
+def messages_now_and_then():
+    import torch
+
+    dist = gloo()
+    for _ in rounds():
+        (dist.send if RANK else dist.recv)(torch.ones(4), 1 - RANK)
+
+
+def collectives_of_a_group_of_one():
+    import torch
+
+    dist = gloo()
+    groups = [dist.new_group([rank]) for rank in range(2)]
+    for _ in rounds():
+        dist.all_reduce(torch.ones(4), group=groups[RANK])
+
+
+def collectives_that_are_waited_for_later():
+    import torch
+
+    dist = gloo()
+    for _ in range(ROUNDS):
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        time.sleep(PAUSE_S)
+        work.wait()
+
+
+def one_rank_is_slower():
+    import torch
+
+    dist = gloo()
+    for _ in range(ROUNDS):
+        if RANK:
+            time.sleep(PAUSE_S)
+        dist.all_reduce(torch.ones(4))
+
+
+def slow_steps():
+    import torch
+
+    weight = torch.nn.Parameter(torch.ones(4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for _ in now_and_then():
+        weight.grad = torch.ones(4)
+        optimizer.step()
+
+
+def slow_steps_in_a_thread():
+    thread = threading.Thread(target=slow_steps)
+    thread.start()
+    thread.join()
+
+
+def slow_steps_in_a_child():
+    subprocess.run([sys.executable, __file__, "slow_steps"], check=True)
+
+
+class SlowSamples:
+    def __len__(self):
+        return 2 * ROUNDS
+
+    def __getitem__(self, index):
+        import torch
+
+        time.sleep(PAUSE_S / 2)
+        return torch.ones(4)
+
+
+def slow_batches():
+    from torch.utils.data import DataLoader
+
+    for _ in DataLoader(SlowSamples(), batch_size=2):
+        pass
+
+
+def slow_batches_of_workers():
+    from torch.utils.data import DataLoader
+
+    for _ in DataLoader(SlowSamples(), batch_size=4, num_workers=2):
+        pass
+
+
+def ddp_with_slow_batches():
+    import torch
+    from torch.utils.data import DataLoader
+
+    gloo()
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in DataLoader(SlowSamples(), batch_size=2):
+        model(batch).sum().backward()
+        optimizer.step()
+
+
+def serve(protocol):
+    """Rank 1 asks rank 0 now and then."""
+    import http.client
+    import http.server
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = protocol
+
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *arguments):
+            pass
+
+    port = int(os.environ["MASTER_PORT"])
+    if RANK == 0:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+            threading.Timer(SECONDS + PAUSE_S, server.shutdown).start()
+            server.serve_forever(poll_interval=1.0)
+        return
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    time.sleep(1)
+    for _ in now_and_then():
+        connection.request("GET", "/")
+        connection.getresponse().read()
+
+
+def a_server_now_and_then():
+    serve("HTTP/1.0")
+
+
+def a_server_with_one_connection():
+    serve("HTTP/1.1")
+
+
+def stream(rank_that_sends):
+    """Move 300 kB a second from one rank to the other, which only waits for them."""
+    import socket
+
+    port = int(os.environ["MASTER_PORT"])
+    if RANK == 0:
+        with socket.create_server(("127.0.0.1", port)) as listening:
+            peer, _ = listening.accept()
+    else:
+        time.sleep(1)
+        peer = socket.create_connection(("127.0.0.1", port))
+    with peer:
+        while goes_on() and rank_that_sends == RANK:
+            peer.sendall(bytes(60_000))
+            time.sleep(0.2)
+        while rank_that_sends != RANK and peer.recv(1 << 16):
+            pass
+
+
+def a_download():
+    stream(0)
+
+
+def an_upload():
+    stream(1)
+
+
+def a_line_a_second():
+    with tempfile.NamedTemporaryFile("w") as file:
+        while goes_on():
+            print("step", file=file, flush=True)
+            time.sleep(0.9)
+
+
+def a_file_that_is_opened_for_each_line():
+    path = tempfile.mktemp()
+    while goes_on():
+        with open(path, "a") as file:
+            print("step", file=file)
+        time.sleep(0.9)
+    os.unlink(path)
+
+
+def one_long_sleep():
+    time.sleep(SECONDS)
+
+
+def a_child_that_sleeps():
+    subprocess.run(["sh", "-c", f"sleep {SECONDS}; :"], check=True)
+
+
+def a_loop_that_sleeps():
+    asyncio.run(asyncio.sleep(SECONDS))
+
+
+def mpi_collectives_now_and_then():
+    from mpi4py import MPI
+
+    for _ in rounds():
+        MPI.COMM_WORLD.Barrier()
+
+
 def mpi_evaluation():
     from mpi4py import MPI
 
@@ -295,7 +535,33 @@ def mpi_collectives():
             world.allreduce(1)
 
 
-MPI_CASES = {"mpi_evaluation": mpi_evaluation, "mpi_collectives": mpi_collectives}
+MPI_CASES = {
+    function.__name__: function
+    for function in (mpi_evaluation, mpi_collectives, mpi_collectives_now_and_then)
+}
+COUNTED = {
+    function.__name__: function
+    for function in (
+        collectives_now_and_then,
+        barriers_now_and_then,
+        broadcasts_now_and_then,
+        objects_now_and_then,
+        messages_now_and_then,
+        collectives_of_a_group_of_one,
+        collectives_that_are_waited_for_later,
+        one_rank_is_slower,
+        slow_steps,
+        slow_steps_in_a_thread,
+        slow_steps_in_a_child,
+        slow_batches,
+        slow_batches_of_workers,
+        ddp_with_slow_batches,
+        a_server_now_and_then,
+        a_server_with_one_connection,
+    )
+}
+"""Of these a count rises, so that they must not be reported either."""
+
 CASES = {
     function.__name__: function
     for function in (
@@ -331,8 +597,16 @@ CASES = {
         one_rank_is_done,
         no_python,
         launcher,
+        a_download,
+        an_upload,
+        a_line_a_second,
+        a_file_that_is_opened_for_each_line,
+        one_long_sleep,
+        a_child_that_sleeps,
+        a_loop_that_sleeps,
     )
-} | MPI_CASES
+}
+CASES |= COUNTED | MPI_CASES
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

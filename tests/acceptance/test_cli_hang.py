@@ -7,7 +7,7 @@ import re
 import signal
 
 import pytest
-from cli_jobs import background, wait_for_status, write_script
+from cli_jobs import background, status_of, wait_for_status, write_script
 from waiting import wait_until
 
 from drumline.control.observing import description
@@ -66,6 +66,39 @@ WORKS_SILENTLY = """
 """
 
 
+SLOW_STEPS = """
+    import time, torch, torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    for _ in range(5):
+        time.sleep(2)
+        dist.all_reduce(torch.ones(4))
+"""
+
+OUTLIVES = """
+    import threading, torch, torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 2:
+        threading.Thread(target=threading.Event().wait).start()
+        raise ValueError("bad batch")
+    dist.all_reduce(torch.ones(4))
+"""
+
+BUSY = """
+    import torch, torch.distributed as dist
+
+    def spin():
+        while True:
+            pass
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 3:
+        spin()
+    dist.all_reduce(torch.ones(4))
+"""
+
+
 @pytest.fixture
 def script(tmp_path):
     return functools.partial(write_script, tmp_path)
@@ -78,7 +111,11 @@ def test_a_missing_collective_is_explained_and_the_job_ended_where_that_is_wishe
     path = script(MISSING_COLLECTIVE, drumline=drumline, environment_variables=variables)
     done = cli("job", "create", "-f", path, "--stream")
     assert done.rc == 1
-    numbers = ("seq 4, ", ", its last collective was all_reduce, seq 3") if recorded else ("", "")
+    numbers = (
+        ("seq 4, ", ", its last collective was all_reduce, seq 3")
+        if recorded
+        else ("", ", one collective behind")
+    )
     where = (
         "no rank has printed anything or gone on for 10 s: "
         f"ranks 0-1 and 3 wait in all_reduce ({numbers[0]}train.py:14, in step); "
@@ -135,3 +172,34 @@ def test_a_time_limit_that_ends_a_job_that_hangs_says_so(cli, script):
         r"it ran into its time limit of 12 s; it hung: no rank .* ranks 0-3 are in wait \(train\.py:10\)",
         done.out,
     )
+
+
+def test_a_job_whose_ranks_make_slow_steps_goes_on(cli, script):
+    path = script(SLOW_STEPS, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
+    done = cli("job", "create", "-f", path, "--stream")
+    assert (done.rc, " hangs: " in done.err) == (0, False)
+
+
+def test_a_rank_that_outlives_its_exception_ends_the_job_long_before_any_hang_does(cli, script, tmp_path):
+    path = script(OUTLIVES, drumline={"grace": 1})
+    with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
+        wait_until(lambda: "job job hangs: " in create.err, 60.0, "the report")
+        told = description.show_job("job")["hang"]
+        assert "ranks 0-1 and 3 wait in all_reduce (train.py:8, " in told
+        assert "rank 2 raised ValueError: bad batch (train.py:7) but did not end" in told
+        wait_until(lambda: status_of("job") == "Failed", 60.0, "the end of the job")
+    assert re.fullmatch(
+        r"rank 2 on node 1 failed first, \S+ s in: ValueError: bad batch \(train\.py:7, in <module>\); "
+        r"ranks 0-1 and 3 were then stopped",
+        description.show_job("job")["reason"],
+    )
+
+
+def test_a_rank_that_alone_computes_is_reported_as_busy_and_not_ended(cli, script, tmp_path):
+    path = script(BUSY, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
+    with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
+        report = r"job job hangs: rank 3 alone .*; rank 3 is busy in spin \(train\.py:[56]\), one collective behind\n"
+        wait_until(lambda: re.search(report, create.err) is not None, 60.0, "the report")
+        assert description.show_job("job")["status"] == "Running"
+        cli("job", "cancel", "-n", "job")
+        create.end()

@@ -210,6 +210,17 @@ def test_a_rank_that_waits_in_mpi_finalize_is_told_by_its_exception(cli, tmp_pat
     assert "rank 1 raised ValueError: bad batch (job.py:4) but did not end" in reason
 
 
+def test_a_rank_that_waits_in_mpi_finalize_ends_the_job_without_mpi4pys_own_help(cli, tmp_path):
+    """At the usual ``hang_after``, which would take minutes."""
+    hangs = {"hang_action": "end", "grace": 1}
+    job = write_program(tmp_path, "python job.py", WAITED_FOR, drumline=hangs)
+    assert cli("job", "create", "-f", job, "--stream").rc == 1
+    reason = description.show_job("job")["reason"]
+    assert re.match(
+        r"rank 1 on node 0 failed first, .*ValueError: bad batch \(job\.py:4, in <module>\)", reason
+    )
+
+
 def processes_below(pid):
     below = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):

@@ -410,6 +410,12 @@ class OtherMpiSeen(NamedTuple):
     library_kind: str
 
 
+class ExceptionSeen(NamedTuple):
+    """The program of a rank, or of a process that it started, has ended of an exception, which it may outlive."""
+
+    rank: int
+
+
 class TrainingSeen(NamedTuple):
     """A rank has its first optimizer, where that can be seen: PyTorch's."""
 
@@ -436,8 +442,26 @@ class ClockRead(NamedTuple):
     at: float
 
 
+class Activity(NamedTuple):
+    """
+    The activity of a rank so far. ``collectives``: those of all ranks that it has entered; ``counted``: these, others,
+    batches and steps. ``net_bytes``: of TCP; ``written_bytes``: to files and pipes. ``sleep_s``: how long its main
+    thread, or that of a child that it waits for, goes on sleeping.
+    """
+
+    collectives: int = 0
+    counted: int = 0
+    requests: int = 0
+    net_bytes: int = 0
+    written_bytes: int = 0
+    sleep_s: float = 0.0
+
+
 class RankProgress(NamedTuple):
-    """The progress of a rank so far, and of that ``poll_...``: for this poll."""
+    """
+    The progress of a rank so far, and of that ``poll_...``: for this poll. ``activity``: an
+    ``Activity`` as a list.
+    """
 
     rank: int
     log_bytes: int
@@ -446,6 +470,7 @@ class RankProgress(NamedTuple):
     poll_cpu_s: float
     poll_io_bytes: int
     processes: list[ProcessStack]
+    activity: list[Any]
 
 
 class ProgressPolled(NamedTuple):
@@ -599,6 +624,7 @@ ToAgent = Union[
 FromAgent = Union[
     Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, TrainingSeen,
     OtherMpiSeen, ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
+    ExceptionSeen,
     CommandRequested, CallerGone, CommandEnded, ExperimentStarting, ExperimentFinished, LauncherExited, RankAbandoned,
     RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
 ]  # fmt: skip

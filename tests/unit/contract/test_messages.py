@@ -49,7 +49,7 @@ def test_the_records_in_a_message_are_records_again():
         m.Hello("secret", 0, "1", "/lib/drumline", 7, "10.0.0.1", "cgroup"),
         m.RankEnded(3, None, 9, "", 1.5, ExitEvidence(FAILURE, [], said="bye", told_at=None, reported=[])),
         m.RankEnded(3, 127, None, "no such program", 1.5, None),
-        m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK])], 0.0, 0),
+        m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK], [3, 4, 0, 5, 6, 0.5])], 0.0, 0),
         m.RanksInspected([m.RankInspection(0, [], None)]),
     ],
 )

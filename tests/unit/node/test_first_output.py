@@ -8,7 +8,7 @@ import time
 import pytest
 
 from drumline.contract.evidence import ExitEvidence
-from drumline.contract.messages import GroupSeen, OutputSeen
+from drumline.contract.messages import ExceptionSeen, GroupSeen, OutputSeen
 from drumline.node.agent import first_output
 from drumline.node.agent.first_output import FirstOutputWatcher
 from drumline.node.diagnostics import failures
@@ -92,7 +92,7 @@ def test_a_group_of_another_time_is_not_believed(watched):
     assert watched.look() == []
 
 
-def test_nothing_is_watched_when_all_is_told(watched):
+def test_nothing_is_watched_when_a_rank_has_ended(watched):
     def descriptors():
         return len(os.listdir("/proc/self/fd"))
 
@@ -102,10 +102,20 @@ def test_nothing_is_watched_when_all_is_told(watched):
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
     assert [type(one) for one in watched.look()] == [OutputSeen, GroupSeen]
-    assert descriptors() == before
-    watched.expect()
     watched.first.note_end(3, time.monotonic())
     assert descriptors() == before
+
+
+def test_each_exception_that_ends_a_program_is_told(watched):
+    """That of a child may be expected."""
+    watched.expect()
+    watched.write(watched.notes, note(group="gloo"))
+    assert [type(one) for one in watched.look()] == [GroupSeen]
+    for _ in range(2):
+        watched.write(watched.notes, note(type="ValueError", message="bad batch"))
+        assert watched.look() == [ExceptionSeen(3)]
+    watched.write(watched.notes, note())
+    assert watched.look() == []
 
 
 def test_what_comes_right_before_the_end_is_told(watched):

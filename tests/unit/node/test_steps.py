@@ -15,6 +15,7 @@ import pytest
 from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.node import hook_folder
+from drumline.node.diagnostics.activity import ActivityReader
 from drumline.node.metrics import step_ring
 from drumline.node.metrics.step_ring import StepRing
 from drumline.node.metrics.step_windows import StepWindows
@@ -356,7 +357,8 @@ def test_the_wait_for_the_end_of_the_data_is_input(ours, ring, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.data.dataloader", loader)
     steps = ours["Steps"](ring, finder)
     steps.note_step.__globals__["perf_counter"] = lambda: now[0]
-    ours["_time_input"](steps, lambda: False)
+    counts = [0, 0, 0, 0]
+    ours["_time_input"](steps, lambda: False, counts)
     make_steps(steps, 1)
     iterator: Any = Batches()
     assert next(iterator) == 5
@@ -365,6 +367,7 @@ def test_the_wait_for_the_end_of_the_data_is_input(ours, ring, monkeypatch):
     make_steps(steps, 1)
     assert StepRing(ring).read()[-1].input == 2.0
     assert given == [iterator]
+    assert counts == [0, 0, 1, 0]
 
 
 def test_of_several_optimizers_the_first_is_counted_until_it_is_left(ours, ring):
@@ -551,7 +554,7 @@ def test_collectives_of_all_ranks_are_noted_and_do_what_they_did(collectives):
     noted = collectives["Collectives"]()
     is_on = [True]
     kind: Any = type("ProcessGroup", (Group,), {"allreduce": Group.allreduce})
-    collectives["put_into"](kind, noted, lambda: is_on[0])
+    collectives["put_into"](kind, noted, lambda: is_on[0], lambda: False)
     assert kind().allreduce([5]) == [5]
     with pytest.raises(RuntimeError, match="a peer is gone"):
         kind().allreduce([5], works=False)
@@ -565,11 +568,32 @@ def test_collectives_of_all_ranks_are_noted_and_do_what_they_did(collectives):
     assert noted.take(10) == []
 
 
+def test_counts_of_collectives_can_be_read_by_whoever_looks_and_are_shared_with_forks(collectives):
+    moved = []
+    noted = collectives["Collectives"](
+        collectives["make_counts"](lambda memory: moved.append(memory) or memory)
+    )
+    noted.note(Group(), lambda: False)
+    noted.note(Group(1), lambda: False)
+    noted.note_other(Group(), lambda: False)
+    child = os.fork()
+    if not child:
+        noted.note(Group(), lambda: False)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert noted.take(10) == []
+    try:
+        found = ActivityReader().read({7: os.getpid()}, {7: 0})[7]
+        assert (found.collectives, found.counted) == (2, 4)
+    finally:
+        os.close(moved[0])
+
+
 def test_of_many_collectives_of_a_step_every_second_or_third_is_kept(collectives):
     noted = collectives["Collectives"]()
     for count, kept in ((32, 32), (33, 17), (96, 32), (97, 25)):
         for _ in range(count):
-            noted.note(Group())
+            noted.note(Group(), lambda: True)
         assert len(noted.take(32)) == kept
 
 
@@ -583,9 +607,9 @@ def test_windows_say_when_collectives_of_some_steps_began(ours, collectives, rin
     for first in (1, 81):
         for number in range(first, first + 80):
             now[0] = 1_700_000_000.0 + number
-            noted.note(Group())
+            noted.note(Group(), lambda: True)
             now[0] += 0.125
-            noted.note(Group())
+            noted.note(Group(), lambda: True)
             make_steps(steps, 1)
         windows.look()
     windows.close()
@@ -614,7 +638,7 @@ def test_collectives_before_the_first_step_are_not_of_it(ours, collectives, ring
     steps = ours["Steps"](ring, None, noted)
     reader = StepRing(ring)
     for _ in range(2):
-        noted.note(Group())
+        noted.note(Group(), lambda: True)
         steps._step_end -= 300.0
         make_steps(steps, 1)
     reader.read()

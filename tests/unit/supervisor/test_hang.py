@@ -2,10 +2,12 @@
 
 import pytest
 
+from drumline.contract.messages import Activity
 from drumline.supervisor.watching.hang import (
     END,
     REPORT,
     HangDetector,
+    JobWatches,
     RankPlace,
     RankSample,
     explain_hang,
@@ -62,9 +64,9 @@ def test_one_rank_that_prints_is_enough():
     assert both(lambda second, rank: RankSample(second * rank, 1.0)) == (None, None)
 
 
-def test_one_rank_that_computes_here_and_there_is_enough():
+def test_ranks_that_compute_here_and_there_go_on():
     looks = lambda second, rank: RankSample(0, second * 0.9 * rank, where=RankPlace(f"line {second}"))  # noqa: E731
-    assert both(looks) == (None, None)
+    assert both(looks, ranks=(0, 1, 2)) == (None, None)
 
 
 def test_a_rank_that_spins_in_a_collective_does_not_go_on():
@@ -72,10 +74,34 @@ def test_a_rank_that_spins_in_a_collective_does_not_go_on():
     assert both(lambda second, _: spinning(second, **waits)) == (10, 10)
 
 
-def test_a_rank_that_computes_at_one_place_goes_on_though_the_others_wait():
-    """Evaluation on rank 0 alone, or a step a second nearly all of which is one native call."""
-    looks = lambda second, rank: spinning(second) if rank == 0 else idle()  # noqa: E731
-    assert both(looks) == (None, None)
+@pytest.mark.parametrize("stack", ["line {0}", "here"])
+def test_a_rank_that_alone_computes_while_the_others_wait_is_reported_and_ends_no_job(stack):
+    """Evaluation on rank 0 alone, or a loop without an end: a count that rises tells them apart."""
+
+    def looks(counts, second, rank):
+        where = RankPlace(stack.format(second), second * 1.0)
+        activity = Activity(counted=counts * second)
+        return RankSample(0, second * 1.0, where=where, activity=activity) if rank == 0 else idle()
+
+    report, end = both(lambda *now: looks(0, *now), ranks=(0, 1, 2, -1))
+    assert (10 <= report <= 13, end) == (True, None)
+    assert both(lambda *now: looks(1, *now)) == (None, None)
+
+
+def test_a_rank_that_alone_computes_is_reported_once_until_another_one_does():
+    watch, told = HangDetector(10), []
+    for second in range(60):
+        busy = 0 if second < 30 else 1
+        seen = {
+            rank: RankSample(0, second * 1.0, where=RankPlace("here")) if rank == busy else idle()
+            for rank in (0, 1)
+        }
+        if not watch.wants_stacks(second):
+            seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
+        if watch.add_samples(seen, float(second)):
+            told.append((second, watch.busy))
+    assert [busy for _, busy in told] == [0, 1]
+    assert told[1][0] >= 40
 
 
 @pytest.mark.parametrize("library", ["MPI", "GPU"])
@@ -92,8 +118,9 @@ def test_a_collective_that_returns_is_another_one_each_time():
 
 def test_a_rank_whose_other_threads_or_children_compute_goes_on():
     waits = {"is_collective": True, "went_on": False}
-    assert both(lambda second, rank: spinning(second, 0.0, 0.8 * rank)) == (None, None)
-    assert both(lambda second, rank: spinning(second, 1.0, 0.8 * rank, **waits)) == (None, None)
+    three = (0, 1, 2)
+    assert both(lambda second, rank: spinning(second, 0.0, 0.8 * rank), three) == (None, None)
+    assert both(lambda second, rank: spinning(second, 1.0, 0.8 * rank, **waits), three) == (None, None)
 
 
 def test_a_background_thread_is_no_progress_but_keeps_a_job_from_being_ended():
@@ -107,7 +134,7 @@ def test_what_the_flight_recorder_counts_on_is_progress():
 
 
 def test_a_rank_that_computes_at_a_place_that_nobody_knows_goes_on():
-    assert both(lambda second, rank: RankSample(0, second * 0.9 * rank)) == (None, None)
+    assert both(lambda second, rank: RankSample(0, second * 0.9 * rank), (0, 1, 2)) == (None, None)
 
 
 def test_what_ranks_have_left_to_the_agent_goes_on_for_them():
@@ -367,5 +394,86 @@ def test_a_rank_that_spins_after_its_exception_does_not_go_on():
 
     assert both(lambda *now: looks(outlived(), *now)) == (10, 10)
     # Of processes of one rank, another may work.
-    assert both(lambda *now: looks(outlived() + at([]), *now)) == (None, None)
+    assert both(lambda *now: looks(outlived() + at([]), *now))[1] is None
     assert both(lambda *now: looks(outlived(), *now), ranks=(1,)) == (None, None)
+
+
+def active(**rising):
+    """An idle rank of which these rise."""
+    return lambda second, _: idle()._replace(
+        activity=Activity(**{name: by * (second + 1) for name, by in rising.items()})
+    )
+
+
+@pytest.mark.parametrize("count", ["collectives", "batches"])
+def test_a_count_that_rises_is_progress(count):
+    assert both(active(counted=1, **({"collectives": 1} if count == "collectives" else {}))) == (None, None)
+
+
+def test_requests_are_progress_where_no_training_is_counted():
+    assert both(active(requests=1)) == (None, None)
+    trains = lambda second, rank: idle()._replace(activity=Activity(counted=7, requests=second))  # noqa: E731
+    assert both(trains) == (10, 10), "a page of metrics that somebody reads"
+
+
+@pytest.mark.parametrize("sign", [{"net_bytes": 1 << 17}, {"written_bytes": 5}])
+def test_what_may_be_work_keeps_a_job_from_its_end(sign):
+    assert both(active(**sign)) == (10, None)
+    assert both(active(net_bytes=1 << 10)) == (10, 10), "a heartbeat"
+
+
+@pytest.mark.parametrize(("sleep_s", "end"), [(0.5, 10), (2.0, None), (299.0, None), (1000.0, 10)])
+def test_a_sleep_that_ends_keeps_a_job_from_its_end(sleep_s, end):
+    asleep = idle()._replace(activity=Activity(sleep_s=sleep_s))
+    assert both(lambda _, __: asleep) == (10, end)
+
+
+def test_a_rank_that_has_entered_fewer_collectives_is_behind():
+    stacks = {0: at(ALL_REDUCE), 1: at(ALL_REDUCE), 2: at(LOAD), 3: at(ALL_REDUCE)}
+    labels = {rank: str(rank) for rank in stacks}
+    entered = {0: 5, 1: 5, 2: 4, 3: 2}
+    assert explain_hang(stacks, labels, HangDetector(10), 0.0, entered) == (
+        "ranks 0-1 wait in all_reduce (train.py:210, in step); "
+        "rank 2 is in load_batch (data.py:31), one collective behind; "
+        "rank 3 waits in all_reduce (train.py:210, in step), 3 collectives behind"
+    )
+    assert "behind" not in explain_hang(stacks, labels, HangDetector(10), 0.0, dict.fromkeys(stacks, 7))
+
+
+def watched(seen, *, ends_when_hung=False, until=80, exception_at=0):
+    """The seconds at which a job of ``hang_after`` 60 is told of and may be ended, and for which rank."""
+    watches, report, end = JobWatches(60.0, ends_when_hung=ends_when_hung), None, None
+    for second in range(until):
+        if second == exception_at:
+            watches.note_exception()
+        has_stacks = watches.wants_stacks(second)
+        looks = {rank: seen(second, rank) for rank in (0, 1)}
+        if not has_stacks:
+            looks = {rank: one._replace(where=RankPlace()) for rank, one in looks.items()}
+        news = watches.add_samples(looks, float(second), (), (), has_stacks=has_stacks)
+        report = report or (news and (second, news.lost))
+        end = end or (news and news.is_sure and (second, news.lost))
+    return report, end
+
+
+def lost(second, rank, **activity):
+    where = locate_rank(outlived()) if rank == 1 else RankPlace("here")
+    return RankSample(0, second * 1.0 * rank, where=where, activity=Activity(**activity))
+
+
+def test_a_rank_that_outlives_its_exception_is_told_of_and_ended_soon():
+    assert watched(lost) == ((10, 1), (30, 1))
+    assert watched(lost, ends_when_hung=True) == ((10, 1), (10, 1))
+
+
+def test_a_job_that_goes_on_without_the_rank_that_raised_is_left_alone():
+    assert watched(lambda second, rank: lost(second, rank, counted=second)) == (None, None)
+
+
+def test_an_exception_that_was_expected_changes_nothing():
+    assert watched(lambda _, __: idle()) == ((60, None), (60, None))
+
+
+def test_a_rank_that_nobody_waits_for_is_not_lost():
+    both_raised = lambda second, _: lost(second, 1)  # noqa: E731
+    assert watched(both_raised) == ((60, None), (60, None))

@@ -374,6 +374,37 @@ def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
     assert (end.status, end.exit_code, end.reason) == ("Failed", h.HUNG_CODE, "it hung: ranks 0-3 wait")
 
 
+def test_a_job_that_waits_for_a_lost_rank_fails_of_that_ranks_exception():
+    job = running()
+    assert job.handle(h.Hung("rank 1 raised ValueError but did not end", is_sure=False, lost=1)) == []
+    (stop, _) = job.handle(h.Hung("rank 1 raised ValueError but did not end", lost=1))
+    assert isinstance(stop, h.Terminate)
+    failure = {
+        "time": 0.5,
+        "type": "ValueError",
+        "message": "bad batch",
+        "file": "train.py",
+        "line": 5,
+        "function": "step",
+    }
+    job.handle(exit_(1, signal=15, time=9.0)._replace(evidence={"failure": failure, "told": 8.0}))
+    for rank in (0, 2, 3):
+        job.handle(exit_(rank, signal=15, time=9.0)._replace(evidence={"told": 8.0}))
+    end = emptied(job, 0, 1)
+    assert (end.rank, end.exit_code) == (1, 1)
+    assert "ValueError: bad batch (train.py:5, in step); ranks 0 and 2-3 were then stopped" in end.reason
+
+
+def test_a_lost_rank_that_ends_well_after_all_leaves_the_report():
+    job = running()
+    job.handle(h.Hung("rank 1 raised ValueError but did not end", lost=1))
+    for rank in range(4):
+        job.handle(exit_(rank, code=0))
+    end = emptied(job, 0, 1)
+    assert (end.status, end.exit_code) == ("Failed", 1)
+    assert end.reason == "it hung: rank 1 raised ValueError but did not end"
+
+
 def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
     for went_on, said_more in ((False, "; it hung: ranks 0-3 wait"), (True, "")):
         job = running(timeout_s=5.0)

@@ -59,7 +59,9 @@ def poll(tmp_path, monkeypatch):
     monkeypatch.setattr(silences, "SILENT_S", 0.0)
     events = []
     folder = RunFolder(str(tmp_path))
-    made = ProgressPoll(folder, Agents(), {0: "rank 0", 1: "rank 1"}, 1e-6, events.append, lambda _: None)
+    made = ProgressPoll(
+        folder, Agents(), {0: "rank 0", 1: "rank 1"}, 1e-6, False, events.append, lambda _: None
+    )
     return made, folder, events
 
 
@@ -107,14 +109,14 @@ def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
     clock, happened = [0.0], []
     monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
     made = ProgressPoll(
-        RunFolder(str(tmp_path)), Agents(), {0: "0", 1: "1"}, 600.0, lambda _: None, happened.append
+        RunFolder(str(tmp_path)), Agents(), {0: "0", 1: "1"}, 600.0, False, lambda _: None, happened.append
     )
     made.begin()
     for number in range(1, 40):
         clock[0] += 30.0
         made.start_when_due()
         node = number % 2
-        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [])
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], [])
         made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
         clock[0] += 7.0
         made.start_when_due()
@@ -126,11 +128,11 @@ def test_a_node_that_always_answers_too_late_hides_no_hang(tmp_path, monkeypatch
     clock, happened = [0.0], []
     monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
     folder = RunFolder(str(tmp_path))
-    made = ProgressPoll(folder, Agents(), {0: "0", 1: "1"}, 600.0, lambda _: None, happened.append)
+    made = ProgressPoll(folder, Agents(), {0: "0", 1: "1"}, 600.0, False, lambda _: None, happened.append)
     made.begin()
 
     def answer(node, number):
-        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [])
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], [])
         made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
 
     for number in range(1, 40):

@@ -1,10 +1,11 @@
 """
-The moments at which a rank says its first word, has its first process group, and its first optimizer.
+The moments at which a rank says its first word, has its first process group, its first optimizer, and an
+exception that ends its program.
 
 The kernel tells of the first write to a log, and of notes in a rank's file for them (``failures.py``), by inotify.
 Where it cannot, as on some file systems, files are looked at in the agent's idle moments, and when their rank has
 ended.
-Nothing is watched any more once it has been told.
+A log is not watched any more once it has been told; notes may go on until the rank's end.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class FirstOutputWatcher:
         self._inotify: _WatchedFiles | None = None
         self._logs: dict[int, _AwaitedFile] = {}
         self._notes: dict[int, _AwaitedFile] = {}
-        self._training: set[int] = set()
-        """The ranks that have told of an optimizer."""
+        self._noted: dict[int, set[type]] = {}
+        """By rank, the kinds of notes that were told."""
 
         self._looked = 0.0
 
@@ -83,7 +84,7 @@ class FirstOutputWatcher:
                 self._tell_output(rank)
         for rank, awaited in list(self._notes.items()):
             if awaited.file in changed or (not changed and _read_size(awaited.file) > awaited.size):
-                self._tell_group(rank)
+                self._tell_notes(rank)
         self._close_when_done()
 
     def note_end(self, rank: int, at: float) -> None:
@@ -94,14 +95,15 @@ class FirstOutputWatcher:
         log = self._logs.get(rank)
         if log and _read_size(log.file) > log.size:
             self._tell_output(rank, at)
-        if rank in self._notes:
-            self._tell_group(rank)
+        notes = self._notes.get(rank)
+        if notes and _read_size(notes.file) > notes.size:
+            self._tell_notes(rank)
         self.forget(rank)
         self._close_when_done()
 
     def forget(self, rank: int) -> None:
         """Forget a rank; what was not told of it yet never is."""
-        self._training.discard(rank)
+        self._noted.pop(rank, None)
         for awaited in (self._logs.pop(rank, None), self._notes.pop(rank, None)):
             if awaited is not None and self._inotify is not None:
                 self._inotify.leave(awaited.file)
@@ -112,22 +114,30 @@ class FirstOutputWatcher:
             self._inotify.leave(awaited.file)
         self._tell(m.OutputSeen(rank, time.monotonic() if at is None else at))
 
-    def _tell_group(self, rank: int) -> None:
+    def _tell_notes(self, rank: int) -> None:
+        """Tell of the first group and optimizer, and of each exception: that of a child may be an expected one."""
         awaited = self._notes[rank]
         size = _read_size(awaited.file)
         now, lines = time.monotonic(), failures.read_lines(awaited.file)
-        if rank not in self._training and failures.has_training(lines, awaited.since, now):
-            self._training.add(rank)
-            self._tell(m.TrainingSeen(rank))
-        found = failures.find_first_group(lines, awaited.since, now)
-        if found is None and size < _MAX_BYTES:
+        if failures.has_training(lines, awaited.since, now):
+            self._tell_once(m.TrainingSeen(rank))
+        group = failures.find_first_group(lines, awaited.since, now)
+        if group is not None:
+            self._tell_once(m.GroupSeen(rank, *group))
+        if failures.ends_with_exception(lines, awaited.since, now):
+            self._tell(m.ExceptionSeen(rank))
+        if size < _MAX_BYTES:
             self._notes[rank] = awaited._replace(size=size)
             return
         del self._notes[rank]
         if self._inotify is not None:
             self._inotify.leave(awaited.file)
-        if found is not None:
-            self._tell(m.GroupSeen(rank, *found))
+
+    def _tell_once(self, message: m.TrainingSeen | m.GroupSeen) -> None:
+        told = self._noted.setdefault(message.rank, set())
+        if type(message) not in told:
+            told.add(type(message))
+            self._tell(message)
 
     def _watch(self, file: str, *, once: bool) -> None:
         if self._inotify is None:

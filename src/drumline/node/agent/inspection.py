@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING
 from drumline.contract import messages as m
 from drumline.node.containers import rank_containers
 from drumline.node.diagnostics import in_flight, stacks, tcp_connections
+from drumline.node.metrics import look_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from drumline.node.agent.environment import JobEnvironment
+    from drumline.node.diagnostics.activity import ActivityReader
 
 
 def progress_of(
-    environment: JobEnvironment, ranks: Mapping[int, int], *, wants_stacks: bool
+    environment: JobEnvironment, ranks: Mapping[int, int], reader: ActivityReader, *, wants_stacks: bool
 ) -> list[m.RankProgress]:
     """Return what each rank has done so far, and where it is, if that is wanted. ``ranks``: by process id."""
     pids = _inner_pids(environment, ranks)
+    looks = {rank: look_counts.count_written_bytes(environment.steps_of(rank)) for rank in pids}
+    activity = reader.read(pids, looks)
     used = {rank: stacks.measure_used(pid) for rank, pid in pids.items()}
     after, found = used, {}
     if wants_stacks and pids:
         found = _stacks_of(environment, pids)
         after = {rank: stacks.measure_used(pid) for rank, pid in pids.items()}
+        # They answer by files too.
+        reader.leave_out_writes(pids)
     return [
         m.RankProgress(
             rank,
@@ -32,6 +38,7 @@ def progress_of(
             *used[rank],
             *after[rank].since(used[rank]),
             found.get(rank, []),
+            list(activity[rank]),
         )
         for rank in pids
     ]

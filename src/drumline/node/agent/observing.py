@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from drumline.linux import descendants
     from drumline.linux.inotify import Inotify
     from drumline.node.agent.environment import JobEnvironment
+    from drumline.node.diagnostics.activity import ActivityReader
     from drumline.node.metrics.log_times import LogTimes
     from drumline.node.metrics.step_windows import StepWindows
 
@@ -47,6 +48,7 @@ class Observer:
         self._log_times: LogTimes | None = None
         self._log_times_due = float("inf")
         self._steps: StepWindows | None = None
+        self._activity: ActivityReader | None = None
 
     def begin_sampling(self) -> None:
         """Sample what the ranks use from now on, if the job wants that."""
@@ -127,8 +129,11 @@ class Observer:
         """
         # Stacks take a while to load, and a launch has no need of them.
         from drumline.node.agent import inspection
+        from drumline.node.diagnostics.activity import ActivityReader
 
-        progress = inspection.progress_of(self._environment, ranks, wants_stacks=message.wants_stacks)
+        self._activity = self._activity or ActivityReader()
+        wants_stacks = message.wants_stacks
+        progress = inspection.progress_of(self._environment, ranks, self._activity, wants_stacks=wants_stacks)
         sampler = self._sampler.helper_pid if self._sampler else 0
         others = [pid for pid in children() if pid not in ranks and pid != sampler]
         self._tell(m.ProgressPolled(message.id, progress, *inspection.use_of(others)))

@@ -301,8 +301,12 @@ def _at(one: dict[str, Any]) -> float:
 
 
 def _read_notes(notes: str) -> list[dict[str, Any]]:
+    return _parse_notes(read_lines(notes))
+
+
+def _parse_notes(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     found = []
-    for line in read_plain(notes, _MAX_BYTES).splitlines():
+    for line in lines:
         with contextlib.suppress(ValueError, RecursionError, OverflowError):
             one = json.loads(line)
             if isinstance(one, dict) and not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY} & one.keys():
@@ -380,6 +384,12 @@ def has_training(lines: Iterable[bytes], since: float, until: float) -> bool:
                 if isinstance(at, (int, float)) and since <= at <= until:
                     return True
     return False
+
+
+def ends_with_exception(lines: Sequence[bytes], since: float, until: float) -> bool:
+    """Return whether the newest note is of an exception that has ended a program of the rank."""
+    noted = _parse_notes(lines[-1:])
+    return bool(noted and noted[0]["type"]) and since <= noted[0]["at"] <= until
 
 
 def quote_message(text: str) -> str:

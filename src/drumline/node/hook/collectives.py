@@ -1,15 +1,19 @@
 """
-The times at which this process enters collectives, where no DistributedDataParallel notes them: with FSDP, DeepSpeed or
-a loop that reduces by itself.
+The collectives of this process: how many it has entered, and when, where no DistributedDataParallel notes the times:
+with FSDP, DeepSpeed or a loop that reduces by itself.
 
 PyTorch's flight recorder has these times too, but hands out all of its 2,000 entries at once, which holds the program
 up for a tenth of a second. So the methods of ``ProcessGroup`` by which a program enters a collective note the time. C++
 that enters one by itself, as DistributedDataParallel's does, does not call them, nor does a compiled graph. As careful
 as ``sitecustomize``: the standard library alone, and where anything is otherwise, nothing is noted.
+
+Counts are in memory that the agent reads whenever it likes (``node/diagnostics/activity.py`` has its layout too): a
+rise is the sign that a rank goes on which neither prints nor computes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from time import time
 
@@ -38,25 +42,60 @@ _METHODS = (
 )
 """In which each rank waits for all others: not those with a single sender or receiver."""
 
+_OTHER_METHODS = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "recv_anysource")
+
 _MOST = 4096
 """Of a step, of which more are not noted: a program may use PyTorch for long without a step."""
 
+MEMORY_NAME = "drumline-counts"
+ALL, SOME = 0, 1
+COUNTS, COUNT_BYTES = 4, 8
+"""Collectives in which each rank waits for all others, other ones, and then those of ``steps``."""
+
+
+def make_counts(move_up: Callable[[int], int]) -> Any:
+    """Return the counts, in memory that forks of this process share. ``move_up``: as of ``steps``."""
+    size = COUNTS * COUNT_BYTES
+    try:
+        from mmap import mmap
+
+        memory = os.memfd_create(MEMORY_NAME, os.MFD_CLOEXEC)
+        os.ftruncate(memory, size)
+        return memoryview(mmap(move_up(memory), size)).cast("Q")
+    except Exception:
+        return [0] * COUNTS
+
 
 class Collectives:
-    """The times at which this process has entered collectives of all ranks since the last ``take``."""
+    """
+    The number of collectives that this process has entered, and the times of those of all ranks since the last
+    ``take``. ``counts``: as of ``make_counts``.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Any = None) -> None:
+        self.counts = counts or [0] * COUNTS
         self._ranks = 0
         """Of the default group, the first time that a collective began; WORLD_SIZE is not set below mpirun."""
 
         self._times: list[float] = []
 
-    def note(self, group: Any) -> None:
-        """Note that a collective of ``group`` begins now. Raises ValueError where there is no default group."""
+    def note(self, group: Any, wants_time: Callable[[], bool]) -> None:
+        """
+        Note that a collective of ``group`` begins now, in which each of its ranks waits for all others. Raises
+        ValueError where there is no default group.
+        """
         if not self._ranks:
             self._ranks = sys.modules["torch.distributed"].get_world_size()
-        if group.size() == self._ranks and len(self._times) < _MOST:
+        if group.size() != self._ranks:
+            self.counts[SOME] += 1
+            return
+        self.counts[ALL] += 1
+        if len(self._times) < _MOST and wants_time():
             self._times.append(time())
+
+    def note_other(self, _group: Any, _wants_time: Callable[[], bool]) -> None:
+        """Note that a collective with a single sender or receiver begins now."""
+        self.counts[SOME] += 1
 
     def take(self, most: int) -> list[float]:
         """Return at most so many of the times, in seconds since 1970: every one, or every second one and so on."""
@@ -64,21 +103,32 @@ class Collectives:
         return times[:: -(-len(times) // most) or 1]
 
 
-def put_into(group: Any, collectives: Collectives, is_on: Callable[[], bool]) -> None:
-    """Note the collectives that begin by a method of ``group``, the class ProcessGroup, while ``is_on``."""
-    for name in _METHODS:
+def put_into(
+    group: Any, collectives: Collectives, wants_time: Callable[[], bool], is_compiling: Callable[[], bool]
+) -> None:
+    """
+    Note the collectives that begin by a method of ``group``, the class ProcessGroup. ``wants_time``: whether their
+    times are of use too; ``is_compiling``: as of ``steps``.
+    """
+    notes = {
+        **dict.fromkeys(_METHODS, collectives.note),
+        **dict.fromkeys(_OTHER_METHODS, collectives.note_other),
+    }
+    for name, note in notes.items():
         own = getattr(group, name, None)
         if callable(own):
-            setattr(group, name, _make_noting(own, collectives, is_on))
+            setattr(group, name, _make_noting(own, note, wants_time, is_compiling))
 
 
-def _make_noting(own: Any, collectives: Collectives, is_on: Callable[[], bool]) -> Any:
+def _make_noting(
+    own: Any, note: Any, wants_time: Callable[[], bool], is_compiling: Callable[[], bool]
+) -> Any:
     from functools import update_wrapper
 
     def begin(self: Any, *arguments: Any, **named: Any) -> Any:
         try:
-            if is_on():
-                collectives.note(self)
+            if not is_compiling():
+                note(self, wants_time)
         except Exception:
             pass
         return own(self, *arguments, **named)

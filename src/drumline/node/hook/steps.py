@@ -38,6 +38,9 @@ CALL_SLOT = "<QQ32dQ"
 CALL_SLOT_BYTES = 280
 """Of a step, the times at which collectives began: its number, how many, the times, its number again."""
 
+BATCHES, STEPS = 2, 3
+"""Counts of this file, after those of ``collectives.py``: batches of a DataLoader, and steps of any optimizer."""
+
 _CALLS_INTERVAL_S = 0.25
 """Between two steps of which these times are written, at least."""
 
@@ -396,7 +399,8 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
         return
 
     entering = find_own("collectives.py", "drumline_collectives")
-    collectives = entering["Collectives"]()
+    counts = entering["make_counts"](_move_up)
+    collectives = entering["Collectives"](counts)
     steps = Steps(path, find_own("step_total.py", "drumline_step_total")["TotalFinder"](), collectives)
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
@@ -406,6 +410,7 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     def after_step(optimizer: Any, *_: Any) -> None:
         if not steps.is_on or is_compiling():
             return
+        counts[STEPS] += 1
         try:
             if not _is_part_of_step(optimizer, sys._getframe(1), is_first=not steps.has_begun):
                 steps.note_step(optimizer)
@@ -414,14 +419,14 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
 
     register(after_step)
     os.register_at_fork(after_in_child=steps.forget)
-    for change in (_time_input, _time_backward, _know_ddp):
+    for change, *more in ((_time_input, counts), (_time_backward,), (_know_ddp,)):
         try:
-            change(steps, is_compiling)
+            change(steps, is_compiling, *more)
         except Exception:
             pass
     group = getattr(sys.modules.get("torch._C._distributed_c10d"), "ProcessGroup", None)
     if group is not None:
-        entering["put_into"](group, collectives, lambda: steps.wants_collectives() and not is_compiling())
+        entering["put_into"](group, collectives, steps.wants_collectives, is_compiling)
 
 
 def _is_part_of_step(optimizer: Any, frame: Any, *, is_first: bool) -> bool:
@@ -449,7 +454,7 @@ def _find_is_compiling(torch: Any) -> Callable[[], bool]:
     return found if callable(found) else lambda: False
 
 
-def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+def _time_input(steps: Steps, is_compiling: Callable[[], bool], counts: Any) -> None:
     from _thread import get_ident
 
     kind = sys.modules["torch.utils.data.dataloader"]._BaseDataLoaderIter
@@ -464,6 +469,7 @@ def _time_input(steps: Steps, is_compiling: Callable[[], bool]) -> None:
         except StopIteration:  # It has waited for the end of the data.
             steps.note_input(began, get_ident())
             raise
+        counts[BATCHES] += 1
         steps.note_input(began, get_ident(), self)
         return got
 

@@ -59,7 +59,8 @@ class Loop:
         known = (os.urandom(32).hex(), len(plan.nodes), nodes.agents.silence_s)
         self._agents = AgentConnections(nodes.agents.listen(), *known)
         labels = {task.rank: task.label for task in plan.ranks}
-        self._poll = ProgressPoll(folder, self._agents, labels, plan.hang_after_s, self._record, self._handle)
+        limits = (plan.hang_after_s, plan.hang_action != "report")
+        self._poll = ProgressPoll(folder, self._agents, labels, *limits, self._record, self._handle)
         clocks = Clocks()
         self._clock_poll: ClockPoll | None = None
         if nodes.facts.clocks_differ:
@@ -166,6 +167,8 @@ class Loop:
                 self._reports.note_group(node, message)
             case m.OtherMpiSeen():
                 self._reports.note_other_mpi(message)
+            case m.ExceptionSeen():
+                self._poll.note_exception()
             case m.TrainingSeen():
                 self._reports.note_training(message.rank)
             case m.ConnectionsListed():

@@ -60,7 +60,7 @@ class _Round:
 class ProgressPoll:
     """
     Polls the progress of ranks. ``labels``: of the ranks. ``record`` takes an event of the job, ``handle`` what the
-    policy is to hear of. ``hang_after_s``: 0 for never.
+    policy is to hear of. ``hang_after_s``: 0 for never. ``ends_when_hung``: whether a job that hangs is ended.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class ProgressPoll:
         agents: AgentConnections,
         labels: Mapping[int, str],
         hang_after_s: float,
+        ends_when_hung: bool,
         record: Callable[[e.Event], None],
         handle: Callable[[h.Happening], None],
     ) -> None:
@@ -78,8 +79,10 @@ class ProgressPoll:
         self._hang_after_s = hang_after_s
         self._record = record
         self._handle = handle
-        self._watch = hang.HangDetector(hang_after_s)
-        self._sure = hang.HangDetector(hang_after_s, hang.END)
+        self._watches = hang.JobWatches(hang_after_s, ends_when_hung=ends_when_hung)
+        self._is_told = False
+        """Whether a report stands, and nothing was told since."""
+
         self._silences = AgentSilences(record)
         self._late: dict[int, m.ProgressPolled] = {}
         """By node, an answer that came when its round was over: it counts in the next one where it is late again."""
@@ -95,7 +98,12 @@ class ProgressPoll:
     def begin(self) -> None:
         """Begin to poll: all ranks run."""
         if self._hang_after_s:
-            self._next = time.monotonic() + self._watch.pause_s
+            self._next = time.monotonic() + self._watches.pause_s
+
+    def note_exception(self) -> None:
+        """Note that a program of a rank has ended of an exception, which its process may outlive."""
+        if self._next is not None and self._watches.note_exception():
+            self._next = time.monotonic()
 
     def end(self) -> None:
         """End polling: ranks have been told to end, and are left alone."""
@@ -103,8 +111,7 @@ class ProgressPoll:
 
     def leave_out(self, passed_s: float) -> None:
         """Leave out time that passed, as HangDetector does."""
-        self._watch.leave_out(passed_s)
-        self._sure.leave_out(passed_s)
+        self._watches.leave_out(passed_s)
         self._silences.leave_out(passed_s)
         for poll_round in self._rounds.values():
             poll_round.deadline += passed_s
@@ -125,10 +132,10 @@ class ProgressPoll:
     def start_when_due(self) -> None:
         now = time.monotonic()
         if self._next is not None and now >= self._next:
-            self._next = now + self._watch.pause_s
+            self._next = now + self._watches.pause_s
             # One that is late is not followed by another.
             if all(poll_round.asked for poll_round in self._rounds.values()):
-                self._start_round(stacks=self._watch.wants_stacks(now) or self._sure.wants_stacks(now))
+                self._start_round(stacks=self._watches.wants_stacks(now))
         for number in [number for number, poll_round in self._rounds.items() if poll_round.deadline <= now]:
             self._end_round(self._rounds.pop(number))
 
@@ -156,7 +163,12 @@ class ProgressPoll:
         now = time.monotonic()
         self._silences.note_missing(poll_round.waiting, poll_round.deadline - poll_round.patience_s, now)
         if poll_round.asked:
-            self._write(self._folder.stacks, poll_round.asked, self._explain(poll_round, now), poll_round)
+            self._write(
+                self._folder.stacks,
+                poll_round.asked,
+                self._explain(self._watches.report, poll_round, now),
+                poll_round,
+            )
         else:
             for node in [one for one in poll_round.waiting if one in self._late]:
                 poll_round.add(node, self._late.pop(node))
@@ -168,25 +180,30 @@ class ProgressPoll:
         seen |= {-1 - node: one for node, one in poll_round.others.items()}
         late = self._list_samples(poll_round.waiting)
         stopped = self._list_samples(filter(self._silences.is_silent, poll_round.waiting))
-        hung_before = self._watch.is_hung
-        hangs = self._watch.add_samples(seen, now, late, stopped)
-        surely = self._sure.add_samples(seen, now, late, stopped)
-        if not hangs and not surely:
-            if hung_before and not self._watch.is_hung:
-                self._record(e.JobWentOn(wall_time()))
-                self._handle(h.WentOn())
-            return
-        reason = f"{hang.describe_silence(self._hang_after_s)}: {self._explain(poll_round, now)}"
-        if hangs:
+        news = self._watches.add_samples(seen, now, late, stopped, has_stacks=poll_round.stacks)
+        if news:
+            self._tell_hang(news, poll_round, now)
+        elif self._is_told and not self._watches.is_hung:
+            self._is_told = False
+            self._record(e.JobWentOn(wall_time()))
+            self._handle(h.WentOn())
+
+    def _tell_hang(self, news: hang.HangNews, poll_round: _Round, now: float) -> None:
+        busy = None if news.is_sure else news.watch.busy
+        silence = hang.describe_silence(news.after_s, "" if busy is None else self._labels[busy])
+        reason = f"{silence}: {self._explain(news.watch, poll_round, now)}"
+        if not self._is_told:
+            self._is_told = True
             self._write(self._folder.hang, "", reason, poll_round)
             self._record(e.JobHung(wall_time(), reason))
-        self._handle(h.Hung(reason, is_sure=self._sure.is_hung))
+        self._handle(h.Hung(reason, is_sure=news.is_sure, lost=news.lost))
 
     def _list_samples(self, nodes: Iterable[int]) -> set[int]:
         return {number for node in nodes for number in self._told.get(node, [-1 - node])}
 
-    def _explain(self, poll_round: _Round, now: float) -> str:
-        where = hang.explain_hang(poll_round.processes, self._labels, self._watch, now)
+    def _explain(self, watch: hang.HangDetector, poll_round: _Round, now: float) -> str:
+        entered = {rank: m.Activity(*one.activity).collectives for rank, one in poll_round.ranks.items()}
+        where = hang.explain_hang(poll_round.processes, self._labels, watch, now, entered)
         silent = [
             f"the agent of node {node} "
             + (
@@ -208,4 +225,5 @@ class ProgressPoll:
 
 def _make_sample(rank: m.RankProgress) -> hang.RankSample:
     poll = (rank.poll_cpu_s, rank.poll_io_bytes)
-    return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, hang.locate_rank(rank.processes))
+    where, activity = hang.locate_rank(rank.processes), m.Activity(*rank.activity)
+    return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, where, activity)

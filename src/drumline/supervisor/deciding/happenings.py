@@ -144,10 +144,14 @@ class PreemptionAnnounced(NamedTuple):
 
 
 class Hung(NamedTuple):
-    """No rank goes on; ``reason`` says where they are. ``is_sure``: enough is known to end the job for it."""
+    """
+    No rank goes on; ``reason`` says where they are. ``is_sure``: enough is known to end the job for it. ``lost``: a
+    rank whose exception did not end it, for which the others wait.
+    """
 
     reason: str
     is_sure: bool = True
+    lost: int | None = None
 
 
 class WentOn(NamedTuple):

@@ -438,7 +438,11 @@ class Policy:
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
-        if not event.is_sure or not self._ends_when_hung or not self._is_running or self._end is not None:
+        if not event.is_sure or not self._is_running or self._end is not None:
+            return []
+        if event.lost is not None:
+            return self._fail(self._ranks.blame(event.lost, f"it hung: {event.reason}"))
+        if not self._ends_when_hung:
             return []
         return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
 
@@ -569,7 +573,9 @@ class Policy:
             status.FAILED,
             "failure",
         )
-        is_of_rank = self._end.rank is not None or (is_of_launcher and self._ranks.has_abort())
+        is_of_rank = (self._end.rank is not None and self._ranks.is_any_failed) or (
+            is_of_launcher and self._ranks.has_abort()
+        )
         end = self._ranks.judge_failure(self._search.answers) if is_of_rank else self._end
         reason = end.reason
         if self._survivors:

@@ -60,6 +60,11 @@ class RankTable:
         return self._last_failure is not None
 
     @property
+    def is_any_failed(self) -> bool:
+        """Return whether a rank has failed, before or after the others were told to end."""
+        return any(one.code != 0 for rank, one in self._exited.items() if rank not in self._lost)
+
+    @property
     def is_unexplained(self) -> bool:
         """Return whether ranks have failed, and all of them because another was gone or late."""
         return self._earliest is not None and not self._explained
@@ -157,6 +162,10 @@ class RankTable:
         if aborted:
             self._exited[aborted.rank] = aborted
         return aborted is not None
+
+    def blame(self, rank: int, reason: str) -> Finish:
+        """Return the end of the job by a rank that has failed and not ended, until ``judge_failure`` knows its end."""
+        return Finish(status.FAILED, 1, reason, rank, self.node_of(rank))
 
     def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:
         """Return the end of the job by what failed. ``where``: what ranks answered to Seek."""

@@ -2,7 +2,8 @@
 The detection of a job that hangs, and what its ranks wait for.
 
 A job hangs when for a set time each rank has done next to nothing but wait. One rank that goes on is enough for a job
-that does.
+that does. A rank that alone computes for that time, while the others wait for it, is reported too. So is one whose
+exception did not end it, while the others wait for it: it is known to be lost, and ends the job sooner.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.messages import Activity
 from drumline.contract.patterns import compile_late
 from drumline.contract.record import NamedTuple
 from drumline.node.diagnostics.failures import LIBRARY_FILE
@@ -25,6 +27,12 @@ _MOVING_SHARE = 0.02
 
 _NOISE_S = 0.03
 """CPU times are told in hundredths of a second, and rounded for the process and for its threads."""
+
+_LEAST_SLEEP_S, _MOST_SLEEPS = 1.0, 30
+"""A sleep that ends sooner may be of a loop that looks for something; one of so many ``hang_after`` is one for ever."""
+
+_LOST_AFTER_S, _LOST_ENDS_AFTER_S = 10.0, 30.0
+"""Without progress, from when a job with a lost rank is told of, and is ended, where it is not ended for any hang."""
 
 _MOMENT_S, _MOMENT_POLLS = 15.0, 3
 """For which what was seen of a rank on a node that is late since still says that it waits."""
@@ -44,9 +52,9 @@ class IdleLimits(NamedTuple):
     Limits below which a rank counts as one that waits.
 
     ``idle_share``: of a core, outside a wait. ``idle_bytes``: read and written between two polls.
-    ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned; and
-    each rank must have been seen to wait, unless its node stands still, while a report may leave out those whose node
-    does not answer.
+    ``is_strict``: a rank that burns CPU waits only where a collective is known by its name, and has not returned; one
+    that receives or sends ``idle_bytes``, writes anything or sleeps for a known time goes on; and each rank must have
+    been seen to wait, unless its node stands still, while a report may leave out those whose node does not answer.
     """
 
     idle_share: float
@@ -84,7 +92,8 @@ class RankSample(NamedTuple):
     """
     One look at a rank: how long its log is, the CPU time that it has used, and what it has read and written.
 
-    ``look_cpu_s``, ``look_bytes``: what it took to be looked at, which the next look has to leave out.
+    ``look_cpu_s``, ``look_bytes``: what it took to be looked at, which the next look has to leave out. ``activity``: as
+    of the last poll.
     """
 
     log_bytes: int
@@ -93,6 +102,7 @@ class RankSample(NamedTuple):
     look_cpu_s: float = 0.0
     look_bytes: int = 0
     where: RankPlace = RankPlace()
+    activity: Activity = Activity()
 
 
 _UNSEEN = RankSample(0, 0.0)
@@ -108,7 +118,7 @@ class HangDetector:
     """
 
     def __init__(self, hang_after_s: float, evidence: IdleLimits = REPORT) -> None:
-        self._hang_after_s = hang_after_s
+        self.hang_after_s = hang_after_s
         self._evidence = evidence
         self._seen: dict[int, RankSample] = {}
         self._moved: dict[int, float] = {}
@@ -123,22 +133,32 @@ class HangDetector:
         self._waits: set[int] = set()
         """Ranks that were seen to wait, with their stacks, since ``_printed``."""
 
+        self._lone: int | None = None
+        """The rank that alone computes, of those that were seen to."""
+
+        self._lone_since = 0.0
         self.is_hung = False
 
     @property
     def pause_s(self) -> float:
         """Return the seconds between two polls."""
-        return min(30.0, self._hang_after_s / SAMPLES_PER_PERIOD)
+        return min(30.0, self.hang_after_s / SAMPLES_PER_PERIOD)
 
     def leave_out(self, passed_s: float) -> None:
         """Leave out time in which nothing of the job could do anything."""
         if self._printed is not None:
             self._printed += passed_s
+        self._lone_since += passed_s
         self._moved = {rank: moved + passed_s for rank, moved in self._moved.items()}
         self._looked = {rank: looked + passed_s for rank, looked in self._looked.items()}
 
     def wants_stacks(self, now: float) -> bool:
-        return self._printed is not None and now - self._printed >= self._hang_after_s / 2
+        return self._printed is not None and now - self._printed >= self.hang_after_s / 2
+
+    @property
+    def busy(self) -> int | None:
+        """Return the rank that is reported because it alone computes; None: there is none, or nobody does."""
+        return self._lone if self.is_hung else None
 
     def quiet_s(self, rank: int, now: float) -> float:
         """Return for how many seconds a rank has done nothing."""
@@ -158,35 +178,58 @@ class HangDetector:
         """
         before_all = self._seen
         self._seen = {**{rank: before_all[rank] for rank in late if rank in before_all}, **ranks}
-        went_on = self._printed is None or self._seen.keys() != before_all.keys()
+        has_progressed = self._printed is None or self._seen.keys() != before_all.keys()
         is_alone = sum(rank >= 0 for rank in self._seen) == 1
+        counts_training = any(seen.activity.counted for seen in self._seen.values())
+        computing: set[int] = set()
+        judged = 0
         for rank, seen in ranks.items():
             before, looked = before_all.get(rank, _UNSEEN), self._looked.get(rank, now)
             passed_s = max(now - looked, 1e-3)
-            printed = self._has_printed(before, seen, passed_s)
+            progressed = self._has_progressed(before, seen, passed_s, counts_training=counts_training)
             works = self._works(before, seen, passed_s, is_alone=is_alone)
-            if printed or works or rank not in self._moved:
+            if progressed or works or rank not in self._moved:
                 self._moved[rank] = now
             self._looked[rank] = now
             # Before stacks are asked for, CPU time alone says nothing: who waits may spin.
             if self.wants_stacks(looked):
-                went_on = went_on or works
+                if works:
+                    computing.add(rank)
                 if before.where.stack or not seen.where.stack:
                     self._waits.add(rank)
-            went_on = went_on or printed
-        if went_on or not self._seen:
-            self._printed, self.is_hung = now, False
+                    judged += 1
+            has_progressed = has_progressed or progressed
+        lone = min(computing) if len(computing) == 1 and not is_alone else -1
+        if any(rank != lone and self._sleeps(seen.activity) for rank, seen in ranks.items()):
+            lone = -1  # That one waits for nobody.
+        self._note_lone(lone, now, is_known=judged == len(ranks), has_progressed=has_progressed)
+        if has_progressed or computing or not self._seen:
+            was_hung, self.is_hung = self.is_hung, self._is_lone_for_long(now)
+            self._printed = now
             self._waits.clear()
             self._seen = {rank: seen._replace(where=RankPlace()) for rank, seen in self._seen.items()}
-            return False
+            return self.is_hung and not was_hung
         assert self._printed is not None
-        if self.is_hung or now - self._printed < self._hang_after_s or all(rank < 0 for rank in ranks):
+        if self.is_hung or now - self._printed < self.hang_after_s or all(rank < 0 for rank in ranks):
             return False
         expected = {*self._seen, *late}.difference(stopped)
         if self._evidence.is_strict and not self._all_wait(expected, now):
             return False
-        self.is_hung = True
+        self._lone, self.is_hung = None, True
         return True
+
+    def _note_lone(self, lone: int, now: float, *, is_known: bool, has_progressed: bool) -> None:
+        """Note the rank that alone computes; negative: none. ``is_known``: whether that of all ranks is known now."""
+        if has_progressed or (is_known and lone < 0):
+            self._lone = None
+        elif is_known and lone != self._lone:
+            # The first that does so has done nothing else since a rank went on.
+            self._lone_since = now if self._lone is not None or self._printed is None else self._printed
+            self._lone = lone
+
+    def _is_lone_for_long(self, now: float) -> bool:
+        is_report = not self._evidence.is_strict
+        return is_report and self._lone is not None and now - self._lone_since >= self.hang_after_s
 
     def _all_wait(self, expected: set[int], now: float) -> bool:
         """Return whether these ranks were all seen to wait, and a moment ago at most: one may work since it is late."""
@@ -195,11 +238,40 @@ class HangDetector:
             now - self._looked[rank] <= moment_s for rank in expected
         )
 
-    def _has_printed(self, before: RankSample, seen: RankSample, passed_s: float) -> bool:
+    def _has_progressed(
+        self, before: RankSample, seen: RankSample, passed_s: float, *, counts_training: bool
+    ) -> bool:
+        """
+        Return whether a rank has printed, read or written, or one of its counts has risen. ``counts_training``: counts
+        are known of some rank, which say more than connections to a port.
+        """
         moved_bytes = seen.io_bytes - before.io_bytes - before.look_bytes
         # The limit is of one poll.
         most_bytes = self._evidence.idle_bytes * max(1.0, passed_s / self.pause_s)
-        return seen.log_bytes != before.log_bytes or moved_bytes > most_bytes
+        now, then = seen.activity, before.activity
+        return (
+            seen.log_bytes != before.log_bytes
+            or moved_bytes > most_bytes
+            or now.counted != then.counted
+            or (
+                seen.where.recorded != before.where.recorded
+                and "" not in (seen.where.recorded, before.where.recorded)
+            )
+            or (now.requests > then.requests and not counts_training)
+            or (self._evidence.is_strict and self._is_at_work(then, now, most_bytes))
+        )
+
+    def _is_at_work(self, then: Activity, now: Activity, most_bytes: float) -> bool:
+        """Return whether a rank does something that may be work, and is not sure to be."""
+        return (
+            now.net_bytes - then.net_bytes > most_bytes
+            or now.written_bytes > then.written_bytes
+            or self._sleeps(now)
+        )
+
+    def _sleeps(self, activity: Activity) -> bool:
+        """Return whether a rank sleeps for a known time, after which it goes on."""
+        return _LEAST_SLEEP_S <= activity.sleep_s <= _MOST_SLEEPS * self.hang_after_s
 
     def _works(self, before: RankSample, seen: RankSample, passed_s: float, *, is_alone: bool) -> bool:
         """Return whether a rank has computed since, as far as CPU time and stacks tell."""
@@ -213,8 +285,6 @@ class HangDetector:
             return used_s > least_s
         if not was.stack:
             return False
-        if where.recorded != was.recorded and where.recorded and was.recorded:
-            return True
         if where.stack != was.stack:
             return used_s > _MOVING_SHARE * passed_s
         spun_s = where.spin_s - was.spin_s
@@ -230,6 +300,108 @@ class HangDetector:
         if self._evidence.is_strict:
             return where.is_collective and where.went_on is False
         return where.is_collective or (bool(where.library) and not where.went_on)
+
+
+class HangNews(NamedTuple):
+    """
+    The news that a job hangs, for ``after_s``. ``is_sure``: enough is known to end it. ``lost``: a rank whose exception
+    did not end it; None: the cause is open. ``watch``: what has seen it.
+    """
+
+    after_s: float
+    is_sure: bool
+    lost: int | None
+    watch: HangDetector
+
+
+class JobWatches:
+    """Watches a job. ``hang_after_s``: 0 for never. ``ends_when_hung``: whether a job that hangs is ended."""
+
+    def __init__(self, hang_after_s: float, *, ends_when_hung: bool) -> None:
+        self._hang_after_s = hang_after_s
+        self._ends_when_hung = ends_when_hung
+        self._open = _Pair(hang_after_s, hang_after_s)
+        self._lost: _Pair | None = None
+        """While a rank may outlive its exception."""
+
+    @property
+    def report(self) -> HangDetector:
+        return self._open.report
+
+    @property
+    def pause_s(self) -> float:
+        """Return the seconds between two polls."""
+        return min(pair.report.pause_s for pair in self._pairs)
+
+    @property
+    def is_hung(self) -> bool:
+        """Return whether the job is to be reported by now."""
+        return any(pair.report.is_hung for pair in self._pairs)
+
+    @property
+    def _pairs(self) -> list[_Pair]:
+        return [self._open, self._lost] if self._lost else [self._open]
+
+    def note_exception(self) -> bool:
+        """Note that a rank may outlive an exception; return whether polls are to come sooner for that."""
+        if self._lost is not None:
+            return False
+        end_s = _LOST_AFTER_S if self._ends_when_hung else _LOST_ENDS_AFTER_S
+        self._lost = _Pair(min(_LOST_AFTER_S, self._hang_after_s), end_s)
+        return True
+
+    def leave_out(self, passed_s: float) -> None:
+        """Leave out time that passed, as HangDetector does."""
+        for pair in self._pairs:
+            pair.report.leave_out(passed_s)
+            pair.end.leave_out(passed_s)
+
+    def wants_stacks(self, now: float) -> bool:
+        return any(pair.report.wants_stacks(now) or pair.end.wants_stacks(now) for pair in self._pairs)
+
+    def add_samples(
+        self,
+        seen: Mapping[int, RankSample],
+        now: float,
+        late: Collection[int],
+        stopped: Collection[int],
+        *,
+        has_stacks: bool,
+    ) -> HangNews | None:
+        """Add samples as HangDetector does; return what is new. ``has_stacks``: these tell where ranks are."""
+        news = self._open.add_samples(seen, now, late, stopped, None)
+        if self._lost is None:
+            return news
+        over = [rank for rank, one in seen.items() if one.where.is_over]
+        is_waited_for = bool(over) and any(rank >= 0 for rank in seen.keys() - over)
+        if has_stacks and not is_waited_for:
+            self._lost = None
+            return news
+        of_lost = self._lost.add_samples(seen, now, late, stopped, min(over, default=None))
+        return of_lost if of_lost and of_lost.lost is not None else news
+
+
+class _Pair:
+    """The detectors for a report, and for the end of the job."""
+
+    def __init__(self, report_after_s: float, end_after_s: float) -> None:
+        self.report = HangDetector(report_after_s)
+        self.end = HangDetector(end_after_s, END)
+
+    def add_samples(
+        self,
+        seen: Mapping[int, RankSample],
+        now: float,
+        late: Collection[int],
+        stopped: Collection[int],
+        lost: int | None,
+    ) -> HangNews | None:
+        hangs = self.report.add_samples(seen, now, late, stopped)
+        surely = self.end.add_samples(seen, now, late, stopped)
+        if not hangs and not surely:
+            return None
+        after_s = (self.end if surely else self.report).hang_after_s
+        return HangNews(after_s, self.end.is_hung, lost, self.report)
 
 
 def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
@@ -352,15 +524,24 @@ def explain_hang(
     labels: Mapping[int, str],
     watch: HangDetector,
     now: float,
+    entered: Mapping[int, int] | None = None,
 ) -> str:
     """
     Explain a hang: ``ranks 0-2 wait in all_reduce (train.py:12, in step); rank 3 is in load_batch (data.py:31)``.
 
-    Ranks at one place come together, the most first, so that the odd one is last.
+    Ranks at one place come together, the most first, so that the odd one is last. ``entered``: by rank, the collectives
+    of all ranks that it has entered.
     """
+    entered = entered or {}
     groups: dict[tuple[str, ...], list[int]] = {}
     for rank, processes in sorted(stacks.items()):
-        groups.setdefault(tuple(_describe_activity(processes, watch.quiet_s(rank, now))), []).append(rank)
+        activity = _describe_activity(processes, watch.quiet_s(rank, now))
+        if rank == watch.busy:
+            activity = [_add_busy(activity[0]), *activity[1:]]
+        behind = max(entered.values(), default=0) - entered.get(rank, 0)
+        if behind and not any(one.get("collective") or one.get("raised") for one in processes):
+            activity.append(f"{'one collective' if behind == 1 else f'{behind} collectives'} behind")
+        groups.setdefault(tuple(activity), []).append(rank)
     said = []
     for doing, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
         who = exit_messages.list_ranks([labels[rank] for rank in ranks])
@@ -370,6 +551,12 @@ def explain_hang(
             + "".join(f", {part.removeprefix('is ').removeprefix('are ')}" for part in parts[1:])
         )
     return "; ".join(said) or "no rank has answered"
+
+
+def _add_busy(doing: str) -> str:
+    """Return the place of a rank that computes there, as ``be busy in step (train.py:5)``."""
+    verb, _, place = doing.partition(" ")
+    return f"be busy {place}" if verb == "be" and place.startswith("in ") else "be busy"
 
 
 def _conjugate(doing: str, count: int) -> str:
@@ -383,5 +570,8 @@ def _conjugate(doing: str, count: int) -> str:
     return f"{'is' if count == 1 else 'are'} {doing}"
 
 
-def describe_silence(seconds: float) -> str:
+def describe_silence(seconds: float, busy: str = "") -> str:
+    """Describe what was seen for so many seconds. ``busy``: the label of the rank that alone computes; or none."""
+    if busy:
+        return f"rank {busy} alone has computed for {seconds:g} s, and no rank has printed anything"
     return f"no rank has printed anything or gone on for {seconds:g} s"

@@ -34,6 +34,15 @@ def test_the_last_line_is_what_a_program_said():
     assert last_words.find_last_words("x: line 2: other\ny: line 2: `text'\n") == "y: line 2: `text'"
 
 
+def test_semaphores_that_a_stopped_program_left_are_no_words_of_it():
+    text = (
+        "cannot read shard 7\n/usr/lib/python3.14/multiprocessing/resource_tracker.py:441: UserWarning: "
+        "resource_tracker: There appear to be 2 leaked semaphore objects to clean up at shutdown: {'/mp-a', '/mp-b'}\n"
+        "  warnings.warn(\n"
+    )
+    assert last_words.find_last_words(text) == "cannot read shard 7"
+
+
 def test_what_the_c_library_says_before_it_aborts():
     libc = "import ctypes, faulthandler\nfaulthandler.enable()\nlibc = ctypes.CDLL(None)\n"
     twice = "libc.malloc.restype = ctypes.c_void_p\np = ctypes.c_void_p(libc.malloc(100))\nlibc.free(p)\nlibc.free(p)\n"

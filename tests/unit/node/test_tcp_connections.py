@@ -59,6 +59,33 @@ def test_a_child_that_nobody_has_waited_for_hides_nothing():
         os.waitpid(pid, 0)
 
 
+class GrowingTable:
+    """The kernel's: where its end was reached once, connections that began since follow."""
+
+    def __init__(self):
+        self.lines = iter(["  sl  local_address rem_address   st", None, " 0: 0100007F:1 0100007F:2 01"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        line = next(self.lines)
+        if line is None:
+            raise StopIteration
+        return line
+
+
+def test_a_connection_that_begins_meanwhile_hides_nothing(monkeypatch):
+    monkeypatch.setattr(tcp_connections, "open", lambda *_, **__: GrowingTable(), raising=False)
+    assert read_connections(os.getpid()) == []
+
+
 @pytest.mark.parametrize("limit", ["_MOST_CONNECTIONS", "_MOST_ROWS"])
 def test_more_connections_than_can_be_told_are_not_known(monkeypatch, limit):
     """Of ranks of a full mesh that each told its first ones only, hardly two would tell of the same connection."""

@@ -64,11 +64,13 @@ def _read_rows(pid: int) -> Optional[dict[str, tuple[str, str]]]:
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
-                rows.update(_parse_rows(itertools.islice(file, _MOST_ROWS)))
-                if next(file, None) is not None:
-                    return None
+                # In one go: whoever reads on after the end may find a connection that began since.
+                lines = list(itertools.islice(file, _MOST_ROWS + 1))
         except OSError:
             continue
+        if len(lines) > _MOST_ROWS:
+            return None
+        rows.update(_parse_rows(lines))
     return rows
 
 

@@ -92,6 +92,8 @@ HANDLED = """
     [
         ("sys.exit(3)", 3, ("ValueError", "bad batch", "train.py", 5, "load")),
         ("sys.exit('no lr:\\n  set it')", 1, ("SystemExit", "no lr: set it", "train.py", 10, "<module>")),
+        ("exit(3)", 3, ("ValueError", "bad batch", "train.py", 5, "load")),
+        ("quit('no lr')", 1, ("SystemExit", "no lr", "train.py", 10, "<module>")),
         ("sys.exit(0)", 0, None),
         ("__import__('os')._exit(3)", 3, None),
     ],

@@ -56,6 +56,21 @@ def test_otherwise_the_last_exception_is_the_better_sentence(rank, raised, handl
     assert settled(rank(text))["type"] == "RuntimeError"
 
 
+def test_an_exception_that_is_no_exception_can_be_the_cause(rank):
+    done = rank(
+        """
+        class Stop(BaseException):
+            pass
+
+        try:
+            raise Stop("enough")
+        finally:
+            raise ConnectionResetError("peer")
+        """
+    )
+    assert [one["type"] for one in done.failure["chain"]] == ["Stop"]
+
+
 def test_what_is_no_failure_is_no_cause(rank):
     text = """
         import os, queue, signal

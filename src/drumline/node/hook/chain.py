@@ -50,7 +50,7 @@ def follow(
             break
         seen.add(id(one))
         if (
-            isinstance(one, Exception)
+            not isinstance(one, (GeneratorExit, SystemExit))
             and type(one).__name__ not in _NO_FAILURES
             and not _passes(one.__traceback__, handler)
         ):
@@ -91,7 +91,7 @@ def leave(status: Any, ours: dict[str, Any]) -> tuple[float, str] | None:
             error, error.__traceback__, None, {}
         )
     else:
-        frame = sys._getframe(2)
+        frame = sys._getframe(1)
         while frame.f_back is not None and not ours["_is_own"](frame.f_code.co_filename):
             frame = frame.f_back
         texts = {

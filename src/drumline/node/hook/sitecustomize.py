@@ -8,11 +8,11 @@ Python 3.7 or newer, nothing imported that costs time. ``DRUMLINE_HOOK=0`` keeps
 An uncaught exception becomes one line of JSON, appended to the file named in ``DRUMLINE_FAILURES``. ``sys.excepthook``
 is wrapped for that; where a program puts another in its place, ``sys.last_value`` still tells at the interpreter's end.
 An ordinary end is noted too, with its time alone: from here on what the program has open is closed. ``sys.exit`` is
-wrapped, and adds the message or the exception that the program handles as it ends with another code; ``os.kill`` is,
-and adds whom the program sends a signal that ends it: the kernel tells that to nobody else. A crash of native
-code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that the agent
-reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to be asked
-for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
+wrapped, as ``exit`` and ``quit`` are, and adds the message or the exception that the program handles as it ends with
+another code; ``os.kill`` adds whom the program sends a signal that ends it, which the kernel tells nobody else. A crash
+of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that
+the agent reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to
+be asked for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
 (``optimizer.py``); the group's store is one that PyTorch has, and looked for once it is there (``store_wait.py``).
 Steps of training loops are timed (``steps.py``); of frameworks without such steps, a thread notes where the program is
@@ -71,6 +71,7 @@ class _Notes:
         self._parent = os.getppid()
         self._variables = {name: os.environ.get(name, "") for name in _RANK_VARIABLES}
         sys.exit = self.exit
+        self._watch_quitters()
         os.kill = self.kill
 
     def excepthook(
@@ -81,6 +82,22 @@ class _Notes:
         self._abandon()
 
     def exit(self, status: Any = None) -> Any:
+        self._leave(status)
+        return self._sys_exit(status)
+
+    def _watch_quitters(self) -> None:
+        """Watch ``exit`` and ``quit``, which programs call as well as ``sys.exit``."""
+        quitter = type(getattr(sys.modules["builtins"], "exit", None))
+        if quitter.__name__ == "Quitter":
+            quit_program = quitter.__call__
+
+            def call(quitter: Any, code: Any = None) -> None:
+                self._leave(code)
+                quit_program(quitter, code)
+
+            quitter.__call__ = call  # type: ignore[method-assign]
+
+    def _leave(self, status: Any) -> None:
         try:
             self._left = None
             if status:
@@ -91,7 +108,6 @@ class _Notes:
                     atexit.register(self._abandon)
         except Exception:
             pass
-        return self._sys_exit(status)
 
     def kill(self, pid: int, number: int) -> None:
         if number in _ENDING_SIGNALS:

@@ -75,7 +75,7 @@ def test_what_a_path_has_not_is_said_with_what_it_has(studio):
             assert answer.json["error"]["message"].startswith(f"there is no {method}")
     assert studio.ask("/login", "PUT").headers["Allow"] == "GET, HEAD, POST"
     assert studio.ask("/jobs/job", "PUT").headers["Allow"] == "GET, HEAD"
-    assert studio.ask("/jobs/job", "POST", {}).headers["Allow"] == "GET, HEAD"
+    assert set(studio.ask("/jobs/job", "POST", {}).headers["Allow"].split(", ")) == {"GET", "HEAD"}
     assert studio.ask(f"{API}/nothing", "POST", {}).status == 404
 
 

@@ -52,7 +52,7 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, BinaryIO, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Optional, TextIO
 
 from drumline.contract import events as e
 from drumline.contract import identity
@@ -390,6 +390,18 @@ def open_plain(path: str) -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a plain file", path)
     return open(descriptor, "rb")
+
+
+def open_text(path: str, errors: str = "strict") -> TextIO:
+    """
+    Open a plain file of a home to read it, also by a link of its owner's. Raises OSError for a pipe or a device, at
+    once.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return open(descriptor, encoding="utf-8", errors=errors)
 
 
 def private_folder(path: str) -> None:

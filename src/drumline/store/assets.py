@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NotFoundError, Problem, SpecError, UsageError
-from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.folder import open_text, private_folder, write_whole
 
 if TYPE_CHECKING:
     from typing import Any
@@ -100,7 +100,7 @@ class Records:
         """Return the record, with ``created_at``. Raises NotFoundError; SpecError for a damaged file."""
         path = self._path(name, version)
         try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            with open_text(path, "surrogateescape") as file:
                 text = file.read()
         except FileNotFoundError:
             raise NotFoundError(f"there is no {self.kind} {name!r} of version {version!r}") from None
@@ -120,7 +120,7 @@ class Records:
         found = {}
         for label in _list_files(folder):
             path = os.path.join(folder, label)
-            with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            with contextlib.suppress(OSError), open_text(path, "replace") as file:
                 found[label] = file.read()
         return found
 

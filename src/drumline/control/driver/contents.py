@@ -11,7 +11,7 @@ import stat
 import time
 from typing import Any
 
-from drumline.contract.folder import home, private_folder, write_whole
+from drumline.contract.folder import home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.staging import file_copy, file_stamps
 
@@ -148,7 +148,7 @@ def _path() -> str:
 
 def _read_known() -> dict[str, Any]:
     try:
-        with open(_path(), encoding="utf-8") as file:
+        with open_text(_path()) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}

@@ -11,7 +11,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.folder import home, private_folder, write_whole
+from drumline.contract.folder import home, open_text, private_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def explain(experiment: str, step: str, parts: Mapping[str, str]) -> str:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}

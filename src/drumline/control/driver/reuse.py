@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder, home, private_folder, write_whole
+from drumline.contract.folder import RunFolder, home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.control.driver import contents
 from drumline.control.jobs.lookup import folder_of
@@ -203,7 +203,7 @@ def _is_within(path: str, folder: RunFolder) -> bool:
 
 def _read(key: str) -> dict[str, Any]:
     try:
-        with open(_path(key), encoding="utf-8") as file:
+        with open_text(_path(key)) as file:
             data = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}

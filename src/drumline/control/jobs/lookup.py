@@ -85,7 +85,10 @@ def may_have_studio() -> bool:
 def _alike(name: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, all_names(), n=1)
+    others = all_names()
+    if name in others:
+        return f"{RunFolder.for_job(name).path} holds no job: it is being submitted, or was not submitted to the end"
+    close = [one for one in difflib.get_close_matches(name, others) if RunFolder.for_job(one).exists()]
     return f"did you mean {close[0]!r}?" if close else "drumline job list shows those there are"
 
 

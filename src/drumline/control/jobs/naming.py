@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.contract.folder import MARKER, RunFolder, home, write_whole
+from drumline.contract.folder import MARKER, RunFolder, home, open_text, write_whole
 from drumline.contract.outcome import fold
 from drumline.control.jobs import listing, lookup
 
@@ -88,7 +88,7 @@ def _find_previous() -> str:
     newest = _find_newest()
     try:
         used_at = os.stat(_last_path()).st_mtime
-        with open(_last_path(), encoding="utf-8") as file:
+        with open_text(_last_path()) as file:
             last = file.read(1000)
     except (OSError, ValueError):
         return newest or _raise_none()

@@ -28,7 +28,9 @@ def names() -> list[str]:
     """List the names in alphabetical order."""
     try:
         with os.scandir(os.path.join(base_home(), "computes")) as entries:
-            return sorted(entry.name[:-4] for entry in entries if entry.name.endswith(".yml"))
+            return sorted(
+                entry.name[:-4] for entry in entries if entry.name.endswith(".yml") and entry.is_file()
+            )
     except FileNotFoundError:
         return []
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
-from drumline.contract.folder import base_home, write_whole
+from drumline.contract.folder import base_home, open_text, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ def read(path: str, is_value: Callable[[Any], bool], example: str) -> dict[str, 
     import json
 
     try:
-        with open(path, encoding="utf-8") as file:
+        with open_text(path) as file:
             data: Any = json.load(file)
     except FileNotFoundError:
         return {}

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
+from drumline.contract.folder import open_text
 from drumline.control.jobs.output_links import output_path
 from drumline.spec.fields import PRIMITIVES
 from drumline.spec.parts.bindings import PATTERN, Binding, texts_of
@@ -37,7 +38,7 @@ class _Value(Input):
     def read(self) -> str:
         """Read the value that a step wrote. Raises PlanError."""
         try:
-            with open(self._file, encoding="utf-8") as file:
+            with open_text(self._file) as file:
                 text = file.read(_MOST_TEXT + 1).strip()
         except FileNotFoundError:
             raise PlanError(f"there is no {self._file}, which the step before it was to write") from None

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from drumline.contract import identity, mpi
-from drumline.contract.folder import base_home, write_whole
+from drumline.contract.folder import base_home, open_text, write_whole
 
 _ELF = b"\x7fELF"
 _MAX_BYTES = 4096
@@ -20,7 +20,7 @@ _MAX_BYTES = 4096
 def recall(program: str, path: str) -> mpi.Mpi | None:
     """Return what was remembered of the program of that path; None: it has to be asked. Never raises."""
     try:
-        with open(_choose_file(), encoding="utf-8", errors="surrogateescape") as file:
+        with open_text(_choose_file(), "surrogateescape") as file:
             known = json.loads(file.read(_MAX_BYTES))
         if known["of"] != _describe(path):
             return None

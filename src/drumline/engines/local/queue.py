@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.filesystems import lock_file
-from drumline.contract.folder import RunFolder, private_folder, write_whole
+from drumline.contract.folder import RunFolder, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class JobQueue:
 
     def _read(self) -> list[QueueEntry]:
         try:
-            with open(self._path, errors="replace") as file:
+            with open_text(self._path, "replace") as file:
                 text = file.read()
         except FileNotFoundError:
             return []

@@ -6,13 +6,21 @@ import pytest
 from chaos_faults import (
     FAULTS,
     CannotTryError,
+    a_full_disk_ends_no_healthy_job,
     a_hundred_in_line,
     logs_fill_the_disk,
     no_room_for_a_job,
     outputs_fill_the_disk,
+    what_makes_room_needs_none,
 )
 
-ON_A_SMALL_DISK = [outputs_fill_the_disk, logs_fill_the_disk, no_room_for_a_job]
+ON_A_SMALL_DISK = [
+    outputs_fill_the_disk,
+    a_full_disk_ends_no_healthy_job,
+    logs_fill_the_disk,
+    no_room_for_a_job,
+    what_makes_room_needs_none,
+]
 """Which root alone can mount."""
 SLOW = pytest.mark.skipif(
     not os.environ.get("DRUMLINE_SLOW"), reason="20 s on two cores; DRUMLINE_SLOW=1 and scripts/chaos run it"

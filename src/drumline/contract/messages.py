@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
         threads: int
         went_on: Optional[bool]
+        is_done: bool
+        """Whether the program has ended, and a thread of it keeps the process."""
+
         spin: dict[str, Any]
 
     class ProcessStack(ProcessPlace):

@@ -131,7 +131,17 @@ def test_a_thread_is_shown_when_the_main_one_only_waits_for_it(rank, tmp_path):
         "import threading, time\n\ndef train():\n    print('there', flush=True)\n    time.sleep(100)\n\n"
         "thread = threading.Thread(target=train)\nthread.start()\nthread.join()\n"
     )
-    wait_for(process, tmp_path, ["train.py", 5, "train"])
+    assert wait_for(process, tmp_path, ["train.py", 5, "train"])["is_done"] is False
+
+
+def test_a_thread_that_keeps_a_process_whose_program_has_ended_is_shown(rank, tmp_path):
+    process = rank(
+        "import threading, time\n\ndef poll():\n    print('there', flush=True)\n    while True: time.sleep(0.5)\n\n"
+        "threading.Thread(target=poll).start()\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    wait_for(process, tmp_path, ["train.py", 5, "poll"])
+    wait_until(lambda: where(process, tmp_path)[0]["is_done"], 20.0, "the end of the program")
 
 
 def test_forks_answer_each_for_itself(rank, tmp_path):

@@ -477,3 +477,8 @@ def test_an_exception_that_was_expected_changes_nothing():
 def test_a_rank_that_nobody_waits_for_is_not_lost():
     both_raised = lambda second, _: lost(second, 1)  # noqa: E731
     assert watched(both_raised) == ((60, None), (60, None))
+
+
+def test_a_rank_whose_program_has_ended_is_told_by_the_thread_that_keeps_it():
+    kept = [{**at([["train.py", 11, "poll"]])[0], "is_done": True}]
+    assert said({2: kept}) == "rank 2 is done with the program but kept by a thread, in poll (train.py:11)"

@@ -36,6 +36,9 @@ Written by the main thread when it next runs Python after ``MARK_SIGNAL``, which
 has not returned writes none. The hook has all four too: it cannot import this.
 """
 
+_AT_END = "_shutdown"
+"""The function of Python's threading in which a process waits when its program has ended."""
+
 _ANSWER_TIMEOUT_S = 0.5
 _SPY_TIMEOUT_S = 3.0
 _POLL_INTERVAL_S = 0.002
@@ -144,6 +147,7 @@ def _find_place(pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str) 
         ],
         "threads": threads,
         "went_on": said.went_on,
+        "is_done": _is_done(said.text),
         "spin": spin._asdict(),
     }
 
@@ -306,7 +310,7 @@ def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
     if not threads:
         return [], False, 0
     main = threads[-1]
-    joins = any(frame[0].endswith("/threading.py") and frame[2] == "join" for frame in main[:3])
+    joins = any(frame[0].endswith("/threading.py") and frame[2] in ("join", _AT_END) for frame in main[:3])
     own = [
         thread
         for thread in threads[:-1]
@@ -314,6 +318,12 @@ def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
     ]
     is_joined = joins and bool(own)
     return (max(own, key=len) if is_joined else main), is_joined, len(threads)
+
+
+def _is_done(dump: str) -> bool:
+    """Return whether the main thread has left the program, and waits for other threads."""
+    main = failures.FRAME.findall(_THREAD.split(dump)[-1])
+    return [(file.rpartition("/")[2], name) for file, _, name in main] == [("threading.py", _AT_END)]
 
 
 def _is_python_helper(pid: int) -> bool:

@@ -506,6 +506,8 @@ def _describe_activity(processes: Sequence[Mapping[str, Any]], quiet_s: float) -
             return [f"raised {raised['type']}{message}{where} but did not end"]
     places = list_places(processes)
     process = processes[0] if processes else {}
+    if process.get("is_done") and places:
+        return [f"be done with the program but kept by a thread, {places[0].partition(' ')[2]}"]
     state = process.get("state")
     if state == "D":
         return [*places, f"waiting on the disk for {quiet_s:.0f} s"]

@@ -1,7 +1,7 @@
 """
 Metadata of wheel and sdist that depend on the public address of the repository: project URLs, and absolute links; and
-what a wheel carries besides the package: the manual pages, made from the parsers of the command line, and the libraries
-of the studio's page, which npm fetches.
+what they carry besides the package: the libraries of the studio's page, which npm fetches, and in a wheel the manual
+pages, made from the parsers of the command line.
 """
 
 import os
@@ -38,8 +38,8 @@ class AddressHook(MetadataHookInterface):
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
-class WheelAdditions(BuildHookInterface[Any]):
-    """Adds ``share/man/man1`` and the studio's ``page/vendor`` to a wheel."""
+class Additions(BuildHookInterface[Any]):
+    """Adds the studio's ``page/vendor``, so that a wheel of an sdist has it without npm, and ``share/man/man1``."""
 
     PLUGIN_NAME = "custom"
 
@@ -47,7 +47,8 @@ class WheelAdditions(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, os.path.join(self.root, "src"))
-        self._add_manual(build_data)
+        if self.target_name == "wheel":
+            self._add_manual(build_data)
         self._add_page_libraries(build_data)
 
     def _add_manual(self, build_data: dict[str, Any]) -> None:
@@ -59,20 +60,21 @@ class WheelAdditions(BuildHookInterface[Any]):
             build_data["shared_data"][page] = f"share/man/man1/{os.path.basename(page)}"
 
     def _add_page_libraries(self, build_data: dict[str, Any]) -> None:
-        """Fetch them where they are missing; without npm the wheel has none, and the studio says how to get them."""
+        """Fetch them where they are missing; without npm there are none, and the studio says how to get them."""
         from drumline.studio import libraries
 
         if libraries.find_missing():
             try:
                 libraries.fetch_libraries()
             except libraries.LibrariesError as error:
-                self.app.display_warning(f"the wheel has no libraries for the studio's page: {error}")
+                self.app.display_warning(f"there are no libraries for the studio's page: {error}")
                 return
+        above = "" if self.target_name == "wheel" else "src/"
         for name in os.listdir(libraries.VENDOR):
             if not name.endswith(".d.ts"):
                 path = os.path.join(libraries.VENDOR, name)
-                build_data["force_include"][path] = f"drumline/studio/page/vendor/{name}"
+                build_data["force_include"][path] = f"{above}drumline/studio/page/vendor/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        if version != "editable":
+        if version != "editable" and self.target_name == "wheel":
             self._folder.cleanup()

@@ -127,3 +127,28 @@ def test_only_the_working_interpreters_are_used(tmp_path, monkeypatch):
     assert releasing.find_python("3.12") == ""
     shim.write_text("#!/bin/sh\necho 3.12\n")
     assert releasing.find_python("3.12") == str(shim)
+
+
+def test_the_licence_covers_what_a_wheel_carries_of_others():
+    """It was Apache-2.0 alone, beside libraries of the studio's page under MIT."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    licences = ROOT / "src" / "drumline" / "studio" / "page" / "vendor" / "LICENSES.txt"
+    if not licences.exists():
+        pytest.skip("the libraries of the page are not there, which scripts/setup studio fetches")
+    carried = set(re.findall(r"^\S+ \d\S* \(([\w.-]+)\)$", licences.read_text(), re.MULTILINE))
+    assert "MIT" in carried
+    assert carried <= set(project["license"].split(" AND "))
+
+
+def test_an_sdist_has_the_studios_page():
+    """A wheel that is built from it without npm had none."""
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert "custom" in targets["sdist"]["hooks"]
+    assert "custom" in targets["wheel"]["hooks"]
+
+
+@pytest.mark.parametrize(("extra", "bound"), [("studio", "h11>=0.16"), ("azure", "azure-identity>=1.16.1")])
+def test_versions_with_known_holes_are_not_installed(extra, bound):
+    """CVE-2025-43859 and CVE-2024-35255."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert [one for one in extras[extra] if one.startswith(bound)]

@@ -10,7 +10,7 @@ from slurm_jobs import WAITS
 def test_a_command_runs_where_a_rank_runs_and_ends_with_the_job(slurm, cli, tmp_path):
     slurm.begin(WAITS)
     words = [sys.executable, "-m", "drumline", "job", "exec", "job", "--rank", "3", "--"]
-    script = 'echo "$RANK on $SLURMD_NODENAME in $(pwd)"; exit 5'
+    script = 'echo "$RANK on $(hostname) in $(pwd)"; exit 5'
     done = subprocess.run(
         [*words, "sh", "-c", script], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )

@@ -88,6 +88,18 @@ def test_a_rank_that_alone_computes_while_the_others_wait_is_reported_and_ends_n
     assert both(lambda *now: looks(1, *now)) == (None, None)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        idle()._replace(activity=Activity(sleep_s=5.0)),
+        RankSample(0, 1.0, where=RankPlace("there", is_runnable=True)),
+    ],
+    ids=["sleeps", "has no processor"],
+)
+def test_a_rank_does_not_compute_alone_while_another_one_does_not_wait_for_it(other):
+    assert both(lambda second, rank: spinning(second) if rank == 0 else other) == (None, None)
+
+
 def test_a_rank_that_alone_computes_is_reported_once_until_another_one_does():
     watch, told = HangDetector(10), []
     for second in range(60):
@@ -280,7 +292,7 @@ def test_where_a_rank_is_comes_from_all_its_processes():
     reduces = {**at(ALL_REDUCE)[0], "spin": spin, "went_on": False}
     barrier = {**at([["train.py", 7, "step"]])[0], "spin": {**spin, "call": "Barrier"}, "went_on": True}
     assert locate_rank([reduces]) == RankPlace(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
-    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "", False)
+    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "", False, False)
     assert not locate_rank([reduces, at(LOAD)[0]]).is_collective
     assert locate_rank([reduces, at([])[0]]) == locate_rank([]) == RankPlace()
     recorded = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}

@@ -76,6 +76,7 @@ class RankPlace(NamedTuple):
     ``spin_s``: CPU time so far of the threads that may spin there. ``library``: one that spins is in use.
     ``is_collective``: that is where it is. ``went_on``: it has run Python since it was last asked; None: not known.
     ``recorded``: what PyTorch's flight recorder says of its collectives; empty where that is not known.
+    ``is_runnable``: it runs, or waits for a processor.
     ``is_over``: its program has ended of an exception, and is kept from its end, as by ``MPI_Finalize``, which spins.
     """
 
@@ -86,6 +87,7 @@ class RankPlace(NamedTuple):
     went_on: bool | None = None
     recorded: str = ""
     is_over: bool = False
+    is_runnable: bool = False
 
 
 class RankSample(NamedTuple):
@@ -200,8 +202,8 @@ class HangDetector:
                     judged += 1
             has_progressed = has_progressed or progressed
         lone = min(computing) if len(computing) == 1 and not is_alone else -1
-        if any(rank != lone and self._sleeps(seen.activity) for rank, seen in ranks.items()):
-            lone = -1  # That one waits for nobody.
+        if any(rank != lone and not self._may_wait(seen) for rank, seen in ranks.items()):
+            lone = -1
         self._note_lone(lone, now, is_known=judged == len(ranks), has_progressed=has_progressed)
         if has_progressed or computing or not self._seen:
             was_hung, self.is_hung = self.is_hung, self._is_lone_for_long(now)
@@ -268,6 +270,11 @@ class HangDetector:
             or now.written_bytes > then.written_bytes
             or self._sleeps(now)
         )
+
+    def _may_wait(self, seen: RankSample) -> bool:
+        """Return whether a rank may wait for another one: it has no sleep of its own, and no need of a processor."""
+        where = seen.where
+        return not self._sleeps(seen.activity) and (not where.is_runnable or self._may_spin(where))
 
     def _sleeps(self, activity: Activity) -> bool:
         """Return whether a rank sleeps for a known time, after which it goes on."""
@@ -421,6 +428,7 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
         True if True in went_on else None if None in went_on else False,
         repr(collectives) if any(collectives) else "",
         is_over,
+        any(process.get("state") == "R" for process in processes),
     )
 
 

@@ -18,7 +18,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
@@ -32,8 +31,6 @@ from drumline.engines.kubernetes.submission import Replacements
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from drumline.engines.kubernetes.client import Api
 
 _PAUSE_S = 1.0
@@ -149,9 +146,7 @@ class Courier:
         self._began = time.monotonic()
         self._ended_at: float | None = None
         self._alone_since: float | None = None
-        self._warned: set[str] = set()
-        """Pods whose end was told."""
-
+        self._reasons = view.PodReasons(self._logs, self._plan.compute)
         self._missing: list[float] = []
         """When it has found no objects of the job, look after look."""
 
@@ -219,8 +214,8 @@ class Courier:
         self._carry_requests(api, supervisor)
         count = len(self._plan.nodes)
         warnings = self._warnings.ask(api, pods.find_suspects(found, count, self._name))
-        phase, reason = pods.describe(found, count, warnings, self._explain)
-        self._warn_of_lost(found)
+        phase, reason = pods.describe(found, count, warnings, self._reasons.explain)
+        self._reasons.warn_of_lost(self._folder, found)
         self._runs = phase == "runs"
         if self._is_cut_off(job, found):
             return self._remove(api, "its submission was cut off", status.FAILED, 1)
@@ -310,30 +305,9 @@ class Courier:
         silence = now - max(self._ended_at, self._logs.heard)
         if waits and silence < (_END_WORDS_S if has_more else _LAST_WORDS_S):
             return False
-        how = self._explain(supervisor) if supervisor else "it was deleted"
+        how = self._reasons.explain(supervisor) if supervisor else "it was deleted"
         what = "did not start" if supervisor and not pods.has_begun(supervisor) else "was lost"
         return self._remove(api, f"the pod of its supervisor {what}: {how}", status.FAILED, 1)
-
-    def _explain(self, pod: Mapping[str, Any]) -> str:
-        """Return why a pod waits or has ended, with what to do."""
-        last_lines = self._logs.list_last_lines(str(pod["metadata"].get("name")))
-        return pods.explain_pod(pod, last_lines, self._plan.compute)
-
-    def _warn_of_lost(self, found: list[dict[str, Any]]) -> None:
-        """Append a warning for each node whose pod the cluster has ended: its supervisor knows its loss alone."""
-        for pod in found:
-            name = str(pod["metadata"]["name"])
-            if (
-                name in self._warned
-                or pods.role_of(pod) != objects.NODE
-                or not pods.was_ended_by_cluster(pod)
-            ):
-                continue
-            self._warned.add(name)
-            host = pod.get("spec", {}).get("nodeName") or "a machine"
-            text = f"the pod of a node, on {host}, was ended by Kubernetes: {self._explain(pod)}"
-            if all(getattr(event, "text", "") != text for event in self._folder.read_events()):
-                self._folder.append(e.JobWarned(time.time(), "pods", text))
 
     def _is_withdrawn(self, supervisor: dict[str, Any] | None) -> bool:
         """Return whether the job was canceled before its supervisor could hear of it."""

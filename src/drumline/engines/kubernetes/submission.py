@@ -177,12 +177,15 @@ class Replacements:
             return ""
         if waited_s < self._patience_s:
             return f"Kubernetes makes no other pod yet; Drumline asks for one after {self._patience_s:g} s"
-        if promised >= count:
-            promised = sum(self._stop_waiting(api, job) for job in jobs)
-        if promised < count:
-            self._make(api, jobs, count - promised)
         # Ever more rarely, as long as nothing comes of it.
         self._missing_since, self._patience_s = None, self._patience_s * 2
+        try:
+            if promised >= count:
+                promised = sum(self._stop_waiting(api, job) for job in jobs)
+            if promised < count:
+                self._make(api, jobs, count - promised)
+        except ApiRefusedError as error:
+            sys.stderr.write(f"no other pod can be asked for: {error.message}\n")
         return ""
 
     def _read_jobs(self, api: Api) -> list[dict[str, Any]]:

@@ -8,16 +8,18 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import write_once, write_whole
 from drumline.engines.base import JobView
-from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes import objects, pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.engines.kubernetes.client import Api
+    from drumline.engines.kubernetes.pod_logs import PodLogs
 
 _ASK_AGAIN_S = 3.0
 _PLACE_FILE = "kubernetes-place.json"
@@ -43,6 +45,46 @@ class Warnings:
                 with contextlib.suppress(EngineError):
                     self._known += api.list("Event", fields=fields)
         return self._known
+
+
+class PodReasons:
+    """The reasons why the pods of a job wait or have ended, with what to do."""
+
+    def __init__(self, logs: PodLogs, compute: Mapping[str, Any]) -> None:
+        self._logs = logs
+        self._compute = compute
+        self._pull_errors: dict[str, Mapping[str, Any]] = {}
+        """Pods by name, as they were when their image could not be had: that says why."""
+
+        self._warned: set[str] = set()
+        """Pods whose end was told."""
+
+    def explain(self, pod: Mapping[str, Any]) -> str:
+        """Return why a pod waits or has ended; empty: it runs, or is about to."""
+        name = str(pod["metadata"].get("name"))
+        waits = pods.why_waits(pod)
+        if waits.startswith("ErrImagePull"):
+            self._pull_errors[name] = pod
+        elif waits.startswith("ImagePullBackOff"):
+            # Until the next try most servers tell the name of the image alone.
+            pod = self._pull_errors.get(name, pod)
+        return pods.explain_pod(pod, self._logs.list_last_lines(name), self._compute)
+
+    def warn_of_lost(self, folder: RunFolder, found: Sequence[Mapping[str, Any]]) -> None:
+        """Append a warning for each node whose pod the cluster has ended: its supervisor knows its loss alone."""
+        for pod in found:
+            name = str(pod["metadata"]["name"])
+            if (
+                name in self._warned
+                or pods.role_of(pod) != objects.NODE
+                or not pods.was_ended_by_cluster(pod)
+            ):
+                continue
+            self._warned.add(name)
+            host = pod.get("spec", {}).get("nodeName") or "a machine"
+            text = f"the pod of a node, on {host}, was ended by Kubernetes: {self.explain(pod)}"
+            if all(getattr(event, "text", "") != text for event in folder.read_events()):
+                folder.append(e.JobWarned(time.time(), "pods", text))
 
 
 def write_place(folder: RunFolder, place: Mapping[str, str], **news: str) -> None:

@@ -118,6 +118,19 @@ def test_the_reason_of_a_supervisor_that_did_not_start_has_the_end_of_its_log(cl
     assert view.read(folder).reason.startswith(reason + "python3: not found; ")
 
 
+def test_the_reason_why_an_image_is_not_had_stays_between_two_tries(cluster, folder):
+    looks = courier.Courier(folder)
+    for reason, message in (
+        ("ErrImagePull", "manifest for train:9 not found"),
+        ("ImagePullBackOff", 'Back-off pulling image "train:9"'),
+    ):
+        cluster.add("s", "supervisor", "Pending")
+        waiting = {"reason": reason, "message": message}
+        cluster.pods["s"]["status"]["containerStatuses"] = [{"state": {"waiting": waiting}}]
+        looks._look(cluster)
+        assert "ErrImagePull: manifest for train:9 not found; check the name" in view.read(folder).reason
+
+
 def test_a_node_that_the_cluster_has_ended_is_told_once(cluster, folder):
     cluster.add("s", "supervisor")
     cluster.add("n", "node", "Failed")

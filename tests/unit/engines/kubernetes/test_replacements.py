@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from drumline.engines.kubernetes import objects, submission
+from drumline.engines.kubernetes.api.failures import ApiRefusedError
 from drumline.engines.kubernetes.manifests import gang
 
 SENT = {
@@ -111,6 +112,17 @@ def test_nodes_are_asked_for_again_ever_more_rarely(clock):
     asks.api.jobs["dl-a-nodes-3"]["status"] = {"succeeded": 1}
     asks.after(32)
     assert len(asks.made) == 3
+
+
+def test_a_server_that_refuses_another_job_does_not_stop_the_courier(clock, capfd):
+    asks = Asks(clock, job(succeeded=1), found=[node()])
+
+    def refuse(_):
+        raise ApiRefusedError("exceeded quota: team", status=403)
+
+    asks.api.create = refuse
+    asks.after(100)
+    assert capfd.readouterr().err == "no other pod can be asked for: exceeded quota: team\n" * 2
 
 
 def test_a_job_that_waits_long_before_it_makes_another_pod_is_helped(clock):

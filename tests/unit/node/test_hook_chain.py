@@ -137,7 +137,7 @@ LOADER = """
                 os.kill(os.getpid(), signal.{signal})
             return torch.zeros(3)
 
-    for batch in DataLoader(Images(), batch_size=4, num_workers=2):
+    for batch in DataLoader(Images(), batch_size=4, num_workers=2, multiprocessing_context="fork"):
         pass
 """
 
@@ -164,7 +164,7 @@ ASKED = """
 
     # The loader's process dies when it is asked for the memory of a batch.
     multiprocessing.reduction.send_handle = be_killed
-    batches = iter(DataLoader(torch.zeros(8, 3), batch_size=4, num_workers=1))
+    batches = iter(DataLoader(torch.zeros(8, 3), batch_size=4, num_workers=1, multiprocessing_context="fork"))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     next(batches)
 """
@@ -195,7 +195,7 @@ UNHEARD = """
 
     # PyTorch looks at its processes by itself every five seconds.
     dataloader._MultiProcessingDataLoaderIter._try_get_data.__defaults__ = (0.1,)
-    batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=2, collate_fn=list))
+    batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=2, multiprocessing_context="fork", collate_fn=list))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         for batch in batches:

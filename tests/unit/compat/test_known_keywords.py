@@ -1,6 +1,7 @@
 """Keywords of v1's classes: those that azureml knows are accepted, all others refused."""
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_an_unknown_keyword_is_refused(make, problem, hint):
 
 @pytest.mark.skipif(sys.version_info < (3, 14), reason="older Pythons look the names up at the definition")
 def test_a_class_of_the_users_may_have_annotations_for_a_type_checker_alone():
-    scope = {"Estimator": Estimator}
+    scope: dict[str, Any] = {"Estimator": Estimator}
     exec(
         "class Mine(Estimator):\n"
         "    def __init__(self, rows: NDArray, **kwargs):\n"

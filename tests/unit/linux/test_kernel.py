@@ -95,8 +95,8 @@ def test_output_that_nobody_reads_ends_no_process():
         "print('said')\n"
         "sys.exit(5)\n"
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", program], **pipes) as process:
+    argv, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         process.stdout.close()
         process.stderr.close()
         process.stdin.close()

@@ -21,8 +21,10 @@ def program():
 
         def start(first=""):
             code = f"import sys\n{first}\nfor line in sys.stdin: exec(line)"
-            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", code], **options))
+            argv, pipe = [sys.executable, "-c", code], subprocess.PIPE
+            process = stack.enter_context(
+                subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+            )
             stack.callback(process.kill)
             return process
 

@@ -374,4 +374,5 @@ def test_what_is_printed_cannot_be_turned_around_and_loads_back(tmp_path, mark):
         assert load(tmp_path / "a.yml").description == text
     (tmp_path / "a.yml").write_text(str(job))
     loaded = load_job(tmp_path / "a.yml")
+    assert isinstance(loaded, Command)
     assert (loaded.command, loaded.tags) == (job.command, job.tags)

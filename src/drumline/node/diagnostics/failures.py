@@ -393,7 +393,7 @@ def ends_with_exception(lines: Sequence[bytes], since: float, until: float) -> b
 
 
 def quote_message(text: str) -> str:
-    """
+    r"""
     Return a message on one line, without the advice and the stacks that follow it.
 
     >>> quote_message("while parsing a mapping\n  in \"c.yml\", line 3, column 1\nexpected <block end>")

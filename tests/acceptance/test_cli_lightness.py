@@ -27,12 +27,15 @@ CREATE = HELP | {
     "drumline.contract.mlflow",
     "drumline.contract.outcome",
     "drumline.contract.ownership",  # for root alone
+    "drumline.contract.patterns",
     "drumline.contract.plan",
     "drumline.contract.record",
     "drumline.contract.samples",
     "drumline.contract.status",
+    "drumline.contract.uris",
     "drumline.contract.user",
     "drumline.control",
+    "drumline.control.hiding",  # what the description shows
     "drumline.control.jobs",
     "drumline.control.jobs.lookup",
     "drumline.control.jobs.outcome",

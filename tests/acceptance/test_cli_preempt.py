@@ -251,7 +251,7 @@ def test_a_job_that_cannot_be_started_again_says_why(cli, begin, drumline_home):
     (drumline_home / "jobs" / "job" / "user_logs" / "attempt-0").touch()
     cli("job", "preempt", "job", "--node", "1")
     wait_for_status("job", "Failed")
-    said = r"node 1 was preempted by \S+; it could not be started again: File exists"
+    said = r"node 1 was preempted by \S+; it could not be started again: File exists: .*/attempt-0"
     assert re.fullmatch(said, description.show_job("job")["reason"]), description.show_job("job")["reason"]
 
 

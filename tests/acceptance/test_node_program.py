@@ -414,7 +414,7 @@ def test_an_agent_without_its_file_or_of_another_attempt_says_so(tmp_path, monke
         join.join(str(tmp_path), 0, "0badcafe")
 
 
-def test_an_agent_that_reaches_no_supervisor_says_where_that_should_be(tmp_path, monkeypatch, capsys):
+def test_an_agent_that_reaches_no_supervisor_says_where_that_should_be(tmp_path, monkeypatch, capfd):
     from drumline.node.agent import join
 
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -423,11 +423,11 @@ def test_an_agent_that_reaches_no_supervisor_says_where_that_should_be(tmp_path,
     (tmp_path / "agents.json").write_text(json.dumps(known._asdict()))
     monkeypatch.setenv("NODE", "3")
     assert join.main([str(tmp_path), "t", "NODE"]) == 1
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert said == (f"node 3: the supervisor cannot be reached from here; it is at 127.0.0.2, port {port}\n")
 
 
-def test_an_agent_of_another_version_than_its_supervisor_says_so(tmp_path, monkeypatch, capsys):
+def test_an_agent_of_another_version_than_its_supervisor_says_so(tmp_path, monkeypatch, capfd):
     """As when the package on a node's own disk was left at an earlier version."""
     from drumline.node.agent import join
 
@@ -437,7 +437,7 @@ def test_an_agent_of_another_version_than_its_supervisor_says_so(tmp_path, monke
     (tmp_path / "agents.json").write_text(json.dumps({**known._asdict(), "weather": "fine"}))
     monkeypatch.setenv("NODE", "3")
     assert join.main([str(tmp_path), "t", "NODE"]) == 1
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert said.startswith(
         "node 3: the supervisor is another version of drumline, from /opt/new/drumline, than"
     )

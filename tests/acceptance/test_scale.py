@@ -130,7 +130,8 @@ def test_a_job_that_hangs_is_ended_and_its_place_is_told(cli, tmp_path):
     (hang,) = values["stragglers"]
     assert (hang["kind"], hang["nodes"]) == ("hang", 1)
     where = (
-        "rank 0 waits in all_reduce (train.py:20, in <module>); rank 1 is in wait (train.py:9, in load_batch)"
+        "rank 0 waits in all_reduce (train.py:20, in <module>); "
+        "rank 1 is in wait (train.py:9, in load_batch), one collective behind"
     )
     assert hang["text"] == f"no rank has printed anything or gone on for 10 s: {where}"
     assert f"hang at 1 node: {hang['text']}" in values["sentences"]

@@ -73,7 +73,7 @@ def test_a_large_file_that_has_not_changed_is_read_once(data, monkeypatch):
     monkeypatch.setattr(file_stamps, "SETTLED_S", -60.0)
     before = digest_of(str(data))
     opened = []
-    monkeypatch.setattr(contents.os, "open", lambda path, *_: opened.append(path))
+    monkeypatch.setattr(contents, "_read", lambda file, real: opened.append(real))
     assert (digest_of(str(data)), opened) == (before, [])
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -142,3 +143,30 @@ def test_a_launcher_is_quoted_without_its_warnings(tmp_path):
     assert read_words(str(log)) == "mpirun has exited due to process rank 2 with PID 0"
     log.write_text(warning)
     assert read_words(str(log)) == warning.strip()
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "(a pid=" + "1" * 32_000,
+        ("Error in " + ":" * 990 + "\n") * 200,
+        ("Error:\n" + " " * 990 + "x\n") * 200,
+        "  Traceback (most recent call last):\n" * 4000,
+        "+ Exception Group Traceback (most recent call last):\n  | \n" * 3000,
+    ],
+)
+def test_no_log_takes_long_to_read(log):
+    before = time.thread_time()
+    last_words.find_traceback(log)
+    last_words.find_last_words(log)
+    last_words.find_report(log, "")
+    assert time.thread_time() - before < 2.0
+
+
+def test_an_error_of_r_is_told_with_the_line_after_its_colon():
+    ends = "Calls: f -> stop\nExecution halted\n"
+    assert (
+        last_words.find_report(f"Error in f(1) : no data: a\n{ends}", "").said == "Error in f(1) : no data: a"
+    )
+    assert last_words.find_report(f"Error in f(1) :\n  no data\n{ends}", "").said == "Error in f(1) : no data"
+    assert last_words.find_report(f"Error: no data\n{ends}", "").said == "Error: no data"

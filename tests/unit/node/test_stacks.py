@@ -441,6 +441,13 @@ def test_a_process_that_outlives_its_exception_has_it(rank, tmp_path):
     assert found["raised"] == raised
 
 
+def test_an_exception_that_a_program_tells_of_and_goes_on_did_not_end_it(rank, tmp_path):
+    tell = "import sys\ntry:\n    {}['x']\nexcept KeyError:\n    sys.excepthook(*sys.exc_info())\n"
+    process = rank(tell + "print('there', flush=True)\nwhile True:\n    pass\n")
+    assert b'"KeyError"' in (tmp_path / "notes").read_bytes()
+    assert wait_for(process, tmp_path, ["train.py", 7, "<module>"])["raised"] is None
+
+
 def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(rank, tmp_path):
     (tmp_path / "bad.py").write_text("raise ValueError('bad batch')")
     process = rank(

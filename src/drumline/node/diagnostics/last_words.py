@@ -44,7 +44,7 @@ _REPORTS = tuple(
         r"^(?:Uncaught )?(?P<what>[\w.]*(?:Error|Exception)\b(?: \[\w+\])?: .*)(?=\n(?:[^\n]*\n){0,5}? +at )",
         # Julia and R.
         r"^ERROR: (?:LoadError: )?(?P<what>.+)(?=\n(?:[^\n]*\n){0,10}?Stacktrace:)",
-        r"^(?P<what>Error(?: in .*)?: *(?:\n +)?.*)(?=\n(?:[^\n]*\n){0,20}?Execution halted)",
+        r"^(?P<what>Error(?=:| in .*:)(?:.*: *\n .*|.*))(?=\n(?:[^\n]*\n){0,20}?Execution halted)",
         # PHP, Swift, OCaml, Fortran.
         r"^(?P<what>(?:PHP )?Fatal error: .+|Fortran runtime error: .+)",
         # C++ and C, libraries that check with glog and Abseil, the heap of glibc, Python's own.

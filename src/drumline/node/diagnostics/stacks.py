@@ -39,6 +39,9 @@ has not returned writes none. The hook has all four too: it cannot import this.
 _AT_END = "_shutdown"
 """The function of Python's threading in which a process waits when its program has ended."""
 
+_IN_PROGRAM = ("<module>", "_run_module_as_main")
+"""Where the stack of a main thread begins while its program runs."""
+
 _ANSWER_TIMEOUT_S = 0.5
 _SPY_TIMEOUT_S = 3.0
 _POLL_INTERVAL_S = 0.002
@@ -122,7 +125,9 @@ def read_stacks(
             _build_stack(
                 _find_place(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd),
                 asked.get(pid),
-                raised[rank].get(_read_inner_pid(pid)),
+                None
+                if _is_in_program(dumps.get(pid, _SILENT).text)
+                else raised[rank].get(_read_inner_pid(pid)),
             )
             for pid in pids
         ]
@@ -324,6 +329,12 @@ def _is_done(dump: str) -> bool:
     """Return whether the main thread has left the program, and waits for other threads."""
     main = failures.FRAME.findall(_THREAD.split(dump)[-1])
     return [(file.rpartition("/")[2], name) for file, _, name in main] == [("threading.py", _AT_END)]
+
+
+def _is_in_program(dump: str) -> bool:
+    """Return whether the main thread runs the program, which then calls ``sys.excepthook`` for what it has handled."""
+    main = failures.FRAME.findall(_THREAD.split(dump)[-1])
+    return bool(main) and main[-1][2] in _IN_PROGRAM
 
 
 def _is_python_helper(pid: int) -> bool:

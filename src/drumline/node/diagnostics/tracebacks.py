@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Frame = tuple[str, int, str]
 
 _PREFIX = compile_late(
-    r"^(?:\[(?:rank|default)?\d+\]: ?|\[\d+,\d+\]<std\w{3}>: ?|\(\w[\w.]* pid=\d+[^)\n]*\) ?)(?=[^\n])",
+    r"^(?:\[(?:rank|default)?\d+\]: ?|\[\d+,\d+\]<std\w{3}>: ?|\(\w[\w.]* pid=\d[^)\n]*\) ?)(?=[^\n])",
     re.MULTILINE,
 )
 """How PyTorch, torchrun, Open MPI and Ray begin each line of a rank. Source: torch/distributed/distributed_c10d.py."""
@@ -87,7 +87,7 @@ def parse(lines: Sequence[str]) -> list[Traceback]:
 def _parse_one(lines: Sequence[str], begin: int) -> Traceback | None:
     frames: list[Frame] = []
     place = begin + 1
-    while place < len(lines) and (lines[place].startswith("  ") or not lines[place]):
+    while place < len(lines) and _goes_on(lines[place]):
         frame = _FRAME.fullmatch(lines[place])
         if frame:
             frames.append((frame[1], int(frame[2]), frame[3] or ""))
@@ -106,6 +106,11 @@ def _parse_one(lines: Sequence[str], begin: int) -> Traceback | None:
     return Traceback(raised[1], "\n".join(message), frames, begin, place, is_ignored=False, follows=False)
 
 
+def _goes_on(line: str) -> bool:
+    """Return whether the line may be of the frames: at another beginning they end, so that no line is read twice."""
+    return (line.startswith("  ") or not line) and not _BEGIN.fullmatch(line)
+
+
 def _is_head(lines: Sequence[str], place: int) -> bool:
     line, following = lines[place], lines[place + 1]
     return (
@@ -121,7 +126,7 @@ def _parse_group(lines: Sequence[str], begin: int) -> Traceback | None:
     names: list[tuple[str, str, list[Frame]]] = []
     frames: list[Frame] = []
     end = begin + 1
-    while end < len(lines) and _GROUP_LINE.match(lines[end]):
+    while end < len(lines) and _GROUP_LINE.match(lines[end]) and not _BEGIN.fullmatch(lines[end]):
         text = _GROUP_MARGIN.sub("", lines[end], count=1)
         frame, raised = _FRAME.fullmatch(text), _EXCEPTION.fullmatch(text)
         if frame:

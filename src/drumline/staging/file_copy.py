@@ -40,9 +40,12 @@ def create_file(path: str, mode: int) -> int:
 def replace_file(source: str, target: str, told: Callable[[int], None] = lambda _: None) -> None:
     """
     Copy a plain file with its mode and times to ``target``, whole or not at all: it is written beside it. ``told`` is
-    as of ``copy_content``. Raises OSError.
+    as of ``copy_content``. Raises OSError, also for a pipe or a device that it would take the place of.
     """
     import shutil
+
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "not a plain file", target)
 
     partial = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}{PARTIAL}")
     original = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 
 import pytest
@@ -88,3 +89,21 @@ def test_a_disk_that_gets_full_leaves_no_part_under_the_name(outputs, tmp_path, 
     with pytest.raises(OSError, match=f"No space left on device: '{target}'"):
         copy(os.path.join(outputs, "big"), str(target))
     assert os.listdir(target.parent) == []
+
+
+def test_a_job_of_which_everything_was_removed_is_told(outputs, tmp_path):
+    folder = RunFolder.for_job("j")
+    for part in (outputs, folder.user_logs, folder.system_logs):
+        shutil.rmtree(part)
+    with pytest.raises(DrumlineError, match="outputs, user_logs, system_logs were removed"):
+        download("j", str(tmp_path / "out"))
+
+
+def test_no_pipe_or_device_is_replaced(tmp_path):
+    (tmp_path / "file").write_text("text")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match="not a plain file"):
+            copy(str(tmp_path / "file"), str(tmp_path / name))
+        assert stat.S_ISFIFO((tmp_path / name).stat().st_mode)

@@ -168,6 +168,11 @@ def test_the_sender_of_a_signal_is_known_where_it_is_a_python_of_the_ranks(rank,
     assert (done.returncode, find(int(done.out), 15)) == (0, "sent by rank 3 (train.py:6, in <module>)")
 
 
+def test_what_is_no_note_has_sent_no_signal(tmp_path):
+    (tmp_path / "notes").write_text('[{"sent": 9, "to": 5, "at": 1}]\n')
+    assert failures.find_sender({"rank 0": str(tmp_path / "notes")}, 5, 9, 0.0, 2.0, "") == ""
+
+
 def test_no_frame_of_the_hook_is_printed(rank, tmp_path):
     (tmp_path / "jax.py").write_text("raise ValueError('bad build')\n")
     done = rank("import jax\n", env={"DRUMLINE_STEPS": str(tmp_path / "steps"), "PYTHONPATH": str(tmp_path)})

@@ -265,6 +265,8 @@ def copy_link(source: str, target: str) -> None:
 
 def _check_room(copies: Mapping[str, str]) -> None:
     """Raise DrumlineError where the disk has no room for copies. ``copies``: from where, by path."""
+    if not copies:
+        return
     needed = largest = 0
     for target, source in copies.items():
         for path in _list_files(source):

@@ -30,6 +30,7 @@ Of a job: each machine of the cluster that gets a pod of it fetches all, and etc
 keeps those of all jobs.
 """
 
+_COMPILED = "__pycache__"
 _PARTS = ("contract", "linux", "node", "engines", "staging", "store", "supervisor", "tracking")
 """Packages that run in pods: none of them needs more than the standard library."""
 
@@ -124,7 +125,7 @@ def _pack_package() -> bytes:
 
 def _make_readable(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Leave out compiled files, pipes and devices, and whose the others are here."""
-    if os.path.basename(info.name) == "__pycache__" or info.isdev():
+    if os.path.basename(info.name) == _COMPILED or info.isdev():
         return None
     info.uid = info.gid = 0
     info.uname = info.gname = ""
@@ -164,7 +165,7 @@ def _add_input(
         source = source if stays else real
     archive.add(source, name, recursive=False, filter=_make_readable)
     if os.path.isdir(source) and not os.path.islink(source) and real not in above:
-        for entry in sorted(os.listdir(source)):
+        for entry in sorted(set(os.listdir(source)) - {_COMPILED}):
             _add_input(archive, f"{source}/{entry}", f"{name}/{entry}", root, (*above, real))
 
 

@@ -340,7 +340,7 @@ def find_sender(notes: Mapping[str, str], pid: int, number: int, since: float, u
                 continue
             with contextlib.suppress(ValueError, RecursionError, OverflowError):
                 one = json.loads(line)
-                if _is_whole(one, _SENT) and since <= one["at"] <= until:
+                if isinstance(one, dict) and _is_whole(one, _SENT) and since <= one["at"] <= until:
                     senders.append((float(one["at"]), rank, one))
     if not senders:
         return ""

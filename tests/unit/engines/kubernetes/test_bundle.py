@@ -52,6 +52,15 @@ def list_inputs(made):
         }
 
 
+def test_compiled_files_of_an_input_stay_here(folder, tmp_path):
+    compiled = tmp_path / "data" / "package" / "__pycache__"
+    compiled.mkdir(parents=True)
+    (compiled / "a.cpython-311.pyc").write_text("1")
+    (compiled.parent / "a.py").write_text("2")
+    packed = list_inputs(make(folder, copies=(InputCopy("x", str(tmp_path / "data"), "/t/data"),)))
+    assert packed == {"0/data": "", "0/data/package": "", "0/data/package/a.py": "2"}
+
+
 def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
     data, blobs = tmp_path / "data", tmp_path / "blobs"
     (data / "inner").mkdir(parents=True)

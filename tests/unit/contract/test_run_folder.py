@@ -188,7 +188,7 @@ def test_whoever_comes_back_too_late_sees_that_its_name_was_taken(folder):
     shutil.rmtree(folder.path)
     assert folder.was_taken_over()
     RunFolder.for_job("calm_drum").create()
-    other = {**identity.identify_process(os.getpid()), "pid": 1}
+    other = {**identity.identify_process(os.getpid()), "pid": os.getpid() + 1}
     folder.write(folder.maker, json.dumps(other))
     assert folder.was_taken_over()
     assert not RunFolder.for_job("calm_drum").was_taken_over(), "it has made none"

@@ -1,5 +1,7 @@
 """What is shown of a job's file and plan: no values of variables with the name of a secret."""
 
+import json
+
 import pytest
 import yaml
 from made_jobs import MadeJob
@@ -7,6 +9,7 @@ from made_jobs import MadeJob
 from drumline.contract.errors import DamagedError, UsageError
 from drumline.contract.uris import hide_in_text
 from drumline.control.hiding import HIDDEN, check_is_whole, hide_in
+from drumline.control.observing.description import show_job
 from drumline.control.observing.job_list.one_job import show_spec
 
 PLAIN = "# ours\ncommand: >-\n  python train.py\nenvironment_variables: {LR: '0.1'}  # small\n"
@@ -24,6 +27,13 @@ def spec(drumline_home):
         return show_spec(job.name)
 
     return show
+
+
+def test_what_a_name_stands_for_is_shown_without_its_password(drumline_home):
+    job = MadeJob()
+    path = "http://bob:canary@127.0.0.1/f.txt"
+    job.folder.write(job.folder.plan, json.dumps({"resolved": {"inputs.a.path": path}}))
+    assert show_job(job.name)["resolved"] == {"inputs.a.path": "http://...@127.0.0.1/f.txt"}
 
 
 def test_a_file_without_secrets_is_shown_as_it_is(spec):

@@ -283,7 +283,8 @@ def _describe_references(folder: RunFolder, outcome: Outcome, *, brief: bool) ->
     """Describe what references were resolved to, and which assets the outputs have become."""
     found: dict[str, Any] = {}
     if not brief:
-        found["resolved"] = (folder.read_json(folder.plan) or {}).get("resolved") or None
+        resolved = (folder.read_json(folder.plan) or {}).get("resolved") or {}
+        found["resolved"] = hide_in_job(resolved) or None
     if outcome.registered:
         found["registered"] = {
             output: f"not registered: {one.error}" if one.error else f"azureml:{one.name}:{one.version}"

@@ -156,6 +156,7 @@ class Replacements:
         self._name = name
         self._sent = sent
         self._missing_since: float | None = None
+        self._whole_since: float | None = None
         self._patience_s = _REPLACED_S
 
     def ask(self, api: Api, found: Sequence[Mapping[str, Any]], count: int, *, is_held: bool) -> str:
@@ -165,8 +166,12 @@ class Replacements:
         """
         lasting = [pod for pod in found if pods.role_of(pod) == objects.NODE and pods.is_lasting(pod)]
         if len(lasting) >= count or self._sent is None:
-            self._missing_since, self._patience_s = None, _REPLACED_S
+            self._missing_since, self._whole_since = None, self._whole_since or time.monotonic()
+            # Pods that fail as soon as they have come are not what was asked for.
+            if time.monotonic() - self._whole_since >= self._patience_s:
+                self._patience_s = _REPLACED_S
             return ""
+        self._whole_since = None
         self._missing_since = self._missing_since or time.monotonic()
         waited_s = time.monotonic() - self._missing_since
         if waited_s < _TOLD_S:

@@ -107,11 +107,21 @@ def test_nodes_are_asked_for_again_ever_more_rarely(clock):
     asks.after(20)
     assert asks.made == [("dl-a-nodes-2", 1), ("dl-a-nodes-3", 1)]
     asks.found = [node(), node()]
-    assert asks.after(1) == ""
+    assert asks.after(122) == ""
     asks.found = [node()]
     asks.api.jobs["dl-a-nodes-3"]["status"] = {"succeeded": 1}
     asks.after(32)
     assert len(asks.made) == 3
+
+
+def test_pods_that_fail_at_once_are_no_reason_to_ask_as_often_again(clock):
+    asks = Asks(clock, job(failed=1), found=[node()])
+    for _ in range(20):
+        asks.found = [node()]
+        asks.after(40)
+        asks.found = [node(), node("Pending")]
+        asks.after(5)
+    assert len(asks.made) == 1
 
 
 def test_a_server_that_refuses_another_job_does_not_stop_the_courier(clock, capfd):

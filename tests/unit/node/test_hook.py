@@ -34,8 +34,20 @@ def test_the_place_is_the_users_own_and_not_the_librarys(rank):
     assert place(done.failure)[2:] == ("train.py", 4, "read")
 
 
+def test_what_the_hook_stands_in_for_is_pickled_by_its_name(rank):
+    done = rank("import os, pickle, sys\nprint(pickle.dumps(sys.exit, 0), pickle.dumps(os.kill, 0))\n")
+    assert r"csys\nexit\n" in done.out
+    assert r"cos\nkill\n" in done.out
+
+
 def test_a_mistake_in_the_syntax_has_its_place(rank):
     assert place(rank("import os\nx = = 1\n").failure)[2:4] == ("train.py", 2)
+
+
+def test_a_program_that_sends_many_signals_has_its_end_noted(rank):
+    send = "child = subprocess.Popen(['sleep', '60'])\nfor _ in range(500):\n    os.kill(child.pid, 15)\n"
+    done = rank(f"import os, subprocess, sys\n{send}child.wait()\nsys.exit('no data')\n")
+    assert done.failure["message"] == "no data"
 
 
 def test_a_message_of_many_lines_is_told_on_one(rank):

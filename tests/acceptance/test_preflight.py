@@ -11,7 +11,7 @@ from isolated_nodes import skip_without, write_compute
 PROGRAM = """
 import sys
 from drumline.engines.local import agents
-from drumline.node.checks import checker, gathering, links
+from drumline.node.checks import gathering, links
 from drumline.supervisor.attempt import preflight_phase
 
 agents.LocalFacts.are_separate = True
@@ -21,8 +21,6 @@ preflight_phase._FACTS_S = 60.0
 preflight_phase._CONNECT_S = 30.0
 preflight_phase._LINKS_S = 60.0
 links._PARTNER_S = links._STALL_S = 30.0
-# Links of nodes whose cores are busy are not kept.
-checker._read_wait_s = lambda: 0.0
 whole = gathering.GATHERERS["cpu"]
 
 
@@ -104,23 +102,3 @@ def test_doctor_checks_the_nodes_of_a_compute_and_starts_no_rank(cli, tmp_path):
     shown = json.loads(cli("job", "show", job, "-o", "json").out)
     assert (shown["status"], shown["ranks"]) == ("Completed", [])
     assert job not in cli("job", "list", "-o", "tsv").out
-
-
-def test_a_job_keeps_what_its_links_carried_and_prune_removes_it(cli, tmp_path, drumline_home):
-    skip_without()
-    words = [sys.executable, "-c", PROGRAM.replace("FAULT", "False"), "run", "--name", "measured"]
-    options = ["--nodes", "2", "--isolate", "--", "true"]
-    done = subprocess.run([*words, *options], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    # Nodes of no compute are those of one that is called node.
-    (line,) = (drumline_home / "node-links" / "node.jsonl").read_text().splitlines()
-    kept = json.loads(line)
-    assert (kept["job"], sorted(kept["nodes"])) == ("measured", ["node-0", "node-1"])
-    links = json.loads(cli("job", "show", "measured", "-o", "json").out)["preflight"]["links"]
-    carried = {one["to"]: one["bytes_per_s"] for one in links}
-    assert [kept["nodes"][f"node-{node}"][0] for node in range(2)] == [carried[node] for node in range(2)]
-    rows = {row["type"]: row for row in json.loads(cli("df", "-o", "json").out)}
-    assert (rows["links of nodes"]["count"], rows["links of nodes"]["in_use"]) == (1, 0)
-    done = cli("prune", "--older-than", "0d", "--yes", "-o", "json")
-    assert json.loads(done.out)["removed"]["links"]["count"] == 1
-    assert list((drumline_home / "node-links").iterdir()) == []

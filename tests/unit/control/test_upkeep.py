@@ -568,8 +568,8 @@ def test_what_takes_up_the_disk(make, home, capsys):
     assert main(["df", "-o", "json"]) == 0
     rows = {row["type"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(rows) == [
-        "jobs", "logs and metrics", "snapshots", "environments", "images", "data cache", "links of nodes",
-        "assets and indexes", "warm interpreters",
+        "jobs", "logs and metrics", "snapshots", "environments", "images", "data cache", "assets and indexes",
+        "warm interpreters",
     ]  # fmt: skip
     assert (rows["jobs"]["count"], rows["jobs"]["in_use"]) == (2, 1)
     assert 40_000 < rows["jobs"]["size_bytes"] < 200_000

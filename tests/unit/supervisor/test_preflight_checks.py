@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drumline.node.checks.gathering import GATHERERS
-from drumline.supervisor.preflight import findings, history, registry
+from drumline.supervisor.preflight import findings, registry
 from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
 
 GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "doctor.md"
@@ -238,12 +238,6 @@ FAULTS = [
         assign("connections/connected/0/error", "no answer within 0.4 s"),
         "no answer within 0.4 s",
     ),
-    (
-        "link-history",
-        "warning",
-        assign("history", {"to": [1_175_000_000] * 41, "from": [118_000_000] * 41}),
-        "its link carried 9.4 Gbit/s to it in 41 earlier jobs, and 944 Mbit/s now",
-    ),
     ("large-packets", "warning", assign("connections/received/0/lost_packet", 9000), "packets of 9000 bytes"),
     ("large-packets", "warning", assign("connections/received/0/stalled", True), "small packets of node 0 (host-0)"),
 ]  # fmt: skip
@@ -279,34 +273,6 @@ def test_a_slow_link_is_named_with_its_rate():
     assert "carries 95.2 Mbit/s from it, and those of the other nodes 944 Mbit/s" in found[0].finding
 
 
-@pytest.mark.parametrize(
-    ("rate", "usual", "runs", "status"),
-    [
-        (118_000_000, 1_175_000_000, 4, "ok"),
-        (118_000_000, 150_000_000, 9, "ok"),
-        (118_000_000, 250_000_000, 9, "warning"),
-        # So fast that it tells of the CPU too.
-        (1_000_000_000, 5_000_000_000, 9, "ok"),
-        (1_000_000_000, 20_000_000_000, 9, "warning"),
-    ],
-)
-def test_a_history_is_of_several_jobs_and_links_vary(rate, usual, runs, status):
-    reports = [NodeReport(one, f"host-{one}", copy.deepcopy(healthy(one, 3)), 1e9) for one in range(3)]
-    for one in reports:
-        for link in one.facts["connections"]["received"]:
-            link["bytes_per_s"] = rate
-    reports[1].facts["history"] = {"to": [usual] * runs, "from": [rate] * runs}
-    found = [one for one in registry.judge_all(reports) if one.check == "link-history"]
-    assert [one.status for one in found] == [status]
-
-
-def test_links_of_a_busy_node_are_no_history():
-    reports = [NodeReport(one, f"host-{one}", healthy(one, 3), 1e9) for one in range(3)]
-    assert history.summarize_links(reports)["host-1"] == (118_000_000, 118_000_000, 1e-4)
-    reports[1].facts["connections"]["busy"] = 0.4
-    assert history.summarize_links(reports).keys() == {"host-0", "host-2"}
-
-
 def test_one_slow_pair_is_no_slow_node_and_loopback_speed_is_no_link():
     assert links({(2, 0): 11_900_000}) == []
     fast = {(one, other): 3 * GB for one in range(3) for other in range(3)}
@@ -327,13 +293,6 @@ def test_links_of_a_busy_node_were_not_measured():
     ] == [
         (None, "ok", "944 Mbit/s to 944 Mbit/s"),
         (2, "ok", "not judged: the node was waiting for a core"),
-    ]
-    before = [history.NodeLink(118_000_000, 118_000_000, 1e-4)] * 9
-    known = registry.judge_all([history.add_history(one, {one.host: before}) for one in reports])
-    assert [(one.node, one.finding) for one in known if one.check == "link-history"] == [
-        (0, "as in 9 earlier jobs"),
-        (1, "as in 9 earlier jobs"),
-        (2, "not judged: the node was waiting for a core"),
     ]
     reports[1].facts["connections"]["busy"] = 0.4
     (found,) = [one for one in registry.judge_all(reports) if one.check == "links"]
@@ -437,7 +396,7 @@ def test_links_that_were_not_measured_in_time_are_told_where_nobody_waits_for_ra
     found = registry.add_unknown(registry.judge_all(reports), reports)
     assert [(one.check, one.node, one.finding) for one in found if one.status != "ok"] == [
         (check, 1, "it was not checked: its links were not measured in time")
-        for check in ("connections", "large-packets", "links", "link-history")
+        for check in ("connections", "large-packets", "links")
     ]
     alone = reports[1:2]
     assert [one for one in registry.add_unknown(registry.judge_all(alone), alone) if one.status != "ok"] == []

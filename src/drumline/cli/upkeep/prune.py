@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.pruning import KeptJob, Pruned, PrunedJob, PruneFilter
 
 _MOST_SHOWN = 20
-_NAMES = {"data": ("downloaded file", "downloaded files"), "links": ("record of links", "records of links")}
+_NAMES = {"data": ("downloaded file", "downloaded files")}
 """Of kinds that are not named by a noun in the plural."""
 
 

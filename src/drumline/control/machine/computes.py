@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -169,25 +170,15 @@ def _write(compute: Compute) -> None:
 
 def detach(name: str) -> None:
     """
-    Forget a compute, and what its nodes' links carried; its jobs go on.
+    Forget a compute; its jobs go on.
 
     Raises NotFoundError; UsageError for this machine.
     """
-    from drumline.control.machine import link_files
-
     if name.lower() == LOCAL:
         raise UsageError("'local' is this machine, and cannot be detached")
     if name in names():
-        try:
-            folder = str(getattr(get(name), "folder", None) or "")
-        except (DrumlineError, OSError):
-            folder = ""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(_path(name))
-        except FileNotFoundError:
-            pass
-        else:
-            link_files.forget_links(name, folder)
             return
     raise NotFoundError(f"there is no compute {name!r}", _alike(name))
 

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError
-from drumline.control.upkeep import disk, pruning, stored_content, stored_jobs, stored_links, trash
-from drumline.store import link_history
+from drumline.control.upkeep import disk, pruning, stored_content, stored_jobs, trash
 
 if TYPE_CHECKING:
     from drumline.control.upkeep.disk import Size
@@ -15,9 +14,7 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.stored_jobs import StoredJobs
 
 _LOGS = ("user_logs", "system_logs", "system_metrics", "steps")
-_COUNTED = (
-    "jobs", "mlruns", "snapshots", "snapshot-index", "environments", "cache", "workspaces", link_history.FOLDER,
-)  # fmt: skip
+_COUNTED = ("jobs", "mlruns", "snapshots", "snapshot-index", "environments", "cache", "workspaces")
 _OFTEN = pruning.PruneFilter(0.0)
 """What could go: all that has ended and that nothing needs."""
 
@@ -47,7 +44,6 @@ def describe_usage() -> list[Row]:
         _describe_snapshots(choice, roots),
         *_describe_environments(choice, roots),
         _describe_cache(),
-        _describe_links(choice, roots),
         _describe_rest(roots),
         _describe_warm(),
     ]
@@ -112,13 +108,6 @@ def _describe_cache() -> Row:
     files, size = int(shown["files"]), int(shown["size_bytes"])
     left = files - int(would["files"])
     return _row("data cache", files, left, size + int(shown["unfinished_bytes"]), int(would["size_bytes"]))
-
-
-def _describe_links(choice: PruneChoice, roots: list[str]) -> Row:
-    listed = list(stored_links.list_links(roots))
-    size = disk.measure_all([os.path.join(root, link_history.FOLDER) for root in roots])
-    free = disk.measure_unshared([one.path for one in choice.links])
-    return _row("links of nodes", len(listed), len(listed) - len(choice.links), size.size, free.size)
 
 
 def _describe_rest(roots: list[str]) -> Row:

@@ -17,7 +17,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.submission import run_folder
-from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, stored_links, trash
+from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, trash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,8 +81,6 @@ class PruneChoice(NamedTuple):
     kept: tuple[KeptJob, ...]
     snapshots: tuple[Content, ...]
     environments: tuple[Content, ...]
-    links: tuple[Content, ...] = ()
-    """Of nodes, whose compute is attached no more."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -108,8 +106,7 @@ def choose(wanted: PruneFilter, known: StoredJobs | None = None) -> PruneChoice:
     chosen = tuple(tuple(families[top]) for top in order)
     gone = [name for family in chosen for name in family] if wanted.parts == WHOLE else []
     snapshots, environments = _choose_content(jobs, gone, before, wanted)
-    links = () if wanted.is_partial else stored_links.choose_links(disk.list_roots(), wanted.older_than_s)
-    return PruneChoice(chosen, tuple(kept), snapshots, environments, links)
+    return PruneChoice(chosen, tuple(kept), snapshots, environments)
 
 
 def _is_chosen(jobs: StoredJobs, top: str, family: Iterable[str], before: float, wanted: PruneFilter) -> bool:
@@ -227,7 +224,6 @@ def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
             "snapshots": _measure(choice.snapshots),
             "environments": _measure(choice.environments),
             "images": disk.Size(sum(images), sum(size > 0 for size in images)),
-            "links": _measure(choice.links),
             "data": disk.Size(int(data.get("size_bytes", 0)), int(data.get("files", 0))),
         },
         tuple(map(_describe_job, choice.jobs, families)),
@@ -284,8 +280,6 @@ def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:
                 _take_parts(family, wanted.parts, removal)
         for content in choice.snapshots:
             removal.take(content.path, content.root, "snapshot")
-        for content in choice.links:
-            removal.take(content.path, content.root, "links")
         gone = [one for one in choice.environments if stored_content.remove_environment(one, removal)]
     problems = [*trash.empty_bins(bins), *removal.empty()]
     _prune_data(wanted, dry_run=False)
@@ -299,7 +293,6 @@ def _narrow(choice: PruneChoice, shown: PruneChoice) -> PruneChoice:
         jobs=tuple(family for family in choice.jobs if family in shown.jobs),
         snapshots=_narrow_content(choice.snapshots, shown.snapshots),
         environments=_narrow_content(choice.environments, shown.environments),
-        links=_narrow_content(choice.links, shown.links),
     )
 
 

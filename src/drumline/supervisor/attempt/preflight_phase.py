@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
 from drumline.node.checks.network import MOST_NAMES
-from drumline.store import link_history
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.preflight.findings import (
@@ -103,7 +101,7 @@ class PreflightPhase:
             self._connections.send(task.node, message)
         told = time.monotonic()
         # Loaded while the agents work: it takes a tenth of a second.
-        from drumline.supervisor.preflight import history, registry  # noqa: F401
+        from drumline.supervisor.preflight import registry  # noqa: F401
 
         return max(0.0, told + self._budget.limit_s - time.monotonic())
 
@@ -128,11 +126,9 @@ class PreflightPhase:
         if self._is_over:
             return
         self._is_over = True
-        from drumline.supervisor.preflight import history, registry
+        from drumline.supervisor.preflight import registry
 
-        compute = str(self._plan.compute.get("name") or "local")
-        before = link_history.read_history(self._folder.root, compute)
-        reports = [history.add_history(self._reports[node], before) for node in sorted(self._reports)]
+        reports = [self._reports[node] for node in sorted(self._reports)]
         demands = [_describe_demand(self._plan.nodes[one.node], self._memory_bytes) for one in reports]
         found = registry.judge_all(reports, demands)
         most = _MOST_FINDINGS
@@ -146,15 +142,9 @@ class PreflightPhase:
             found.insert(0, _describe_missing(missing))
         detail = {"findings": _to_json(keep_worst(found, most), self._hosts), "links": _list_links(reports)}
         self._record(e.PreflightEnded(wall_time(), seconds, detail))
-        self._keep_links(compute, history.summarize_links(reports))
         errors = [one for one in found if one.status == "error"]
         node = errors[0].node if errors else None
         self._handle(h.Checked(describe_errors(errors), node, self._plan.checks_only))
-
-    def _keep_links(self, compute: str, links: Mapping[str, link_history.NodeLink]) -> None:
-        if links:
-            with contextlib.suppress(OSError):
-                link_history.add_job(self._folder.root, compute, self._folder.name, wall_time(), links)
 
     def _choose_settings(self, node: int) -> dict[str, Any]:
         plan = self._plan

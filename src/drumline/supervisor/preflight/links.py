@@ -76,7 +76,8 @@ def judge_packets(reports: Nodes, _: Demands) -> Iterator[Finding]:
 
 
 def judge_links(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    idle = list_idle(reports)
+    # The others had no core while they measured.
+    idle = [one for one in reports if one.get("connections").get("busy", 0.0) < _BUSY_SHARE]
     nodes = {one.node for one in idle}
     rates = {link: rate for link, rate in read_rates(reports).items() if nodes.issuperset(link)}
     if len(rates) < 2:
@@ -85,7 +86,11 @@ def judge_links(reports: Nodes, _: Demands) -> Iterator[Finding]:
         return
     found = list(_find_slow(idle, rates))
     yield from found or [ok(f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}")]
-    yield from list_unjudged(reports)
+    yield from (
+        ok("not judged: the node was waiting for a core", one.node)
+        for one in reports
+        if one.node not in nodes
+    )
 
 
 def _find_slow(idle: Nodes, rates: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
@@ -107,19 +112,6 @@ def _find_slow(idle: Nodes, rates: Mapping[tuple[int, int], int]) -> Iterator[Fi
                     f"{describe_rate(compared)}",
                     "look at its cable, switch port and interface (ethtool), or leave the node out",
                 )
-
-
-def list_idle(reports: Nodes) -> list[NodeReport]:
-    """List the nodes that had a core while they measured their links."""
-    return [one for one in reports if one.get("connections").get("busy", 0.0) < _BUSY_SHARE]
-
-
-def list_unjudged(reports: Nodes) -> Iterator[Finding]:
-    """Yield what is said of the links of each node that had no core."""
-    idle = {one.node for one in list_idle(reports)}
-    yield from (
-        ok("not judged: the node was waiting for a core", one.node) for one in reports if one.node not in idle
-    )
 
 
 def read_rates(reports: Nodes) -> dict[tuple[int, int], int]:

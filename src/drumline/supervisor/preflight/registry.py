@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.supervisor.preflight import devices, history, links, machines, networks, programs
+from drumline.supervisor.preflight import devices, links, machines, networks, programs
 from drumline.supervisor.preflight.findings import NodeDemand, ok, warning
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ CHECKS = (
     Check("connections", "connections from each to each", _LINKS, links.judge_connections, needs_nodes=True),
     Check("large-packets", "large packets between nodes", _LINKS, links.judge_packets, needs_nodes=True),
     Check("links", "the speed of links", _LINKS, links.judge_links, needs_nodes=True),
-    Check("link-history", "links in earlier jobs", _LINKS, history.judge_history, needs_nodes=True),
 )
 """In the order in which they are shown. The facts of ``clocks``, without groups, come with those of others."""
 

@@ -4,6 +4,8 @@ Measure how a package is built: sizes, circles of imports, late imports, names, 
 
     scripts/house.py                                 Drumline itself
     scripts/house.py kopf=PATH submitit=PATH ...     beside the sources of others, a column each
+    scripts/house.py --budget                        what house-budget.toml limits; exits with 1 if a limit is passed
+    scripts/house.py --budget --lower                the same, and lowers the limits to today's figures
 
 PATH is a package's folder; its tests are looked for beside it, or in `tests` one or two folders above. Nothing is
 imported: everything comes from the syntax trees. tests/unit/test_house.py holds what Drumline promises of these.
@@ -16,6 +18,7 @@ import itertools
 import re
 import statistics
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,12 +28,23 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "drumline"
+TESTS = ROOT / "tests"
+BUDGET = ROOT / "scripts" / "house-budget.toml"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 LONG_FUNCTION = 60
 BIG_CLASS = 250
 MANY_ATTRIBUTES = 15
+SMALL_MODULE = 80
+BIG_MODULE = 700
+
+UNITS = {
+    "size": r" ?([kKMGT]i?B|bytes)\b(?!/s)",
+    "rate": r" ?([kKMGT]i?B/s|[kMG]bit)",
+    "duration": r" ?(ms|s|min|h|d|seconds?|minutes?|hours?|days?)\b",
+}
+"""What follows a number in text, by the figure that the number is."""
 
 _MOCK = re.compile(
     r"\b(?:Mock|MagicMock|AsyncMock|create_autospec)\(|\bmock\.|\bpatch[.(]|monkeypatch\.setattr"
@@ -217,7 +231,135 @@ def _count_mocks(package: Path) -> tuple[int, int]:
     return mocks, lines
 
 
+def measure_budget(package: Path, tests: Path, modules: dict[str, Module]) -> dict[str, int]:
+    """Return the figures that the budget limits. The small modules leave out `__init__.py` and `__main__.py`."""
+    functions = [node for _, node in find_functions(modules)]
+    formatting = Counter(figure for node in functions for figure in find_figures(node))
+    by_folder: Counter[str] = Counter()
+    for module in modules.values():
+        folders = module.path.relative_to(package).parts[:-1]
+        by_folder[f"lines of {folders[0] if folders else 'the root'}"] += module.lines
+    named = [module for module in modules.values() if not module.path.name.startswith("__")]
+    return {
+        "lines": sum(module.lines for module in modules.values()),
+        "modules": len(modules),
+        f"modules under {SMALL_MODULE} lines": sum(module.lines < SMALL_MODULE for module in named),
+        f"modules over {BIG_MODULE} lines": sum(module.lines > BIG_MODULE for module in modules.values()),
+        "file names that stand for several modules": sum(
+            count > 1 for count in Counter(module.path.name for module in named).values()
+        ),
+        f"classes over {BIG_CLASS} lines": sum(size.lines > BIG_CLASS for size in measure_classes(modules)),
+        "functions that return dict[str, Any]": sum(
+            node.returns is not None and "dict[str, Any]" in ast.unparse(node.returns) for node in functions
+        ),
+        "late imports": sum(imported.late for imported in find_imports(modules)),
+        **{f"functions that format a {figure}": formatting[figure] for figure in (*UNITS, "count", "range")},
+        "lines of tests": sum(path.read_bytes().count(b"\n") for path in tests.rglob("*.py")),
+        **dict(sorted(by_folder.items())),
+    }
+
+
+def find_figures(function: Function) -> set[str]:
+    """
+    Return which figures a function formats by itself.
+
+    These are recognized: a unit that follows a number which the f-string rounds, groups or calculates (`{n:.1f} MB`,
+    `{n >> 20} MB`); the name of a unit in a list of them; a choice between a noun and its plural; and `{a}-{b}` in a
+    function that takes several things.
+    """
+    figures = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"[kKMGT]i?B", str(node.value)):
+            figures.add("size")
+        elif isinstance(node, ast.JoinedStr):
+            for field, text in itertools.pairwise(node.values):
+                if (
+                    isinstance(field, ast.FormattedValue)
+                    and isinstance(text, ast.Constant)
+                    and _is_number(field)
+                ):
+                    figures |= {name for name, unit in UNITS.items() if re.match(unit, str(text.value))}
+            if _is_range(node, function):
+                figures.add("range")
+        elif isinstance(node, ast.IfExp):
+            choices = [
+                ast.literal_eval(choice)
+                for choice in (node.body, node.orelse)
+                if isinstance(choice, ast.Constant)
+            ]
+            if any(f"{choice}s" in choices for choice in choices):
+                figures.add("count")
+    return figures
+
+
+def _is_number(field: ast.FormattedValue) -> bool:
+    return (
+        isinstance(field.value, ast.BinOp)
+        or (isinstance(field.value, ast.Call) and ast.unparse(field.value.func) == "round")
+        or (
+            field.format_spec is not None
+            and re.search(r"[.,gfd]", ast.unparse(field.format_spec)) is not None
+        )
+    )
+
+
+def _is_range(text: ast.JoinedStr, function: Function) -> bool:
+    takes_several = re.search(r"\b(Sequence|Collection|Iterable|list|set)\[", ast.unparse(function.args))
+    shape = [
+        "-" if isinstance(part, ast.Constant) and part.value == "-" else type(part) for part in text.values
+    ]
+    return takes_several is not None and shape == [ast.FormattedValue, "-", ast.FormattedValue]
+
+
+def read_budget(path: Path = BUDGET) -> dict[str, dict[str, int]]:
+    """Return the ceiling of each figure, and the goal of those that have one."""
+    return tomllib.loads(path.read_text())
+
+
+def find_excesses(figures: dict[str, int], budget: dict[str, dict[str, int]]) -> list[str]:
+    """Return a sentence for each figure that has no ceiling, or is above it."""
+    unlimited = [f"{name}: {BUDGET.name} has no ceiling for it" for name in figures if name not in budget]
+    return unlimited + [
+        f"{name}: {figure:,}, and the ceiling is {budget[name]['ceiling']:,}; delete something, or raise it in "
+        f"scripts/{BUDGET.name} and argue why in the commit"
+        for name, figure in figures.items()
+        if name in budget and figure > budget[name]["ceiling"]
+    ]
+
+
+def lower_budget(figures: dict[str, int], path: Path = BUDGET) -> None:
+    """Write each figure that is below its ceiling as the new ceiling."""
+
+    def lower(line: re.Match[str]) -> str:
+        ceiling = int(line["ceiling"].replace("_", ""))
+        return f"{line['start']}{min(ceiling, figures.get(line['name'], 0)):_}"
+
+    line = re.compile(r'^(?P<start>"(?P<name>[^"]+)" = \{ ceiling = )(?P<ceiling>[\d_]+)', re.MULTILINE)
+    path.write_text(line.sub(lower, path.read_text()))
+
+
+def print_budget(*, lower: bool) -> int:
+    """Print each figure beside its ceiling and its goal; return the exit code."""
+    figures = measure_budget(PACKAGE, TESTS, read_modules(PACKAGE))
+    if lower:
+        lower_budget(figures)
+    budget = read_budget()
+    print(f"{'':45}{'now':>9}{'ceiling':>9}{'goal':>9}")
+    for name, figure in figures.items():
+        limits = (
+            f"{budget.get(name, {})[key]:,}" if key in budget.get(name, {}) else "-"
+            for key in ("ceiling", "goal")
+        )
+        print(f"{name:45}{figure:9,}" + "".join(f"{limit:>9}" for limit in limits))
+    excesses = find_excesses(figures, budget)
+    for sentence in excesses:
+        print(f"house: {sentence}", file=sys.stderr)
+    return 1 if excesses else 0
+
+
 def main(words: list[str]) -> int:
+    if words in (["--budget"], ["--budget", "--lower"]):
+        return print_budget(lower="--lower" in words)
     packages = {"drumline": PACKAGE}
     for word in words:
         name, _, path = word.partition("=")

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 
 import house
+import pytest
 
 MODULES = house.read_modules(house.PACKAGE)
 CLASSES = house.measure_classes(MODULES)
@@ -111,6 +112,46 @@ def test_late_imports_are_listed_with_their_reason():
         if one.late and "." in one.source and "." in one.target:
             found[one.source.split(".")[1]].add(one.target.split(".")[1])
     assert dict(found) == {name: set(targets.split()) for name, (_, targets) in LATE_IMPORTS.items()}
+
+
+def test_the_house_keeps_to_its_budget():
+    assert (
+        house.find_excesses(house.measure_budget(house.PACKAGE, house.TESTS, MODULES), house.read_budget())
+        == []
+    )
+
+
+def test_a_budget_is_lowered_and_never_raised(tmp_path):
+    path = tmp_path / "budget.toml"
+    path.write_text('# why\n"lines" = { ceiling = 1_200, goal = 85 }\n"modules" = { ceiling = 3 }\n')
+    figures = {"lines": 1100, "modules": 4}
+    house.lower_budget(figures, path)
+    assert (
+        path.read_text() == '# why\n"lines" = { ceiling = 1_100, goal = 85 }\n"modules" = { ceiling = 3 }\n'
+    )
+    (excess,) = house.find_excesses(figures, house.read_budget(path))
+    assert excess.startswith("modules: 4, and the ceiling is 3; delete something")
+
+
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        ('f"{size:.1f} MB"', {"size"}),
+        ('f"{size >> 20} MiB of {name}"', {"size"}),
+        ('f"{name} MB"', set()),
+        ('f"{rate / 1e9:g} Gbit/s"', {"rate"}),
+        ('f"after {seconds:.0f} s"', {"duration"}),
+        ('f"{minutes // 60} h"', {"duration"}),
+        ("f\"{count} rank{'' if count == 1 else 's'}\"", {"count"}),
+        ('"rank" if count == 1 else "ranks"', {"count"}),
+        ('f"{numbers[0]}-{numbers[-1]}"', {"range"}),
+        ('f"{name}-{number}.py"', set()),
+        ('("kB", "MB")', {"size"}),
+    ],
+)
+def test_a_function_that_formats_a_figure_is_found(text, figures):
+    (function,) = ast.parse(f"def describe(numbers: Sequence[int]) -> str:\n    return {text}").body
+    assert house.find_figures(function) == figures
 
 
 def test_a_circle_is_found_through_a_late_import(tmp_path):

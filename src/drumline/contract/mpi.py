@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 OPEN_MPI = "Open MPI"
 MPICH = "MPICH"
@@ -19,6 +22,9 @@ _VERSION_PATTERNS = (
     (MPICH, r"(?s)HYDRA build details:.*?Version:\s+(\d+)\.(\d+)"),
 )
 
+
+LIBRARY = re.compile(rb"/(libmpi(?:ch\w*|_\w+|fort|cxx)?\.so[.0-9]*)")
+"""The name of an MPI's library in a process's maps."""
 
 RANK_NAMES = {
     "OMPI_COMM_WORLD_RANK": OPEN_MPI,
@@ -48,6 +54,17 @@ def recognize_library(name: str) -> str:
     ('Open MPI', 'MPICH', 'MPICH')
     """
     return MPICH if "mpich" in name or re.search(r"\.so\.12(\.|$)", name) else OPEN_MPI
+
+
+def find_other_library(launcher_kind: str, libraries: Sequence[str]) -> str:
+    """
+    Return the first library, if none is of the launcher's MPI: its ranks would not know of each other.
+
+    >>> find_other_library("Open MPI", ["libmpi.so.12.1"]), find_other_library("Intel MPI", ["libmpi.so.12.1"])
+    ('libmpi.so.12.1', '')
+    """
+    own = OPEN_MPI if launcher_kind == OPEN_MPI else MPICH
+    return next(iter(libraries), "") if own not in map(recognize_library, libraries) else ""
 
 
 def recognize_mpi(program: str, said: str) -> Optional[Mpi]:

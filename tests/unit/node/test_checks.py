@@ -236,6 +236,26 @@ def test_an_mpi_is_named_with_its_version(tmp_path, said, found):
     assert software.gather_python({"path": str(tmp_path)})["mpi"] == found
 
 
+def test_the_mpi_that_mpi4py_loads_is_seen(tmp_path, monkeypatch):
+    (tmp_path / "mpi4py-4.0.0.dist-info").mkdir()
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("class rc: initialize = True\n")
+    library = tmp_path / "libmpich.so.12.4.1"
+    library.write_bytes(bytes(4096))
+    (tmp_path / "mpi4py" / "MPI.py").write_text(
+        "import mmap, mpi4py\n"
+        "if mpi4py.rc.initialize: raise SystemExit('this would start a daemon')\n"
+        f"file = open({str(library)!r})\n"
+        "kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    settings = {"python": sys.executable, "path": os.environ["PATH"]}
+    assert software.gather_python(settings)["mpi_libraries"] == ["libmpich.so.12.4.1"]
+    (tmp_path / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")
+    facts = software.gather_python(settings)
+    assert (facts["mpi_libraries"], facts["packages"]["mpi4py"]) == ([], "4.0.0")
+
+
 def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
     for name in (
         "torch-9.9.9+cpu.dist-info", "nvidia_nccl_cu99-2.21.5.dist-info", "Horovod-0.1-py3.11.egg-info",

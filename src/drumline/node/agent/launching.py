@@ -106,10 +106,10 @@ class Launching:
             return
         self._library_due = now + _LIBRARY_POLL_S
         libraries = sorted(spins.list_mpi_libraries(pid))
-        kinds = [mpi.recognize_library(name) for name in libraries]
-        if libraries and self._launcher_kind not in kinds:
-            rank = self._ranks.by_pid[pid]
-            self._tell(m.OtherMpiSeen(rank, self._launcher_kind, libraries[0], kinds[0]))
+        other = mpi.find_other_library(self._launcher_kind, libraries)
+        if other:
+            kind = mpi.recognize_library(other)
+            self._tell(m.OtherMpiSeen(self._ranks.by_pid[pid], self._launcher_kind, other, kind))
         if libraries or now > self._library_until:
             self._launcher_kind = ""
 

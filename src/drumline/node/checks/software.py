@@ -33,8 +33,20 @@ for folder in filter(None, sys.path):
         name = match.group(1).lower().replace("_", "-") if match else ""
         if name in wanted or name.startswith("nvidia-nccl"):
             found.setdefault(name, match.group(2))
-print(json.dumps({"version": ".".join(map(str, sys.version_info[:3])), "packages": found}))
-"""
+libraries = []
+if "mpi4py" in found:
+    try:
+        import mpi4py
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+        with open("/proc/self/maps", "rb") as file:
+            libraries = sorted({name.decode() for name in re.findall(PATTERN, file.read())})
+    except Exception:
+        pass
+print(json.dumps({
+    "version": ".".join(map(str, sys.version_info[:3])), "packages": found, "mpi_libraries": libraries
+}))
+""".replace("PATTERN", repr(mpi.LIBRARY.pattern))
 """
 Packages by the names of their folders: importlib.metadata opens a file of each package, of which there are hundreds,
 and takes ten times as long.
@@ -47,9 +59,12 @@ _LIBRARY = "lib/python3*/*-packages/torch/lib/libtorch_cpu.so"
 
 
 def gather_python(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the version of the ranks' Python, of the packages that must agree, and of an MPI on the search path."""
+    """
+    Return the version of the ranks' Python, of the packages that must agree, and of an MPI on the search path; and the
+    MPI that mpi4py loads, which may be another.
+    """
     python = find_python(settings)
-    facts: dict[str, Any] = {"python": python, "version": "", "packages": {}, "mpi": _ask_mpi(settings)}
+    facts: dict[str, Any] = {"python": python, "version": "", "packages": {}, **_ask_mpi(settings)}
     if not python:
         return facts
     done = subprocess.run(  # noqa: S603 - what the ranks run
@@ -72,10 +87,10 @@ def find_python(settings: Mapping[str, Any]) -> str:
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or ""
 
 
-def _ask_mpi(settings: Mapping[str, Any]) -> str:
+def _ask_mpi(settings: Mapping[str, Any]) -> dict[str, str]:
     program = shutil.which("mpirun", path=settings.get("path"))
     if program is None:
-        return ""
+        return {"mpi": "", "mpi_kind": ""}
     done = subprocess.run(  # noqa: S603 - what the ranks run
         [program, "--version"], check=False, capture_output=True, text=True, errors="replace"
     )
@@ -84,7 +99,7 @@ def _ask_mpi(settings: Mapping[str, Any]) -> str:
     found = mpi.recognize_mpi("mpirun", done.stdout)
     if found is not None and version.startswith("Version:"):
         version = f"{found.kind} {version.split()[-1]}"
-    return version[:100]
+    return {"mpi": version[:100], "mpi_kind": found.kind if found else ""}
 
 
 def gather_code(settings: Mapping[str, Any]) -> dict[str, Any]:

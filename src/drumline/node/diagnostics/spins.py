@@ -11,6 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from drumline.contract import mpi
 from drumline.contract.record import NamedTuple
 from drumline.linux import process_usage
 
@@ -22,7 +23,6 @@ _SPINNING_THREADS = ("NCCL", "pt_nccl")
 """Begin the names of the threads that move NCCL's data, or watch it. Source: nccl, src/proxy.cc; PyTorch."""
 
 _GPU = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)$")
-_MPI = re.compile(rb"/(libmpi(?:ch\w*|_\w+|fort|cxx)?\.so[.0-9]*)")
 _MAX_MAPS_BYTES = 4 << 20
 _MAX_SOURCE_BYTES = 2 << 20
 
@@ -93,7 +93,7 @@ def list_mpi_libraries(pid: int) -> set[str]:
     """Return the names of the libraries of an MPI that a process has loaded, such as ``libmpi.so.40.30.4``."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
-            return {name.decode() for name in _MPI.findall(file.read(_MAX_MAPS_BYTES))}
+            return {name.decode() for name in mpi.LIBRARY.findall(file.read(_MAX_MAPS_BYTES))}
     except OSError:
         return set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumline.contract import mpi
 from drumline.supervisor.preflight.findings import error, find_odd, list_nodes, ok, warning
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def judge_mpi(reports: Nodes, _: Demands) -> Iterator[Finding]:
             f"its mpirun is {own}, and {usual} on {list_nodes(others)}",
             "install the same MPI on all nodes",
         )
+    for one in reports:
+        kind = one.get("python").get("mpi_kind", "")
+        other = mpi.find_other_library(kind, one.get("python").get("mpi_libraries", ())) if kind else ""
+        if other:
+            what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {mpi.recognize_library(other)}"
+            yield warning(one.node, what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
     if len(reports) == 1 and reports[0].get("python"):
         yield ok(reports[0].get("python")["mpi"] or "no mpirun", reports[0].node)
 

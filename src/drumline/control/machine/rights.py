@@ -15,8 +15,7 @@ def render(compute: Compute) -> str:
     Return the least Role and its binding as YAML; nothing is asked and nothing changes. Raises SpecError for a compute
     that cannot be attached, UsageError for one of another type.
     """
-    from drumline.engines.kubernetes import access
-    from drumline.engines.kubernetes.api import config
+    from drumline.engines.kubernetes import access, client
     from drumline.spec.registered.compute import check_compute, to_dict
 
     if compute.type != "kubernetes":
@@ -26,7 +25,7 @@ def render(compute: Compute) -> str:
         )
     settings = to_dict(check_compute(compute))
     try:
-        user = config.name_user(settings)
+        user = client.name_user(settings)
     except EngineError:
         # Whoever gives the rights may have no kubeconfig of the one who gets them.
         user = access.find_subject("", "")

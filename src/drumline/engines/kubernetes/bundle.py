@@ -6,20 +6,217 @@ import base64
 import contextlib
 import io
 import itertools
+import json
 import os
 import tarfile
-from typing import TYPE_CHECKING
+import urllib.parse
+from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import EngineError, NotSubmittedError, describe_os_error
+from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem, describe_os_error
 from drumline.contract.messages import find_package
-from drumline.engines.kubernetes import objects, pod_plan
-from drumline.engines.kubernetes.manifests import pod_files
+from drumline.contract.plan import Plan, is_below
+from drumline.engines.kubernetes import frames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from _typeshed import ReadableBuffer
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import Plan
+
+
+# The plan as the pods read it: what lies in the run folder here lies in the run folder there.
+
+HOME = "/drumline/home"
+"""The home of Drumline in the pods: a run folder there is that pod's own."""
+INPUTS = os.path.join(HOME, "given-inputs")
+"""Where local inputs come to a pod, before they are copied to their places."""
+
+_OUTPUT = "AZURE_ML_OUTPUT_"
+
+
+def check(plan: Plan, folder: RunFolder) -> None:
+    """Refuse what a job cannot have here. Raises PlanError that names each."""
+    wrong = []
+    if not plan.compute.get("image"):
+        wrong.append(
+            Problem("image: the compute names none", hint="image: python:3.12, or one with your packages")
+        )
+    most = plan.compute.get("max_instances")
+    if most and len(plan.nodes) > int(most):
+        what = f"resources.instance_count: {len(plan.nodes)} nodes, and the compute gives {most}"
+        wrong.append(Problem(what, path="resources.instance_count"))
+    if plan.asked.instance_type:
+        what = "resources.instance_type: a compute on Kubernetes has no instance types"
+        wrong.append(
+            Problem(what, path="resources.instance_type", hint="cores_per_node and the like of the compute")
+        )
+    if plan.cwd != folder.code:
+        wrong.append(Problem("the pods do not have this folder", hint="code: . in a job file sends it"))
+    if plan.build is not None:
+        hint = "an image with the packages: image of the compute"
+        wrong.append(Problem("environment: none is built in pods", path="environment", hint=hint))
+    if plan.host_file:
+        what = "drumline.once: the file of hosts that its launcher reads does not reach pods yet"
+        wrong.append(Problem(what, path="drumline.once", hint="distribution: {type: mpi} runs mpirun itself"))
+    remote = [*(one.name for one in plan.fetches), *(one.name for one in plan.uploads)]
+    if remote:
+        hint = "a volume of the compute, or the script itself"
+        wrong.append(Problem(f"{remote[0]}: remote data does not reach pods yet", path=remote[0], hint=hint))
+    if plan.services:
+        wrong.append(Problem("services: none run in pods yet", path="services"))
+    wrong.extend(_list_unreachable(plan, folder))
+    if wrong:
+        raise PlanError(wrong)
+
+
+def _list_unreachable(plan: Plan, folder: RunFolder) -> list[Problem]:
+    """List outputs that are to be on this machine alone; inputs are sent (``Engine.list_reached``)."""
+    mounted = [str(one["path"]) for one in plan.compute.get("volumes") or ()]
+    wrong = []
+    for name, value in plan.user_env.items():
+        if not name.startswith(_OUTPUT) or not os.path.isabs(value):
+            continue
+        if not is_below(value, [folder.path, *mounted]):
+            what = f"outputs.{name.removeprefix(_OUTPUT)}: the pods do not have {value}"
+            hint = (
+                "a path below one of a volume of the compute; without a path it is brought here, up to 4 MB"
+            )
+            wrong.append(Problem(what, path="outputs", hint=hint))
+    return wrong
+
+
+def list_warnings(plan: Plan) -> list[str]:
+    """List outputs that may be too large for the way from the pods to here."""
+    volumes = [str(volume["path"]) for volume in plan.compute.get("volumes") or ()]
+    names = [
+        name.removeprefix(_OUTPUT)
+        for name, value in plan.user_env.items()
+        if name.startswith(_OUTPUT) and os.path.isabs(value) and not is_below(value, volumes)
+    ]
+    most = frames.MOST_RESULTS >> 20
+    return [
+        f"outputs.{name}: each pod brings back up to {most} MB of outputs, and leaves larger files out; "
+        "path: below a volume of the compute has no such limit"
+        for name in names[:1]
+    ]
+
+
+def adapt(plan: Plan, folder: RunFolder) -> Plan:
+    """Return the plan with the paths of the pods, and their own PATH."""
+    own = plan.user_env.get("PATH")
+    search_path = os.environ.get("PATH", "")
+    if own and own.endswith(search_path):
+        # That of this machine, which the planner put there.
+        plan = plan._replace(
+            user_env={name: value for name, value in plan.user_env.items() if name != "PATH"}
+        )
+    volumes = [str(volume["path"]) for volume in plan.compute.get("volumes") or ()]
+    copies = tuple(
+        copy
+        if is_below(copy.source, volumes)
+        else copy._replace(source=os.path.join(INPUTS, str(index), os.path.basename(copy.source)))
+        for index, copy in enumerate(plan.copies)
+    )
+    data = _drop_local_runs(json.loads(plan._replace(copies=copies).to_json()))
+    return Plan.from_json(json.dumps(_move(data, folder.root, HOME)))
+
+
+def _drop_local_runs(value: Any) -> Any:
+    """Return the value without MLflow's run in files of this machine: a script finds none there, and begins its own."""
+    if isinstance(value, list):
+        return [_drop_local_runs(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    is_local = str(value.get("MLFLOW_TRACKING_URI", "")).startswith("file:")
+    return {
+        key: _drop_local_runs(one)
+        for key, one in value.items()
+        if not (is_local and key.startswith("MLFLOW_"))
+    }
+
+
+def _move(value: Any, root: str, home: str) -> Any:
+    """Return the value with the home of the pods in place of the one here, in all its texts."""
+    if isinstance(value, str):
+        return value.replace(root, home).replace(urllib.parse.quote(root), home)
+    if isinstance(value, list):
+        return [_move(one, root, home) for one in value]
+    if isinstance(value, dict):
+        return {key: _move(one, root, home) for key, one in value.items()}
+    return value
+
+
+# The files that a pod begins with: Secrets bring them, and a few lines of Python unpack them.
+
+BUNDLE = "/drumline-bundle"
+"""Where the Secrets with code, plan and Drumline itself are mounted."""
+
+PACKAGE_FILE, JOB_FILE, TOKEN_FILE, SECRETS_FILE = "drumline.tar.gz", "job.tar.gz", "token", "secrets"
+"""The second is in parts (``name_part``)."""
+
+_LIBRARY = "/drumline/lib"
+
+# The first process of a pod ignores a signal that it has no handler for: it waits until there is one.
+_BOOT = """\
+import io, os, signal, sys, tarfile
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+filtered = {{"filter": "fully_trusted"}} if hasattr(tarfile, "data_filter") else {{}}
+for name, place in (("{package}", "{library}"), ("{job}", "{home}")):
+    parts = [one for one in sorted(os.listdir("{bundle}")) if one.startswith(name)]
+    whole = io.BytesIO(b"".join(open("{bundle}/" + one, "rb").read() for one in parts))
+    with tarfile.open(fileobj=whole) as archive:
+        archive.extractall(place, **filtered)
+    whole.close()
+os.environ["PYTHONPATH"] = "{library}"
+os.execv(sys.executable, [sys.executable, "-P", "-m", "drumline.engines.kubernetes.pod", *sys.argv[1:]])
+"""
+
+
+def boot(home: str, bundle: str = BUNDLE, library: str = _LIBRARY) -> str:
+    """Return the program of a pod. ``home``: of Drumline, there."""
+    return _BOOT.format(package=PACKAGE_FILE, job=JOB_FILE, bundle=bundle, home=home, library=library)
+
+
+def name_part(number: int) -> str:
+    """Return the name of that part of the job's archive."""
+    return f"{JOB_FILE}.{number:02}"
+
+
+def make_secrets(
+    bundle: Sequence[Mapping[str, str]], make_metadata: Callable[..., dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return a Secret for each element of the bundle."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": make_metadata(suffix=_suffix(index)),
+            "type": "Opaque",
+            "data": dict(data),
+        }
+        for index, data in enumerate(bundle)
+    ]
+
+
+def list_sources(
+    bundle: Sequence[Mapping[str, str]], name: str, *, with_secrets: bool
+) -> list[dict[str, Any]]:
+    """Return what a pod sees of the Secrets: the job's own secrets are the supervisor's alone."""
+    return [
+        {
+            "secret": {
+                "name": name + _suffix(index),
+                "items": [{"key": key, "path": key} for key in data if with_secrets or key != SECRETS_FILE],
+            }
+        }
+        for index, data in enumerate(bundle)
+    ]
+
+
+def _suffix(index: int) -> str:
+    return f"-{index}" if index else ""
+
 
 MOST_BYTES = 1 << 20
 """Of all values of a Secret. Source: Kubernetes, MaxSecretSize."""
@@ -64,11 +261,11 @@ def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, s
     Return the data of each Secret; the first has all but later parts of the code. Raises TooLargeError, and EngineError
     for a file that cannot be read.
     """
-    first = {pod_files.TOKEN_FILE: os.urandom(32).hex().encode()}
+    first = {TOKEN_FILE: os.urandom(32).hex().encode()}
     if secrets:
-        first[pod_files.SECRETS_FILE] = secrets.encode()
+        first[SECRETS_FILE] = secrets.encode()
     try:
-        first[pod_files.PACKAGE_FILE] = _pack_package()
+        first[PACKAGE_FILE] = _pack_package()
         taken = sum(map(len, first.values()))
         most = MOST_SECRETS * MOST_BYTES - taken
         job = _pack_job(plan, folder, most)
@@ -84,14 +281,14 @@ def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, s
     room = MOST_BYTES - taken
     cuts = [0, *range(room, len(job), MOST_BYTES), len(job)]
     parts = [job[begin:end] for begin, end in itertools.pairwise(cuts)]
-    files = [{pod_files.name_part(number): part} for number, part in enumerate(parts)]
+    files = [{name_part(number): part} for number, part in enumerate(parts)]
     files[0].update(first)
     return [{name: base64.b64encode(data).decode() for name, data in one.items()} for one in files]
 
 
 def _list_sizes(plan: Plan, folder: RunFolder) -> str:
     """Return the sizes of the local inputs and the code, the largest first."""
-    there = pod_plan.adapt(plan, folder)
+    there = adapt(plan, folder)
     paths = {
         f"inputs.{before.name}": before.source
         for before, after in zip(plan.copies, there.copies, strict=True)
@@ -138,7 +335,7 @@ def _pack_job(plan: Plan, folder: RunFolder, most: int) -> bytes:
     Return the run folder as its supervisor finds it, the stored code, and local inputs that pods lack. Raises
     _FullError.
     """
-    there = pod_plan.adapt(plan, folder)
+    there = adapt(plan, folder)
     base = f"jobs/{folder.name}"
     memory = _Memory(most)
     with tarfile.open(fileobj=memory, mode="w:gz", compresslevel=9) as archive:
@@ -150,7 +347,7 @@ def _pack_job(plan: Plan, folder: RunFolder, most: int) -> bytes:
             archive.add(code, f"snapshots/{plan.snapshot}", filter=_make_readable)
         for before, after in zip(plan.copies, there.copies, strict=True):
             if after.source != before.source:
-                name = os.path.relpath(after.source, objects.HOME)
+                name = os.path.relpath(after.source, HOME)
                 _add_input(archive, before.source, name, os.path.realpath(before.source))
     return memory.getvalue()
 

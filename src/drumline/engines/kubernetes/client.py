@@ -8,22 +8,327 @@ do not know.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx2
+
+from drumline.contract.errors import EngineError, NotSubmittedError
 from drumline.engines.kubernetes import access
-from drumline.engines.kubernetes.api import config
-from drumline.engines.kubernetes.api.failures import (
-    ApiRefusedError,
-    GoneError,
-    LogQuietError,
-    ask_patiently,
-    translate,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
+
+
+# Failures between Drumline and an API server, each as one sentence with a hint.
 
 T = TypeVar("T")
+
+LONGEST_WAIT_S = 30.0
+"""For a server that says when to ask again, in one call."""
+
+_BUSY = (429, 500, 502, 503, 504)
+_LONGEST_TEXT = 300
+
+
+class ApiRefusedError(NotSubmittedError):
+    """Kubernetes has understood and said no. ``status``: of HTTP."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "", *, status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+class GoneError(ApiRefusedError):
+    """There is no such object, says the API server itself."""
+
+
+class ApiSilentError(EngineError):
+    """
+    The API server does not answer, or not in a way that can be read. ``again_s``: when it wants to be asked again; it
+    has done nothing then. None: it does not say.
+    """
+
+    def __init__(self, message: str, hint: str = "", *, again_s: float | None = None) -> None:
+        super().__init__(message, hint)
+        self.again_s = again_s
+
+
+class LogQuietError(ApiSilentError):
+    """A log that is followed has nothing new, or its connection is dead."""
+
+
+def ask_patiently(ask: Callable[[], T]) -> T:
+    """Return what ``ask`` returns; a server that says when to ask again is obeyed, for a while. Raises EngineError."""
+    until = time.monotonic() + LONGEST_WAIT_S
+    while True:
+        try:
+            return ask()
+        except ApiSilentError as error:
+            if error.again_s is None or time.monotonic() + error.again_s > until:
+                raise
+            time.sleep(max(error.again_s, 0.1))
+
+
+@contextlib.contextmanager
+def translate(server: str) -> Iterator[None]:
+    """Turn what goes wrong into EngineError."""
+    import httpx2
+    from lightkube.core.exceptions import ConfigError
+
+    try:
+        yield
+    except httpx2.HTTPStatusError as error:
+        raise _explain_answer(server, error) from error
+    except (ConfigError, CredentialsError) as error:
+        raise ApiRefusedError(
+            f"the credentials of Kubernetes at {server} are not to be had: {shorten(error)}",
+            "log in as your cluster's provider says, and see that kubectl get pods works",
+        ) from error
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise ApiRefusedError(
+            f"{server} is no address of Kubernetes: {shorten(error)}", "server of the kubeconfig's cluster"
+        ) from error
+    except KeyError as error:
+        # lightkube stumbles over an answer without a type.
+        cause = error.__context__
+        if isinstance(cause, httpx2.HTTPStatusError):
+            raise _explain_answer(server, cause) from error
+        raise _say_odd(server, error) from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _say_odd(server, error) from error
+    except (httpx2.HTTPError, OSError, RuntimeError) as error:
+        said = shorten(error) or type(error).__name__
+        raise ApiSilentError(f"Kubernetes at {server} does not answer: {said}") from error
+
+
+class CredentialsError(Exception):
+    """There are none: why, for ``translate``."""
+
+
+def shorten(error: object) -> str:
+    """Return what an error says as one line."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= _LONGEST_TEXT else said[: _LONGEST_TEXT - 3] + "..."
+
+
+def _say_odd(server: str, error: Exception) -> ApiSilentError:
+    said = shorten(error) or type(error).__name__
+    return ApiSilentError(
+        f"Kubernetes at {server} does not answer as an API server does: {said}",
+        "server of the kubeconfig's cluster; a proxy may be in the way",
+    )
+
+
+def _explain_answer(server: str, error: Any) -> EngineError:
+    """Return what an answer means that is no success; ``error``: an HTTPStatusError."""
+    status = int(error.response.status_code)
+    said = shorten(_find_message(error)) or f"{status} {error.response.reason_phrase}"
+    if status == 404:
+        # A proxy on the way that has lost the server says the same of all that there is.
+        is_gone = _read_reason(error) == "NotFound"
+        return GoneError(said, status=status) if is_gone else _say_odd(server, ValueError(said))
+    if status in _BUSY:
+        again_s = _read_wait(error.response.headers.get("Retry-After"))
+        return ApiSilentError(f"Kubernetes at {server} is busy: {said}", again_s=again_s)
+    if status < 400:
+        return _say_odd(server, ValueError(said))
+    if status == 401:
+        return ApiRefusedError(
+            f"Kubernetes at {server} does not accept the credentials: {said}",
+            "they may have expired: log in again, and see that kubectl get pods works",
+            status=status,
+        )
+    hint = "kubectl auth can-i --list shows what you may do" if status == 403 else ""
+    return ApiRefusedError(f"Kubernetes refused it: {said}", hint, status=status)
+
+
+def _find_message(error: Any) -> str:
+    """Return the sentence of the server; empty where it sent none."""
+    status = getattr(error, "status", None)
+    return str(getattr(status, "message", None) or "")
+
+
+def _read_reason(error: Any) -> str:
+    """Return the word of an API server for why it said no; empty: the answer is no word of one."""
+    try:
+        answer = error.response.json()
+    except ValueError:
+        return ""
+    is_status = isinstance(answer, dict) and answer.get("kind") == "Status"
+    return str(answer.get("reason") or "") if is_status else ""
+
+
+def _read_wait(text: str | None) -> float | None:
+    """Return the seconds of a header Retry-After; None where there is none that can be read."""
+    return float(text) if text and text.isascii() and text.isdecimal() else None
+
+
+# The kubeconfig of a compute: which file, which context, and which credentials.
+
+
+def load(compute: Mapping[str, Any]) -> Any:
+    """Return the kubeconfig's context. Raises ApiRefusedError."""
+    from lightkube.config.models import User
+
+    path = find_path(compute)
+    with _explain(path):
+        whole = _read(path)
+        single = _choose(whole, compute.get("context") or whole.current_context, path)
+        # A server may take whoever comes.
+        return single if single.user else single._replace(user=User())
+
+
+def find_place(compute: Mapping[str, Any]) -> dict[str, str]:
+    """
+    Return which kubeconfig and which of its contexts a compute means now, as settings of it: the user's current context
+    may be another one later. Raises ApiRefusedError.
+    """
+    path = find_path(compute)
+    if not path:
+        return {}
+    named = compute.get("context") or _read(path).current_context
+    return {"kubeconfig": os.path.abspath(path), **({"context": str(named)} if named else {})}
+
+
+def name_user(compute: Mapping[str, Any]) -> dict[str, str]:
+    """Return whom a Role is bound to, as far as the kubeconfig tells. Raises ApiRefusedError."""
+    config = load(compute)
+    token = str(getattr(config.user, "token", None) or "")
+    return access.find_subject(str(config.context.user or ""), token)
+
+
+def find_path(compute: Mapping[str, Any]) -> str:
+    """Return the path of the kubeconfig; empty: that of a pod's own account."""
+    named = str(compute.get("kubeconfig") or "")
+    listed = [one for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    usual = os.path.expanduser("~/.kube/config")
+    if named:
+        return named
+    found = next((one for one in listed if os.path.exists(one)), "")
+    if found or listed:
+        return found or listed[0]
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+    return "" if in_pod and not os.path.exists(usual) else usual
+
+
+def _read(path: str) -> Any:
+    """Return all contexts of a kubeconfig; an empty path: the account of this pod. Raises ApiRefusedError."""
+    from lightkube.config.kubeconfig import KubeConfig
+
+    with _explain(path):
+        return KubeConfig.from_file(path) if path else KubeConfig.from_service_account()
+
+
+def _choose(whole: Any, name: str | None, path: str) -> Any:
+    """Return a context with its cluster and user. Raises ApiRefusedError."""
+    hint = "context and kubeconfig of the compute, else KUBECONFIG, say which"
+    if not name:
+        raise ApiRefusedError(f"{path or 'the kubeconfig'} has no current context", hint)
+    context = whole.contexts.get(name)
+    if context is None:
+        known = ", ".join(sorted(map(str, whole.contexts))[:5])
+        raise ApiRefusedError(f"{path} has no context {name!r}", f"it has {known}" if known else hint)
+    for noun, wanted, there in (
+        ("cluster", context.cluster, whole.clusters),
+        ("user", context.user, whole.users),
+    ):
+        if wanted and wanted not in there:
+            what = f"{path} has no {noun} {wanted!r}, which its context {name!r} names"
+            raise ApiRefusedError(what, hint)
+    return whole.get(name)
+
+
+@contextlib.contextmanager
+def _explain(path: str) -> Iterator[None]:
+    try:
+        yield
+    except ApiRefusedError:
+        raise
+    except Exception as error:  # whatever parsers of YAML and of its content raise, it is the file's
+        said = shorten(error) if not isinstance(error, KeyError) else f"{error} is missing"
+        what = f"{path or 'the account of this pod'} does not say how to reach Kubernetes: {said}"
+        raise ApiRefusedError(
+            what, "context and kubeconfig of the compute, else KUBECONFIG, say which"
+        ) from error
+
+
+# Credentials from a plugin that the kubeconfig names, asked as kubectl asks it.
+
+LIMIT_S = 120.0
+"""For one answer: a person may have to confirm in a browser."""
+
+
+class PluginAuth(httpx2.Auth):  # type: ignore[misc]  # it has no types
+    """Gives each request the token of a plugin, which is asked again when the server refuses the token."""
+
+    def __init__(self, plugin: Any) -> None:
+        self._plugin = plugin
+        self._lock = threading.Lock()
+        self._token = ""
+
+    def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        token = self._token
+        if token:
+            request.headers["Authorization"] = f"Bearer {token}"
+            response = yield request
+            if response.status_code != 401:
+                return
+        with self._lock:
+            if self._token == token:
+                # Nobody else has asked meanwhile.
+                self._token = self._ask()
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+    def _ask(self) -> str:
+        """Return a token. Raises CredentialsError."""
+        command = str(self._plugin.command)
+        try:
+            answer = json.loads(self._run(command))
+            status = answer["status"]
+            token = status.get("token")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CredentialsError(f"{command} printed no credential") from error
+        if not isinstance(token, str) or not token:
+            raise CredentialsError(f"{command} gave no token; certificates of plugins are not supported")
+        return token
+
+    def _run(self, command: str) -> str:
+        wanted = {
+            "apiVersion": self._plugin.apiVersion,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False},
+        }
+        own = {one.name: one.value for one in self._plugin.env or ()}
+        try:
+            done = subprocess.run(  # noqa: S603 - what the user's kubeconfig names
+                [command, *(self._plugin.args or ())],
+                env={**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(wanted)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except OSError as error:
+            hint = shorten(self._plugin.installHint or "")
+            said = f"{command}: {error.strerror or error}"
+            raise CredentialsError(f"{said}; {hint}" if hint else said) from error
+        except subprocess.TimeoutExpired as error:
+            raise CredentialsError(f"{command} gave no answer within {LIMIT_S:.0f} s") from error
+        if done.returncode:
+            said = shorten(done.stderr) or "it said nothing"
+            raise CredentialsError(f"{command} ended with exit code {done.returncode}: {said}")
+        return done.stdout
+
 
 TIMEOUT_S = 20.0
 
@@ -53,7 +358,7 @@ class Api:
                 "Kubernetes needs the package lightkube", install_line("kubernetes")
             ) from error
         self.namespace = str(compute.get("namespace") or "default")
-        place = config.load(compute)
+        place = load(compute)
         self.server = str(place.cluster.server)
         with translate(self.server):
             self._client: Any = lightkube.Client(
@@ -64,8 +369,6 @@ class Api:
             )
             self._http: Any = self._client._client._client
             if place.user.exec and not (place.user.token or place.user.token_file):
-                from drumline.engines.kubernetes.api.plugin import PluginAuth
-
                 self._http.auth = PluginAuth(place.user.exec)
         self._rights = rights or access.ALL
         self._kinds: dict[str, Any] = {}

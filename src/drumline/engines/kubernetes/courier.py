@@ -23,10 +23,8 @@ from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.plan import Plan
 from drumline.engines.kubernetes import objects, pods, view
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
-from drumline.engines.kubernetes.client import open_api
-from drumline.engines.kubernetes.manifests import gang
-from drumline.engines.kubernetes.pod_logs import PodLogs
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError, open_api
+from drumline.engines.kubernetes.receiver import PodLogs
 from drumline.engines.kubernetes.submission import Replacements
 from drumline.linux import kernel
 
@@ -290,7 +288,7 @@ class Courier:
             self._alone_since = None
             return False
         self._alone_since = self._alone_since or time.monotonic()
-        return time.monotonic() - self._alone_since > gang.patience_s(self._plan.compute)
+        return time.monotonic() - self._alone_since > objects.patience_s(self._plan.compute)
 
     def _finish(self, api: Api, heard: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
         """Wait for the last words of all pods, then remove all objects; return whether that is done."""

@@ -36,14 +36,14 @@ class KubernetesEngine:
         return mpi.Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
-        from drumline.engines.kubernetes import pod_plan
+        from drumline.engines.kubernetes import bundle
 
-        return pod_plan.list_warnings(plan)
+        return bundle.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
-        from drumline.engines.kubernetes import render
+        from drumline.engines.kubernetes import objects
 
-        return render.render(plan, folder)
+        return objects.render(plan, folder)
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
@@ -53,10 +53,7 @@ class KubernetesEngine:
         import secrets as randomness
 
         from drumline.engines.kubernetes import bundle, courier, objects, submission, view
-        from drumline.engines.kubernetes.api.config import find_place
-        from drumline.engines.kubernetes.api.failures import ApiSilentError
-        from drumline.engines.kubernetes.client import open_api
-        from drumline.engines.kubernetes.manifests import gang
+        from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
 
         plan = Plan.read(folder.plan)
         data = bundle.make_bundle(plan, folder, secrets)
@@ -72,7 +69,7 @@ class KubernetesEngine:
         courier.forget_end(folder)
 
         def make(api: Api) -> objects.Objects:
-            way = gang.choose(plan.compute, api.groups())
+            way = objects.choose(plan.compute, api.groups())
             made = objects.make_objects(plan, folder, data, way, mark)
             view.write_nodes(folder, made.nodes)
             return made
@@ -92,9 +89,9 @@ class KubernetesEngine:
         return ""
 
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
-        from drumline.engines.kubernetes.pod import nodes
+        from drumline.engines.kubernetes.pod import supervisor_pod
 
-        return nodes.make_nodes(plan)
+        return supervisor_pod.make_nodes(plan)
 
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
@@ -179,16 +176,14 @@ class KubernetesEngine:
         List the nodes of the cluster, and what is free where the user may see all pods. Raises EngineError, as where
         the user may not see nodes.
         """
-        from drumline.engines.kubernetes import access, cluster_nodes
-        from drumline.engines.kubernetes.api.failures import ApiRefusedError
-        from drumline.engines.kubernetes.client import open_api
-        from drumline.engines.kubernetes.manifests import placement
+        from drumline.engines.kubernetes import access, objects, pods
+        from drumline.engines.kubernetes.client import ApiRefusedError, open_api
 
-        gpu = placement.gpu_resource(compute)
+        gpu = objects.gpu_resource(compute)
         with open_api(compute) as api:
             found = api.list("Node")
             try:
-                taken = cluster_nodes.sum_requests(
+                taken = pods.sum_requests(
                     [
                         *api.list(access.EVERY_POD, fields={"status.phase": "Pending"}),
                         *api.list(access.EVERY_POD, fields={"status.phase": "Running"}),
@@ -198,7 +193,7 @@ class KubernetesEngine:
                 if error.status != 403:
                     raise
                 taken = None
-            return [cluster_nodes.describe(node, gpu, taken) for node in found]
+            return [pods.describe_node(node, gpu, taken) for node in found]
 
 
 ENGINE = KubernetesEngine()

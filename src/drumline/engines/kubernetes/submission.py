@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
 from drumline.engines.kubernetes import objects, pods
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
-from drumline.engines.kubernetes.manifests import gang
-from drumline.engines.kubernetes.manifests.dropped import find_dropped
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes.objects import find_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,7 +207,7 @@ class Replacements:
         wanted = pods.count_wanted(job)
         active = int(job.get("status", {}).get("active") or 0)
         labels = job["metadata"].get("labels") or {}
-        if active >= wanted or gang.QUEUE_LABEL in labels or job.get("spec", {}).get("suspend"):
+        if active >= wanted or objects.QUEUE_LABEL in labels or job.get("spec", {}).get("suspend"):
             return wanted
         api.patch("Job", job["metadata"]["name"], {"spec": {"parallelism": active}})
         return active

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.engines.kubernetes.client import Api
-    from drumline.engines.kubernetes.pod_logs import PodLogs
+    from drumline.engines.kubernetes.receiver import PodLogs
 
 _ASK_AGAIN_S = 3.0
 _PLACE_FILE = "kubernetes-place.json"

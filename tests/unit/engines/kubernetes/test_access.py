@@ -16,7 +16,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.driver import recovery
 from drumline.engines.kubernetes import access, client, courier, objects, submission, view
-from drumline.engines.kubernetes.api.failures import ApiSilentError
+from drumline.engines.kubernetes.client import ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
 
 JOBS, PODS = "/apis/batch/v1/namespaces/default/jobs", "/api/v1/namespaces/default/pods"

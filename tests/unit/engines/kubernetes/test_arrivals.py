@@ -9,8 +9,8 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract.outcome import fold
 from drumline.engines.kubernetes import frames, objects
-from drumline.engines.kubernetes.arrivals import receiver as receiving
-from drumline.engines.kubernetes.pod_logs import PodLogs
+from drumline.engines.kubernetes import receiver as receiving
+from drumline.engines.kubernetes.receiver import PodLogs
 
 LOG = "user_logs/std_log_process_01.txt"
 NODE_LOG = "system_logs/node-1.log"

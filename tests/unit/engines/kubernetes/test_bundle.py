@@ -13,7 +13,6 @@ from planning import plan
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import InputCopy
 from drumline.engines.kubernetes import bundle
-from drumline.engines.kubernetes.manifests import pod_files
 
 CODE = os.urandom(3 << 20)
 """No archive makes it smaller."""
@@ -38,9 +37,7 @@ def make(folder, secrets="", **changed):
 
 def list_inputs(made):
     """What is packed of inputs: by path the content, or what a link leads to."""
-    parts = {
-        name: value for data in made for name, value in data.items() if name.startswith(pod_files.JOB_FILE)
-    }
+    parts = {name: value for data in made for name, value in data.items() if name.startswith(bundle.JOB_FILE)}
     whole = b"".join(base64.b64decode(parts[name]) for name in sorted(parts))
     with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
         return {
@@ -122,9 +119,7 @@ def test_a_pod_unpacks_the_parts_of_all_secrets(folder, tmp_path):
     for data in made:
         for name, value in data.items():
             (there / name).write_bytes(base64.b64decode(value))
-    unpacks = pod_files.boot(str(tmp_path / "pod"), str(there), str(tmp_path / "lib")).split("os.environ", 1)[
-        0
-    ]
+    unpacks = bundle.boot(str(tmp_path / "pod"), str(there), str(tmp_path / "lib")).split("os.environ", 1)[0]
     subprocess.run([sys.executable, "-c", unpacks], check=True)
     assert (tmp_path / "pod" / "snapshots" / "a1b2" / "weights.bin").read_bytes() == CODE
     assert (tmp_path / "lib" / "drumline" / "__init__.py").exists()

@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from drumline.engines.kubernetes import client, cluster_nodes
-from drumline.engines.kubernetes.api import config
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes import client, pods
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
 
 pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
@@ -111,7 +110,7 @@ def test_the_nodes_of_a_cluster(server, kubeconfig):
         2,
         16384,
     )
-    assert cluster_nodes.amount("nonsense") == 0
+    assert pods.amount("nonsense") == 0
 
 
 def test_what_is_free_on_the_nodes(server, kubeconfig):
@@ -154,10 +153,10 @@ def test_what_a_pod_takes_is_what_the_scheduler_counts():
 
     beside = container("250m", restartPolicy="Always")
     spec = {"initContainers": [container("1"), beside, container("2")], "containers": [container("500m"), {}]}
-    assert cluster_nodes.requests_of(spec) == {"cpu": 2.25}
+    assert pods.requests_of(spec) == {"cpu": 2.25}
     spec["containers"].append(container("3"))
-    assert cluster_nodes.requests_of({**spec, "overhead": {"cpu": "1"}}) == {"cpu": 4.75}
-    assert cluster_nodes.requests_of({**spec, "resources": {"requests": {"cpu": "8"}}}) == {"cpu": 8.0}
+    assert pods.requests_of({**spec, "overhead": {"cpu": "1"}}) == {"cpu": 4.75}
+    assert pods.requests_of({**spec, "resources": {"requests": {"cpu": "8"}}}) == {"cpu": 8.0}
 
 
 def test_a_cluster_is_described_by_its_server(server, kubeconfig):
@@ -174,9 +173,9 @@ def test_the_engine_does_not_load_the_client():
 
 def test_a_job_stays_in_the_context_that_was_current_when_it_was_submitted(server, kubeconfig, monkeypatch):
     path = kubeconfig()
-    now = config.find_place({})
+    now = client.find_place({})
     assert now == {"kubeconfig": str(path), "context": "one"}
-    assert config.find_place({"context": "two"}) == {"kubeconfig": str(path), "context": "two"}
+    assert client.find_place({"context": "two"}) == {"kubeconfig": str(path), "context": "two"}
     monkeypatch.setenv("KUBECONFIG", str(path.parent / "another"))
     server.answers["GET", "/api/v1/namespaces/default/pods"] = (200, {"items": []})
     assert client.open_api({**now}).list("Pod") == []

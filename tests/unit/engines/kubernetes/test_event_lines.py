@@ -8,8 +8,8 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes.arrivals import event_lines
-from drumline.engines.kubernetes.arrivals.event_lines import SupervisorEvents
+from drumline.engines.kubernetes import receiver
+from drumline.engines.kubernetes.receiver import SupervisorEvents
 
 SUBMITTED = e.JobSubmitted(1.0, "ann", "kubernetes")
 THERE = [
@@ -89,7 +89,7 @@ def test_a_courier_may_be_killed_at_any_moment(folder, when, number):
                 os.kill(os.getpid(), signal.SIGKILL)
             return write(descriptor, data)
 
-        event_lines.os.write = write_and_die
+        receiver.os.write = write_and_die
         try:
             take(SupervisorEvents(folder.events), PIECES)
         finally:
@@ -104,11 +104,11 @@ def test_a_piece_that_did_not_fit_may_be_given_again(folder, monkeypatch):
     write = os.write
 
     def write_some(descriptor, data):
-        monkeypatch.setattr(event_lines.os, "write", write)
+        monkeypatch.setattr(receiver.os, "write", write)
         return write(descriptor, data[:10])
 
     lines = SupervisorEvents(folder.events)
-    monkeypatch.setattr(event_lines.os, "write", write_some)
+    monkeypatch.setattr(receiver.os, "write", write_some)
     with pytest.raises(OSError, match="No space left"):
         lines.take(0, WHOLE)
     edit(folder, "between")

@@ -8,9 +8,8 @@ from api_server import Stalls
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import client, frames, pod_logs
-from drumline.engines.kubernetes.api import failures, plugin
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError, GoneError
+from drumline.engines.kubernetes import client, frames, receiver
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError, GoneError
 
 pytest.importorskip("lightkube", reason="the extra kubernetes, which scripts/test installs")
 
@@ -95,7 +94,7 @@ def test_a_context_without_a_user_is_asked_without_credentials(kubeconfig, serve
 )
 def test_a_plugin_that_gives_no_credentials(kubeconfig, server, monkeypatch, code, said):
     if "sleep" in code:
-        monkeypatch.setattr(plugin, "LIMIT_S", 1.0)
+        monkeypatch.setattr(client, "LIMIT_S", 1.0)
     kubeconfig(exec={"apiVersion": VERSION, "command": sys.executable, "args": ["-c", code]})
     with pytest.raises(
         ApiRefusedError, match=r"the credentials of Kubernetes at .* are not to be had: "
@@ -202,7 +201,7 @@ BUSY = {"kind": "Status", "code": 429, "message": "too many requests"}
 def test_a_busy_server_is_asked_again_when_it_wants_to_be(kubeconfig, server, monkeypatch):
     kubeconfig()
     waited = []
-    monkeypatch.setattr(failures.time, "sleep", waited.append)
+    monkeypatch.setattr(client.time, "sleep", waited.append)
     server.answers["GET", PODS] = [
         (429, BUSY, {"Retry-After": "3"}),
         (503, BUSY, {"Retry-After": "4"}),
@@ -238,7 +237,7 @@ def test_a_log_whose_connection_is_dead_is_followed_again(kubeconfig, server, mo
     ]
     folder = RunFolder(str(tmp_path / "jobs" / "calm_drum"))
     folder.create()
-    logs = pod_logs.PodLogs(folder, pod_logs.threading.Event(), {})
+    logs = receiver.PodLogs(folder, receiver.threading.Event(), {})
     pod = {"metadata": {"name": "n"}, "status": {"phase": "Running"}}
     with client.open_api({}) as api:
 
@@ -253,7 +252,7 @@ def test_a_log_whose_connection_is_dead_is_followed_again(kubeconfig, server, mo
 
     since = [int(one.get("sinceSeconds", 0)) for one in server.words]
     assert since[0] == since[-1] == 0
-    assert max(since) > pod_logs._MARGIN_S
+    assert max(since) > receiver._MARGIN_S
 
 
 def test_every_command_says_it_in_one_sentence(server, cli, drumline_home, tmp_path):

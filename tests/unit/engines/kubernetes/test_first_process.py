@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from drumline.engines.kubernetes.manifests import pod_files
+from drumline.engines.kubernetes import bundle
 
 BEGINS = """
 import os, signal, sys
@@ -21,7 +21,7 @@ print(first.terminated, code)
 
 def test_a_signal_that_comes_while_the_pod_starts_is_heard(tmp_path):
     """The kernel drops it otherwise: a first process has no default for signals."""
-    holds_back = pod_files.boot("/").split("filtered", 1)[0]
+    holds_back = bundle.boot("/").split("filtered", 1)[0]
     words = [sys.executable, "-c", holds_back + BEGINS, str(tmp_path / "job")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     # The child begins with the signal let through, and gets it.

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from drumline.engines.kubernetes import frames
-from drumline.engines.kubernetes.arrivals.receiver import Receiver
+from drumline.engines.kubernetes.receiver import Receiver
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from planning import plan
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import courier, objects, submission, view
-from drumline.engines.kubernetes.api.failures import ApiRefusedError
-from drumline.engines.kubernetes.manifests import gang
-from drumline.engines.kubernetes.manifests.dropped import find_dropped
+from drumline.engines.kubernetes.client import ApiRefusedError
+from drumline.engines.kubernetes.objects import find_dropped
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 KUEUE, VOLCANO, COSCHEDULING = "kueue.x-k8s.io", "scheduling.volcano.sh", "scheduling.x-k8s.io"
@@ -33,7 +32,7 @@ def made(way, nodes=3, **compute):
     ],
 )
 def test_what_the_cluster_has_is_used(compute, groups, way):
-    assert gang.choose(compute, groups) == way
+    assert objects.choose(compute, groups) == way
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_what_the_cluster_has_is_used(compute, groups, way):
 )
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(compute, said):
     with pytest.raises(EngineError) as error:
-        gang.choose(compute, ["batch", COSCHEDULING])
+        objects.choose(compute, ["batch", COSCHEDULING])
     assert (error.value.message, error.value.exit_code) == (said, 2)
 
 
@@ -61,7 +60,7 @@ def test_volcano_has_a_group_and_its_queue():
     assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
     assert template["spec"]["schedulerName"] == "volcano"
     assert "schedulerName" not in things.supervisor["spec"]["template"]["spec"]
-    assert gang.QUEUE_LABEL not in things.nodes["metadata"]["labels"]
+    assert objects.QUEUE_LABEL not in things.nodes["metadata"]["labels"]
 
 
 def test_coscheduling_has_a_group_and_the_scheduler_of_the_compute():

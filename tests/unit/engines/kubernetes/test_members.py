@@ -6,7 +6,7 @@ import socket
 import pytest
 from waiting import wait_until
 
-from drumline.engines.kubernetes.pod.members import Members
+from drumline.engines.kubernetes.pod.supervisor_pod import Members
 
 
 @pytest.fixture

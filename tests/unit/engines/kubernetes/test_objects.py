@@ -9,8 +9,7 @@ from planning import plan
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Asked, Build, Fetch
-from drumline.engines.kubernetes import objects, pod_plan, render
-from drumline.engines.kubernetes.manifests import pod_files
+from drumline.engines.kubernetes import bundle, objects
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
@@ -44,7 +43,7 @@ def job(compute=None, nodes=2, gpus=0, **changed):
 
 
 def made(*arguments, way="", **settings):
-    return objects.make_objects(job(*arguments, **settings), FOLDER, [{pod_files.TOKEN_FILE: "eA=="}], way)
+    return objects.make_objects(job(*arguments, **settings), FOLDER, [{bundle.TOKEN_FILE: "eA=="}], way)
 
 
 def pod_of(thing):
@@ -192,12 +191,12 @@ def test_shared_memory_has_a_size_always(compute, size):
 
 
 def test_only_the_supervisor_has_the_secrets_of_the_job():
-    things = objects.make_objects(job(), FOLDER, [{pod_files.SECRETS_FILE: "eA=="}])
+    things = objects.make_objects(job(), FOLDER, [{bundle.SECRETS_FILE: "eA=="}])
     files = [
         {item["path"] for item in pod_of(thing)["volumes"][0]["projected"]["sources"][0]["secret"]["items"]}
         for thing in (things.supervisor, things.nodes)
     ]
-    assert (pod_files.SECRETS_FILE in files[0], pod_files.SECRETS_FILE in files[1]) == (True, False)
+    assert (bundle.SECRETS_FILE in files[0], bundle.SECRETS_FILE in files[1]) == (True, False)
 
 
 def test_names_are_those_of_the_cluster_and_of_one_run_folder():
@@ -212,12 +211,12 @@ def test_names_are_those_of_the_cluster_and_of_one_run_folder():
 
 
 def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
-    printed = list(yaml.safe_load_all(render.render(job(FULL), FOLDER)))
+    printed = list(yaml.safe_load_all(objects.render(job(FULL), FOLDER)))
     assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
     sent = objects.make_objects(job(FULL), FOLDER, [printed[1]["data"]])
     assert printed[0]["metadata"]["annotations"].pop(objects.SUBMISSION_ANNOTATION) == "(random)"
     assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
-    (*_, group) = yaml.safe_load_all(render.render(job({"gang": "volcano"}), FOLDER))
+    (*_, group) = yaml.safe_load_all(objects.render(job({"gang": "volcano"}), FOLDER))
     assert group["kind"] == "PodGroup"
 
 
@@ -233,7 +232,7 @@ def test_what_pods_cannot_have_is_refused_by_its_field():
         user_env={"AZURE_ML_OUTPUT_data": "/home/ann/data"},
     )
     with pytest.raises(PlanError) as error:
-        pod_plan.check(wrong, FOLDER)
+        bundle.check(wrong, FOLDER)
     told = error.value.message
     for word in (
         "image",
@@ -246,23 +245,23 @@ def test_what_pods_cannot_have_is_refused_by_its_field():
     ):
         assert word in told
     held = job({"volumes": [{"claim": "x", "path": "/home/ann/data"}]})
-    pod_plan.check(held._replace(user_env={"AZURE_ML_OUTPUT_data": "/home/ann/data/a"}), FOLDER)
+    bundle.check(held._replace(user_env={"AZURE_ML_OUTPUT_data": "/home/ann/data/a"}), FOLDER)
 
 
 def test_an_output_that_comes_through_a_log_is_warned_of():
     own = {"AZURE_ML_OUTPUT_model": "/home/ann/jobs/calm_drum/named-outputs/model"}
-    (warning,) = pod_plan.list_warnings(job()._replace(user_env=own))
+    (warning,) = bundle.list_warnings(job()._replace(user_env=own))
     assert warning.startswith(
         "outputs.model: each pod brings back up to 4 MB of outputs, and leaves larger files out"
     )
     held = job({"volumes": [{"claim": "x", "path": "/data"}]})
-    assert pod_plan.list_warnings(held._replace(user_env={"AZURE_ML_OUTPUT_model": "/data/model"})) == []
-    assert pod_plan.list_warnings(job()) == []
+    assert bundle.list_warnings(held._replace(user_env={"AZURE_ML_OUTPUT_model": "/data/model"})) == []
+    assert bundle.list_warnings(job()) == []
 
 
 def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    there = pod_plan.adapt(job(), FOLDER)
+    there = bundle.adapt(job(), FOLDER)
     assert there.cwd == "/drumline/home/jobs/calm_drum/code"
     assert "/home/ann/jobs" not in there.to_json()
     assert "PATH" not in there.user_env
@@ -271,11 +270,11 @@ def test_the_pods_have_the_plan_with_their_own_paths(monkeypatch):
 def test_a_url_of_the_home_is_the_pods_own_too():
     folder = RunFolder("/home/ann b/jobs/calm_drum")
     here = job()._replace(user_env={"PLACE": "file:///home/ann%20b/x"})
-    assert pod_plan.adapt(here, folder).user_env == {"PLACE": "file:///drumline/home/x"}
+    assert bundle.adapt(here, folder).user_env == {"PLACE": "file:///drumline/home/x"}
 
 
 def test_a_run_of_mlflow_in_files_of_this_machine_is_not_resumed_in_pods():
     run = {"MLFLOW_TRACKING_URI": "file:///home/ann/mlruns", "MLFLOW_RUN_ID": "calm_drum", "MINE": "1"}
-    assert pod_plan.adapt(job()._replace(user_env=run), FOLDER).user_env == {"MINE": "1"}
+    assert bundle.adapt(job()._replace(user_env=run), FOLDER).user_env == {"MINE": "1"}
     run["MLFLOW_TRACKING_URI"] = "https://mlflow.example.com"
-    assert pod_plan.adapt(job()._replace(user_env=run), FOLDER).user_env == run
+    assert bundle.adapt(job()._replace(user_env=run), FOLDER).user_env == run

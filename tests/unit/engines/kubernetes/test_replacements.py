@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from drumline.engines.kubernetes import objects, submission
-from drumline.engines.kubernetes.api.failures import ApiRefusedError
-from drumline.engines.kubernetes.manifests import gang
+from drumline.engines.kubernetes.client import ApiRefusedError
 
 SENT = {
     "metadata": {"name": "dl-a-nodes", "labels": {}},
@@ -148,7 +147,7 @@ def test_a_job_that_waits_long_before_it_makes_another_pod_is_helped(clock):
         # The cluster has said why, such as a quota.
         ([job(active=1)], [node()], True),
         # A queue has it, and would take another size for another job.
-        ([job(active=0, labels={gang.QUEUE_LABEL: "a"})], [], False),
+        ([job(active=0, labels={objects.QUEUE_LABEL: "a"})], [], False),
         ([{**job(active=0), "spec": {"completions": 2, "parallelism": 2, "suspend": True}}], [], False),
     ],
 )

@@ -6,7 +6,7 @@ from planning import plan
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.engines.kubernetes import objects, submission
-from drumline.engines.kubernetes.api.failures import ApiRefusedError, ApiSilentError
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 

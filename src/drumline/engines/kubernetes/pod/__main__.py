@@ -8,18 +8,17 @@ import os
 import sys
 
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import objects
-from drumline.engines.kubernetes.manifests import pod_files
+from drumline.engines.kubernetes import bundle, objects
 from drumline.linux import kernel
 
 
 def main() -> int:
     role, job, *where = sys.argv[1:]
     kernel.lose_output_without_room()
-    folder = RunFolder(os.path.join(objects.HOME, "jobs", job))
+    folder = RunFolder(os.path.join(bundle.HOME, "jobs", job))
     for path in (folder.outputs, folder.user_logs, folder.system_logs):
         os.makedirs(path, mode=0o700, exist_ok=True)
-    with open(os.path.join(pod_files.BUNDLE, pod_files.TOKEN_FILE), encoding="ascii") as file:
+    with open(os.path.join(bundle.BUNDLE, bundle.TOKEN_FILE), encoding="ascii") as file:
         token = file.read()
     if role == objects.SUPERVISOR:
         from drumline.engines.kubernetes.pod import supervisor_pod

@@ -1,1 +1,0 @@
-"""The way to an API server, of kubeconfigs and failures."""

@@ -1,1 +1,0 @@
-"""Programs that write what arrives from the pods of a job to its run folder here."""

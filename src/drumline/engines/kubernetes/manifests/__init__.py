@@ -1,1 +1,0 @@
-"""Parts of the objects of a job on Kubernetes: all pure."""

@@ -4,22 +4,16 @@ A port that will be free when a rank binds it.
 It lies outside the range from which the kernel takes ports for outgoing connections, and it is leased: the UDP port of
 the same number is held on 127.0.0.1 while the job runs, so that no other job of this machine (this network namespace)
 takes it, whoever its user is. The kernel allows that once, and no name is in it that another user could take first. The
-TCP port itself is not held: a rank may bind it without SO_REUSEADDR.
-
-Where somebody occupies the UDP ports too, the lease is a locked file of this user's, for ports of a range kept for
-that. Two jobs of one user then still differ; those of two users differ by chance, and by what is bound already.
+TCP port itself is not held: a rank may bind it without SO_REUSEADDR. Where somebody occupies the UDP ports too, a port
+that is free at this moment is the best there is.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from drumline.contract import identity
-from drumline.contract.folder import base_home, private_folder
 from drumline.contract.patterns import compile_late
 from drumline.linux import kernel
 
@@ -37,21 +31,12 @@ _MAX_TRIES = 300
 _STRIDE = 7919
 """Candidates that follow each other are far apart: what is taken often comes in runs."""
 
-_ROOM_FOR_FILES = 4
-"""One port of so many is leased by files alone, so that leases of the two kinds never meet."""
-
-
-class PortLease(Protocol):
-    """An open object that holds a port."""
-
-    def close(self) -> None: ...
-
 
 class NodePorts:
     """The ports that are held for the ranks of a node until these listen on them."""
 
     def __init__(self) -> None:
-        self._leases: list[PortLease] = []
+        self._leases: list[socket.socket] = []
         self._probe: socket.socket | None = None
 
     def lease_all(self, names: Iterable[str], address: str) -> dict[str, int]:
@@ -72,27 +57,22 @@ class NodePorts:
             self._probe.close()
 
 
-def lease_port(address: str) -> tuple[int, PortLease]:
+def lease_port(address: str) -> tuple[int, socket.socket]:
     """
     Return a port and what holds its lease, to be kept open until the job ends. Raises OSError if none is free.
 
     ``address``: the node's own; the port is free on it and on all addresses together.
     """
     lowest, highest = _read_port_range()
-    first = lowest + (highest - lowest + 1) // _ROOM_FOR_FILES
-    for candidates, hold in (
-        (range(first, highest + 1), _hold_by_socket),
-        (range(lowest, first), _hold_by_file),
-    ):
+    count = highest - lowest + 1
+    for is_held in (True, False):
         start = int.from_bytes(os.urandom(4), "big")
-        for step in range(min(len(candidates), _MAX_TRIES)):
-            port = candidates[(start + step * _STRIDE) % len(candidates)]
-            held = hold(port)
-            if held is None:
-                continue
-            if _is_free(address, port):
-                return port, held
-            held.close()
+        for step in range(min(count, _MAX_TRIES)):
+            port = lowest + (start + step * _STRIDE) % count
+            lease = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            if (_is_bound(lease, "127.0.0.1", port) or not is_held) and _is_free(address, port):
+                return port, lease
+            lease.close()
     raise OSError(f"no free port between {lowest} and {highest}")
 
 
@@ -158,50 +138,19 @@ def _read_port_range() -> tuple[int, int]:
     return (_LOWEST_PORT, highest) if highest - _LOWEST_PORT >= 1000 else (_LOWEST_PORT, 60999)
 
 
-def _hold_by_socket(port: int) -> PortLease | None:
-    held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        held.bind(("127.0.0.1", port))
-    except OSError:
-        held.close()
-        return None
-    return held
-
-
-def _hold_by_file(port: int) -> PortLease | None:
-    """
-    Hold the port by a locked file; None if another process holds it.
-
-    Where no file can be made or locked, nothing is held: a port that was free a moment ago is the best there is.
-
-    Files stay, one a port at most: to remove one that another process has just opened would free the port twice.
-    """
-    folder = os.path.join(base_home(), "engines", "ports", identity.name_machine())
-    try:
-        private_folder(folder)
-        held = open(os.path.join(folder, str(port)), "a", opener=_open_for_owner)  # noqa: SIM115 - the caller closes it
-    except OSError:
-        return ExitStack()
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        return None
-    except OSError:
-        pass
-    return held
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
 def _is_free(address: str, port: int) -> bool:
     for host in ("", address):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                # Without SO_REUSEADDR: as strict as the strictest script.
-                probe.bind((host, port))
-            except OSError:
+            # Without SO_REUSEADDR: as strict as the strictest script.
+            if not _is_bound(probe, host, port):
                 return False
+    return True
+
+
+def _is_bound(endpoint: socket.socket, host: str, port: int) -> bool:
+    """Bind it, and return whether that went well."""
+    try:
+        endpoint.bind((host, port))
+    except OSError:
+        return False
     return True

@@ -146,7 +146,8 @@ def test_preemption_and_silence(tmp_path, cli):
     [
         (["https://hooks.example.org/sesame"], "a URL is a secret"),
         (["nobody"], "there is no receiver 'nobody'"),
-        ([{"target": "desktop", "on": ["start"]}], "'start' is no kind of notice"),
+        (["desktop"], "there is no receiver 'desktop'"),
+        ([{"command": "true", "on": ["start"]}], "'start' is no kind of notice"),
         ([{"url": "x"}], "unknown key 'url'"),
         ([7], "one has a name or a command"),
     ],
@@ -163,10 +164,10 @@ def test_what_a_job_cannot_ask_for(tmp_path, capsys, notify, said):
     ("words", "said"),
     [
         (["--notify", "team"], "NAME=TARGET is wanted"),
-        (["--notify", "team=sesame"], "neither a URL, nor desktop, nor command:PROGRAM"),
-        (["--notify", "a/b=desktop"], "'a/b' cannot be a receiver's name"),
+        (["--notify", "team=sesame"], "neither a URL nor command:PROGRAM"),
+        (["--notify", "a/b=command:true"], "'a/b' cannot be a receiver's name"),
         (["--notify", "team="], "there is no receiver 'team'"),
-        (["--notify", "team=desktop", "--on", "start"], "'start' is no kind of notice"),
+        (["--notify", "team=command:true", "--on", "start"], "'start' is no kind of notice"),
         (["--on", "end"], "--on needs --notify"),
         (["--test-notify", "team"], "there is no receiver 'team'"),
     ],

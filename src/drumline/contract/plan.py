@@ -387,7 +387,7 @@ class Plan(NamedTuple):
 
     notify: tuple[Mapping[str, Any], ...] = ()
     """
-    Whom to tell of what: each with name, kind (webhook, apprise, command, desktop), on (end, failure, hang, preemption)
+    Whom to tell of what: each with name, kind (webhook, apprise, command), on (end, failure, hang, preemption)
     and command. Their addresses are passed on like secrets.
     """
 

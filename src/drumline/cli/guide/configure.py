@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--notify",
         metavar="NAME=TARGET",
-        help="whom your jobs tell of their end and troubles: a URL, desktop or command:PROGRAM; - reads it from input; "
+        help="whom your jobs tell of their end and troubles: a URL or command:PROGRAM; - reads it from input; "
         "an empty target removes it",
     )
     parser.add_argument(

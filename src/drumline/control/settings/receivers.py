@@ -14,7 +14,6 @@ from drumline.control.settings import base_files
 
 KINDS_OF_NOTICES = ("end", "failure", "hang", "preemption")
 ALL = ("end", "hang", "preemption")
-DESKTOP = "desktop"
 _COMMAND = "command:"
 _FILE = "notify.json"
 
@@ -49,13 +48,11 @@ def change(name: str, target: str, on: tuple[str, ...]) -> None:
 
 def parse_target(target: str) -> dict[str, Any]:
     """Return what a target means. Raises UsageError, without the target, for what is none."""
-    if target == DESKTOP:
-        return {"kind": DESKTOP}
     if target.startswith(_COMMAND):
         return {"kind": "command", "command": target.removeprefix(_COMMAND).strip()}
     scheme, is_url, rest = target.partition("://")
     if not is_url or not rest.strip("/") or any(one <= " " for one in target):
-        raise UsageError("--notify: the target is neither a URL, nor desktop, nor command:PROGRAM", _HINT)
+        raise UsageError("--notify: the target is neither a URL nor command:PROGRAM", _HINT)
     if scheme.lower() in ("http", "https"):
         return {"kind": "webhook", "url": target}
     _check_apprise(target)

@@ -55,7 +55,7 @@ def _parse(one: Any, known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     )
     if odd or ("target" in fields) == ("command" in fields):
         what = f"unknown key {odd[0]!r}" if odd and odd[0] else "one has a name or a command"
-        raise ValueError(what, "notify: [desktop, NAME, {command: PROGRAM, on: [failure]}]")
+        raise ValueError(what, "notify: [NAME, {command: PROGRAM, on: [failure]}]")
     on = _parse_on(fields.get("on"))
     if "command" in fields:
         if not isinstance(fields["command"], str) or not fields["command"].strip():
@@ -67,8 +67,6 @@ def _parse(one: Any, known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
             "on": on or list(receivers.ALL),
         }
     name = str(fields["target"])
-    if name == receivers.DESKTOP and name not in known:
-        return {"name": name, "kind": name, "on": on or list(receivers.ALL)}
     if name not in known:
         there = ", ".join(known) or "none"
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -48,8 +47,6 @@ def send(receiver: Mapping[str, Any], notice: Mapping[str, Any], deadline: float
     kind = receiver["kind"]
     if kind == "command":
         _run_command(str(receiver["command"]), notice, deadline)
-    elif kind == "desktop":
-        _show_on_desktop(notice, deadline)
     elif not receiver.get("url"):
         raise NotSentError("its address is not known here")
     elif kind == "webhook":
@@ -121,35 +118,19 @@ def _run_command(command: str, notice: Mapping[str, Any], deadline: float) -> No
     told = {f"DRUMLINE_NOTICE_{name.upper()}": str(notice[name]) for name in names}
     told["DRUMLINE_NOTICE_TEXT"] = make_text(notice)[1]
     public = {name: value for name, value in notice.items() if name not in ("receivers", "folder")}
-    _run(["/bin/bash", "-c", command], deadline, json.dumps(public), {**os.environ, **told})
-
-
-def _show_on_desktop(notice: Mapping[str, Any], deadline: float) -> None:
-    program = shutil.which("notify-send")
-    if not program:
-        raise NotSentError("there is no notify-send here; install libnotify-bin, or choose another receiver")
-    title, text = make_text(notice)
-    urgency = "normal" if notice["event"] == "end" else "critical"
-    _run(
-        [program, "--app-name=drumline", f"--urgency={urgency}", "--", title, text.partition("\n")[2]],
-        deadline,
-    )
-
-
-def _run(words: list[str], deadline: float, given: str = "", env: Mapping[str, str] | None = None) -> None:
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own command
-            words,
+            ["/bin/bash", "-c", command],
             stdin=subprocess.PIPE,
             text=True,
             cwd=os.path.expanduser("~"),
-            env=env,
+            env={**os.environ, **told},
             start_new_session=True,
         )
     except OSError as error:
         raise NotSentError(f"its command could not be started: {error.strerror}") from error
     try:
-        process.communicate(given, timeout=max(0.1, deadline - time.monotonic()))
+        process.communicate(json.dumps(public), timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

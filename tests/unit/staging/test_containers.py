@@ -147,7 +147,6 @@ def test_what_requirements_name_by_path_goes_along(built, tmp_path):
 
 def test_indexes_go_along_unless_they_are_files_of_this_machine(tmp_path):
     environ = {
-        "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": "https://me:secret@index/simple",
         "PIP_EXTRA_INDEX_URL": "file:///opt/simple",
     }

@@ -1,4 +1,4 @@
-"""What uv is told of pip's settings, and what is said of a resolver's last words."""
+"""What is said of a resolver's last words."""
 
 import os
 import signal
@@ -10,7 +10,6 @@ from drumline.contract.plan import Build
 from drumline.staging.environments import builder, uv
 from drumline.staging.environments.error_text import summarize_output
 from drumline.staging.environments.folder import MARKER
-from drumline.staging.environments.pip_settings import make_uv_variables
 from drumline.staging.environments.state import is_ready, note_use
 from drumline.staging.environments.tool import BuildError, Tool
 
@@ -68,62 +67,6 @@ def test_a_long_story_is_cut():
     said = summarize_output("error: " + "x" * 5000)
     assert len(said) <= 600
     assert said.endswith(" ...")
-
-
-# pip's settings
-
-
-@pytest.fixture
-def settings(tmp_path, monkeypatch):
-    """The surroundings of somebody who has pip.conf and nothing else; the file's text is given."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    environ = {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_DIRS": str(tmp_path / "none"),
-        "XDG_CONFIG_HOME": str(tmp_path),
-    }
-
-    def write(text, **more):
-        (tmp_path / "pip.conf").write_text(text)
-        return {**environ, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), **more}
-
-    return write
-
-
-def test_pips_indexes_are_uvs_too(settings):
-    environ = settings(
-        "[global]\nindex-url = https://a/simple\nextra-index-url = https://b/simple\n    https://c/simple\n"
-        "[install]\nfind-links = /wheels\n"
-    )
-    found = make_uv_variables(environ)
-    assert {
-        name: found[name] for name in ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "UV_INDEX_STRATEGY")
-    } == {
-        "UV_DEFAULT_INDEX": "https://a/simple",
-        "UV_INDEX": "https://b/simple https://c/simple",
-        "UV_FIND_LINKS": "/wheels",
-        "UV_INDEX_STRATEGY": "unsafe-best-match",
-    }
-
-
-def test_pips_variables_win_over_its_file(settings):
-    environ = settings("[global]\nindex-url = https://a/simple\n", PIP_INDEX_URL="https://z/simple")
-    assert make_uv_variables(environ)["UV_DEFAULT_INDEX"] == "https://z/simple"
-
-
-@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS", "UV_CONFIG_FILE"])
-def test_uvs_own_settings_win(settings, name):
-    assert make_uv_variables(settings("[global]\nindex-url = https://a/simple\n", **{name: "mine"})) == {}
-
-
-def test_uvs_own_file_wins(settings, tmp_path):
-    (tmp_path / "uv").mkdir()
-    (tmp_path / "uv" / "uv.toml").write_text("")
-    assert make_uv_variables(settings("[global]\nindex-url = https://a/simple\n")) == {}
-
-
-def test_a_file_that_is_none_is_left_out(settings):
-    assert "UV_DEFAULT_INDEX" not in make_uv_variables(settings("index-url = x\n\0"))
 
 
 # whether one is there

@@ -144,13 +144,11 @@ def read_conda(conda: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def render_pip_settings(environ: Mapping[str, str]) -> str:
-    """Return a file with this machine's indexes for pip, if they can be reached from elsewhere; empty: it has none."""
-    from drumline.staging.environments.pip_settings import read_pip_settings
-
-    found = read_pip_settings(environ)
+    """Return a file with the indexes of pip's variables that can be reached from elsewhere; empty: there are none."""
     lines = []
     for name in ("index-url", "extra-index-url", "find-links", "trusted-host", "no-index"):
-        words = [one for one in found.get(name, "").split() if "/" not in one or one.startswith(_REACHED)]
+        value = environ.get("PIP_" + name.upper().replace("-", "_"), "")
+        words = [word for word in value.split() if "/" not in word or word.startswith(_REACHED)]
         if words:
             lines.append(f"{name} = {' '.join(words)}\n")
     return "[global]\n" + "".join(lines) if lines else ""

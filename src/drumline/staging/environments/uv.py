@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.folder import write_whole
 from drumline.staging.environments.error_text import hide_secrets
 from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
-from drumline.staging.environments.pip_settings import make_uv_variables
 from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def _write_requirements(folder: str, flag: str, lines: Iterable[str]) -> list[st
 
 def _by_uv(build: Build, tool: Tool, uv: str, folder: str) -> None:
     recipe, prefix = build.recipe, build.prefix
-    variables = {**make_uv_variables(os.environ), "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+    variables = {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     try:
         tool.run([uv, "venv", "--python", _wanted_python(recipe), prefix], env=variables)
     except ToolError as error:

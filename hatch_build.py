@@ -46,7 +46,7 @@ class Additions(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        sys.path.insert(0, os.path.join(self.root, "src"))
+        sys.path[:0] = [os.path.join(self.root, folder) for folder in ("src", "scripts")]
         if self.target_name == "wheel":
             self._add_manual(build_data)
         self._add_page_libraries(build_data)
@@ -60,19 +60,19 @@ class Additions(BuildHookInterface[Any]):
             build_data["shared_data"][page] = f"share/man/man1/{os.path.basename(page)}"
 
     def _add_page_libraries(self, build_data: dict[str, Any]) -> None:
-        """Fetch them where they are missing; without npm there are none, and the studio says how to get them."""
-        from drumline.studio import libraries
+        """Fetch them where they are missing; without npm there are none, and the studio says so."""
+        import page_libraries
 
-        if libraries.find_missing():
+        if page_libraries.find_missing():
             try:
-                libraries.fetch_libraries()
-            except libraries.LibrariesError as error:
+                page_libraries.fetch_libraries()
+            except page_libraries.LibrariesError as error:
                 self.app.display_warning(f"there are no libraries for the studio's page: {error}")
                 return
         above = "" if self.target_name == "wheel" else "src/"
-        for name in os.listdir(libraries.VENDOR):
+        for name in os.listdir(page_libraries.VENDOR):
             if not name.endswith(".d.ts"):
-                path = os.path.join(libraries.VENDOR, name)
+                path = os.path.join(page_libraries.VENDOR, name)
                 build_data["force_include"][path] = f"{above}drumline/studio/page/vendor/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

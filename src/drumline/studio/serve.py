@@ -102,11 +102,11 @@ def _announce(address: str, record: str, settings: StudioSettings) -> None:
         if not settings.has_tls:
             text += ", but all that it shows, and the token, can be read on the way: use --certfile"
         print(f"warning: {text}", file=sys.stderr)
-    from drumline.studio import libraries
+    from drumline.studio.pages import FOLDER
 
-    missing = libraries.find_missing()
-    if missing:
-        print(f"warning: the page cannot be shown: {missing}; {libraries.COMMAND}", file=sys.stderr)
+    if not os.path.exists(os.path.join(FOLDER, "vendor", "preact.js")):
+        text = "the page cannot be shown: this Drumline was built without npm, and so without the page's libraries"
+        print(f"warning: {text}; in a checkout, scripts/setup studio fetches them", file=sys.stderr)
 
 
 # what it needs

@@ -8,15 +8,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import page_libraries as libraries
 import pytest
 from starlette.requests import Request
 
-from drumline.studio import joined, libraries
+from drumline.studio import joined, pages, serve
 from drumline.studio.joined import drop_style_space, drop_types
 from drumline.studio.pages import Pages
+from drumline.studio.settings import StudioSettings
 
-STUDIO = Path(libraries.HERE)
-PAGE = STUDIO / "page"
+PAGE = Path(libraries.PAGE)
+PACKAGES = Path(libraries.PACKAGES)
 SCRIPTS = sorted((PAGE / "js").rglob("*.js"))
 STYLES = sorted((PAGE / "css").glob("*.css"))
 MOST_BYTES = 80_000
@@ -220,8 +222,8 @@ def test_index_has_no_script_or_style_of_its_own():
 
 
 def test_versions_are_pinned_with_hashes_and_without_a_registry():
-    lock = json.loads((STUDIO / "package-lock.json").read_text())
-    wanted = json.loads((STUDIO / "package.json").read_text())
+    lock = json.loads((PACKAGES / "package-lock.json").read_text())
+    wanted = json.loads((PACKAGES / "package.json").read_text())
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", one) for one in wanted["dependencies"].values())
     packages = {name: one for name, one in lock["packages"].items() if name}
     assert packages
@@ -251,7 +253,13 @@ def test_without_npm_the_reason_is_said(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("sys.argv", ["libraries"])
     assert libraries.main() == 1
-    assert capsys.readouterr().err == "drumline: no npm here\n"
+    assert capsys.readouterr().err == "page_libraries: no npm here\n"
+
+
+def test_a_studio_without_libraries_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
+    serve._announce("http://localhost:1", "/record", StudioSettings(1))
+    assert "the page cannot be shown: this Drumline was built without npm" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("left", [[], ["preact.js"]])

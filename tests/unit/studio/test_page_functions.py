@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from drumline.control import figures
-from drumline.studio import libraries
+from drumline.studio.pages import FOLDER
 
-JS = Path(libraries.HERE) / "page" / "js"
+JS = Path(FOLDER) / "js"
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 

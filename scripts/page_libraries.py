@@ -1,14 +1,13 @@
 """
-The libraries of the page, which this repository does not hold: ``python -m drumline.studio.libraries`` fetches them.
+The libraries of the studio's page, which this repository does not hold: ``python scripts/page_libraries.py`` fetches
+them.
 
 ``npm ci`` takes the versions and hashes of package-lock.json. The few files that a browser needs are copied to
 ``page/vendor``, with their licences; a module that names another one there by its package gets the path instead, so
 that browsers need no import map. What needs a compiler or a bundler is not among them.
 
-package.json stands here, beside the folder that is served and not in it, and goes into the wheel with this module: who
-has installed a wheel that was built without npm can still fetch them. It holds no address of a registry, neither does
-the lock: npm asks the one that it is set up for. The build hook (hatch_build.py) loads this file by its path, so it
-imports the standard library alone.
+The package files stand in ``page``, beside this file, and hold no address of a registry: npm asks the one that it is
+set up for. scripts/setup and the build hook (hatch_build.py) run this, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-VENDOR = os.path.join(HERE, "page", "vendor")
-COMMAND = "python -m drumline.studio.libraries"
+PACKAGES = os.path.join(HERE, "page")
+PAGE = os.path.join(os.path.dirname(HERE), "src", "drumline", "studio", "page")
+VENDOR = os.path.join(PAGE, "vendor")
 
 _MODULES = {
     "preact.js": ("preact", "dist/preact.mjs"),
@@ -87,11 +87,11 @@ def _run_npm(folder: str, options: list[str]) -> None:
         raise LibrariesError("no npm here")
     os.makedirs(folder, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
-        _write(os.path.join(folder, name), _read(os.path.join(HERE, name)))
+        _write(os.path.join(folder, name), _read(os.path.join(PACKAGES, name)))
     # No script of a package is run, and nothing is reported to anyone.
     quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     try:
-        done = subprocess.run(  # noqa: S603 # A program of PATH, with arguments of ours.
+        done = subprocess.run(  # A program of PATH, with arguments of ours.
             [npm, "ci", *options, *quiet],
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -110,7 +110,7 @@ def _run_npm(folder: str, options: list[str]) -> None:
 def _copy_modules(folder: str, *, has_types: bool) -> None:
     """Copy to a new folder first: a server may read the one that is there."""
     fresh = tempfile.mkdtemp(prefix=".vendor-", dir=os.path.dirname(VENDOR))
-    os.chmod(fresh, 0o755)  # noqa: S103 # As of any folder of a package.
+    os.chmod(fresh, 0o755)  # As of any folder of a package.
     try:
         for name, (package, path) in _MODULES.items():
             text = _read(os.path.join(folder, "node_modules", package, path))
@@ -154,12 +154,11 @@ def _types_of(package: str) -> str:
 
 def _configure_types() -> str:
     """Return the settings of the type checker, beside npm's packages: they stand outside the sources."""
-    page = os.path.join(HERE, "page")
     return json.dumps(
         {
-            "extends": os.path.join(HERE, "tsconfig.json"),
+            "extends": os.path.join(PACKAGES, "tsconfig.json"),
             "compilerOptions": {"baseUrl": ".", "paths": {"*": ["./node_modules/*"]}},
-            "include": [os.path.join(page, "js"), os.path.join(page, "types.d.ts")],
+            "include": [os.path.join(PAGE, "js"), os.path.join(PAGE, "types.d.ts")],
         }
     )
 
@@ -176,7 +175,7 @@ def _join_licences(folder: str) -> str:
 
 def _stamp() -> str:
     digest = hashlib.sha256()
-    for path in (os.path.join(HERE, "package-lock.json"), os.path.abspath(__file__)):
+    for path in (os.path.join(PACKAGES, "package-lock.json"), os.path.abspath(__file__)):
         digest.update(_read(path).encode())
     return digest.hexdigest()
 
@@ -201,15 +200,13 @@ def main() -> int:
     """``--keep FOLDER``: leave npm's packages there, with the type checker."""
     import argparse
 
-    parser = argparse.ArgumentParser(
-        prog=COMMAND, description="Fetch the libraries of the studio's page, with npm."
-    )
+    parser = argparse.ArgumentParser(description="Fetch the libraries of the studio's page, with npm.")
     parser.add_argument("--keep", metavar="FOLDER", help="leave npm's packages there, with the type checker")
     arguments = parser.parse_args()
     try:
         fetch_libraries(arguments.keep)
     except LibrariesError as error:
-        sys.stderr.write(f"drumline: {error}\n")
+        sys.stderr.write(f"page_libraries: {error}\n")
         return 1
     return 0
 

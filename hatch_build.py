@@ -46,17 +46,16 @@ class Additions(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        sys.path[:0] = [os.path.join(self.root, folder) for folder in ("src", "scripts")]
+        sys.path.insert(0, os.path.join(self.root, "scripts"))
         if self.target_name == "wheel":
             self._add_manual(build_data)
         self._add_page_libraries(build_data)
 
     def _add_manual(self, build_data: dict[str, Any]) -> None:
-        from drumline.cli.guide import manual
-        from drumline.cli.main import COMMANDS, list_modules
+        import manual_pages
 
         self._folder = tempfile.TemporaryDirectory()
-        for page in manual.write_pages(self._folder.name, COMMANDS, list_modules()):
+        for page in manual_pages.write_pages(self._folder.name):
             build_data["shared_data"][page] = f"share/man/man1/{os.path.basename(page)}"
 
     def _add_page_libraries(self, build_data: dict[str, Any]) -> None:

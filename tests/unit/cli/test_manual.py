@@ -5,19 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import manual_pages
 import pytest
 
-from drumline.cli.guide import manual
-from drumline.cli.main import COMMANDS, list_modules
+from drumline.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[3]
-PAGES = manual.make_pages(COMMANDS, list_modules())
+PAGES = manual_pages.make_pages()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("man")
-    manual.write_pages(str(folder), COMMANDS, list_modules())
+    manual_pages.write_pages(str(folder))
     return folder / "man1"
 
 
@@ -58,7 +58,7 @@ def test_mandoc_has_no_complaint(folder):
 
 def test_the_script_writes_them(tmp_path):
     """As the build of a wheel does, with nothing installed."""
-    script = ROOT / "scripts" / "manual"
+    script = ROOT / "scripts" / "manual_pages.py"
     done = subprocess.run([sys.executable, "-I", "-S", script, tmp_path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "man1" / "drumline-job.1").read_text() == PAGES["drumline-job"]

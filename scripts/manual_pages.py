@@ -1,32 +1,36 @@
 """
-Manual pages from the parsers: ``scripts/manual FOLDER`` writes ``FOLDER/man1/drumline*.1``.
+Manual pages from the parsers: ``python scripts/manual_pages.py FOLDER`` writes ``FOLDER/man1/drumline*.1``.
 
 The build of a wheel does the same, so that ``man drumline-job`` works where Drumline is installed. The pages use
-man(7), which every ``man`` reads.
+man(7), which every ``man`` reads. Nothing needs to be installed.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src"))
+
 from drumline import __version__
 from drumline.cli.guide.parsers import describe_verbs, find_verbs, read_parser
+from drumline.cli.main import COMMANDS, list_modules
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _SUPPRESSED = "==SUPPRESS=="
 
 
-def write_pages(folder: str, commands: Mapping[str, str], modules: Mapping[str, str]) -> list[str]:
+def write_pages(folder: str) -> list[str]:
     """Write a page for ``drumline`` and one for each command below ``FOLDER/man1``; return their paths."""
     os.makedirs(os.path.join(folder, "man1"), exist_ok=True)
     paths = []
-    for name, text in make_pages(commands, modules).items():
+    for name, text in make_pages().items():
         path = os.path.join(folder, "man1", f"{name}.1")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -34,18 +38,20 @@ def write_pages(folder: str, commands: Mapping[str, str], modules: Mapping[str, 
     return paths
 
 
-def make_pages(commands: Mapping[str, str], modules: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of each page by its name. ``commands``: with their lines of help."""
-    pages = {"drumline": _format_overview(commands)}
-    for command, text in commands.items():
-        parser = read_parser(modules[command])
+def make_pages() -> dict[str, str]:
+    """Return the text of each page by its name."""
+    pages = {"drumline": _format_overview()}
+    for command, module in list_modules().items():
+        parser = read_parser(module)
         if parser is not None:
-            page = "".join(f"{line}\n" for line in _format_command(command, text, parser, modules[command]))
+            page = "".join(
+                f"{line}\n" for line in _format_command(command, COMMANDS[command], parser, module)
+            )
             pages[f"drumline-{command}"] = page
     return pages
 
 
-def _format_overview(commands: Mapping[str, str]) -> str:
+def _format_overview() -> str:
     lines = [
         *_format_head("drumline", "run distributed-training jobs on your own machines"),
         ".SH SYNOPSIS",
@@ -54,7 +60,7 @@ def _format_overview(commands: Mapping[str, str]) -> str:
         "Run distributed-training jobs written for Azure ML on your own machines.",
         ".SH COMMANDS",
     ]
-    for command, text in commands.items():
+    for command, text in COMMANDS.items():
         lines += [".TP", rf"\fBdrumline\-{_escape(command)}\fR(1)", _escape_line(text)]
     lines += [
         ".SH EXIT STATUS",
@@ -140,3 +146,9 @@ def _escape_line(text: str) -> str:
     """Escape a line of text, whose first letter may otherwise make it a request; hyphens in words stay hyphens."""
     text = re.sub(r"(?<!\w)-|-(?!\w)", r"\\-", text.replace("\\", r"\e"))
     return rf"\&{text}" if text[:1] in (".", "'") else text
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python scripts/manual_pages.py FOLDER")
+    print("\n".join(write_pages(sys.argv[1])))

@@ -36,16 +36,20 @@ def test_what_was_logged_is_shown_in_every_form(cli, tmp_path):
     queried = cli("job", "metrics", "job", "--query", "[1].points[].value", "-o", "json").out
     assert json.loads(queried) == [0.25, "NaN", "Infinity"]
 
-    code, curves = on_terminal("job", "metrics", "job", cwd=tmp_path)
+    code, table = on_terminal("job", "metrics", "job", cwd=tmp_path)
     assert code == 0
-    assert "loss: last 0.5 at step 3, min 0.5, max 4, 4 values" in curves
-    assert "val/acc: last inf at step 2, min 0.25, max 0.25, 3 values, 2 of them nan or inf" in curves
-    assert any("\u2800" < letter < "\u2900" for letter in curves)
-    assert "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri" in curves
+    lines = [line.split() for line in table.splitlines()]
+    assert ["METRIC", "COURSE", "LAST", "STEP", "MIN", "MAX", "COUNT", "SOURCE"] in lines
+    assert ["loss", "█▄▂▁", "0.5", "3", "0.5", "4.0", "4", "mlflow"] in lines
+    assert "3, 2 nan or inf" in table
+    assert "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri" in table
     code, plain = on_terminal("job", "metrics", "job", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert code == 0
-    assert "*" in plain
+    assert "#-._" in plain
     assert plain.isascii()
+    code, followed = on_terminal("job", "metrics", "job", "--follow", cwd=tmp_path)
+    assert code == 0
+    assert "█▄▂▁" in followed
 
     nothing = cli("job", "metrics", "job", "-m", "x*")
     assert (nothing.rc, nothing.err) == (0, "job job has logged no such metrics\n")

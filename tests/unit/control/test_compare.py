@@ -198,19 +198,17 @@ def test_metrics_of_several_jobs_are_shown_together(logged, capsys, monkeypatch)
     assert [row[:3] for row in rows] == [
         ["JOB", "METRIC", "LAST"],
         ["a", "acc", "1.0"],
-        ["a", "loss", "0.5"],
         ["b", "f1", "NaN"],
+        ["a", "loss", "0.5"],
         ["b", "loss", "0.25"],
     ]
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout.isatty", lambda: True)
         assert main(words) == 0
-    page = capsys.readouterr().out
-    assert page.startswith("a  a\nb  b\n\nacc: last a 1\n9|a")
-    assert "\nloss: last a 0.5, b 0.25\n   9|*" in page
+    rows = [line.split()[:4] for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["JOB", "METRIC", "COURSE", "LAST"]
+    assert rows[3][:2] == ["a", "loss"]
     assert main([*words, "--follow"]) == 2
-    assert main([*words, *words[2:] * 4]) == 2
-    assert "10 jobs were given; 8 is the most" in capsys.readouterr().err
 
 
 def test_what_became_a_program_is_said(tmp_path):

@@ -1,4 +1,4 @@
-"""``drumline job metrics``: what a job has logged, as curves on a terminal, as a table or as JSON elsewhere."""
+"""``drumline job metrics``: what a job has logged, as a table, as JSON, or value by value while it runs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.observing.metrics import FoundMetrics
+    from drumline.control.observing.metrics import MetricsReader
     from drumline.tracking.series import Series
 
-_COLUMNS = ("metric", "last", "step", "min", "max", "count", "source")
-_RUN_COLUMNS = ("metric", "run", *_COLUMNS[1:])
-_MAX_CURVES = 6
-"""With more metrics, each has one line."""
+    _StepRange = tuple[int | None, int | None]
 
-_HEIGHT = 8
+_COLUMNS = ("metric", "run", "course", "last", "step", "min", "max", "count", "source")
+_COURSE_WIDTH = 20
 _MAX_LINES = 100
-_MAX_NAME_LENGTH = 60
+"""Of a table on a terminal."""
+
 _POLL_INTERVAL_S = 1.0
-_MAX_WIDTH = 120
 
 
 def _add_arguments(parser: Parser) -> None:
     add_name(parser, "job")
-    parser.add_argument("others", nargs="*", metavar="NAME", help="more jobs, drawn in the same charts")
+    parser.add_argument("others", nargs="*", metavar="NAME", help="more jobs, in the same table")
     parser.add_argument(
         "-m",
         "--metric",
@@ -53,98 +52,73 @@ def _add_arguments(parser: Parser) -> None:
 
 def _show_metrics(given: Namespace) -> int:
     from drumline.control.jobs import lookup
-    from drumline.control.observing.metrics import MetricsReader
+    from drumline.control.observing.metrics import MetricsReader, read_metrics
 
-    folder = lookup.folder_of(get_name(given, "job"))
+    folders = [lookup.folder_of(name) for name in (get_name(given, "job"), *map(find_job, given.others))]
     steps = _parse_steps(given.step_range)
-    if given.others:
-        return _compare(given, [folder, *(lookup.folder_of(find_job(word)) for word in given.others)], steps)
-    reader = MetricsReader(folder, given.metric)
     as_data = given.output not in (None, "table", "tsv") or given.query
     if given.follow:
+        if given.others:
+            raise UsageError("--follow takes one job", "leave out --follow")
         if as_data:
-            raise UsageError("--follow shows curves or a table", "leave out --output or --follow")
-        return _follow(folder, reader, given, steps)
-    found = reader.look(None if as_data else 10.0)
-    found = found._replace(series=_select_steps(found.series, steps))
-    _print_notes(found.notes, folder)
-    if as_data:
-        output.show([_describe(one) for one in found.series], given.output, given.query)
-    else:
-        _show(found, given)
-    if not found.series:
-        print(
-            f"job {folder.name} has logged {'no such metrics' if given.metric else 'no metrics'}",
-            file=sys.stderr,
-        )
-    elif given.output is None and sys.stdout.isatty():
-        print(_describe_pages(folder), file=sys.stderr)
-    return 0
-
-
-def _compare(given: Namespace, folders: list[RunFolder], steps: tuple[int | None, int | None]) -> int:
-    """Show the metrics of several jobs together."""
-    from drumline.control.observing.metrics import read_metrics
-    from drumline.control.observing.plot import MOST_OVERLAID
-
-    if given.follow:
-        raise UsageError("--follow takes one job", "leave out --follow")
-    if len(folders) > MOST_OVERLAID:
-        raise UsageError(f"{len(folders)} jobs were given; {MOST_OVERLAID} is the most", "leave out some")
-    as_data = given.output not in (None, "table", "tsv") or given.query
-    jobs = []
+            raise UsageError("--follow shows a table or values", "leave out --output or --follow")
+        return _follow(folders[0], MetricsReader(folders[0], given.metric), given, steps)
+    jobs, left_out = [], 0
     for folder in folders:
         found = read_metrics(folder, given.metric, None if as_data else 10.0)
         _print_notes(found.notes, folder)
-        jobs.append((folder.name, _select_steps(found.series, steps)))
+        jobs += [(folder.name, one) for one in _select_steps(found.series, steps)]
+        left_out += found.left_out
+    named = len(folders) > 1
     if as_data:
-        told = [{"job": job, **_describe(one)} for job, series in jobs for one in series]
-        output.show(told, given.output, given.query)
-    elif given.output or not sys.stdout.isatty():
-        rows = [{"job": job, **_summarize(one)} for job, series in jobs for one in series]
-        has_runs = any(one.run for _, series in jobs for one in series)
-        output.show(rows, given.output or "table", None, ("job", *(_RUN_COLUMNS if has_runs else _COLUMNS)))
+        rows = [{**({"job": job} if named else {}), **_describe(one)} for job, one in jobs]
+        output.show(rows, given.output, given.query)
     else:
-        sys.stdout.write("\n".join(_format_overlays(jobs)) + "\n")
-    if not any(series for _, series in jobs):
-        print("these jobs have logged no such metrics", file=sys.stderr)
+        _print_table(jobs, given.output, named=named, left_out=left_out)
+    if not jobs:
+        who = "these jobs have" if named else f"job {folders[0].name} has"
+        print(f"{who} logged {'no such metrics' if given.metric else 'no metrics'}", file=sys.stderr)
+    elif given.output is None and sys.stdout.isatty():
+        print(_describe_pages(folders[0]), file=sys.stderr)
     return 0
 
 
-def _format_overlays(jobs: list[tuple[str, list[Series]]]) -> list[str]:
-    """Draw a chart for each metric, with a letter for each job."""
-    from drumline.control.observing import plot
+def _print_table(
+    jobs: Sequence[tuple[str, Series]], form: str | None, *, named: bool = False, left_out: int = 0
+) -> None:
+    """Print a row for each metric, those of one name below each other; on a terminal with its course."""
+    from drumline.control.observing.metrics import draw_course
 
-    width = max(40, min(_MAX_WIDTH, shutil.get_terminal_size().columns))
-    by_metric: dict[tuple[str, str], list[Series | None]] = {}
-    for index, (_, series) in enumerate(jobs):
-        for one in series:
-            by_metric.setdefault((one.name, one.run), [None] * len(jobs))[index] = one
-    lines = [f"{letter}  {job}" for letter, (job, _) in zip(plot.LETTERS, jobs, strict=False)]
-    for several in list(by_metric.values())[:_MAX_LINES]:
-        shown = {letter: one for letter, one in zip(plot.LETTERS, several, strict=False) if one is not None}
-        last = {letter: one.figures().last for letter, one in shown.items()}
-        facts = [f"{letter} {plot.number(point.value)}" for letter, point in last.items() if point]
-        title = f"{_format_name(next(iter(shown.values())))}: last {', '.join(facts)}"
-        lines += ["", title, *plot.overlay(several, width, _HEIGHT)]
-    if len(by_metric) > _MAX_LINES:
-        lines.append(f"and {len(by_metric) - _MAX_LINES} more; choose with --metric PATTERN")
-    return lines
-
-
-def _show(found: FoundMetrics, given: Namespace) -> None:
-    if given.output or not sys.stdout.isatty():
-        columns = _RUN_COLUMNS if any(one.run for one in found.series) else _COLUMNS
-        output.show([_summarize(one) for one in found.series], given.output or "table", None, columns)
-    else:
-        sys.stdout.write("\n".join(_format_curves(found)) + "\n")
+    on_terminal = form is None and sys.stdout.isatty()
+    listed = sorted(jobs, key=lambda job: (job[1].name, job[1].run)) if named else jobs
+    shown = listed[:_MAX_LINES] if on_terminal else listed
+    rows = [{**({"job": job} if named else {}), **_summarize(one)} for job, one in shown]
+    if on_terminal:
+        for row, (_, one) in zip(rows, shown, strict=True):
+            row["course"] = draw_course(one, _COURSE_WIDTH, in_blocks=_can_draw())
+            row["count"] = _describe_count(one)
+    columns = tuple(
+        name
+        for name in _COLUMNS
+        if (name != "run" or any(one.run for _, one in shown)) and (name != "course" or on_terminal)
+    )
+    output.show(rows, form or "table", None, ("job", *columns) if named else columns)
+    left_out += len(listed) - len(shown)
+    if left_out and on_terminal:
+        print(f"and at least {left_out} more; choose with --metric PATTERN")
 
 
-def _follow(folder: RunFolder, reader: Any, given: Namespace, steps: tuple[int | None, int | None]) -> int:
-    """Redraw the curves on a terminal; elsewhere print a line for each new value."""
+def _describe_count(one: Series) -> str:
+    figures = one.figures()
+    odd = f", {figures.odd_count} nan or inf" if figures.odd_count else ""
+    return f"{figures.value_count}{' or more' if one.is_cut else ''}{odd}"
+
+
+def _follow(folder: RunFolder, reader: MetricsReader, given: Namespace, steps: _StepRange) -> int:
+    """Print the table again and again on a terminal; elsewhere print a line for each new value."""
     from drumline.control.jobs import recovery
 
-    draws = sys.stdout.isatty() and given.output is None
+    on_terminal = sys.stdout.isatty() and given.output is None
     shown: dict[tuple[str, str], int] = {}
     notes: set[str] = set()
     try:
@@ -153,9 +127,14 @@ def _follow(folder: RunFolder, reader: Any, given: Namespace, steps: tuple[int |
             found = reader.look()
             _print_notes([note for note in found.notes if note not in notes], folder)
             notes.update(found.notes)
-            if draws:
-                found = found._replace(series=_select_steps(found.series, steps))
-                _draw(_format_curves(found) or [f"job {folder.name} has logged no metrics yet"])
+            if on_terminal:
+                # From the top of the screen; the terminal's history keeps what was there.
+                sys.stdout.write("\x1b[H\x1b[2J")
+                series = _select_steps(found.series, steps)
+                room = max(1, shutil.get_terminal_size().lines - 3)
+                left_out = found.left_out + max(0, len(series) - room)
+                _print_table([(folder.name, one) for one in series[:room]], None, left_out=left_out)
+                sys.stdout.flush()
             else:
                 _print_new_points(found.series, shown, steps)
             if is_final:
@@ -165,16 +144,7 @@ def _follow(folder: RunFolder, reader: Any, given: Namespace, steps: tuple[int |
         return 130
 
 
-def _draw(lines: list[str]) -> None:
-    """Draw from the top of the screen; the terminal's history keeps what was there."""
-    room = shutil.get_terminal_size().lines - 1
-    sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(lines[:room]) + "\n")
-    sys.stdout.flush()
-
-
-def _print_new_points(
-    series: list[Series], shown: dict[tuple[str, str], int], steps: tuple[int | None, int | None]
-) -> None:
+def _print_new_points(series: list[Series], shown: dict[tuple[str, str], int], steps: _StepRange) -> None:
     first, last = steps
     for one in series:
         before = shown.get((one.name, one.run), 0)
@@ -185,60 +155,6 @@ def _print_new_points(
                 )
         shown[one.name, one.run] = len(one)
     sys.stdout.flush()
-
-
-def _format_curves(found: FoundMetrics) -> list[str]:
-    from drumline.control.observing import plot
-
-    unicode = _can_draw()
-    width = max(40, min(_MAX_WIDTH, shutil.get_terminal_size().columns))
-    lines: list[str] = []
-    if len(found.series) <= _MAX_CURVES:
-        for one in found.series:
-            lines += [_format_title(one), *plot.curve(one, width, _HEIGHT, unicode=unicode), ""]
-        lines = lines[:-1]
-    else:
-        lines = _format_lines(found.series[:_MAX_LINES], width, unicode=unicode)
-    left_out = found.left_out + max(0, len(found.series) - _MAX_LINES)
-    if left_out:
-        lines.append(f"and at least {left_out} more; choose with --metric PATTERN")
-    return lines
-
-
-def _format_lines(series: list[Series], width: int, *, unicode: bool) -> list[str]:
-    from drumline.control.observing import plot
-
-    rows = [
-        (_format_name(one), plot.number(figures.last.value if figures.last else None), one)
-        for one, figures in ((one, one.figures()) for one in series)
-    ]
-    names, values = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
-    room = max(10, width - names - values - 4)
-    return [
-        f"{name:<{names}}  {plot.line(one, room, unicode=unicode):<{room}}  {last:>{values}}".rstrip()
-        for name, last, one in rows
-    ]
-
-
-def _format_title(one: Series) -> str:
-    from drumline.control.observing import plot
-
-    figures = one.figures()
-    facts = [f"last {plot.number(figures.last.value)} at step {figures.last.step}"] if figures.last else []
-    facts += [f"min {plot.number(figures.lowest)}", f"max {plot.number(figures.highest)}"]
-    facts.append(
-        f"{figures.value_count} value{'s' if figures.value_count != 1 else ''}"
-        + (" or more" if one.is_cut else "")
-    )
-    if figures.odd_count:
-        facts.append(f"{figures.odd_count} of them nan or inf")
-    facts += [one.source] if one.source != "mlflow" else []
-    return f"{_format_name(one)}: {', '.join(facts)}"
-
-
-def _format_name(one: Series) -> str:
-    name = clean(one.name + (f" ({one.run})" if one.run else "")).replace("\n", " ").replace("\t", " ")
-    return name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 3] + "..."
 
 
 def _summarize(one: Series) -> dict[str, Any]:
@@ -264,11 +180,11 @@ def _describe(one: Series) -> dict[str, Any]:
     return {**_summarize(one), "points": points}
 
 
-def _select_steps(series: list[Series], steps: tuple[int | None, int | None]) -> list[Series]:
+def _select_steps(series: list[Series], steps: _StepRange) -> list[Series]:
     return series if steps == (None, None) else [one.between(*steps) for one in series]
 
 
-def _parse_steps(text: str | None) -> tuple[int | None, int | None]:
+def _parse_steps(text: str | None) -> _StepRange:
     """Parse FIRST:LAST. Raises UsageError."""
     if text is None:
         return None, None

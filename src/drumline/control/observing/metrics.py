@@ -262,6 +262,29 @@ def to_json_number(value: float) -> float | str:
     return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"
 
 
+def draw_course(series: Series, width: int, *, in_blocks: bool) -> str:
+    """
+    Draw the values in one line of at most ``width`` letters; empty without finite values.
+
+    >>> series = Series("loss", "mlflow")
+    >>> series.extend(metrics.Point(step, 0, value) for step, value in enumerate((0.0, 1.0, 0.5, 0.0)))
+    >>> draw_course(series, 10, in_blocks=True), draw_course(series, 10, in_blocks=False)
+    ('▁█▅▁', '_#-_')
+    """
+    figures = series.figures()
+    if figures.lowest is None or figures.highest is None:
+        return ""
+    marks = "▁▂▃▄▅▆▇█" if in_blocks else "_.-=*#"
+    first, last = figures.steps
+    # Halves, because the difference of two large numbers may be beyond all numbers.
+    low, span = figures.lowest / 2, figures.highest / 2 - figures.lowest / 2
+    values = series.columns(min(width, len(series), last - first + 1 if last > first else width))
+    shares = [None if value is None else (value / 2 - low) / span if span else 0.5 for value in values]
+    # A mean of huge values may be beyond all numbers, and lies at the edge.
+    places = [None if share is None else min(1.0, max(0.0, share)) * (len(marks) - 1) for share in shares]
+    return "".join(" " if place is None else marks[round(place)] for place in places)
+
+
 def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
     from drumline.tracking.children import ChildRuns
 

@@ -205,6 +205,41 @@ def test_a_program_that_puts_a_hook_of_its_own_in_the_place_is_seen_through(rank
     assert place(done.failure)[:4] == ("KeyError", "'x'", "train.py", 3)
 
 
+TELLS = """
+    import os, sys, threading
+
+    def tell():
+        try:
+            int("x")
+        except ValueError:
+            sys.excepthook(*sys.exc_info())
+
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "tell(); os.kill(os.getpid(), 9)",
+        "(thread := threading.Thread(target=tell)).start(); thread.join(); os.abort()",
+        "import code; code.InteractiveInterpreter().runsource('1 / 0'); sys.exit(3)",
+        "tell(); import atexit; atexit.register(os.kill, os.getpid(), 15)",
+    ],
+)
+def test_an_exception_that_a_program_tells_of_and_goes_on_did_not_end_it(rank, then):
+    done = rank(TELLS.format(then=then))
+    assert "Error: " in done.out
+    assert done.failure is None
+
+
+def test_the_exception_that_ended_a_program_is_not_the_one_that_it_told_of_before(rank):
+    again = "[tell() for _ in range(300)]; int('y')"
+    assert rank(TELLS.format(then=again)).failure["message"].endswith("'y'")
+    handed_on = "sys.excepthook = lambda *told, own=sys.excepthook: own(*told); int('y')"
+    assert rank(TELLS.format(then=handed_on)).failure["message"].endswith("'y'")
+
+
 def test_the_users_own_hook_is_called_after_ours(rank, tmp_path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.theirs = __file__\n")

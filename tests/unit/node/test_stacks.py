@@ -444,8 +444,22 @@ def test_a_process_that_outlives_its_exception_has_it(rank, tmp_path):
 def test_an_exception_that_a_program_tells_of_and_goes_on_did_not_end_it(rank, tmp_path):
     tell = "import sys\ntry:\n    {}['x']\nexcept KeyError:\n    sys.excepthook(*sys.exc_info())\n"
     process = rank(tell + "print('there', flush=True)\nwhile True:\n    pass\n")
-    assert b'"KeyError"' in (tmp_path / "notes").read_bytes()
     assert wait_for(process, tmp_path, ["train.py", 7, "<module>"])["raised"] is None
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('bad batch')", ""])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_of_a_process_that_a_child_keeps_its_own_stack_comes_first(rank, tmp_path, method, end):
+    process = rank(
+        "import multiprocessing, time\n\ndef load():\n    print('there', flush=True)\n    time.sleep(100)\n\n"
+        "if __name__ == '__main__':\n"
+        f"    multiprocessing.get_context('{method}').Process(target=load).start()\n    {end}\n"
+    )
+    wait_for(process, tmp_path, ["train.py", 5, "load"])
+    wait_until(lambda: len(where(process, tmp_path)) == 2, 20.0, "the end of the program")
+    own, child = where(process, tmp_path)
+    assert (own["pid"], own["frames"][-1][2], own["is_done"]) == (process.pid, "_exit_function", True)
+    assert (own["raised"] is not None, child["raised"]) == (bool(end), None)
 
 
 def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(rank, tmp_path):

@@ -28,7 +28,7 @@ from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import Any
 
 _MOST_BYTES = 1 << 16
@@ -59,6 +59,7 @@ class _Notes:
 
         self._noted: BaseException | None = None
         self._left: tuple[float, str] | None = None
+        self._past: BaseException | None = None
         self._of_group = ""
         self._hook = sys.excepthook
         sys.excepthook = self.excepthook
@@ -77,6 +78,10 @@ class _Notes:
     def excepthook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
+        if _runs_program(sys._getframe()):
+            # A program that calls it for what it has handled goes on, and may fail of something else.
+            self._hook(kind, error, trace)
+            return
         self._note(error, trace)
         self._hook(kind, error, trace)
         self._abandon()
@@ -100,6 +105,9 @@ class _Notes:
     def _leave(self, status: Any) -> None:
         try:
             self._left = None
+            # Python has kept it, but a test that failed may be why a program ends with 1.
+            if status != 1 and _runs_program(sys._getframe()):
+                self._past = getattr(sys, "last_value", None)
             if status:
                 self._left = _own("chain.py", "drumline_chain")["leave"](status, globals())
                 if _COORDINATION in sys.modules:
@@ -129,7 +137,7 @@ class _Notes:
 
     def at_end(self) -> None:
         error = getattr(sys, "last_value", None)
-        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit) and error is not self._past:
             self._note(error, error.__traceback__)
         elif os.getpid() == self._pid:
             self._write(*(self._left or (monotonic(), "")), _MOST_BYTES // 2)
@@ -204,6 +212,13 @@ def _put_into(module: Any, name: str, method: Any) -> None:
 
     call.__module__, call.__name__, call.__qualname__ = module.__name__, name, name
     setattr(module, name, call)
+
+
+def _runs_program(frame: FrameType) -> bool:
+    """Return whether a program or a thread of it has called this frame, and not the interpreter at its end."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name in ("<module>", "_run_module_as_main", "_bootstrap")
 
 
 def _make_room() -> None:

@@ -85,6 +85,40 @@ OUTLIVES = """
     dist.all_reduce(torch.ones(4))
 """
 
+KEPT_BY_A_CHILD = """
+    import multiprocessing, time, torch, torch.distributed as dist
+
+    def load():
+        time.sleep(1000)
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 2:
+        multiprocessing.Process(target=load).start()
+        raise ValueError("bad batch")
+    dist.all_reduce(torch.ones(4))
+"""
+
+OUTLIVES_ALONE = """
+    import os, threading
+
+    if os.environ["RANK"] == "2":
+        threading.Thread(target=threading.Event().wait).start()
+        raise ValueError("bad batch")
+"""
+
+RAISES_AND_WAITS = """
+    import torch, torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    try:
+        if dist.get_rank() == 2:
+            raise ValueError("bad batch")
+        dist.all_reduce(torch.ones(4))
+        dist.all_reduce(torch.ones(4))
+    finally:
+        dist.barrier()
+"""
+
 BUSY = """
     import torch, torch.distributed as dist
 
@@ -180,25 +214,55 @@ def test_a_job_whose_ranks_make_slow_steps_goes_on(cli, script):
     assert (done.rc, " hangs: " in done.err) == (0, False)
 
 
-def test_a_rank_that_outlives_its_exception_ends_the_job_long_before_any_hang_does(cli, script, tmp_path):
-    path = script(OUTLIVES, drumline={"grace": 1})
+@pytest.mark.parametrize(
+    ("text", "lines", "kept"),
+    [(OUTLIVES, (8, 7), "a thread"), (KEPT_BY_A_CHILD, (11, 10), "a child process, in load (train.py:5)")],
+    ids=["thread", "process"],
+)
+def test_a_rank_that_outlives_its_exception_ends_the_job_long_before_any_hang_does(
+    cli, script, tmp_path, text, lines, kept
+):
+    path = script(text, drumline={"grace": 1})
     with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
         wait_until(lambda: "job job hangs: " in create.err, 60.0, "the report")
         told = description.show_job("job")["hang"]
-        assert "ranks 0-1 and 3 wait in all_reduce (train.py:8, " in told
-        assert "rank 2 raised ValueError: bad batch (train.py:7) but did not end" in told
+        assert f"ranks 0-1 and 3 wait in all_reduce (train.py:{lines[0]}, " in told
+        raised = f"rank 2 raised ValueError: bad batch (train.py:{lines[1]}) but did not end"
+        assert f"{raised}, kept by {kept}" in told
+        assert f"{raised}, kept by {kept}" in cli("job", "stacks", "job").out
         wait_until(lambda: status_of("job") == "Failed", 60.0, "the end of the job")
     assert re.fullmatch(
-        r"rank 2 on node 1 failed first, \S+ s in: ValueError: bad batch \(train\.py:7, in <module>\); "
+        rf"rank 2 on node 1 failed first, \S+ s in: ValueError: bad batch \(train\.py:{lines[1]}, in <module>\); "
         r"ranks 0-1 and 3 were then stopped",
         description.show_job("job")["reason"],
     )
 
 
+def test_a_rank_that_outlives_its_exception_and_the_others_is_what_the_job_fails_of(cli, script):
+    path = script(OUTLIVES_ALONE, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
+    done = cli("job", "create", "-f", path, "--stream")
+    shown = description.show_job("job")
+    assert re.fullmatch(
+        r"rank 2 on node 1 failed first, \S+ s in: ValueError: bad batch \(train\.py:6, in <module>\)",
+        shown["reason"],
+    )
+    assert (done.rc, shown["verdict"]["rank"]) == (1, 2)
+
+
+def test_a_rank_that_waits_while_it_handles_an_exception_is_told_with_it(cli, script):
+    path = script(RAISES_AND_WAITS, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
+    done = cli("job", "create", "-f", path, "--stream")
+    assert done.rc == 1
+    raised = "handling ValueError: bad batch (train.py:7)"
+    assert re.search(rf"; rank 2 waits in barrier \(train\.py:11, .*\), {re.escape(raised)}", done.out)
+
+
 def test_a_rank_that_alone_computes_is_reported_as_busy_and_not_ended(cli, script, tmp_path):
     path = script(BUSY, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
     with background("job", "create", "-f", path, "--stream", cwd=tmp_path) as create:
-        report = r"job job hangs: rank 3 alone .*; rank 3 is busy in spin \(train\.py:[56]\), one collective behind\n"
+        report = (
+            r"job job hangs: rank 3 alone computes, .*; rank 3 is busy in spin \(train\.py:[56]\), one coll"
+        )
         wait_until(lambda: re.search(report, create.err) is not None, 60.0, "the report")
         assert description.show_job("job")["status"] == "Running"
         cli("job", "cancel", "-n", "job")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         state: str
         waits_in: str
 
-    class ProcessPlace(ProcessState):
-        """The place of a process in its program, by its stack."""
+    class ProcessStack(ProcessState):
+        """The place of a process in its program, and what else is known of it (``stacks.read_stacks``)."""
 
         frames: list[list[Any]]
         """File, line and function, the innermost first; empty: not known."""
@@ -42,16 +42,15 @@ if TYPE_CHECKING:
         threads: int
         went_on: Optional[bool]
         is_done: bool
-        """Whether the program has ended, and a thread of it keeps the process."""
+        """Whether the program has ended, and a thread or a child process keeps this one."""
 
         spin: dict[str, Any]
-
-    class ProcessStack(ProcessPlace):
-        """The same, and what else is known of it (``stacks.read_stacks``)."""
-
         collective: Optional[dict[str, Any]]
         raised: Optional[RaisedException]
         """The uncaught exception of its program, which the process outlives; None: there is none."""
+
+        handled: Optional[RaisedException]
+        """The one that it handled when it last entered a collective."""
 
 
 class SupervisorAddress(NamedTuple):

@@ -26,6 +26,7 @@ def run_program(tmp_path, text, name="train.py"):
     path = tmp_path / name
     path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(text))
     own = {"DRUMLINE_STEPS": str(tmp_path / "ring"), "PYTHONPATH": hook_folder.HOOK, "RANK": "0"}
+    own["DRUMLINE_FAILURES"] = str(tmp_path / "notes")
     done = subprocess.run(
         [sys.executable, str(path)],
         env={**os.environ, **own},
@@ -70,6 +71,29 @@ def test_a_process_group_that_is_written_in_python_calls_its_base(tmp_path):
         """,
     )
     assert said == "[1.0, 1.0]\n"
+
+
+def test_a_collective_tells_what_is_handled_as_it_begins(tmp_path):
+    said = run_program(
+        tmp_path,
+        """
+        def told():
+            path = f"{os.environ['DRUMLINE_FAILURES']}.{os.getpid()}.in-flight"
+            return os.path.exists(path) and open(path).read()
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.barrier()
+        print(told())
+        try:
+            raise ValueError("bad batch")
+        except ValueError:
+            dist.barrier()
+            print("bad batch" in told())
+        dist.barrier()
+        print(told())
+        """,
+    )
+    assert said == "False\nTrue\n[]\n"
 
 
 def test_a_file_that_gets_the_number_of_the_ring_is_not_written_to(tmp_path):
@@ -164,6 +188,7 @@ def test_a_child_that_lives_on_does_not_keep_the_next_program_from_its_steps(tmp
     path = tmp_path / "first.py"
     path.write_text(textwrap.dedent(BEGIN) + first)
     own = {"DRUMLINE_STEPS": str(tmp_path / "ring"), "PYTHONPATH": hook_folder.HOOK, "RANK": "0"}
+    own["DRUMLINE_FAILURES"] = str(tmp_path / "notes")
     subprocess.run([sys.executable, str(path)], env={**os.environ, **own}, timeout=120, check=True)
     try:
         run_program(tmp_path, steps.format(count=7))

@@ -11,7 +11,7 @@ import pytest
 from waiting import wait_until
 
 from drumline.node import hook_folder
-from drumline.node.diagnostics import in_flight
+from drumline.node.diagnostics import failures, in_flight
 
 CLEANING = """
     import time
@@ -148,7 +148,7 @@ def test_an_interpreter_that_is_ending_ignores_the_question(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1, {}]", b"[" * 100000, b'[{"type": 1}]', b"null"])
 def test_what_is_no_answer_is_none(tmp_path, content):
-    path = in_flight.FILE % (tmp_path / "notes", 7)
+    path = failures.IN_FLIGHT % (tmp_path / "notes", 7)
     with open(path, "wb") as file:
         file.write(content)
     assert not in_flight.read_answers([7], str(tmp_path / "notes"), "")

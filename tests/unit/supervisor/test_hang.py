@@ -8,6 +8,7 @@ from drumline.supervisor.watching.hang import (
     REPORT,
     HangDetector,
     JobWatches,
+    Poll,
     RankPlace,
     RankSample,
     explain_hang,
@@ -36,7 +37,7 @@ def hangs_at(watch, looks, ranks=(0, 1)):
         seen = {rank: looks(second, rank) for rank in ranks}
         if not watch.wants_stacks(second):
             seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
-        if watch.add_samples(seen, float(second)):
+        if watch.add(Poll(seen, float(second))):
             return second
     return None
 
@@ -110,7 +111,7 @@ def test_a_rank_that_alone_computes_is_reported_once_until_another_one_does():
         }
         if not watch.wants_stacks(second):
             seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
-        if watch.add_samples(seen, float(second)):
+        if watch.add(Poll(seen, float(second))):
             told.append((second, watch.busy))
     assert [busy for _, busy in told] == [0, 1]
     assert told[1][0] >= 40
@@ -185,19 +186,19 @@ def test_it_hangs_once_and_again_after_it_went_on():
     watch = HangDetector(5)
     assert hangs_at(watch, lambda _, __: RankSample(0, 1.0)) == 5
     assert watch.is_hung
-    assert not watch.add_samples({0: RankSample(0, 1.0), 1: RankSample(0, 1.0)}, 200.0), "it is known already"
-    assert not watch.add_samples({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 201.0)
+    assert not watch.add(Poll({0: RankSample(0, 1.0), 1: RankSample(0, 1.0)}, 200.0)), "it is known already"
+    assert not watch.add(Poll({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 201.0))
     assert not watch.is_hung
-    assert watch.add_samples({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 206.0)
+    assert watch.add(Poll({0: RankSample(7, 1.0), 1: RankSample(0, 1.0)}, 206.0))
 
 
 def test_a_rank_that_ends_is_a_sign_of_life():
     watch = HangDetector(5)
     two = {0: RankSample(0, 1.0), 1: RankSample(0, 1.0)}
-    assert not watch.add_samples(two, 0.0)
-    assert not watch.add_samples(two, 4.0)
-    assert not watch.add_samples({0: RankSample(0, 1.0)}, 6.0)
-    assert watch.add_samples({0: RankSample(0, 1.0)}, 11.0)
+    assert not watch.add(Poll(two, 0.0))
+    assert not watch.add(Poll(two, 4.0))
+    assert not watch.add(Poll({0: RankSample(0, 1.0)}, 6.0))
+    assert watch.add(Poll({0: RankSample(0, 1.0)}, 11.0))
 
 
 def late_at(is_late, looks, evidence=END, is_stopped=lambda second, rank: False):
@@ -209,7 +210,7 @@ def late_at(is_late, looks, evidence=END, is_stopped=lambda second, rank: False)
         if not watch.wants_stacks(second):
             seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
         stopped = {rank for rank in late if is_stopped(second, rank)}
-        if watch.add_samples(seen, float(second), late, stopped):
+        if watch.add(Poll(seen, float(second), late, stopped)):
             return second
     return None
 
@@ -232,7 +233,7 @@ def test_a_rank_that_works_since_its_node_is_late_keeps_the_job_from_its_end():
     def look(second):
         is_late = second > 60
         seen = {rank: idle() for rank in ((0,) if is_late else (0, 1))}
-        return watch.add_samples(seen, float(second), {1} if is_late else ())
+        return watch.add(Poll(seen, float(second), {1} if is_late else ()))
 
     hung = [look(second) for second in range(0, 150, 10)]
     assert not any(hung)
@@ -274,7 +275,7 @@ def test_one_look_at_a_stack_shows_no_wait():
             seen[0] = spinning(second, is_collective=True, went_on=False)
         if second < 6:
             seen = {rank: one._replace(where=RankPlace()) for rank, one in seen.items()}
-        assert not watch.add_samples(seen, float(second), {0} - seen.keys())
+        assert not watch.add(Poll(seen, float(second), {0} - seen.keys()))
 
 
 def test_a_rank_is_not_alone_because_the_others_are_late():
@@ -292,7 +293,7 @@ def test_where_a_rank_is_comes_from_all_its_processes():
     reduces = {**at(ALL_REDUCE)[0], "spin": spin, "went_on": False}
     barrier = {**at([["train.py", 7, "step"]])[0], "spin": {**spin, "call": "Barrier"}, "went_on": True}
     assert locate_rank([reduces]) == RankPlace(repr([ALL_REDUCE]), 2.0, "MPI", True, False)
-    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "", False, False)
+    assert locate_rank([reduces, barrier])[1:] == (4.0, "MPI", True, True, "", False, False, False)
     assert not locate_rank([reduces, at(LOAD)[0]]).is_collective
     assert locate_rank([reduces, at([])[0]]) == locate_rank([]) == RankPlace()
     recorded = {"name": "all_reduce", "seq": 4812, "group": "", "is_waiting": True}
@@ -334,7 +335,7 @@ def test_a_place_is_the_programs_own_line_and_what_it_called(frames, place):
 
 def said(stacks, quiet_s=118.0):
     watch = HangDetector(300)
-    watch.add_samples({rank: RankSample(0, 0.0) for rank in stacks}, 1000.0)
+    watch.add(Poll({rank: RankSample(0, 0.0) for rank in stacks}, 1000.0))
     return explain_hang(stacks, {rank: str(rank) for rank in stacks}, watch, 1000.0 + quiet_s)
 
 
@@ -462,9 +463,9 @@ def watched(seen, *, ends_when_hung=False, until=80, exception_at=0):
         looks = {rank: seen(second, rank) for rank in (0, 1)}
         if not has_stacks:
             looks = {rank: one._replace(where=RankPlace()) for rank, one in looks.items()}
-        news = watches.add_samples(looks, float(second), (), (), has_stacks=has_stacks)
+        news = watches.add(Poll(looks, float(second), has_stacks=has_stacks))
         report = report or (news and (second, news.lost))
-        end = end or (news and news.is_sure and (second, news.lost))
+        end = end or (news and news.ends and (second, news.lost))
     return report, end
 
 
@@ -483,14 +484,40 @@ def test_a_job_that_goes_on_without_the_rank_that_raised_is_left_alone():
 
 
 def test_an_exception_that_was_expected_changes_nothing():
-    assert watched(lambda _, __: idle()) == ((60, None), (60, None))
+    assert watched(lambda _, __: idle()) == ((60, None), None)
+    assert watched(lambda _, __: idle(), ends_when_hung=True) == ((60, None), (60, None))
 
 
-def test_a_rank_that_nobody_waits_for_is_not_lost():
+def test_a_rank_that_nobody_waits_for_is_told_as_late_as_any_and_as_the_cause():
     both_raised = lambda second, _: lost(second, 1)  # noqa: E731
-    assert watched(both_raised) == ((60, None), (60, None))
+    assert watched(both_raised) == ((60, 0), None)
+    assert watched(both_raised, ends_when_hung=True) == ((60, 0), (60, 0))
 
 
-def test_a_rank_whose_program_has_ended_is_told_by_the_thread_that_keeps_it():
-    kept = [{**at([["train.py", 11, "poll"]])[0], "is_done": True}]
-    assert said({2: kept}) == "rank 2 is done with the program but kept by a thread, in poll (train.py:11)"
+EXITS = [["/usr/lib/python3.11/multiprocessing/util.py", 360, "_exit_function"]]
+POLLS = [["train.py", 11, "poll"]]
+
+
+@pytest.mark.parametrize(
+    ("kept", "by"),
+    [
+        ([{**at(POLLS)[0], "is_done": True}], "a thread, in poll (train.py:11)"),
+        ([{**at(EXITS)[0], "is_done": True}, *at(POLLS)], "a child process, in poll (train.py:11)"),
+        ([{**at([["/usr/lib/python3.11/threading.py", 9, "_shutdown"]])[0], "is_done": True}], "a thread"),
+    ],
+)
+def test_a_rank_whose_program_has_ended_is_told_by_what_keeps_it(kept, by):
+    assert said({2: kept}) == f"rank 2 is done with the program but kept by {by}"
+    kept[0] = {**kept[0], "raised": RAISED}
+    raised = "raised ValueError: bad batch (train.py:5) but did not end"
+    assert said({2: kept}) == f"rank 2 {raised}, kept by {by}"
+
+
+def test_a_rank_that_a_child_keeps_is_lost_unless_the_child_works():
+    def looks(is_busy, second, rank):
+        where = RankPlace("waits") if rank == 0 else locate_rank([*outlived(), *at(POLLS)])
+        where = where._replace(stack="here", spin_s=second * 1.0 * is_busy * rank)
+        return RankSample(0, where.spin_s, where=where)
+
+    assert watched(lambda *now: looks(False, *now)) == ((10, 1), (30, 1))
+    assert watched(lambda *now: looks(True, *now)) == ((10, 1), None)

@@ -365,9 +365,8 @@ def test_a_node_that_is_lost_while_the_job_ends_is_not_what_it_failed_of():
 
 def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
     job = running()
-    assert job.handle(h.Hung("ranks 0-3 wait")) == []
-    job = running(ends_when_hung=True)
-    assert isinstance(job.handle(h.Hung("ranks 0-3 wait"))[0], h.Terminate)
+    assert job.handle(h.Hung("ranks 0-3 wait", ends=False)) == []
+    assert isinstance(job.handle(h.Hung("ranks 0-3 wait", ends=True))[0], h.Terminate)
     for rank in range(4):
         job.handle(exit_(rank, signal=15))
     end = emptied(job, 0, 1)
@@ -376,8 +375,8 @@ def test_a_job_that_hangs_is_ended_only_where_that_is_wished():
 
 def test_a_job_that_waits_for_a_lost_rank_fails_of_that_ranks_exception():
     job = running()
-    assert job.handle(h.Hung("rank 1 raised ValueError but did not end", is_sure=False, lost=1)) == []
-    (stop, _) = job.handle(h.Hung("rank 1 raised ValueError but did not end", lost=1))
+    assert job.handle(h.Hung("rank 1 raised ValueError but did not end", ends=False, lost=1)) == []
+    (stop, _) = job.handle(h.Hung("rank 1 raised ValueError but did not end", ends=True, lost=1))
     assert isinstance(stop, h.Terminate)
     failure = {
         "time": 0.5,
@@ -397,7 +396,7 @@ def test_a_job_that_waits_for_a_lost_rank_fails_of_that_ranks_exception():
 
 def test_a_lost_rank_that_ends_well_after_all_leaves_the_report():
     job = running()
-    job.handle(h.Hung("rank 1 raised ValueError but did not end", lost=1))
+    job.handle(h.Hung("rank 1 raised ValueError but did not end", ends=True, lost=1))
     for rank in range(4):
         job.handle(exit_(rank, code=0))
     end = emptied(job, 0, 1)
@@ -408,7 +407,7 @@ def test_a_lost_rank_that_ends_well_after_all_leaves_the_report():
 def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
     for went_on, said_more in ((False, "; it hung: ranks 0-3 wait"), (True, "")):
         job = running(timeout_s=5.0)
-        job.handle(h.Hung("ranks 0-3 wait"))
+        job.handle(h.Hung("ranks 0-3 wait", ends=False))
         if went_on:
             job.handle(h.WentOn())
         (stop, _) = job.handle(h.Elapsed("limit"))

@@ -109,7 +109,7 @@ def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
     clock, happened = [0.0], []
     monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
     made = ProgressPoll(
-        RunFolder(str(tmp_path)), Agents(), {0: "0", 1: "1"}, 600.0, False, lambda _: None, happened.append
+        RunFolder(str(tmp_path)), Agents(), {0: "0", 1: "1"}, 600.0, True, lambda _: None, happened.append
     )
     made.begin()
     for number in range(1, 40):
@@ -121,14 +121,14 @@ def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
         clock[0] += 7.0
         made.start_when_due()
     (hung,) = happened
-    assert hung.is_sure
+    assert hung.ends
 
 
 def test_a_node_that_always_answers_too_late_hides_no_hang(tmp_path, monkeypatch):
     clock, happened = [0.0], []
     monkeypatch.setattr(progress_poll.time, "monotonic", lambda: clock[0])
     folder = RunFolder(str(tmp_path))
-    made = ProgressPoll(folder, Agents(), {0: "0", 1: "1"}, 600.0, False, lambda _: None, happened.append)
+    made = ProgressPoll(folder, Agents(), {0: "0", 1: "1"}, 600.0, True, lambda _: None, happened.append)
     made.begin()
 
     def answer(node, number):
@@ -143,4 +143,4 @@ def test_a_node_that_always_answers_too_late_hides_no_hang(tmp_path, monkeypatch
         made.start_when_due()
         answer(1, number)
     (hung,) = happened
-    assert hung.is_sure
+    assert hung.ends

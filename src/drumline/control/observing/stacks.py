@@ -52,7 +52,7 @@ def format_stacks(answer: dict[str, Any]) -> str:
     """Format the sentence, then each stack once below its ranks, the innermost frame first."""
     groups: dict[str, list[str]] = {}
     for rank, processes in answer["ranks"].items():
-        groups.setdefault("".join(map(_frames, processes)), []).append(rank)
+        groups.setdefault("\n".join(map(_frames, processes)), []).append(rank)
     text = clean(answer["reason"]) + "\n"
     for stack, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
         text += f"\n{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(ranks)}\n{stack}"

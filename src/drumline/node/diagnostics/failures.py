@@ -64,6 +64,9 @@ _FURTHER: dict[str, Any] = {"chain": [], "saved_to": "", "exit": -1, "limit": ""
 process, that it has met. ``changed``: variables of the rank that the program has changed.
 """
 
+IN_FLIGHT = "%s.%d.in-flight"
+"""Of the file of the notes and the process id. The hook has it too: it cannot import this."""
+
 _MAX_CHAIN = 8
 _MAX_INNER = 16
 
@@ -126,6 +129,18 @@ def read_uncaught(notes: str, cwd: str) -> dict[int, RaisedException]:
     """
     noted = {one["pid"]: one for one in _read_notes(notes)} if notes else {}
     return {pid: _exception(one, cwd) for pid, one in noted.items() if one["type"]}
+
+
+def read_in_flight(notes: str, pid: int, cwd: str) -> Optional[list[RaisedException]]:
+    """
+    Return what a process handled when it last told that: the latest exception, and then what it came of. None: it has
+    not told.
+    """
+    try:
+        told = json.loads(read_plain(IN_FLIGHT % (notes, pid), _MAX_BYTES))
+    except (ValueError, RecursionError):
+        return None
+    return [_exception(one, cwd) for one in _chain(told)] if isinstance(told, list) else None
 
 
 def _failure(noted: dict[str, Any], cwd: str) -> NotedException:

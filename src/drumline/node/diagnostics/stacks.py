@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from drumline.contract.evidence import RaisedException
-    from drumline.contract.messages import ProcessPlace, ProcessStack, ProcessState
+    from drumline.contract.messages import ProcessStack, ProcessState
 
 _HIGHEST = int(getattr(signal, "SIGRTMAX", 64))  # Systems without it import this, and run no ranks.
 SIGNAL = _HIGHEST - 4
@@ -39,8 +39,8 @@ has not returned writes none. The hook has all four too: it cannot import this.
 _AT_END = "_shutdown"
 """The function of Python's threading in which a process waits when its program has ended."""
 
-_IN_PROGRAM = ("<module>", "_run_module_as_main")
-"""Where the stack of a main thread begins while its program runs."""
+_ENDS = (("threading.py", _AT_END), ("util.py", "_exit_function"))
+"""Where the stack of a main thread begins then: the second is multiprocessing's, which waits for processes."""
 
 _ANSWER_TIMEOUT_S = 0.5
 _SPY_TIMEOUT_S = 3.0
@@ -115,19 +115,25 @@ def read_stacks(
     first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
     silent = [pid for pid in first.values() if pid not in dumps]
     spied = _run_py_spy(silent, path)
-    shown = {rank: below.get(rank) or [first[rank]] for rank in trees}
+    raised = {rank: failures.read_uncaught(notes.get(rank, ""), cwd) for rank in trees}
+    shown = {}
+    for rank, pid in first.items():
+        # What outlives its program is lost, or kept by what it started.
+        is_over = _read_inner_pid(pid) in raised[rank] or _is_done(dumps.get(pid, _SILENT).text)
+        shown[rank] = [pid, *below.get(rank, [])] if is_over else below.get(rank) or [pid]
     asked = collectives.read_collectives(
         (notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids
     )
-    raised = {rank: failures.read_uncaught(notes.get(rank, ""), cwd) for rank in shown}
     return {
         rank: [
-            _build_stack(
-                _find_place(pid, dumps.get(pid, _SILENT), spied.get(pid), cwd),
+            _describe_process(
+                pid,
+                dumps.get(pid, _SILENT),
+                spied.get(pid),
+                cwd,
                 asked.get(pid),
-                None
-                if _is_in_program(dumps.get(pid, _SILENT).text)
-                else raised[rank].get(_read_inner_pid(pid)),
+                raised[rank].get(_read_inner_pid(pid)),
+                failures.read_in_flight(notes.get(rank, ""), pid, cwd) or [],
             )
             for pid in pids
         ]
@@ -135,13 +141,15 @@ def read_stacks(
     }
 
 
-def _build_stack(
-    place: ProcessPlace, collective: dict[str, Any] | None, raised: RaisedException | None
+def _describe_process(
+    pid: int,
+    said: _Dump,
+    spied: list[list[Any]] | None,
+    cwd: str,
+    collective: dict[str, Any] | None,
+    raised: RaisedException | None,
+    handled: list[RaisedException],
 ) -> ProcessStack:
-    return {**place, "collective": collective, "raised": raised}
-
-
-def _find_place(pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str) -> ProcessPlace:
     frames, joins, threads = _choose_thread(said.text) if said.text else (spied or [], False, 1)
     spin = spins.measure_spin(pid, frames[0] if frames else None, cwd, joins=joins)
     return {
@@ -154,6 +162,9 @@ def _find_place(pid: int, said: _Dump, spied: list[list[Any]] | None, cwd: str) 
         "went_on": said.went_on,
         "is_done": _is_done(said.text),
         "spin": spin._asdict(),
+        "collective": collective,
+        "raised": raised,
+        "handled": handled[0] if handled else None,
     }
 
 
@@ -326,15 +337,9 @@ def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
 
 
 def _is_done(dump: str) -> bool:
-    """Return whether the main thread has left the program, and waits for other threads."""
+    """Return whether the main thread has left the program, and waits for other threads or for processes."""
     main = failures.FRAME.findall(_THREAD.split(dump)[-1])
-    return [(file.rpartition("/")[2], name) for file, _, name in main] == [("threading.py", _AT_END)]
-
-
-def _is_in_program(dump: str) -> bool:
-    """Return whether the main thread runs the program, which then calls ``sys.excepthook`` for what it has handled."""
-    main = failures.FRAME.findall(_THREAD.split(dump)[-1])
-    return bool(main) and main[-1][2] in _IN_PROGRAM
+    return bool(main) and (main[-1][0].rpartition("/")[2], main[-1][2]) in _ENDS
 
 
 def _is_python_helper(pid: int) -> bool:

@@ -69,11 +69,15 @@ def make_counts(move_up: Callable[[int], int]) -> Any:
 class Collectives:
     """
     The number of collectives that this process has entered, and the times of those of all ranks since the last
-    ``take``. ``counts``: as of ``make_counts``.
+    ``take``. ``counts``: as of ``make_counts``. ``tell``: tells what its thread handles just now; None: nobody asks.
     """
 
-    def __init__(self, counts: Any = None) -> None:
+    def __init__(self, counts: Any = None, tell: Callable[[], object] | None = None) -> None:
         self.counts = counts or [0] * COUNTS
+        self._tell = tell
+        self._handled = id(None)
+        """Of the exception that was told of: to hold it would hold all that its frames have."""
+
         self._ranks = 0
         """Of the default group, the first time that a collective began; WORLD_SIZE is not set below mpirun."""
 
@@ -84,6 +88,7 @@ class Collectives:
         Note that a collective of ``group`` begins now, in which each of its ranks waits for all others. Raises
         ValueError where there is no default group.
         """
+        self._note_handled()
         if not self._ranks:
             self._ranks = sys.modules["torch.distributed"].get_world_size()
         if group.size() != self._ranks:
@@ -95,7 +100,15 @@ class Collectives:
 
     def note_other(self, _group: Any, _wants_time: Callable[[], bool]) -> None:
         """Note that a collective with a single sender or receiver begins now."""
+        self._note_handled()
         self.counts[SOME] += 1
+
+    def _note_handled(self) -> None:
+        """Tell what is handled as a collective begins, as in a ``finally``: nobody can ask while it does not return."""
+        error = sys.exc_info()[1]
+        if self._tell and id(error) != self._handled:
+            self._handled = id(error)
+            self._tell()
 
     def take(self, most: int) -> list[float]:
         """Return at most so many of the times, in seconds since 1970: every one, or every second one and so on."""

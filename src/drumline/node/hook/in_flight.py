@@ -21,14 +21,8 @@ def tell(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
     """Write the exception beside the notes at ``path``. ``ours``: the names that ``sitecustomize`` defines."""
     told: list[str] = []
     while error is not None and len(told) < _MAX_LINKS:
-        file, line, function = ours["_place_of"](error, error.__traceback__)
-        kind = type(error)
-        name = kind.__qualname__
-        if kind.__module__ not in ("builtins", "__main__"):
-            name = kind.__module__ + "." + name
-        texts = {"type": name, "message": _message(error, ours), "file": file, "function": function}
-        content = "".join('"%s": %s, ' % (key, ours["_quote"](text)) for key, text in texts.items())
-        told.append('{%s"line": %d}' % (content, line))
+        shown = SystemExit(error.code or 0) if isinstance(error, SystemExit) else error
+        told.append("{%s}" % ours["_content"](shown, error.__traceback__))
         before = error.__cause__
         error = before if before is not None or error.__suppress_context__ else error.__context__
     answer = "%s.%d.in-flight" % (path, os.getpid())
@@ -40,9 +34,3 @@ def tell(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
     finally:
         os.close(descriptor)
     os.rename(answer + ".partial", answer)
-
-
-def _message(error: BaseException, ours: dict[str, Any]) -> str:
-    if isinstance(error, SystemExit):
-        return str(error.code or 0)
-    return str(ours["_message_of"](error))

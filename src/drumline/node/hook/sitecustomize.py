@@ -350,7 +350,7 @@ def _is_own(file: str) -> bool:
     )
 
 
-def _start(path: str, notes: _Notes) -> None:
+def _start(path: str, notes: _Notes) -> Any:
     notes.begin(path)
     _change((_DISTRIBUTED,), ("group.py", notes.group), ("store_wait.py", notes.older_store))
     if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
@@ -365,20 +365,26 @@ def _start(path: str, notes: _Notes) -> None:
         pass
     if os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0"):
         _answer_with_record(path)
-    _answer_with_exception(path)
+    tell = _answer_with_exception(path)
     stacks = _Stacks()
     stacks.answer()
     try:
         os.register_at_fork(after_in_child=stacks.answer)
     except AttributeError:
         pass
+    return tell
 
 
-def _answer_with_exception(path: str) -> None:
+def _answer_with_exception(path: str) -> Any:
+    """Answer a signal with what is handled just now; return what tells that beside the notes at ``path``."""
+    ours: dict[str, Any] = {}
+
     def tell(*_: Any) -> None:
         error = sys.exc_info()[1]
         try:
-            _own("in_flight.py", "drumline_in_flight")["tell"](path, error, globals())
+            if not ours:
+                ours.update(_own("in_flight.py", "drumline_in_flight"))
+            ours["tell"](path, error, globals())
         except Exception:
             pass
 
@@ -391,6 +397,7 @@ def _answer_with_exception(path: str) -> None:
         atexit.register(signal, SIGRTMAX - _IN_FLIGHT_BELOW_MAX, SIG_IGN)
     except (ImportError, OSError, ValueError):
         pass
+    return tell
 
 
 class _Stacks:
@@ -569,13 +576,13 @@ def _begin(notes: _Notes | None = None) -> None:
     """Begin in a process that is a rank, or one that a rank started. ``notes``: those from before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
         _change((_FILE_STORE,), ("file_store.py",))
-    if os.environ.get("DRUMLINE_FAILURES"):
-        _start(os.environ["DRUMLINE_FAILURES"], notes or _Notes())
+    path = os.environ.get("DRUMLINE_FAILURES")
+    tell = _start(path, notes or _Notes()) if path else None
     if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
         from _thread import get_ident
 
         steps = os.environ["DRUMLINE_STEPS"]
-        _change(("torch",), ("steps.py", steps, _own))
+        _change(("torch",), ("steps.py", steps, _own, tell))
         _change(_OTHER_FRAMEWORKS, ("looks.py", steps, get_ident()))
     if os.environ.get("DRUMLINE_AUTOTUNING"):
         _change(("deepspeed.autotuning.scheduler",), ("autotuning.py",))

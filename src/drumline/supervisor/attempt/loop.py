@@ -294,6 +294,5 @@ def _make_policy(plan: Plan, timeout_s: float | None, join_timeout_s: float) -> 
         timeout_s=timeout_s,
         limit_s=plan.timeout_s,
         launcher=plan.launcher.name if plan.launcher else "",
-        ends_when_hung=plan.hang_action != "report",
         join_timeout_s=join_timeout_s,
     )

@@ -175,28 +175,27 @@ class ProgressPoll:
             self._judge_progress(poll_round)
 
     def _judge_progress(self, poll_round: _Round) -> None:
-        now = time.monotonic()
-        seen = {rank: _make_sample(one) for rank, one in poll_round.ranks.items()}
-        seen |= {-1 - node: one for node, one in poll_round.others.items()}
+        samples = {rank: _make_sample(one) for rank, one in poll_round.ranks.items()}
+        samples |= {-1 - node: one for node, one in poll_round.others.items()}
         late = self._list_samples(poll_round.waiting)
         stopped = self._list_samples(filter(self._silences.is_silent, poll_round.waiting))
-        news = self._watches.add_samples(seen, now, late, stopped, has_stacks=poll_round.stacks)
+        poll = hang.Poll(samples, time.monotonic(), late, stopped, poll_round.stacks)
+        news = self._watches.add(poll)
         if news:
-            self._tell_hang(news, poll_round, now)
+            self._tell_hang(news, poll_round, poll.now)
         elif self._is_told and not self._watches.is_hung:
             self._is_told = False
             self._record(e.JobWentOn(wall_time()))
             self._handle(h.WentOn())
 
     def _tell_hang(self, news: hang.HangNews, poll_round: _Round, now: float) -> None:
-        busy = None if news.is_sure else news.watch.busy
-        silence = hang.describe_silence(news.after_s, "" if busy is None else self._labels[busy])
+        silence = hang.describe_silence(news.watch, self._labels)
         reason = f"{silence}: {self._explain(news.watch, poll_round, now)}"
         if not self._is_told:
             self._is_told = True
             self._write(self._folder.hang, "", reason, poll_round)
             self._record(e.JobHung(wall_time(), reason))
-        self._handle(h.Hung(reason, is_sure=news.is_sure, lost=news.lost))
+        self._handle(h.Hung(reason, ends=news.ends, lost=news.lost))
 
     def _list_samples(self, nodes: Iterable[int]) -> set[int]:
         return {number for node in nodes for number in self._told.get(node, [-1 - node])}

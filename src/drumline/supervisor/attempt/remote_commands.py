@@ -104,12 +104,11 @@ class RemoteCommands:
         else:
             reason = exit_messages.describe_program_end(what, message)
         code = _exit_code(message)
-        if command.of_launcher and message.code != 0:
-            self._handle(h.Broken(node, reason, code, 0.0 if code > 128 else h.BROKEN_DELAY_S))
-        elif not command.of_launcher:
-            is_killed = code > 128 and not (command.is_hung_up and code == 128 + signal.SIGTERM)
-            told = (f"{reason}; the command ended with exit code 0 all the same", code) if is_killed else ()
-            self._handle(h.DaemonEnded(node, *told))
+        if command.of_launcher:
+            is_broken = message.code != 0
+        else:
+            is_broken = code > 128 and not (command.is_hung_up and code == 128 + signal.SIGTERM)
+        self._handle(h.DaemonEnded(node, command.of_launcher, *((reason, code) if is_broken else ())))
 
     def hang_up(self, node: int, message: m.CallerGone) -> None:
         """End the commands of a caller that was killed."""

@@ -97,9 +97,13 @@ class DaemonStarted(NamedTuple):
 
 
 class DaemonEnded(NamedTuple):
-    """Such a daemon has ended. ``reason`` and ``code``: as of Broken, where it was killed; empty where it was not."""
+    """
+    Such a daemon has ended, or a command of the job's own launcher. ``reason`` and ``code``: as of Broken, where its
+    ranks cannot go on; empty where they can.
+    """
 
     node: int
+    of_launcher: bool
     reason: str = ""
     code: int = 0
 
@@ -145,12 +149,12 @@ class PreemptionAnnounced(NamedTuple):
 
 class Hung(NamedTuple):
     """
-    No rank goes on; ``reason`` says where they are. ``is_sure``: enough is known to end the job for it. ``lost``: a
-    rank whose exception did not end it, for which the others wait.
+    No rank goes on; ``reason`` says where they are. ``ends``: the job is to be ended for it. ``lost``: a rank whose
+    exception did not end it.
     """
 
     reason: str
-    is_sure: bool = True
+    ends: bool
     lost: int | None = None
 
 
@@ -246,6 +250,8 @@ class Finish(NamedTuple):
     node: int | None = None
     verdict: dict[str, Any] | None = None
     kind: EndKind = "failure"
+    blames: Literal["", "rank", "launcher"] = ""
+    """Whom it blames where the ends of ranks may tell more: one of them, or the launcher for a rank that aborted."""
 
 
 Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Seek | Kill | Empty | SetTimer | Finish

@@ -99,8 +99,8 @@ class Policy:
     """
     Decides what happens to the ranks of an attempt. ``members``: by rank. ``grace_s``: between SIGTERM and SIGKILL.
     ``timeout_s``: of the ranks; None: no limit. ``limit_s``: of all attempts together, of which ``timeout_s`` is what
-    is left. ``launcher``: the name of what starts the ranks; empty: the agents do. ``ends_when_hung``: whether a job
-    that hangs is ended. ``join_timeout_s``: from the start of the agents until all have joined and node 0 was reached.
+    is left. ``launcher``: the name of what starts the ranks; empty: the agents do. ``join_timeout_s``: from the start
+    of the agents until all have joined and node 0 was reached.
     """
 
     def __init__(
@@ -112,12 +112,10 @@ class Policy:
         timeout_s: float | None = None,
         limit_s: float | None = None,
         launcher: str = "",
-        ends_when_hung: bool = False,
         join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> None:
         self._awaits_checks = False
         self._join_timeout_s = join_timeout_s
-        self._ends_when_hung = ends_when_hung
         self._hang = ""
         self._grace_s = grace_s
         self._timeout_s = timeout_s
@@ -334,8 +332,9 @@ class Policy:
         if not self._ranks.are_awaited_done():
             return []
         if self._lost_daemon is not None:
-            node, reason, code = self._lost_daemon
-            return self._fail(Finish(status.FAILED, code, reason, node=node))
+            lost = self._lost_daemon
+            reason = f"{lost.reason}; the command ended with exit code 0 all the same"
+            return self._fail(Finish(status.FAILED, lost.code, reason, node=lost.node))
         reason, left = self._ranks.describe_completion()
         self._end = Finish(status.COMPLETED, 0, reason)
         if left:
@@ -352,7 +351,7 @@ class Policy:
             return []
         self._broken, self._settled = event, False
         if event.delay_s == 0:
-            return self._fail(Finish(status.FAILED, event.code, event.reason, node=event.node))
+            return self._expire_broken()
         return [SetTimer("settled", BROKEN_DELAY_S), SetTimer("broken", event.delay_s)]
 
     def _on_launcher_ended(self, event: LauncherEnded) -> list[Instruction]:
@@ -371,7 +370,11 @@ class Policy:
         return self._on_broken(Broken(event.node, reason + event.quote, event.code, delay_s))
 
     def _on_daemon_ended(self, event: DaemonEnded) -> list[Instruction]:
-        """Take in the end of a daemon of the command's own mpirun, which may end well although one was killed."""
+        """Take in the end of a daemon. A command's own mpirun may end well although one was killed."""
+        if event.of_launcher:
+            delay_s = 0.0 if event.code > 128 else BROKEN_DELAY_S
+            broken = Broken(event.node, event.reason, event.code, delay_s)
+            return self._on_broken(broken) if event.code else []
         self._daemon_count -= 1
         if event.reason:
             self._lost_daemon = event
@@ -438,12 +441,10 @@ class Policy:
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
-        if not event.is_sure or not self._is_running or self._end is not None:
+        if not event.ends or not self._is_running or self._end is not None:
             return []
         if event.lost is not None:
             return self._fail(self._ranks.blame(event.lost, f"it hung: {event.reason}"))
-        if not self._ends_when_hung:
-            return []
         return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
 
     def _kill(self) -> list[Instruction]:
@@ -501,7 +502,8 @@ class Policy:
         if broken is None or not self._is_running or self._search.is_on:
             return []
         unfinished = self._ranks.judge_unfinished(broken.reason)
-        return self._fail(unfinished or Finish(status.FAILED, broken.code, broken.reason, node=broken.node))
+        end = Finish(status.FAILED, broken.code, broken.reason, node=broken.node, blames="launcher")
+        return self._fail(unfinished or end)
 
     def _expire_launcher(self) -> list[Instruction]:
         if self._phase != "starting":
@@ -569,14 +571,7 @@ class Policy:
     def _over(self) -> list[Instruction]:
         self._phase = "over"
         assert self._end is not None, "a job does not end without a reason"
-        is_of_launcher = self._broken is not None and (self._end.status, self._end.kind) == (
-            status.FAILED,
-            "failure",
-        )
-        is_of_rank = (self._end.rank is not None and self._ranks.is_any_failed) or (
-            is_of_launcher and self._ranks.has_abort()
-        )
-        end = self._ranks.judge_failure(self._search.answers) if is_of_rank else self._end
+        end = self._ranks.judge_end(self._end, self._search.answers)
         reason = end.reason
         if self._survivors:
             reason += f"; even SIGKILL did not end {exit_messages.list_survivors(self._survivors)}"

@@ -60,11 +60,6 @@ class RankTable:
         return self._last_failure is not None
 
     @property
-    def is_any_failed(self) -> bool:
-        """Return whether a rank has failed, before or after the others were told to end."""
-        return any(one.code != 0 for rank, one in self._exited.items() if rank not in self._lost)
-
-    @property
     def is_unexplained(self) -> bool:
         """Return whether ranks have failed, and all of them because another was gone or late."""
         return self._earliest is not None and not self._explained
@@ -156,16 +151,17 @@ class RankTable:
         """Return the end of a rank. Raises KeyError when it has not ended."""
         return self._exited[rank]
 
-    def has_abort(self) -> bool:
-        """Return whether a rank has called MPI_Abort, which ``judge_failure`` then knows as its own end."""
-        aborted = lost_peer.find_abort(self._exited.values())
-        if aborted:
-            self._exited[aborted.rank] = aborted
-        return aborted is not None
-
     def blame(self, rank: int, reason: str) -> Finish:
-        """Return the end of the job by a rank that has failed and not ended, until ``judge_failure`` knows its end."""
-        return Finish(status.FAILED, 1, reason, rank, self.node_of(rank))
+        """Return the end of the job by a rank that has failed and not ended, until ``judge_end`` knows its end."""
+        return Finish(status.FAILED, 1, reason, rank, self.node_of(rank), blames="rank")
+
+    def judge_end(self, end: Finish, where: Mapping[int, RunningRank]) -> Finish:
+        """Return the end of the job now that all ranks have ended, which may tell more of whom it blames."""
+        if end.blames == "launcher" and (aborted := lost_peer.find_abort(self._exited.values())):
+            self._exited[aborted.rank] = aborted
+            return self.judge_failure(where)
+        is_failed = any(one.code != 0 for rank, one in self._exited.items() if rank not in self._lost)
+        return self.judge_failure(where) if end.blames == "rank" and is_failed else end
 
     def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:
         """Return the end of the job by what failed. ``where``: what ranks answered to Seek."""
@@ -182,8 +178,10 @@ class RankTable:
         """
         labels = {rank: member.label for rank, member in self._members.items()}
         found = verdict.judge_unfinished(labels, self._exited, self._start_time, said)
-        return found and _finish(found)._replace(rank=None)
+        return found and _finish(found)._replace(rank=None, blames="launcher")
 
 
 def _finish(found: verdict.Verdict) -> Finish:
-    return Finish(status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields)
+    return Finish(
+        status.FAILED, found.exit_code, found.reason, found.rank, found.node, found.fields, blames="rank"
+    )

@@ -19,6 +19,9 @@ from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from typing import Literal
+
+    _Doing = Literal["progressed", "computed", "may have computed", "waited", "unknown"]
 
 SAMPLES_PER_PERIOD = 10
 
@@ -78,6 +81,7 @@ class RankPlace(NamedTuple):
     ``recorded``: what PyTorch's flight recorder says of its collectives; empty where that is not known.
     ``is_runnable``: it runs, or waits for a processor.
     ``is_over``: its program has ended of an exception, and is kept from its end, as by ``MPI_Finalize``, which spins.
+    ``has_children``: other processes of the rank keep it then, and may still work.
     """
 
     stack: str = ""
@@ -87,6 +91,7 @@ class RankPlace(NamedTuple):
     went_on: bool | None = None
     recorded: str = ""
     is_over: bool = False
+    has_children: bool = False
     is_runnable: bool = False
 
 
@@ -107,34 +112,51 @@ class RankSample(NamedTuple):
     activity: Activity = Activity()
 
 
-_UNSEEN = RankSample(0, 0.0)
+class Poll(NamedTuple):
+    """
+    One look at all ranks, and with negative numbers at processes of no rank. ``now``: monotonic seconds. ``late``:
+    those of which nothing is known this time, since their node has not answered. ``stopped``: those of them whose node
+    stands still, and which do so too. ``has_stacks``: the samples tell where ranks are.
+    """
+
+    samples: Mapping[int, RankSample]
+    now: float
+    late: Collection[int] = frozenset()
+    stopped: Collection[int] = frozenset()
+    has_stacks: bool = True
+
+
+class _Known(NamedTuple):
+    """
+    A rank as it was last seen. ``active_at``: when it last did something, as far as is known. ``waits``: it was seen to
+    wait, with its stacks, since the job last went on.
+    """
+
+    sample: RankSample
+    seen_at: float
+    active_at: float
+    waits: bool
 
 
 class HangDetector:
     """
     Detects that a job hangs. ``hang_after_s``: 0 for never. Times are monotonic seconds.
 
-    Each poll is ``add_samples`` with the running ranks, and with negative numbers for processes of no rank. In the
-    second half of the silence it wants their stacks too: a rank that works moves somewhere in them. A rank whose node
-    is late is compared with what was last seen of it, when the node answers again.
+    In the second half of the silence it wants the ranks' stacks too: a rank that works moves somewhere in them. A rank
+    whose node is late is compared with what was last seen of it, when the node answers again. Each poll says of a rank
+    that it
+
+    - ``progressed``: it printed, read, wrote, or counted on. The silence begins anew.
+    - ``computed``: it used CPU time outside of a wait. The silence begins anew; one that alone does so is noted.
+    - ``waited``: neither, by its stacks. A job hangs when all do so for long enough.
+    - ``may have computed`` or ``unknown``: without stacks before, which may be any of these.
     """
 
     def __init__(self, hang_after_s: float, evidence: IdleLimits = REPORT) -> None:
         self.hang_after_s = hang_after_s
         self._evidence = evidence
-        self._seen: dict[int, RankSample] = {}
-        self._moved: dict[int, float] = {}
-        """When each rank did last do something, as far as is known."""
-
-        self._printed: float | None = None
-        """When the last rank printed, or went on otherwise."""
-
-        self._looked: dict[int, float] = {}
-        """When each rank was last seen."""
-
-        self._waits: set[int] = set()
-        """Ranks that were seen to wait, with their stacks, since ``_printed``."""
-
+        self._ranks: dict[int, _Known] = {}
+        self._silent_since: float | None = None
         self._lone: int | None = None
         """The rank that alone computes, of those that were seen to."""
 
@@ -148,14 +170,16 @@ class HangDetector:
 
     def leave_out(self, passed_s: float) -> None:
         """Leave out time in which nothing of the job could do anything."""
-        if self._printed is not None:
-            self._printed += passed_s
+        if self._silent_since is not None:
+            self._silent_since += passed_s
         self._lone_since += passed_s
-        self._moved = {rank: moved + passed_s for rank, moved in self._moved.items()}
-        self._looked = {rank: looked + passed_s for rank, looked in self._looked.items()}
+        self._ranks = {
+            rank: known._replace(seen_at=known.seen_at + passed_s, active_at=known.active_at + passed_s)
+            for rank, known in self._ranks.items()
+        }
 
     def wants_stacks(self, now: float) -> bool:
-        return self._printed is not None and now - self._printed >= self.hang_after_s / 2
+        return self._silent_since is not None and now - self._silent_since >= self.hang_after_s / 2
 
     @property
     def busy(self) -> int | None:
@@ -164,88 +188,87 @@ class HangDetector:
 
     def quiet_s(self, rank: int, now: float) -> float:
         """Return for how many seconds a rank has done nothing."""
-        return now - self._moved.get(rank, now)
+        return now - self._ranks[rank].active_at if rank in self._ranks else 0.0
 
-    def add_samples(
-        self,
-        ranks: Mapping[int, RankSample],
-        now: float,
-        late: Collection[int] = frozenset(),
-        stopped: Collection[int] = frozenset(),
-    ) -> bool:
-        """
-        Add samples of the ranks; True when the job hangs, once for each time that it does. ``late``: those of which
-        nothing is known this time, since their node has not answered. ``stopped``: those of them whose node stands
-        still, and which do so too.
-        """
-        before_all = self._seen
-        self._seen = {**{rank: before_all[rank] for rank in late if rank in before_all}, **ranks}
-        has_progressed = self._printed is None or self._seen.keys() != before_all.keys()
-        is_alone = sum(rank >= 0 for rank in self._seen) == 1
-        counts_training = any(seen.activity.counted for seen in self._seen.values())
-        computing: set[int] = set()
-        judged = 0
-        for rank, seen in ranks.items():
-            before, looked = before_all.get(rank, _UNSEEN), self._looked.get(rank, now)
-            passed_s = max(now - looked, 1e-3)
-            progressed = self._has_progressed(before, seen, passed_s, counts_training=counts_training)
-            works = self._works(before, seen, passed_s, is_alone=is_alone)
-            if progressed or works or rank not in self._moved:
-                self._moved[rank] = now
-            self._looked[rank] = now
-            # Before stacks are asked for, CPU time alone says nothing: who waits may spin.
-            if self.wants_stacks(looked):
-                if works:
-                    computing.add(rank)
-                if before.where.stack or not seen.where.stack:
-                    self._waits.add(rank)
-                    judged += 1
-            has_progressed = has_progressed or progressed
-        lone = min(computing) if len(computing) == 1 and not is_alone else -1
-        if any(rank != lone and not self._may_wait(seen) for rank, seen in ranks.items()):
-            lone = -1
-        self._note_lone(lone, now, is_known=judged == len(ranks), has_progressed=has_progressed)
-        if has_progressed or computing or not self._seen:
-            was_hung, self.is_hung = self.is_hung, self._is_lone_for_long(now)
-            self._printed = now
-            self._waits.clear()
-            self._seen = {rank: seen._replace(where=RankPlace()) for rank, seen in self._seen.items()}
-            return self.is_hung and not was_hung
-        assert self._printed is not None
-        if self.is_hung or now - self._printed < self.hang_after_s or all(rank < 0 for rank in ranks):
+    def add(self, poll: Poll) -> bool:
+        """Add a poll; True when the job hangs, once for each time that it does."""
+        before, now = self._ranks, poll.now
+        late = {rank: before[rank] for rank in poll.late if rank in before}
+        samples = {**{rank: known.sample for rank, known in late.items()}, **poll.samples}
+        is_alone = sum(rank >= 0 for rank in samples) == 1
+        trains = any(sample.activity.counted for sample in samples.values())
+        did: dict[int, _Doing] = {
+            rank: self._judge(before[rank], sample, now, is_alone=is_alone, trains=trains)
+            if rank in before
+            else "progressed"
+            for rank, sample in poll.samples.items()
+        }
+        self._ranks = dict(late)
+        for rank, sample in poll.samples.items():
+            is_active = did[rank] in ("progressed", "computed", "may have computed")
+            waits = did[rank] == "waited" or (rank in before and before[rank].waits)
+            self._ranks[rank] = _Known(sample, now, now if is_active else before[rank].active_at, waits)
+        has_progressed = "progressed" in did.values() or samples.keys() != before.keys()
+        self._note_lone(poll, did, has_progressed=has_progressed or is_alone)
+        if has_progressed or "computed" in did.values() or self._silent_since is None:
+            return self._begin_anew(now)
+        if self.is_hung or now - self._silent_since < self.hang_after_s or all(rank < 0 for rank in did):
             return False
-        expected = {*self._seen, *late}.difference(stopped)
-        if self._evidence.is_strict and not self._all_wait(expected, now):
+        if self._evidence.is_strict and not self._all_wait(poll):
             return False
         self._lone, self.is_hung = None, True
         return True
 
-    def _note_lone(self, lone: int, now: float, *, is_known: bool, has_progressed: bool) -> None:
-        """Note the rank that alone computes; negative: none. ``is_known``: whether that of all ranks is known now."""
+    def _judge(
+        self, known: _Known, sample: RankSample, now: float, *, is_alone: bool, trains: bool
+    ) -> _Doing:
+        """Judge what a rank has done since it was last seen. ``trains``: as of ``_has_progressed``."""
+        before, passed_s = known.sample, max(now - known.seen_at, 1e-3)
+        if self._has_progressed(before, sample, passed_s, trains=trains):
+            return "progressed"
+        works = self._works(before, sample, passed_s, is_alone=is_alone)
+        if not self.wants_stacks(known.seen_at):
+            # CPU time alone says nothing: a rank that waits may spin.
+            return "may have computed" if works else "unknown"
+        if works:
+            return "computed"
+        return "waited" if before.where.stack or not sample.where.stack else "unknown"
+
+    def _note_lone(self, poll: Poll, did: Mapping[int, _Doing], *, has_progressed: bool) -> None:
+        """Note the rank that alone computes while all others may wait for it."""
+        computing = [rank for rank, doing in did.items() if doing == "computed"]
+        others = [sample for rank, sample in poll.samples.items() if rank not in computing]
+        lone = computing[0] if len(computing) == 1 and all(map(self._may_wait, others)) else -1
+        is_known = all(doing in ("computed", "waited") for doing in did.values())
         if has_progressed or (is_known and lone < 0):
             self._lone = None
         elif is_known and lone != self._lone:
             # The first that does so has done nothing else since a rank went on.
-            self._lone_since = now if self._lone is not None or self._printed is None else self._printed
+            assert self._silent_since is not None
+            self._lone_since = self._silent_since if self._lone is None else poll.now
             self._lone = lone
 
-    def _is_lone_for_long(self, now: float) -> bool:
-        is_report = not self._evidence.is_strict
-        return is_report and self._lone is not None and now - self._lone_since >= self.hang_after_s
+    def _begin_anew(self, now: float) -> bool:
+        """Begin the silence anew; return whether a rank that computes alone is now reported for it."""
+        is_lone = self._lone is not None and now - self._lone_since >= self.hang_after_s
+        was_hung, self.is_hung = self.is_hung, is_lone and not self._evidence.is_strict
+        self._silent_since = now
+        self._ranks = {
+            rank: known._replace(sample=known.sample._replace(where=RankPlace()), waits=False)
+            for rank, known in self._ranks.items()
+        }
+        return self.is_hung and not was_hung
 
-    def _all_wait(self, expected: set[int], now: float) -> bool:
-        """Return whether these ranks were all seen to wait, and a moment ago at most: one may work since it is late."""
+    def _all_wait(self, poll: Poll) -> bool:
+        """Return whether all ranks were seen to wait, a moment ago at most: one may work since it is late."""
         moment_s = max(_MOMENT_S, _MOMENT_POLLS * self.pause_s)
-        return self._waits.issuperset(expected) and all(
-            now - self._looked[rank] <= moment_s for rank in expected
-        )
+        expected = [self._ranks.get(rank) for rank in {*poll.samples, *poll.late}.difference(poll.stopped)]
+        return all(known and known.waits and poll.now - known.seen_at <= moment_s for known in expected)
 
-    def _has_progressed(
-        self, before: RankSample, seen: RankSample, passed_s: float, *, counts_training: bool
-    ) -> bool:
+    def _has_progressed(self, before: RankSample, seen: RankSample, passed_s: float, *, trains: bool) -> bool:
         """
-        Return whether a rank has printed, read or written, or one of its counts has risen. ``counts_training``: counts
-        are known of some rank, which say more than connections to a port.
+        Return whether a rank has printed, read or written, or one of its counts has risen. ``trains``: counts are known
+        of some rank, which say more than connections to a port.
         """
         moved_bytes = seen.io_bytes - before.io_bytes - before.look_bytes
         # The limit is of one poll.
@@ -259,16 +282,10 @@ class HangDetector:
                 seen.where.recorded != before.where.recorded
                 and "" not in (seen.where.recorded, before.where.recorded)
             )
-            or (now.requests > then.requests and not counts_training)
-            or (self._evidence.is_strict and self._is_at_work(then, now, most_bytes))
-        )
-
-    def _is_at_work(self, then: Activity, now: Activity, most_bytes: float) -> bool:
-        """Return whether a rank does something that may be work, and is not sure to be."""
-        return (
-            now.net_bytes - then.net_bytes > most_bytes
-            or now.written_bytes > then.written_bytes
-            or self._sleeps(now)
+            or (now.requests > then.requests and not trains)
+            or (self._evidence.is_strict and now.net_bytes - then.net_bytes > most_bytes)
+            or (self._evidence.is_strict and now.written_bytes > then.written_bytes)
+            or (self._evidence.is_strict and self._sleeps(now))
         )
 
     def _may_wait(self, seen: RankSample) -> bool:
@@ -285,7 +302,7 @@ class HangDetector:
         used_s = seen.cpu_s - before.cpu_s - before.look_cpu_s
         least_s = max(self._evidence.idle_share * passed_s, _NOISE_S)
         where, was = seen.where, before.where
-        if where.is_over and not is_alone:
+        if where.is_over and not is_alone and not (self._evidence.is_strict and where.has_children):
             return False
         if not where.stack or is_alone:
             # Alone it waits for nobody.
@@ -311,14 +328,13 @@ class HangDetector:
 
 class HangNews(NamedTuple):
     """
-    The news that a job hangs, for ``after_s``. ``is_sure``: enough is known to end it. ``lost``: a rank whose exception
-    did not end it; None: the cause is open. ``watch``: what has seen it.
+    The news that a job hangs. ``watch``: what has seen it. ``ends``: the job is to be ended for it. ``lost``: a rank
+    whose exception did not end it; None: the cause is open.
     """
 
-    after_s: float
-    is_sure: bool
-    lost: int | None
     watch: HangDetector
+    ends: bool
+    lost: int | None
 
 
 class JobWatches:
@@ -327,96 +343,75 @@ class JobWatches:
     def __init__(self, hang_after_s: float, *, ends_when_hung: bool) -> None:
         self._hang_after_s = hang_after_s
         self._ends_when_hung = ends_when_hung
-        self._open = _Pair(hang_after_s, hang_after_s)
+        self.report = HangDetector(hang_after_s)
+        self._open = _Pair(self.report, HangDetector(hang_after_s, END))
         self._lost: _Pair | None = None
         """While a rank may outlive its exception."""
 
     @property
-    def report(self) -> HangDetector:
-        return self._open.report
-
-    @property
     def pause_s(self) -> float:
         """Return the seconds between two polls."""
-        return min(pair.report.pause_s for pair in self._pairs)
+        return min(watch.pause_s for watch in self._detectors)
 
     @property
     def is_hung(self) -> bool:
         """Return whether the job is to be reported by now."""
-        return any(pair.report.is_hung for pair in self._pairs)
+        return any(watch.is_hung for watch in self._detectors)
 
     @property
-    def _pairs(self) -> list[_Pair]:
-        return [self._open, self._lost] if self._lost else [self._open]
+    def _detectors(self) -> list[HangDetector]:
+        return [*self._open, *(self._lost or ())]
 
     def note_exception(self) -> bool:
         """Note that a rank may outlive an exception; return whether polls are to come sooner for that."""
         if self._lost is not None:
             return False
         end_s = _LOST_AFTER_S if self._ends_when_hung else _LOST_ENDS_AFTER_S
-        self._lost = _Pair(min(_LOST_AFTER_S, self._hang_after_s), end_s)
+        report_s = min(_LOST_AFTER_S, self._hang_after_s)
+        self._lost = _Pair(HangDetector(report_s), HangDetector(end_s, END))
         return True
 
     def leave_out(self, passed_s: float) -> None:
         """Leave out time that passed, as HangDetector does."""
-        for pair in self._pairs:
-            pair.report.leave_out(passed_s)
-            pair.end.leave_out(passed_s)
+        for watch in self._detectors:
+            watch.leave_out(passed_s)
 
     def wants_stacks(self, now: float) -> bool:
-        return any(pair.report.wants_stacks(now) or pair.end.wants_stacks(now) for pair in self._pairs)
+        return any(watch.wants_stacks(now) for watch in self._detectors)
 
-    def add_samples(
-        self,
-        seen: Mapping[int, RankSample],
-        now: float,
-        late: Collection[int],
-        stopped: Collection[int],
-        *,
-        has_stacks: bool,
-    ) -> HangNews | None:
-        """Add samples as HangDetector does; return what is new. ``has_stacks``: these tell where ranks are."""
-        news = self._open.add_samples(seen, now, late, stopped, None)
-        if self._lost is None:
-            return news
-        over = [rank for rank, one in seen.items() if one.where.is_over]
-        is_waited_for = bool(over) and any(rank >= 0 for rank in seen.keys() - over)
-        if has_stacks and not is_waited_for:
+    def add(self, poll: Poll) -> HangNews | None:
+        """Add a poll; return what is new."""
+        over = {rank for rank, sample in poll.samples.items() if sample.where.is_over}
+        is_waited_for = bool(over) and any(rank >= 0 for rank in poll.samples.keys() - over)
+        lost = min(over, default=None)
+        seen_by = self._open.add(poll)
+        if self._lost and poll.has_stacks and not is_waited_for:
             self._lost = None
-            return news
-        of_lost = self._lost.add_samples(seen, now, late, stopped, min(over, default=None))
-        return of_lost if of_lost and of_lost.lost is not None else news
+        if self._lost and (lost_seen_by := self._lost.add(poll)) and lost is not None:
+            return HangNews(lost_seen_by, self._lost.end.is_hung, lost)
+        ends = self._ends_when_hung and self._open.end.is_hung
+        return HangNews(seen_by, ends, lost) if seen_by else None
 
 
-class _Pair:
+class _Pair(NamedTuple):
     """The detectors for a report, and for the end of the job."""
 
-    def __init__(self, report_after_s: float, end_after_s: float) -> None:
-        self.report = HangDetector(report_after_s)
-        self.end = HangDetector(end_after_s, END)
+    report: HangDetector
+    end: HangDetector
 
-    def add_samples(
-        self,
-        seen: Mapping[int, RankSample],
-        now: float,
-        late: Collection[int],
-        stopped: Collection[int],
-        lost: int | None,
-    ) -> HangNews | None:
-        hangs = self.report.add_samples(seen, now, late, stopped)
-        surely = self.end.add_samples(seen, now, late, stopped)
-        if not hangs and not surely:
-            return None
-        after_s = (self.end if surely else self.report).hang_after_s
-        return HangNews(after_s, self.end.is_hung, lost, self.report)
+    def add(self, poll: Poll) -> HangDetector | None:
+        """Return which of them says for the first time that the job hangs, the surer one first; None: neither."""
+        reports, ends = self.report.add(poll), self.end.add(poll)
+        return self.end if ends else self.report if reports else None
 
 
 def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
     """Locate a rank by what the agent says of its processes; nowhere when one has no stack, for it may be anywhere."""
     frames = [process["frames"] for process in processes]
-    is_over = bool(processes) and all(process.get("raised") for process in processes)
+    is_over = bool(processes) and processes[0].get("raised") is not None
+    has_children = is_over and len(processes) > 1
     if not frames or not all(frames):
-        return RankPlace(is_over=is_over)
+        return RankPlace(is_over=is_over, has_children=has_children)
     collectives = [process.get("collective") for process in processes]
     known = [process.get("spin") or {} for process in processes]
     went_on = {process.get("went_on") for process in processes}
@@ -428,6 +423,7 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
         True if True in went_on else None if None in went_on else False,
         repr(collectives) if any(collectives) else "",
         is_over,
+        has_children,
         any(process.get("state") == "R" for process in processes),
     )
 
@@ -507,26 +503,38 @@ def _find_collective(frames: list[list[Any]]) -> str:
 
 def _describe_activity(processes: Sequence[Mapping[str, Any]], quiet_s: float) -> list[str]:
     """Describe what ended a rank's program, or its places and, where the kernel holds it, what for."""
-    for one in processes:
-        if raised := one.get("raised"):
-            message = f": {raised['message']}" if raised["message"] else ""
-            where = f" ({raised['file']}:{raised['line']})" if raised["file"] else ""
-            return [f"raised {raised['type']}{message}{where} but did not end"]
-    places = list_places(processes)
     process = processes[0] if processes else {}
-    if process.get("is_done") and places:
-        return [f"be done with the program but kept by a thread, {places[0].partition(' ')[2]}"]
+    kept = [f"kept by {_describe_keeper(processes)}"] if process.get("is_done") else []
+    for raised in filter(None, (one.get("raised") for one in processes)):
+        return [f"raised {_describe_exception(raised)} but did not end", *kept]
+    places = list_places(processes)
+    if kept and places:
+        return [f"be done with the program but {kept[0]}"]
     state = process.get("state")
     if state == "D":
         return [*places, f"waiting on the disk for {quiet_s:.0f} s"]
     if state in ("T", "t"):
         return [*places, "stopped by a signal"]
     if places:
-        return places
+        handled = process.get("handled") if _is_collective(process) else None
+        return [*places, f"handling {_describe_exception(handled)}"] if handled else places
     where = process.get("waits_in") or ""
     return [
         f"be asleep in the kernel ({where})" if where not in ("", "0") else "be at a place that is not known"
     ]
+
+
+def _describe_keeper(processes: Sequence[Mapping[str, Any]]) -> str:
+    """Describe what keeps a process whose program has ended: ``a thread, in poll (monitor.py:11)``."""
+    by = "a child process" if len(processes) > 1 else "a thread"
+    places = [place.partition(" ")[2] for place in list_places(processes[1:] or processes)]
+    return ", ".join([by, *(place for place in places if place.startswith("in "))])
+
+
+def _describe_exception(raised: Mapping[str, Any]) -> str:
+    message = f": {raised['message']}" if raised["message"] else ""
+    where = f" ({raised['file']}:{raised['line']})" if raised["file"] else ""
+    return f"{raised['type']}{message}{where}"
 
 
 def explain_hang(
@@ -547,7 +555,9 @@ def explain_hang(
     for rank, processes in sorted(stacks.items()):
         activity = _describe_activity(processes, watch.quiet_s(rank, now))
         if rank == watch.busy:
-            activity = [_add_busy(activity[0]), *activity[1:]]
+            activity[0] = "be busy" + (
+                activity[0].removeprefix("be") if activity[0].startswith("be in ") else ""
+            )
         behind = max(entered.values(), default=0) - entered.get(rank, 0)
         if behind and not any(one.get("collective") or one.get("raised") for one in processes):
             activity.append(f"{'one collective' if behind == 1 else f'{behind} collectives'} behind")
@@ -563,25 +573,16 @@ def explain_hang(
     return "; ".join(said) or "no rank has answered"
 
 
-def _add_busy(doing: str) -> str:
-    """Return the place of a rank that computes there, as ``be busy in step (train.py:5)``."""
-    verb, _, place = doing.partition(" ")
-    return f"be busy {place}" if verb == "be" and place.startswith("in ") else "be busy"
-
-
 def _conjugate(doing: str, count: int) -> str:
-    verb, _, rest = doing.partition(" ")
-    if verb == "raised":
+    if doing.startswith("raised "):
         return doing
-    if verb == "be":
-        return f"{'is' if count == 1 else 'are'} {rest}"
-    if verb == "wait":
-        return f"{'waits' if count == 1 else 'wait'} {rest}"
-    return f"{'is' if count == 1 else 'are'} {doing}"
+    if doing.startswith("wait "):
+        return doing if count > 1 else f"waits {doing.removeprefix('wait ')}"
+    return f"{'is' if count == 1 else 'are'} {doing.removeprefix('be ')}"
 
 
-def describe_silence(seconds: float, busy: str = "") -> str:
-    """Describe what was seen for so many seconds. ``busy``: the label of the rank that alone computes; or none."""
-    if busy:
-        return f"rank {busy} alone has computed for {seconds:g} s, and no rank has printed anything"
-    return f"no rank has printed anything or gone on for {seconds:g} s"
+def describe_silence(watch: HangDetector, labels: Mapping[int, str]) -> str:
+    """Describe what a watch has seen of a job that hangs."""
+    if watch.busy is not None:
+        return f"rank {labels[watch.busy]} alone computes, and no rank has printed anything"
+    return f"no rank has printed anything or gone on for {watch.hang_after_s:g} s"

@@ -1,4 +1,4 @@
-"""docs/reference/azure-ml.md as data, and the tables of ``drumline.spec.schema`` that it speaks of."""
+"""docs/reference/azure-ml.md as data, and the tables of ``drumline.spec`` that it speaks of."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.spec import schema
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
+from drumline.spec.registered import assets, compute, datastores, workspace
 from drumline.spec.schema import (
-    assets,
     command,
     component,
-    compute,
     environment,
     io,
     parallel,
     pipeline,
     rehearsal,
     sweep,
-    workspace,
 )
 
 if TYPE_CHECKING:
@@ -107,8 +105,12 @@ _SERVICES = [
     Record("service", {**io._SERVICE, **extra}, ignored=("$schema", "endpoint", "status", "error_message"))
     for extra in ({}, *io._SERVICE_EXTRAS.values())
 ]
-_DATASTORES = list(assets.DATASTORES.values())
-_CREDENTIALS = [assets._KEY, assets._SAS, assets._SERVICE, assets._CERTIFICATE]
+_DATASTORES = list(datastores.DATASTORES.values())
+_CREDENTIALS = [
+    *{
+        id(one): one for kind in (datastores._STORAGE, datastores._LAKE) for one in kind.records.values()
+    }.values()
+]
 _PARTS: list[tuple[str, list[Kind]]] = [
     ("search_space.*.", [sweep.SPACE]),
     ("sampling_algorithm.", [*sweep._ALGORITHMS.values()]),
@@ -127,7 +129,7 @@ _NODES: list[Kind] = [
     for name, kind in vars(pipeline).items()
     if name.endswith("_NODE") and kind in _PIPELINES and kind is not pipeline._PARALLEL_NODE
 ]
-_AML = compute.AMLCOMPUTE.fields
+_AML = compute.RECORDS["amlcompute"].fields
 _ENVIRONMENT = environment.INLINE.fields
 
 TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
@@ -163,7 +165,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     ],
     "Pipeline component": [("", _PIPELINE_COMPONENTS)],
     "`amlcompute`": [
-        ("", [compute.AMLCOMPUTE]),
+        ("", [compute.RECORDS["amlcompute"]]),
         ("ssh_settings.", [_AML["ssh_settings"]]),
         ("network_settings.", [_AML["network_settings"]]),
         ("identity.", [_AML["identity"]]),
@@ -179,15 +181,15 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     "Datastore": [
         ("", [*_DATASTORES]),
         ("credentials.", [*_CREDENTIALS]),
-        ("artifact.", [assets.DATASTORES["one_lake"].fields["artifact"]]),
+        ("artifact.", [datastores.DATASTORES["one_lake"].fields["artifact"]]),
     ],
     "Workspace": [("", [workspace.WORKSPACE])],
 }
 """By heading: which records its rows are about, and what stands before their keys there."""
 
 ELSEWHERE = {
-    "computes": [compute.SLURM, compute.LOCAL],
-    "kubernetes": [compute.KUBERNETES],
+    "computes": [compute.RECORDS["slurm"], compute.RECORDS["local"]],
+    "kubernetes": [compute.RECORDS["kubernetes"]],
     "rehearsal": [rehearsal.DRILLS, rehearsal.DRILL],
 }
 """Not Azure's; these pages of docs/howto have their fields."""

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf
-from drumline.spec.schema import assets, command, component, compute, environment, parallel, pipeline, sweep
+from drumline.spec.registered import assets, compute, datastores
+from drumline.spec.registered import workspace as workspaces
+from drumline.spec.schema import command, component, environment, parallel, pipeline, sweep
 from drumline.spec.schema import io as inputs_and_outputs
-from drumline.spec.schema import workspace as workspaces
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -68,13 +69,13 @@ JOBS: dict[str, list[Kind]] = {
     "Pipeline component": [pipeline.NAMED_COMPONENT],
 }
 FILES: dict[str, list[Kind]] = {
-    "Slurm compute": [compute.SLURM],
-    "Local compute": [compute.LOCAL],
-    "`amlcompute`": [compute.AMLCOMPUTE],
+    "Slurm compute": [compute.RECORDS["slurm"]],
+    "Local compute": [compute.RECORDS["local"]],
+    "`amlcompute`": [compute.RECORDS["amlcompute"]],
     "Environment": [environment.NAMED],
     "Data": [assets.DATA],
     "Model": [assets.MODEL],
-    "Datastore": list(assets.DATASTORES.values()),
+    "Datastore": list(datastores.DATASTORES.values()),
     "Workspace": [workspaces.WORKSPACE],
 }
 """By heading, the records whose keys its table has."""

@@ -79,8 +79,8 @@ def _names(heading):
 
 
 def test_every_value_of_the_choices_has_a_row():
-    from drumline.spec.registered.compute import _OTHER_TYPES
-    from drumline.spec.schema import assets, component, compute, io, pipeline, sweep
+    from drumline.spec.registered import compute, datastores
+    from drumline.spec.schema import component, io, pipeline, sweep
 
     output: Any = io.OUTPUTS.item
     modes = {*io._TABLE_MODES, *output.fields["mode"].values}
@@ -90,8 +90,8 @@ def test_every_value_of_the_choices_has_a_row():
     algorithms = sweep._ALGORITHMS.keys() | sweep.EARLY_TERMINATION.records.keys()
     assert _names("Sampling algorithms and policies") == algorithms
     assert _names("Types of nodes") == {*pipeline.NODE_TYPES, *pipeline._OTHER_NODES}
-    assert _names("Compute types") == {*compute.RECORDS, *_OTHER_TYPES}
-    assert _names("Datastore types") == assets.DATASTORES.keys()
+    assert _names("Compute types") == {*compute.RECORDS, *compute._OTHER_TYPES}
+    assert _names("Datastore types") == datastores.DATASTORES.keys()
 
 
 # the client

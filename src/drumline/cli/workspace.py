@@ -149,8 +149,7 @@ def _update(arguments: Namespace) -> int:
     """Apply flags over the file, then ``--set`` and ``--remove`` over both, as az does."""
     from drumline.cli.edits import parse_edits
     from drumline.control.settings import workspaces
-    from drumline.spec.registered.workspace import Workspace, to_dict
-    from drumline.spec.schema.workspace import UNUSED
+    from drumline.spec.registered.workspace import UNUSED, Workspace, to_dict
 
     if arguments.add:
         raise UsageError("--add: no field of a workspace is a list", "--set tags.NAME=VALUE")

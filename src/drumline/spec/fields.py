@@ -70,25 +70,6 @@ RAY: Fields = {
     "worker_node_additional_args": TEXT,
 }
 MANAGED_IDENTITY: Fields = {"client_id": TEXT, "object_id": TEXT, "msi_resource_id": TEXT}
-AMLCOMPUTE: Fields = {
-    "location": TEXT,
-    "size": TEXT,
-    "tier": ("low_priority", "dedicated"),
-    "min_instances": WHOLE,
-    "max_instances": WHOLE,
-    "idle_time_before_scale_down": WHOLE,
-    "ssh_public_access_enabled": FLAG,
-    "ssh_settings": MAPPING,
-    "network_settings": MAPPING,
-    "identity": MAPPING,
-    "enable_node_public_ip": FLAG,
-}
-AMLCOMPUTE_SSH: Fields = dict.fromkeys(("admin_username", "admin_password", "ssh_key_value"), TEXT)
-AMLCOMPUTE_NETWORK: Fields = dict.fromkeys(("vnet_name", "subnet"), TEXT)
-AMLCOMPUTE_IDENTITY: Fields = {
-    "type": ("system_assigned", "user_assigned", "none"),
-    "user_assigned_identities": LIST,
-}
 SERVICE: Fields = {"type": TEXT, "nodes": TEXT, "port": WHOLE, "properties": MAPPING}
 SSH: Fields = {"ssh_public_keys": TEXT}
 TENSOR_BOARD: Fields = {"log_dir": TEXT}

@@ -41,31 +41,31 @@ def _make_environment(schemas: Schemas) -> dict[str, Any]:
 
 
 def _make_compute(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import compute
+    from drumline.spec.registered import compute
 
     return schemas.make(ByType(dict(compute.RECORDS)))
 
 
 def _make_datastore(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import assets
+    from drumline.spec.registered.datastores import DATASTORES
 
-    return schemas.make(ByType(assets.DATASTORES))
+    return schemas.make(ByType(DATASTORES))
 
 
 def _make_data(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import assets
+    from drumline.spec.registered import assets
 
     return schemas.make(assets.DATA)
 
 
 def _make_model(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import assets
+    from drumline.spec.registered import assets
 
     return schemas.make(assets.MODEL)
 
 
 def _make_workspace(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import workspace
+    from drumline.spec.registered import workspace
 
     return schemas.make(workspace.WORKSPACE)
 

@@ -138,7 +138,7 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
 
 
 def _check_name(name: str) -> None:
-    from drumline.spec.schema.compute import RESERVED
+    from drumline.spec.registered.compute import RESERVED
 
     if name.lower() in RESERVED:
         raise PlanError(

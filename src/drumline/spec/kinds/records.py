@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from drumline.spec.kinds.values import Kind, join, lower, quote_node
+from drumline.spec.kinds.fields import Field
+from drumline.spec.kinds.values import Kind, OneOf, join, lower, quote_node
 from drumline.spec.reading.tree import Mapping, Scalar, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import collections.abc
+    from collections.abc import Callable, Collection, Container, Iterable
     from typing import Any
 
+    from drumline.spec.kinds.fields import Declared
     from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.reading.tree import Node
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 class Record(Kind):
     """
-    A mapping with known keys.
+    A mapping with known keys, each a kind or a declared field.
 
     ``ignored`` keys are read-only in azure-ai-ml: a dumped job may hold them, and they mean nothing
     when it is read.
@@ -29,7 +32,7 @@ class Record(Kind):
     def __init__(
         self,
         noun: str,
-        fields: dict[str, Kind],
+        fields: collections.abc.Mapping[str, Kind | Field],
         *,
         required: tuple[str, ...] = (),
         ignored: tuple[str, ...] = (),
@@ -38,7 +41,13 @@ class Record(Kind):
     ) -> None:
         super().__init__(nullable=nullable)
         self.noun = noun
-        self.fields = fields
+        self.fields: dict[str, Kind] = {}
+        self.texts: dict[str, str] = {}
+        for key, declared in fields.items():
+            kind = declared.kind if isinstance(declared, Field) else declared
+            if kind is not None:
+                self.fields[key] = kind
+                self.texts[key] = declared.text if isinstance(declared, Field) else ""
         self.required = required
         self.ignored = frozenset(ignored)
         self.unknown = unknown
@@ -78,13 +87,64 @@ class Record(Kind):
         from drumline.spec.kinds.schemas import READ_ONLY
 
         properties = {
-            key: schemas.describe(self.noun, key, schemas.make(kind)) for key, kind in self.fields.items()
+            key: schemas.describe(self.noun, key, schemas.make(kind), self.texts[key])
+            for key, kind in self.fields.items()
         }
         properties |= {key: {"description": READ_ONLY} for key in sorted(self.ignored)}
         made: dict[str, Any] = {"type": "object", "properties": properties}
         if self.required:
             made["required"] = list(self.required)
         return made if self.unknown != "error" else {**made, "additionalProperties": False}
+
+
+def list_fields(entity: type[Declared]) -> dict[str, Kind | Field]:
+    """Return the fields of a class as a table takes them; where its type is fixed, it is the one that files may say."""
+    fields: dict[str, Kind | Field] = dict(entity._declarations)
+    declared = entity._declarations.get("type")
+    if declared and not declared.init:
+        fields["type"] = Field(OneOf(vars(entity)["type"]), declared.text)
+    return fields
+
+
+def list_required(entity: type[Declared]) -> tuple[str, ...]:
+    """Return the fields that have no default."""
+    return tuple(name for name, declared in entity._declarations.items() if declared.is_required)
+
+
+def find_type(root: Mapping, noun: str, known: Collection[str], refused: Container[str] = ()) -> str:
+    """
+    Return the type that a file states, one of ``known``. Raises SpecError; ``refused``: types of Azure's alone.
+    """
+    from drumline.contract.errors import SpecError
+    from drumline.spec.reading.source import problem_at
+
+    node = root.get("type")
+    if node is None:
+        what, hint = f"missing key 'type' in a {noun}", _list_known(known)
+        raise SpecError([problem_at(root, what, path="type", hint=hint)])
+    kind = node.value.lower() if isinstance(node, Scalar) and isinstance(node.value, str) else ""
+    if kind in known:
+        return kind
+    what, hint = explain_type(kind, quote_node(node), noun, known, refused)
+    raise SpecError([problem_at(node, what, path="type", hint=hint)])
+
+
+def explain_type(
+    kind: str, shown: str, noun: str, known: Iterable[str], refused: Container[str] = ()
+) -> tuple[str, str]:
+    """Return why that is no type of such a thing here, and which are."""
+    from drumline.spec.hints import did_you_mean
+
+    what = (
+        f"{noun}s of type {kind!r} are not supported"
+        if kind in refused
+        else f"{shown} is not a type of {noun}"
+    )
+    return what, did_you_mean(kind, known) or _list_known(known)
+
+
+def _list_known(known: Iterable[str]) -> str:
+    return "one of " + ", ".join(map(repr, known))
 
 
 class ByType(Kind):
@@ -113,19 +173,21 @@ class ByType(Kind):
         given = node.get("type")
         if given is None:
             report.add(
-                f"missing key 'type' in {path}", node.key or node, join(path, "type"), self._list_known()
+                f"missing key 'type' in {path}",
+                node.key or node,
+                join(path, "type"),
+                _list_known(self.records),
             )
             return None
         name = given.value if isinstance(given, Scalar) else None
         record = self.records.get(self.fold(name)) if isinstance(name, str) else None
         if record is None:
-            hint = (self.hint(name) if self.hint and isinstance(name, str) else "") or self._list_known()
+            hint = (self.hint(name) if self.hint and isinstance(name, str) else "") or _list_known(
+                self.records
+            )
             report.add(f"{quote_node(given)} is not a type of {path}", given, join(path, "type"), hint)
             return None
         return record.check(node, path, report)
-
-    def _list_known(self) -> str:
-        return "one of " + ", ".join(repr(name) for name in self.records)
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         noun = f"{next(iter(self.records.values())).noun} of a type"

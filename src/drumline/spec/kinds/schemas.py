@@ -47,9 +47,9 @@ class Schemas:
         taken = sum(1 for one in self.definitions if one.rstrip("0123456789") == name)
         return f"{name}{taken + 1}" if taken else name
 
-    def describe(self, noun: str, key: str, made: dict[str, Any]) -> dict[str, Any]:
+    def describe(self, noun: str, key: str, made: dict[str, Any], text: str = "") -> dict[str, Any]:
         """Return the schema of a key with its description; beside a reference it would not count."""
-        text = self._describe(noun, key)
+        text = text or self._describe(noun, key)
         if not text:
             return made
         return {"description": text, **({"allOf": [made]} if "$ref" in made else made)}

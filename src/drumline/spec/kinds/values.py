@@ -9,6 +9,7 @@ Coercions are azure-ai-ml's: ``"4"`` and ``4.7`` are whole numbers there, ``true
 from __future__ import annotations
 
 from drumline.spec import fields
+from drumline.spec.entity import text_path, whole
 from drumline.spec.reading.tree import Mapping, Scalar, Sequence, plain, wrap
 
 TYPE_CHECKING = False
@@ -61,6 +62,10 @@ class Kind:
         """Check a value that is not null."""
         raise NotImplementedError
 
+    def adopt(self, value: Any) -> Any:
+        """Return a value of Python, not None, as an entity keeps it. Nothing is checked here."""
+        return value
+
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         """Return what an editor should know of a value that is not null. It may allow more than ``take``, not less."""
         return {}
@@ -89,10 +94,20 @@ class Text(Kind):
         return {"type": "string"}
 
 
+class PathText(Text):
+    """Text; Python may give what stands for a path."""
+
+    def adopt(self, value: Any) -> Any:
+        return text_path(value)
+
+
 class VersionText(Kind):
     """Text, or a number that stands for it."""
 
     word = "text or a number"
+
+    def adopt(self, value: Any) -> Any:
+        return str(value)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Scalar) and isinstance(node.value, (str, int, float)):
@@ -110,6 +125,10 @@ class Integer(Kind):
     def __init__(self, *, strict: bool = False, nullable: bool = False) -> None:
         super().__init__(nullable=nullable)
         self.strict = strict
+
+    def adopt(self, value: Any) -> Any:
+        """Return the whole number that text or a float stands for, as in YAML."""
+        return whole(value)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -210,6 +229,9 @@ class OneOf(Kind):
         super().__init__(nullable=nullable)
         self.values = values
         self.fold = fold
+
+    def adopt(self, value: Any) -> Any:
+        return self.fold(value) if isinstance(value, str) else value
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None

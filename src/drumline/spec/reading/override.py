@@ -28,6 +28,14 @@ def apply_overrides(root: Mapping, overrides: list[dict[str, Any]]) -> None:
             _set(root, str(path), value)
 
 
+def wrap_file(values: dict[str, Any], overrides: list[dict[str, Any]] | None = None) -> Mapping:
+    """Return the tree of a file with these values, and the overrides applied. Raises SpecError."""
+    root = wrap(values)
+    assert isinstance(root, Mapping)
+    apply_overrides(root, overrides or [])
+    return root
+
+
 def _set(root: Mapping, path: str, value: Any) -> None:
     steps = re.sub(_INDEX, r".\1", path).split(".")
     if not all(steps):

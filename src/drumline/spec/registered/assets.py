@@ -5,22 +5,24 @@ components in ``component``, and the places of data in ``datastores``.
 
 from __future__ import annotations
 
-import os
-
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Written, plain, text_path
+from drumline.spec.entity import Written, plain
 from drumline.spec.keywords import describe_ignored
+from drumline.spec.kinds.fields import Located, field
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Text, VersionText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.report import Report
-    from drumline.spec.kinds.values import Kind
     from drumline.spec.reading.tree import Mapping
 
+_TEXT = Text()
+_ANY = Anything()
 _KEPT = (
-    "base_path",
     "_base_path",
     "id",
     "creation_context",
@@ -42,53 +44,26 @@ class CreationContext:
         return f"CreationContext(created_at={self.created_at!r}, created_by={self.created_by!r})"
 
 
-class Asset(Written):
+class Asset(Written, Located):
     """The root. ``id``, ``creation_context`` and ``latest_version`` are set by whoever stores the asset."""
 
-    _fields: tuple[str, ...] = (
-        "name",
-        "version",
-        "type",
-        "path",
-        "description",
-        "tags",
-        "properties",
-        "datastore",
-    )
+    name: str | None = field(_TEXT, default=None)
+    version: str | None = field(VersionText(), default=None)
+    type: str | None = field(_TEXT, default=None)
+    path: Any = field(PathText(), default=None)
+    description: str | None = field(_TEXT, default=None)
+    tags: OrEmpty[dict[str, Any]] = field(MapOf(_ANY), factory=dict)
+    properties: OrEmpty[dict[str, Any]] = field(MapOf(_ANY), factory=dict)
+    datastore: str | None = field(_TEXT, default=None)
+    auto_delete_setting: Any = field(_ANY, default=None, dumped=False)
+    id: str | None = field(None, default=None, init=False)
+    creation_context: Any = field(None, default=None, init=False)
+    latest_version: str | None = field(None, default=None, init=False)
+    _warnings: list[str] = field(None, factory=list, init=False)
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        version: str | None = None,
-        type: str | None = None,
-        path: Any = None,
-        description: str | None = None,
-        tags: dict[str, Any] | None = None,
-        properties: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.name = name
-        self.version = None if version is None else str(version)
-        self.type = type
-        self.path = text_path(path)
-        self.description = description
-        self.tags = dict(tags or {})
-        self.properties = dict(properties or {})
-        self.datastore = kwargs.pop("datastore", None)
-        self.auto_delete_setting = kwargs.pop("auto_delete_setting", None)
-        self.id: str | None = None
-        self.creation_context: Any = None
-        self.latest_version: str | None = None
-        self._base_path: str = text_path(kwargs.get("base_path") or kwargs.get("_base_path") or "")
-        self._warnings: list[str] = [
-            describe_ignored(key, self._fields) for key in kwargs if key not in _KEPT
-        ]
-
-    @property
-    def base_path(self) -> str:
-        """Return the folder that a relative path resolves against."""
-        return self._base_path or os.getcwd()
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        self._warnings = [describe_ignored(key, self._fields) for key in others if key not in _KEPT]
+        super()._settle_arguments({"_base_path": others.get("_base_path")})
 
     def _file(self) -> dict[str, Any]:
         return to_dict(self)
@@ -101,28 +76,7 @@ class Data(Asset):
     ``type``: ``uri_file``, ``uri_folder`` or ``mltable``. ``path``: local, or a URI such as ``azureml://datastores/...``.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        version: str | None = None,
-        description: str | None = None,
-        tags: dict[str, Any] | None = None,
-        properties: dict[str, Any] | None = None,
-        path: Any = None,
-        type: str = "uri_folder",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            name=name,
-            version=version,
-            type=type,
-            path=path,
-            description=description,
-            tags=tags,
-            properties=properties,
-            **kwargs,
-        )
+    type: str | None = field(OneOf("uri_file", "uri_folder", "mltable", fold=str), default="uri_folder")
 
 
 class Model(Asset):
@@ -133,43 +87,38 @@ class Model(Asset):
     <output>/paths/<path>``, ``azureml://datastores/...`` or ``runs:/<job>/<path>``.
     """
 
-    _fields = (*Asset._fields, "stage", "flavors")
-    _folded = ("type",)
+    type: OrEmpty[str] = field(
+        OneOf("custom_model", "mlflow_model", "triton_model"), factory=lambda kind="custom_model": kind
+    )
+    stage: str | None = field(_TEXT, default=None)
+    flavors: OrEmpty[dict[str, dict[str, Any]]] = field(MapOf(_ANY), factory=dict)
+    utc_time_created: str | None = field(None, default=None)
+    job_name: str | None = field(None, default=None)
+    system_metadata: Any = field(MapOf(_ANY), default=None, dumped=False)
+    default_deployment_template: Any = field(_ANY, default=None, dumped=False)
+    allowed_deployment_templates: Any = field(ListOf(_ANY), default=None, dumped=False)
 
-    def __init__(  # noqa: PLR0913 - azure-ai-ml's signature
-        self,
-        *,
-        name: str | None = None,
-        version: str | None = None,
-        type: str | None = None,
-        path: Any = None,
-        utc_time_created: str | None = None,
-        flavors: dict[str, dict[str, Any]] | None = None,
-        description: str | None = None,
-        tags: dict[str, Any] | None = None,
-        properties: dict[str, Any] | None = None,
-        stage: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        unused = [key for key in _UNUSED_OF_MODELS if kwargs.pop(key, None) is not None]
-        super().__init__(
-            name=name,
-            version=version,
-            type=type or "custom_model",
-            path=path,
-            description=description,
-            tags=tags,
-            properties=properties,
-            **kwargs,
-        )
-        self.utc_time_created = utc_time_created
-        self.flavors = dict(flavors or {})
-        self.stage = stage
-        self.job_name = kwargs.get("job_name")
-        self._warnings += [f"{key}: not used; models are not deployed from here" for key in unused]
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
+        for key in ("default_deployment_template", "allowed_deployment_templates", "system_metadata"):
+            if getattr(self, key) is not None:
+                self._warnings.append(f"{key}: not used; models are not deployed from here")
 
 
-_UNUSED_OF_MODELS = ("default_deployment_template", "allowed_deployment_templates", "system_metadata")
+_READ_ONLY = (
+    "$schema", "id", "creation_context", "latest_version", "intellectual_property", "labels", "is_archived",
+)  # fmt: skip
+"""What Azure or ``show`` prints besides, so that it can be created again."""
+
+DATA = Record(
+    "data",
+    {key: kind for key, kind in list_fields(Data).items() if key != "properties"},
+    required=("path",),
+    ignored=(*_READ_ONLY, "properties"),
+)
+MODEL = Record(
+    "a model", list_fields(Model), required=("name",), ignored=(*_READ_ONLY, "utc_time_created", "job_name")
+)
 _CLASSES: dict[str, type[Asset]] = {"data": Data, "model": Model}
 
 
@@ -185,10 +134,7 @@ def to_dict(asset: Asset) -> dict[str, Any]:
 
 def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
     """Return the asset of a file. ``kind``: data or model. Raises SpecError with every problem of the file."""
-    from drumline.spec.schema import assets as tables
-
-    table: Kind = {"data": tables.DATA, "model": tables.MODEL}[kind]
-    values = table.check(root, "", report)
+    values = {"data": DATA, "model": MODEL}[kind].check(root, "", report)
     if report.problems:
         raise SpecError(report.problems)
     return _CLASSES[kind](**values, base_path=report.base_path)
@@ -197,14 +143,12 @@ def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
 def check_asset(asset: Asset) -> Asset:
     """Return an asset that was built or changed in Python, as its file would read. Raises SpecError."""
     from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Mapping, wrap
+    from drumline.spec.reading.override import wrap_file
 
     kind = next(kind for kind, known in _CLASSES.items() if isinstance(asset, known))
     # What is shown may be made again; what was stored may hold more than a file says.
     values = {key: value for key, value in to_dict(asset).items() if kind == "model" or key != "properties"}
-    root = wrap(values)
-    assert isinstance(root, Mapping)
-    again = from_tree(kind, root, Report(asset.base_path))
+    again = from_tree(kind, wrap_file(values), Report(asset.base_path))
     again.properties = dict(asset.properties)
     again._warnings = [*asset._warnings, *describe_unused(asset)]
     return again

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Entity, Written, plain, text_path
+from drumline.spec.entity import Written, plain, text_path
 from drumline.spec.foreign_parts import ours
 from drumline.spec.keywords import describe_ignored
+from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
+from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Text
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.contract.errors import Problem
+    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
+
+MASK = "********"
+"""What is printed for a secret."""
 
 SECRETS = ("account_key", "sas_token", "client_secret", "certificate")
 
 
-class CredentialConfiguration(Entity):
+class Secret(Text):
+    """No message shows it."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            report.add(f"{path} must be text", node, path, "quote it")
+        elif value == MASK:
+            report.add(f"{path} is a masked secret, not the secret itself", node, path)
+        return value
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "not": {"const": MASK}}
+
+
+_TEXT, _SECRET = Text(), Secret()
+
+
+class CredentialConfiguration(Declared):
     """The root; secrets are in no ``repr``."""
 
     type = ""
@@ -37,71 +63,107 @@ class HiddenCredentials(NoneCredentialConfiguration):
 
 class AccountKeyConfiguration(CredentialConfiguration):
     type = "account_key"
-    _fields = ("account_key",)
-
-    def __init__(self, *, account_key: str) -> None:
-        self.account_key = account_key
+    account_key: str = field(_SECRET)
 
 
 class SasTokenConfiguration(CredentialConfiguration):
     type = "sas"
-    _fields = ("sas_token",)
-
-    def __init__(self, *, sas_token: str) -> None:
-        self.sas_token = sas_token
+    sas_token: str = field(_SECRET)
 
 
 class _Application(CredentialConfiguration):
     """An application that is registered in Azure."""
 
-    _fields: tuple[str, ...] = ("tenant_id", "client_id", "resource_url", "authority_url")
+    tenant_id: str | None = field(_TEXT, default=None)
+    client_id: str | None = field(_TEXT, default=None)
+    resource_url: str | None = field(_TEXT, default=None)
+    authority_url: str | None = field(_TEXT, default=None)
 
-    def __init__(self, **kwargs: Any) -> None:
-        for name in self._fields:
-            setattr(self, name, kwargs.get(name))
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        """Drop what else Azure's takes."""
 
 
 class ServicePrincipalConfiguration(_Application):
     type = "service_principal"
-    _fields = (*_Application._fields, "client_secret")
-
-    def __init__(self, *, client_secret: str, **kwargs: Any) -> None:
-        super().__init__(client_secret=client_secret, **kwargs)
+    client_secret: str = field(_SECRET)
 
 
 class CertificateConfiguration(_Application):
     type = "certificate"
-    _fields = (*_Application._fields, "certificate", "thumbprint")
-
-    def __init__(self, certificate: str | None = None, thumbprint: str | None = None, **kwargs: Any) -> None:
-        super().__init__(certificate=certificate, thumbprint=thumbprint, **kwargs)
+    certificate: str | None = field(_SECRET, default=None, kw_only=False)
+    thumbprint: str | None = field(_TEXT, default=None, kw_only=False)
 
 
-class Datastore(Written):
+def _credentials(kind: type[CredentialConfiguration], *required: str) -> Record:
+    return Record("credentials", list_fields(kind), required=required)
+
+
+_CERTIFICATE = _credentials(CertificateConfiguration, "tenant_id", "client_id", "thumbprint")
+
+
+class Credentials(Kind):
+    """One of several records, told by a key that only it has; an empty mapping is none of them."""
+
+    word = "a mapping"
+
+    def __init__(self, records: dict[str, Record]) -> None:
+        super().__init__()
+        self.records = records
+
+    def adopt(self, value: Any) -> Any:
+        return to_credentials(value)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if not isinstance(node, Mapping):
+            report.add(f"{path} must be a mapping", node, path, f"with {' or '.join(self.records)}")
+            return None
+        if not node.entries:
+            return {}
+        chosen = next((record for key, record in self.records.items() if key in node), None)
+        if chosen is None:
+            known = ", ".join(map(repr, self.records))
+            report.add(f"{path} holds no known credentials", node.key or node, path, f"one of {known}")
+            return None
+        return chosen.check(node, path, report)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        records = {id(record): record for record in self.records.values()}.values()
+        return {"anyOf": [{"type": "object", "maxProperties": 0}, *map(schemas.make, records)]}
+
+
+_STORAGE = Credentials(
+    {
+        "account_key": _credentials(AccountKeyConfiguration, "account_key"),
+        "sas_token": _credentials(SasTokenConfiguration, "sas_token"),
+    }
+)
+_LAKE = Credentials(
+    {
+        "client_secret": _credentials(
+            ServicePrincipalConfiguration, "tenant_id", "client_id", "client_secret"
+        ),
+        "certificate": _CERTIFICATE,
+        "thumbprint": _CERTIFICATE,
+    }
+)
+
+
+class Datastore(Written, Declared):
     """The root. ``id`` and ``is_default`` are set by whoever stores it."""
 
-    type = ""
-    _fields: tuple[str, ...] = ("name", "type", "description", "tags", "properties")
+    name: str = field(_TEXT)
+    type: str = field(_TEXT, default="", init=False)
+    description: str | None = field(_TEXT, default=None)
+    tags: OrEmpty[dict[str, str]] = field(MapOf(_TEXT), factory=dict)
+    properties: OrEmpty[dict[str, Any]] = field(MapOf(Anything()), factory=dict)
+    credentials: Any = field(None, default=None)
+    id: str | None = field(None, default=None, init=False)
+    is_default: bool = field(None, default=False, init=False)
+    _warnings: list[str] = field(None, factory=list, init=False)
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        description: str | None = None,
-        tags: dict[str, str] | None = None,
-        properties: dict[str, Any] | None = None,
-        credentials: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        self.name = name
-        self.description = description
-        self.tags = dict(tags or {})
-        self.properties = dict(properties or {})
-        self.credentials = to_credentials(credentials)
-        self.id: str | None = None
-        self.is_default = False
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
         self._warnings = [
-            describe_ignored(key, self._fields) for key in kwargs if key not in ("id", "is_default", "type")
+            describe_ignored(key, self._fields) for key in others if key not in ("id", "is_default", "type")
         ]
 
     def _file(self) -> dict[str, Any]:
@@ -120,117 +182,76 @@ class LocalDatastore(Datastore):
     """
 
     type = "local"
-    _fields = (*Datastore._fields, "path")
+    path: Any = field(PathText())
+    _base_path: str = field(None, default="", init=False)
 
-    def __init__(self, *, name: str, path: Any, **kwargs: Any) -> None:
-        self._base_path: str = text_path(kwargs.pop("base_path", None) or "")
-        super().__init__(name=name, **kwargs)
-        self.path = text_path(path)
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        self._base_path = text_path(others.pop("base_path", None) or "")
+        super()._settle_arguments(others)
 
 
 class AzureBlobDatastore(Datastore):
     type = "azure_blob"
-    _fields = (*Datastore._fields, "account_name", "container_name", "endpoint", "protocol", "credentials")
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        account_name: str,
-        container_name: str,
-        endpoint: str | None = None,
-        protocol: str = "https",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.account_name = account_name
-        self.container_name = container_name
-        self.endpoint = endpoint
-        self.protocol = protocol
+    account_name: str = field(_TEXT)
+    container_name: str = field(_TEXT)
+    endpoint: str | None = field(_TEXT, default=None)
+    protocol: str = field(_TEXT, default="https")
+    credentials: Any = field(_STORAGE, default=None)
 
 
 class AzureFileDatastore(Datastore):
     type = "azure_file"
-    _fields = (*Datastore._fields, "account_name", "file_share_name", "endpoint", "protocol", "credentials")
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        account_name: str,
-        file_share_name: str,
-        endpoint: str = "core.windows.net",
-        protocol: str = "https",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.account_name = account_name
-        self.file_share_name = file_share_name
-        self.endpoint = endpoint
-        self.protocol = protocol
+    account_name: str = field(_TEXT)
+    file_share_name: str = field(_TEXT)
+    endpoint: str = field(_TEXT, default="core.windows.net")
+    protocol: str = field(_TEXT, default="https")
+    credentials: Any = field(_STORAGE, default=None)
 
 
 class AzureDataLakeGen1Datastore(Datastore):
     type = "azure_data_lake_gen1"
-    _fields = (*Datastore._fields, "store_name", "credentials")
-
-    def __init__(self, *, name: str, store_name: str, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.store_name = store_name
+    store_name: str = field(_TEXT)
+    credentials: Any = field(_LAKE, default=None)
 
 
 class AzureDataLakeGen2Datastore(Datastore):
     type = "azure_data_lake_gen2"
-    _fields = (*Datastore._fields, "account_name", "filesystem", "endpoint", "protocol", "credentials")
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        account_name: str,
-        filesystem: str,
-        endpoint: str = "core.windows.net",
-        protocol: str = "https",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.account_name = account_name
-        self.filesystem = filesystem
-        self.endpoint = endpoint
-        self.protocol = protocol
+    account_name: str = field(_TEXT)
+    filesystem: str = field(_TEXT)
+    endpoint: str = field(_TEXT, default="core.windows.net")
+    protocol: str = field(_TEXT, default="https")
+    credentials: Any = field(_LAKE, default=None)
 
 
 class OneLakeDatastore(Datastore):
     type = "one_lake"
-    _fields = (*Datastore._fields, "one_lake_workspace_name", "artifact", "endpoint", "credentials")
-
-    def __init__(
-        self,
-        *,
-        name: str,
-        artifact: Any,
-        one_lake_workspace_name: str,
-        endpoint: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.artifact = artifact
-        self.one_lake_workspace_name = one_lake_workspace_name
-        self.endpoint = endpoint
+    one_lake_workspace_name: str = field(_TEXT)
+    artifact: Any = field(Record("artifact", {"name": _TEXT, "type": _TEXT}, required=("name",)))
+    endpoint: str | None = field(_TEXT, default=None)
+    credentials: Any = field(_LAKE, default=None)
 
 
 _CLASSES: dict[str, type[Any]] = {
     known.type: known
     for known in (
-        LocalDatastore,
         AzureBlobDatastore,
         AzureFileDatastore,
         AzureDataLakeGen1Datastore,
         AzureDataLakeGen2Datastore,
         OneLakeDatastore,
+        LocalDatastore,
     )
 }
-TYPES = tuple(_CLASSES)
+DATASTORES = {
+    name: Record(
+        "a datastore",
+        list_fields(kind),
+        required=("type", *list_required(kind)),
+        ignored=("$schema", "id", "is_default"),
+    )
+    for name, kind in _CLASSES.items()
+}
+"""``local`` is ours: a folder of this machine, or one that all nodes see. Source of the others: azure-ai-ml."""
 
 
 def to_credentials(value: Any) -> CredentialConfiguration | None:
@@ -267,8 +288,6 @@ def to_dict(datastore: Datastore) -> dict[str, Any]:
 
 def mask_secrets(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of ``to_dict`` with stars for every secret."""
-    from drumline.spec.schema.assets import MASK
-
     shown = dict(values)
     if isinstance(shown.get("credentials"), dict):
         shown["credentials"] = {
@@ -280,50 +299,25 @@ def mask_secrets(values: dict[str, Any]) -> dict[str, Any]:
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Datastore:
     """Return the datastore of such a mapping, checked. Raises SpecError with every problem."""
     from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.override import apply_overrides
-    from drumline.spec.reading.tree import Mapping, wrap
+    from drumline.spec.reading.override import wrap_file
 
-    root = wrap(values)
-    assert isinstance(root, Mapping)
-    apply_overrides(root, params_override or [])
-    return from_tree(root, Report(""))
+    return from_tree(wrap_file(values, params_override), Report(""))
 
 
 def from_tree(root: Mapping, report: Report) -> Datastore:
     """Return the datastore of a file. Raises SpecError with every problem of the file."""
-    from drumline.spec.schema.assets import DATASTORES
-
-    kind = _type_of(root)
-    values = DATASTORES[kind].check(root, "", report)
-    if report.problems:
-        raise SpecError([_without_line(problem) for problem in report.problems])
+    try:
+        kind = find_type(root, "datastore", _CLASSES)
+        values = DATASTORES[kind].check(root, "", report)
+        if report.problems:
+            raise SpecError(report.problems)
+    except SpecError as error:
+        for problem in error.problems:
+            # The line of a problem may hold a secret, under whatever key.
+            problem.source_line = ""
+        raise SpecError(error.problems) from None
     given = {key: value for key, value in values.items() if key != "type"}
     if kind == LocalDatastore.type:
         given["base_path"] = report.base_path
     made: Datastore = _CLASSES[kind](**given)
     return made
-
-
-def _type_of(root: Mapping) -> str:
-    from drumline.spec.hints import did_you_mean
-    from drumline.spec.kinds.values import quote_node
-    from drumline.spec.reading.source import problem_at
-    from drumline.spec.reading.tree import Scalar
-
-    known = "one of " + ", ".join(map(repr, TYPES))
-    node = root.get("type")
-    if node is None:
-        missing = problem_at(root, "missing key 'type' in a datastore", path="type", hint=known)
-        raise SpecError([_without_line(missing)])
-    kind = node.value.lower() if isinstance(node, Scalar) and isinstance(node.value, str) else ""
-    if kind in _CLASSES:
-        return kind
-    what = f"{quote_node(node)} is not a type of datastore"
-    wrong = problem_at(node, what, path="type", hint=did_you_mean(kind, TYPES) or known)
-    raise SpecError([_without_line(wrong)])
-
-
-def _without_line(problem: Problem) -> Problem:
-    """Remove the line of a problem: it may hold a secret, under whatever key."""
-    problem.source_line = ""
-    return problem

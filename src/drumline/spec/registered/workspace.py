@@ -5,51 +5,53 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain
 from drumline.spec.keywords import describe_ignored
+from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Anything, MapOf, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from typing import IO, Any
 
+    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.report import Report
     from drumline.spec.reading.tree import Node
 
+_TEXT = Text()
 
-class Workspace(Written):
+UNUSED = (
+    "storage_account", "container_registry", "key_vault", "application_insights", "customer_managed_key",
+    "hbi_workspace", "image_build_compute", "public_network_access", "network_acls", "identity",
+    "primary_user_assigned_identity", "managed_network", "provision_network_now", "system_datastores_auth_mode",
+    "serverless_compute", "enable_data_isolation", "allow_roleassignment_on_rg", "hub_id", "workspace_hub", "kind",
+)  # fmt: skip
+"""Azure's: each is answered with a warning."""
+
+
+class Workspace(Written, Declared):
     """
     ``id``, ``mlflow_tracking_uri`` and ``discovery_url`` are set by whoever stores it. What else Azure's takes is
     accepted with a warning: there is no account of anything to be made.
     """
 
-    _fields = ("name", "display_name", "description", "tags", "location", "resource_group")
+    name: str = field(_TEXT)
+    display_name: str | None = field(_TEXT, default=None)
+    description: str | None = field(_TEXT, default=None)
+    tags: OrEmpty[dict[str, str]] = field(MapOf(Anything()), factory=dict)
+    location: str | None = field(_TEXT, default=None)
+    resource_group: str | None = field(_TEXT, default=None)
+    id: str | None = field(None, default=None, init=False)
+    mlflow_tracking_uri: str | None = field(None, default=None, init=False)
+    discovery_url: str | None = field(None, default=None, init=False)
+    _warnings: list[str] = field(None, factory=list, init=False)
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        description: str | None = None,
-        tags: dict[str, str] | None = None,
-        display_name: str | None = None,
-        location: str | None = None,
-        resource_group: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        from drumline.spec.schema.workspace import UNUSED
-
-        self.name = name
-        self.display_name = display_name
-        self.description = description
-        self.tags = dict(tags or {})
-        self.location = location
-        self.resource_group = resource_group
-        self.id: str | None = None
-        self.mlflow_tracking_uri: str | None = None
-        self.discovery_url: str | None = None
-        self._warnings = [
-            _describe_unused(key, UNUSED, self._fields)
-            for key, value in kwargs.items()
-            if value not in (None, False)
-        ]
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        for key, value in others.items():
+            if value not in (None, False):
+                is_azures = key in UNUSED
+                unused = f"{key}: not used; a workspace is a folder of this machine"
+                self._warnings.append(unused if is_azures else describe_ignored(key, self._fields))
 
     def _file(self) -> dict[str, Any]:
         return to_dict(self)
@@ -58,10 +60,14 @@ class Workspace(Written):
         return f"Workspace(name={self.name!r})"
 
 
-def _describe_unused(key: str, known: tuple[str, ...], fields: tuple[str, ...]) -> str:
-    if key in known:
-        return f"{key}: not used; a workspace is a folder of this machine"
-    return describe_ignored(key, fields)
+WORKSPACE = Record(
+    "a workspace",
+    {**list_fields(Workspace), **dict.fromkeys(UNUSED, Anything())},
+    required=("name",),
+    ignored=(
+        "$schema", "id", "discovery_url", "mlflow_tracking_uri", "notebook_info", "creation_context", "jobs", "home",
+    ),
+)  # fmt: skip
 
 
 def to_dict(workspace: Workspace) -> dict[str, Any]:
@@ -86,8 +92,6 @@ def load_workspace(
 
 def from_tree(root: Node, report: Report) -> Workspace:
     """Return the workspace of a file. Raises SpecError with every problem of the file."""
-    from drumline.spec.schema.workspace import WORKSPACE
-
     values = WORKSPACE.check(root, "", report)
     if report.problems:
         raise SpecError(report.problems)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.spec import schema
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
+from drumline.spec.parts import distribution, environment, resources, search, services
 from drumline.spec.registered import assets, compute, datastores, workspace
 from drumline.spec.schema import (
     command,
     component,
-    environment,
     io,
     parallel,
     pipeline,
@@ -102,8 +102,8 @@ def flags_of(noun: str) -> dict[tuple[str, str], str]:
 # the tables
 
 _SERVICES = [
-    Record("service", {**io._SERVICE, **extra}, ignored=("$schema", "endpoint", "status", "error_message"))
-    for extra in ({}, *io._SERVICE_EXTRAS.values())
+    Record("service", services.list_service_fields(kind), ignored=services._IGNORED)
+    for kind in (services.JobService, *services._CLASSES.values())
 ]
 _DATASTORES = list(datastores.DATASTORES.values())
 _CREDENTIALS = [
@@ -112,16 +112,13 @@ _CREDENTIALS = [
     }.values()
 ]
 _PARTS: list[tuple[str, list[Kind]]] = [
-    ("search_space.*.", [sweep.SPACE]),
-    ("sampling_algorithm.", [*sweep._ALGORITHMS.values()]),
-    ("objective.", [sweep.OBJECTIVE]),
-    ("early_termination.", [sweep.EARLY_TERMINATION]),
-    ("limits.", [sweep.LIMITS]),
+    ("search_space.*.", [search.SPACE]),
+    ("sampling_algorithm.", [search.SAMPLING_ALGORITHM.by_type]),
+    ("objective.", [search.OBJECTIVE]),
+    ("early_termination.", [search.EARLY_TERMINATION]),
+    ("limits.", [search.SWEEP_LIMITS]),
 ]
 _PARALLEL_COMPONENTS = [parallel.COMPONENT, parallel.NAMED_COMPONENT]
-_LOOSE_RESOURCES = [
-    one.fields["resources"] for one in (component.COMPONENT, component.NAMED_COMPONENT, *_PARALLEL_COMPONENTS)
-]
 _PIPELINES = [kind for kind in vars(pipeline).values() if isinstance(kind, Record)]
 _PIPELINE_COMPONENTS: list[Kind] = [kind for kind in _PIPELINES if kind.noun == "a pipeline component"]
 _NODES: list[Kind] = [
@@ -135,12 +132,12 @@ _ENVIRONMENT = environment.INLINE.fields
 TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     "Command job": [
         ("", [command.COMMAND_JOB, command.PYTHON_COMMAND_JOB]),
-        ("distribution.", [command.DISTRIBUTION, command.LOOSE_DISTRIBUTION]),
-        ("resources.", [command.RESOURCES, command.PYTHON_RESOURCES, *_LOOSE_RESOURCES]),
-        ("limits.", [command.LIMITS]),
-        ("queue_settings.", [command.QUEUE_SETTINGS]),
+        ("distribution.", [distribution.DISTRIBUTION, distribution.LOOSE_DISTRIBUTION]),
+        ("resources.", [resources.RESOURCES, resources.PYTHON_RESOURCES, resources.LOOSE_RESOURCES]),
+        ("limits.", [resources.LIMITS]),
+        ("queue_settings.", [resources.QUEUE_SETTINGS]),
         ("services.*.", [*_SERVICES]),
-        ("identity.", [command.IDENTITY]),
+        ("identity.", [resources.IDENTITY]),
         ("drumline.", [command.DRUMLINE]),
     ],
     "Inputs and outputs": [
@@ -153,7 +150,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     "Parallel job": [
         ("", [pipeline.PARALLEL_JOB, pipeline._PARALLEL_NODE]),
         ("task.", [parallel.TASK]),
-        ("retry_settings.", [parallel.RETRY_SETTINGS]),
+        ("retry_settings.", [parallel.PARALLEL["retry_settings"]]),
     ],
     "Parallel component": [
         ("", [*_PARALLEL_COMPONENTS]),
@@ -275,7 +272,9 @@ def _type_of(heading: str, record: Record) -> Any:
                 for name, known in kind.records.items():
                     if known is record:
                         return name
-    extra = next((name for name, keys in io._SERVICE_EXTRAS.items() if keys.keys() & record.fields), "ssh")
+    extra = next(
+        (name for name, kind in services._CLASSES.items() if kind._fields == tuple(record.fields)), "ssh"
+    )
     return extra if record in _SERVICES else sample(record.fields["type"])
 
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf
+from drumline.spec.parts import environment, search, services
 from drumline.spec.registered import assets, compute, datastores
 from drumline.spec.registered import workspace as workspaces
-from drumline.spec.schema import command, component, environment, parallel, pipeline, sweep
+from drumline.spec.schema import command, component, parallel, pipeline, sweep
 from drumline.spec.schema import io as inputs_and_outputs
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -38,12 +39,9 @@ SERVICES = Record(
             Record(
                 "service",
                 {
-                    **inputs_and_outputs._SERVICE,
-                    **{
-                        name: kind
-                        for extra in inputs_and_outputs._SERVICE_EXTRAS.values()
-                        for name, kind in extra.items()
-                    },
+                    name: kind
+                    for entity in services._CLASSES.values()
+                    for name, kind in services.list_service_fields(entity).items()
                 },
             )
         )
@@ -54,7 +52,7 @@ JOBS: dict[str, list[Kind]] = {
     "Inputs and outputs": [INPUTS_AND_OUTPUTS],
     "Sweep job": [
         sweep.SWEEP_JOB,
-        Record("sweep", {"trial": sweep.TRIAL, "sampling_algorithm": ByType(sweep._ALGORITHMS)}),
+        Record("sweep", {"trial": sweep.TRIAL, "sampling_algorithm": search.SAMPLING_ALGORITHM.by_type}),
     ],
     "Pipeline job": [pipeline.PIPELINE_JOB],
     "Pipeline nodes": [

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from drumline.spec.parts.distribution import PyTorchDistribution as PyTorchDistribution
     from drumline.spec.parts.distribution import RayDistribution as RayDistribution
     from drumline.spec.parts.distribution import TensorFlowDistribution as TensorFlowDistribution
-    from drumline.spec.parts.identity import AmlTokenConfiguration as AmlTokenConfiguration
-    from drumline.spec.parts.identity import ManagedIdentityConfiguration as ManagedIdentityConfiguration
-    from drumline.spec.parts.identity import UserIdentityConfiguration as UserIdentityConfiguration
     from drumline.spec.parts.io import Input as Input
     from drumline.spec.parts.io import Output as Output
+    from drumline.spec.parts.resources import AmlTokenConfiguration as AmlTokenConfiguration
+    from drumline.spec.parts.resources import ManagedIdentityConfiguration as ManagedIdentityConfiguration
+    from drumline.spec.parts.resources import UserIdentityConfiguration as UserIdentityConfiguration
     from drumline.spec.registered.compute import AmlCompute as AmlCompute
     from drumline.spec.registered.compute import Compute as Compute
     from drumline.spec.registered.compute import KubernetesCompute as KubernetesCompute
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from drumline.spec.registered.workspace import load_workspace as load_workspace
 
 _MODULES = {
-    "UserIdentityConfiguration": "drumline.spec.parts.identity",
-    "ManagedIdentityConfiguration": "drumline.spec.parts.identity",
-    "AmlTokenConfiguration": "drumline.spec.parts.identity",
+    "UserIdentityConfiguration": "drumline.spec.parts.resources",
+    "ManagedIdentityConfiguration": "drumline.spec.parts.resources",
+    "AmlTokenConfiguration": "drumline.spec.parts.resources",
     "AmlCompute": "drumline.spec.registered.compute",
     "Command": "drumline.spec.jobs.command",
     "Compute": "drumline.spec.registered.compute",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drumline.spec.jobs.command import Command, CommandComponent, CommandJob
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job
-from drumline.spec.jobs.parallel import Parallel, ParallelComponent, RetrySettings
+from drumline.spec.jobs.parallel import Parallel, ParallelComponent
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, PipelineJobSettings
 from drumline.spec.jobs.sweep import Sweep, SweepJob
 from drumline.spec.jobs.trial import ParameterizedCommand
@@ -17,17 +17,16 @@ from drumline.spec.parts.distribution import (
     TensorFlowDistribution,
 )
 from drumline.spec.parts.environment import BuildContext, Environment
-from drumline.spec.parts.identity import (
-    AmlTokenConfiguration,
-    ManagedIdentityConfiguration,
-    UserIdentityConfiguration,
-)
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.parts.resources import (
+    AmlTokenConfiguration,
     CommandJobLimits,
     JobResourceConfiguration,
+    ManagedIdentityConfiguration,
     QueueSettings,
     ResourceConfiguration,
+    RetrySettings,
+    UserIdentityConfiguration,
 )
 from drumline.spec.parts.services import (
     JobService,

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from drumline.spec.jobs.sweep import Objective, SweepJob, SweepJobLimits
-from drumline.spec.parts.early_termination import (
+from drumline.spec.jobs.sweep import SweepJob
+from drumline.spec.parts.search import (
     BanditPolicy,
-    EarlyTerminationPolicy,
-    MedianStoppingPolicy,
-    TruncationSelectionPolicy,
-)
-from drumline.spec.parts.sampling import (
     BayesianSamplingAlgorithm,
-    GridSamplingAlgorithm,
-    RandomSamplingAlgorithm,
-    SamplingAlgorithm,
-)
-from drumline.spec.parts.search_space import (
     Choice,
+    EarlyTerminationPolicy,
+    GridSamplingAlgorithm,
     LogNormal,
     LogUniform,
+    MedianStoppingPolicy,
     Normal,
+    Objective,
     QLogNormal,
     QLogUniform,
     QNormal,
     QUniform,
     Randint,
+    RandomSamplingAlgorithm,
+    SamplingAlgorithm,
+    SweepJobLimits,
+    TruncationSelectionPolicy,
     Uniform,
 )
 

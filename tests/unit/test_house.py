@@ -11,7 +11,6 @@ MODULES = house.read_modules(house.PACKAGE)
 CLASSES = house.measure_classes(MODULES)
 
 BIG_CLASSES = {
-    "Environment": "a field for each key of Azure's environment",
     "Job": "the fields that all types of jobs share, read and written in one place",
     "Outcome": "what is known of a job from its events: a record, of which most readers want several fields",
     "Parallel": "a field for each key of Azure's parallel job",

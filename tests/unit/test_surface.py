@@ -79,15 +79,16 @@ def _names(heading):
 
 
 def test_every_value_of_the_choices_has_a_row():
+    from drumline.spec.parts import search
     from drumline.spec.registered import compute, datastores
-    from drumline.spec.schema import component, io, pipeline, sweep
+    from drumline.spec.schema import component, io, pipeline
 
     output: Any = io.OUTPUTS.item
     modes = {*io._TABLE_MODES, *output.fields["mode"].values}
     assert _names("Modes") == modes
     assert set(component._MODES) - modes == {"link"}
-    assert _names("Search spaces") == sweep.SPACE.records.keys()
-    algorithms = sweep._ALGORITHMS.keys() | sweep.EARLY_TERMINATION.records.keys()
+    assert _names("Search spaces") == search.SPACE.records.keys()
+    algorithms = search.ALGORITHMS.keys() | search.EARLY_TERMINATION.records.keys()
     assert _names("Sampling algorithms and policies") == algorithms
     assert _names("Types of nodes") == {*pipeline.NODE_TYPES, *pipeline._OTHER_NODES}
     assert _names("Compute types") == {*compute.RECORDS, *compute._OTHER_TYPES}

@@ -14,8 +14,8 @@ from surface import HONOURED, REFUSED, TABLES, WARNED, flags_of, nouns, sample, 
 
 from drumline.contract.errors import DrumlineError, SpecError
 from drumline.spec.load import load_job
+from drumline.spec.parts.environment import INLINE as ENVIRONMENT
 from drumline.spec.schema.command import COMMAND_JOB
-from drumline.spec.schema.environment import INLINE as ENVIRONMENT
 
 # fields
 

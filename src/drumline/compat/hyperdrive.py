@@ -10,8 +10,8 @@ from drumline.compat.pipeline_data import identifier
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.sweep import SweepJob
-from drumline.spec.parts import early_termination as policies
-from drumline.spec.parts import search_space as space
+from drumline.spec.parts import search as policies
+from drumline.spec.parts import search as space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

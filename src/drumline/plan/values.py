@@ -14,7 +14,7 @@ from drumline.contract.plan import Fetch, InputCopy, Upload, is_below
 from drumline.contract.record import NamedTuple
 from drumline.plan.request import settings_of
 from drumline.spec import paths
-from drumline.spec.fields import PRIMITIVES
+from drumline.spec.kinds.values import PRIMITIVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,27 +24,21 @@ _NAMES = {
     "drumline.spec.parts.distribution": (
         "MpiDistribution", "PyTorchDistribution", "RayDistribution", "TensorFlowDistribution",
     ),
-    "drumline.spec.parts.early_termination": ("BanditPolicy", "MedianStoppingPolicy", "TruncationSelectionPolicy"),
     "drumline.spec.parts.environment": ("BuildContext", "Environment"),
-    "drumline.spec.parts.identity": (
-        "AmlTokenConfiguration", "ManagedIdentityConfiguration", "UserIdentityConfiguration",
-    ),
     "drumline.spec.parts.io": ("Input", "Output"),
     "drumline.spec.jobs.pipeline": ("PipelineJobSettings",),
     "drumline.spec.parts.resources": (
-        "CommandJobLimits", "JobResourceConfiguration", "QueueSettings", "ResourceConfiguration",
+        "AmlTokenConfiguration", "CommandJobLimits", "JobResourceConfiguration", "ManagedIdentityConfiguration",
+        "QueueSettings", "ResourceConfiguration", "UserIdentityConfiguration",
     ),
-    "drumline.spec.parts.sampling": (
-        "BayesianSamplingAlgorithm", "GridSamplingAlgorithm", "RandomSamplingAlgorithm",
-    ),
-    "drumline.spec.parts.search_space": (
-        "Choice", "LogNormal", "LogUniform", "Normal", "QLogNormal", "QLogUniform", "QNormal", "QUniform",
-        "Randint", "Uniform",
+    "drumline.spec.parts.search": (
+        "BanditPolicy", "BayesianSamplingAlgorithm", "Choice", "GridSamplingAlgorithm", "LogNormal", "LogUniform",
+        "MedianStoppingPolicy", "Normal", "Objective", "QLogNormal", "QLogUniform", "QNormal", "QUniform",
+        "Randint", "RandomSamplingAlgorithm", "SweepJobLimits", "TruncationSelectionPolicy", "Uniform",
     ),
     "drumline.spec.parts.services": (
         "JobService", "JupyterLabJobService", "SshJobService", "TensorBoardJobService", "VsCodeJobService",
     ),
-    "drumline.spec.jobs.sweep": ("Objective", "SweepJobLimits"),
 }  # fmt: skip
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 _MAPPINGS = ("AmlComputeSshSettings", "IdentityConfiguration", "NetworkSettings", "OneLakeArtifact")

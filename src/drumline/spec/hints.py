@@ -1,25 +1,15 @@
-"""The next thing to try after an unknown key; imported only once there is one."""
+"""The next thing to try after an unknown key."""
 
 from __future__ import annotations
 
-import difflib
 import re
-
-from drumline.spec import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_PLACES = {
-    "resources": tuple(name for name in fields.RESOURCES if name != "properties"),
-    "distribution": (*fields.PROCESSES, *fields.TASKS),
-    "limits": tuple(fields.LIMITS),
-    "queue_settings": tuple(fields.QUEUE_SETTINGS),
-    "environment": ("image", "build", "conda_file"),
-    "drumline": tuple(name for name in fields.DRUMLINE if name != "environment"),
-}
-"""Where a key belongs, but for keys that a job has at its top level too."""
+_places: dict[str, list[str]] = {"environment": ["image", "build", "conda_file"]}
+"""Where a key belongs."""
 
 _OTHER_NAMES = {
     "process_count_per_node": "process_count_per_instance",
@@ -46,6 +36,7 @@ _OTHER_NAMES = {
 }
 """Names of older Azure ML versions and of other launchers."""
 
+_ALSO_TOP_LEVEL = ("type", "properties", "environment")
 _TOP_LEVEL = [
     "command",
     "code",
@@ -66,7 +57,14 @@ _TOP_LEVEL = [
 ]
 
 
+def add_place(place: str, keys: Iterable[str]) -> None:
+    """Note where keys belong, but for those that a job has at its top level too."""
+    _places.setdefault(place, []).extend(key for key in keys if key not in _ALSO_TOP_LEVEL)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
+    import difflib
+
     match = difflib.get_close_matches(name, [*known], 1, 0.7)
     return f"did you mean {match[0]!r}?" if match else ""
 
@@ -90,7 +88,7 @@ def key_hint(name: str, path: str, known: tuple[str, ...]) -> str:
 
 
 def _elsewhere(name: str | None, here: str) -> str:
-    for place, keys in _PLACES.items():
+    for place, keys in _places.items():
         if name in keys and place != here:
             return f"{name!r} belongs under `{place}`"
     if name in _TOP_LEVEL and here:

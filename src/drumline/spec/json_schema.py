@@ -35,7 +35,7 @@ def _make_by_type(tables: dict[str, Any], schemas: Schemas) -> dict[str, Any]:
 
 
 def _make_environment(schemas: Schemas) -> dict[str, Any]:
-    from drumline.spec.schema import environment
+    from drumline.spec.parts import environment
 
     return schemas.make(environment.NAMED)
 

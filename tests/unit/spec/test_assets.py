@@ -79,7 +79,7 @@ def test_an_unquoted_version_that_yaml_reads_as_something_else_is_told():
 
 
 def test_a_keyword_that_is_not_known_is_told():
-    assert Data(name="d", pth="x")._warnings == ["pth: not known, and ignored; did you mean 'path'?"]
+    assert Data(name="d", pth="x")._warnings == ["pth: not known, and ignored; did you mean 'path'?"]  # type: ignore[call-arg]
     assert Model(name="m", system_metadata={})._warnings == [
         "system_metadata: not used; models are not deployed from here"
     ]

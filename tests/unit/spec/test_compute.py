@@ -200,7 +200,7 @@ def test_an_amlcompute_stands_for_a_slurm_compute(tmp_path):
 
 
 def test_azures_constructor_takes_any_spelling_of_a_tier_and_has_its_defaults():
-    aml = AmlCompute(name="cpu", tier="LowPriority", unknown=1)
+    aml = AmlCompute(name="cpu", tier="LowPriority", unknown=1)  # type: ignore[call-arg]
     assert (aml.min_instances, aml.max_instances, aml.idle_time_before_scale_down) == (0, 4, 120)
     checked_aml: Any = check_compute(aml)
     slurm: Any

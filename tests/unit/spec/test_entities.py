@@ -284,12 +284,12 @@ def test_a_repr_shows_no_environment_variables():
             "did you mean 'process_count_per_instance'?",
         ),
         (
-            lambda: MpiDistribution(process_count_per_node=2),
+            lambda: MpiDistribution(process_count_per_node=2),  # type: ignore[call-arg]
             "unknown keyword 'process_count_per_node' in distribution",
             "did you mean 'process_count_per_instance'?",
         ),
         (
-            lambda: JobResourceConfiguration(node_count=2),
+            lambda: JobResourceConfiguration(node_count=2),  # type: ignore[call-arg]
             "unknown keyword 'node_count' in resources",
             "did you mean 'instance_count'?",
         ),

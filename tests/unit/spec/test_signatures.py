@@ -92,14 +92,14 @@ def test_all_of_azures_parameters_are_accepted():
             "unknown keyword 'mini_batchsize'; did you mean 'mini_batch_size'?",
         ),
         (
-            lambda: SweepJobLimits(max_totl_trials=3),
+            lambda: SweepJobLimits(max_totl_trials=3),  # type: ignore[call-arg]
             "unknown keyword 'max_totl_trials' in limits; did you mean 'max_total_trials'?",
         ),
-        (lambda: Objective("minimize", primary_metrics="m"), "in objective; did you mean 'primary_metric'?"),
+        (lambda: Objective("minimize", primary_metrics="m"), "in objective; did you mean 'primary_metric'?"),  # type: ignore[call-arg]
         (lambda: ParameterizedCommand("x", distrbution={}), "in trial; did you mean 'distribution'?"),
-        (lambda: RandomSamplingAlgorithm(sed=3), "in sampling_algorithm; did you mean 'seed'?"),
-        (lambda: Uniform(min_vaue=3), "in search_space; did you mean 'min_value'?"),
-        (lambda: Choice([1], valus=3), "in search_space; did you mean 'values'?"),
+        (lambda: RandomSamplingAlgorithm(sed=3), "in sampling_algorithm; did you mean 'seed'?"),  # type: ignore[call-arg]
+        (lambda: Uniform(min_vaue=3), "in search_space; did you mean 'min_value'?"),  # type: ignore[call-arg]
+        (lambda: Choice([1], valus=3), "in search_space; did you mean 'values'?"),  # type: ignore[call-arg]
         (lambda: RunFunction(entry_scrip="x"), "in task; did you mean 'entry_script'?"),
     ],
 )

@@ -144,7 +144,7 @@ def test_a_sweep_takes_what_it_lacks_from_the_job_that_is_its_trial():
     ("made", "fields"),
     [
         (Choice([1, "a", 0.5, True]), {"values": [1, "a", 0.5, True]}),
-        (Choice(values=range(1, 5), type="choice"), {"values": [1, 2, 3, 4]}),
+        (Choice(values=range(1, 5), type="choice"), {"values": [1, 2, 3, 4]}),  # type: ignore[call-arg]
         (Uniform(1, 2), {"min_value": 1, "max_value": 2}),
         (LogUniform(-2, -1), {"min_value": -2, "max_value": -1}),
         (QUniform(1, 10, 2), {"min_value": 1, "max_value": 10, "q": 2}),
@@ -222,7 +222,11 @@ def test_setting_an_attribute_to_a_dictionary_makes_the_object(attribute, given,
     [
         ("sampling_algorithm", "best", "unknown algorithm 'best'"),
         ("early_termination", {"type": "stop"}, "unknown policy 'stop'"),
-        ("early_termination", {"type": "median_stopping", "slack": 1}, "has no 'slack'"),
+        (
+            "early_termination",
+            {"type": "median_stopping", "slack": 1},
+            "unknown keyword 'slack' in early_termination",
+        ),
         ("objective", "loss", "give Objective"),
         ("limits", 20, "give SweepJobLimits"),
         ("search_space", {"lr": 0.1}, "search_space.lr"),

@@ -21,7 +21,7 @@ from drumline.cli.arguments import (
     parse_variables,
 )
 from drumline.contract.errors import UsageError
-from drumline.spec.parts.search_space import parse_value
+from drumline.spec.parts.search import parse_value
 
 if TYPE_CHECKING:
     from argparse import Namespace

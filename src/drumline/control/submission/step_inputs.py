@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import open_text
 from drumline.control.jobs.output_links import output_path
-from drumline.spec.fields import PRIMITIVES
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.bindings import PATTERN, Binding, texts_of
 from drumline.spec.parts.io import Input, fits_primitive, to_input
 

@@ -24,7 +24,7 @@ from drumline.plan.search.known_inputs import (
 from drumline.plan.search.trials import describe_refusal
 from drumline.plan.search.tuning import ENV, INPUT, PROCS
 from drumline.plan.search.verdict import describe_setting
-from drumline.spec.parts.search_space import parse_value
+from drumline.spec.parts.search import parse_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

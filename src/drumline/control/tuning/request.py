@@ -39,7 +39,7 @@ from drumline.plan.search.tuning import (
 from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.sweep import SweepJob
 from drumline.spec.jobs.trial import copy_program
-from drumline.spec.parts.search_space import Choice
+from drumline.spec.parts.search import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import Problem
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.hints import did_you_mean
 from drumline.spec.jobs.parallel_command import FOLDER, TABLES
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.bindings import PATTERN, RESERVED_OUTPUTS, Binding, texts_of
 from drumline.spec.parts.io import fits_primitive
 

@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumline.contract.errors import PlanError
-from drumline.spec.parts.search_space import ParameterExpression
+from drumline.spec.parts.search import ParameterExpression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

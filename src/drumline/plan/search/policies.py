@@ -19,7 +19,7 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from drumline.spec.parts.early_termination import EarlyTerminationPolicy
+    from drumline.spec.parts.search import EarlyTerminationPolicy
 
     _Standings = Mapping[str, "_Standing"]
 

@@ -14,14 +14,12 @@ from drumline.contract.errors import PlanError, Problem
 from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
 from drumline.plan.search.trials import describe_refusal
-from drumline.spec import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from drumline.spec.jobs.sweep import SweepJob
-    from drumline.spec.parts.early_termination import EarlyTerminationPolicy
-    from drumline.spec.parts.search_space import ParameterExpression
+    from drumline.spec.parts.search import EarlyTerminationPolicy, ParameterExpression
 
 MOST_TRIALS = 1000
 """Source: https://learn.microsoft.com/azure/machine-learning/how-to-tune-hyperparameters#set-limits-for-your-sweep-job"""
@@ -168,7 +166,7 @@ def _mistake(expression: Any) -> str:
     missing = next((name for name in expression._fields if getattr(expression, name, None) is None), "")
     if missing:
         return f"{missing} is missing"
-    numbers = [getattr(expression, name) for name in fields.SEARCH_SPACES.get(expression.type, ())]
+    numbers = [getattr(expression, name) for name in expression._fields if name not in ("type", "values")]
     if any(isinstance(number, bool) or not isinstance(number, (int, float)) for number in numbers):
         return "its bounds are not numbers"
     odd = next((number for number in numbers if not abs(number) <= sys.float_info.max), None)

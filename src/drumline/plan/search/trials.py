@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.spec import placeholders
 from drumline.spec.jobs.command import Command
 from drumline.spec.parts.resources import CommandJobLimits
-from drumline.spec.parts.search_space import ParameterExpression
+from drumline.spec.parts.search import ParameterExpression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.dsl import pipeline_function
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.jobs.component import declare
 from drumline.spec.jobs.pipeline import PipelineComponent
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.bindings import Binding, texts_of
 from drumline.spec.parts.io import Input, Output
 

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from drumline.contract.errors import SpecError
 from drumline.spec.builder import PipelineBuilder, building, current, register
 from drumline.spec.entity import read_signature
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.foreign.nodes import nodes_are_ours
 from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
 from drumline.spec.keywords import refuse_unknown
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.bindings import Binding, NodeOutput, PipelineInput
 from drumline.spec.parts.io import Input, Output, fits_primitive
 

@@ -7,9 +7,9 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import component_class, component_table
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.jobs.component import Component
 from drumline.spec.kinds.report import Report
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.files import read_tree

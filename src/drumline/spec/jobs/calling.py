@@ -7,6 +7,7 @@ from copy import deepcopy
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
 from drumline.spec.jobs.job import Job
+from drumline.spec.kinds.parts import list_kinds
 from drumline.spec.kinds.values import refuse_wrong
 from drumline.spec.parts.io import fill
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
+    from drumline.spec.kinds.parts import Part
     from drumline.spec.parts.io import Inputs, Outputs
 
 
@@ -45,13 +47,14 @@ class Calling(Job):
             if name not in self.outputs:
                 self.outputs[name] = deepcopy(output)
 
-    def _set_given(self, attribute: str, make: type[Any], given: dict[str, Any]) -> None:
+    def _set_given(self, attribute: str, make: type[Part], given: dict[str, Any]) -> None:
         """
         Set those fields of an attribute that are not None; ``make`` makes the attribute where it is not there.
 
         Raises SpecError for a value that its field cannot hold.
         """
-        refuse_wrong(given, getattr(make, "_declared", {}))
+        if make._checks_values:
+            refuse_wrong(given, list_kinds(make))
         target = getattr(self, attribute) or make()
         for name, value in given.items():
             if value is not None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
-from drumline.spec import builder, fields
+from drumline.spec import builder
 from drumline.spec.entity import text_path
 from drumline.spec.jobs.calling import Calling
 from drumline.spec.jobs.component import Component, declare_job
 from drumline.spec.jobs.job import to_services
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.parts.distribution import to_distribution
+from drumline.spec.kinds.parts import adopter
+from drumline.spec.parts.distribution import DISTRIBUTION
 from drumline.spec.parts.environment import Environment, base_of, settle_environment, to_environment
-from drumline.spec.parts.identity import to_identity
 from drumline.spec.parts.io import Inputs, Outputs, fill
 from drumline.spec.parts.resources import (
+    IDENTITY,
+    LIMITS,
+    PYTHON_RESOURCES,
+    QUEUE_SETTINGS,
     CommandJobLimits,
     JobResourceConfiguration,
     QueueSettings,
-    to_limits,
-    to_queue_settings,
-    to_resources,
 )
 from drumline.spec.paths import is_remote, resolve
 
@@ -62,13 +63,13 @@ class CommandComponent(Component):
         self.command = command
         self.code = text_path(code)
         self.environment: Environment | str | None = to_environment(environment)
-        self.distribution = to_distribution(distribution)
-        self.resources = to_resources(resources)
+        self.distribution = adopter(DISTRIBUTION)(distribution)
+        self.resources = adopter(PYTHON_RESOURCES)(resources)
         if instance_count is not None:
             if resources is not None:
                 raise SpecError("resources and instance_count exclude each other", "keep one")
-            self.resources = to_resources({"instance_count": instance_count})
-        self.queue_settings = to_queue_settings(queue_settings)
+            self.resources = adopter(PYTHON_RESOURCES)({"instance_count": instance_count})
+        self.queue_settings = adopter(QUEUE_SETTINGS)(queue_settings)
         self.additional_includes = list(additional_includes or [])
         self.properties = dict(properties or {})
 
@@ -200,7 +201,7 @@ class Command(Calling):
         """Set those given, and leave the others as they are. Raises SpecError for a keyword that is not known."""
         given = {**locals(), **kwargs}
         refuse_unknown(kwargs, JobResourceConfiguration._fields, "resources")
-        given = {name: given[name] for name in fields.RESOURCES if name in given}
+        given = {name: given[name] for name in JobResourceConfiguration._fields if name in given}
         self._set_given("resources", JobResourceConfiguration, given)
 
     def set_limits(self, *, timeout: int, **kwargs: Any) -> None:
@@ -273,19 +274,19 @@ _CONVERTERS: dict[str, Any] = {
     "environment": to_environment,
     "inputs": lambda value: fill(Inputs(), value),
     "outputs": lambda value: fill(Outputs(), value),
-    "distribution": to_distribution,
-    "resources": to_resources,
-    "limits": to_limits,
-    "queue_settings": to_queue_settings,
-    "identity": to_identity,
+    "distribution": adopter(DISTRIBUTION),
+    "resources": adopter(PYTHON_RESOURCES),
+    "limits": adopter(LIMITS),
+    "queue_settings": adopter(QUEUE_SETTINGS),
+    "identity": adopter(IDENTITY),
     "services": to_services,
 }
 
 CommandJob = Command
 _FLAT = (
-    ("resources", JobResourceConfiguration, fields.RESOURCES),
-    ("limits", CommandJobLimits, fields.LIMITS),
-    ("queue_settings", QueueSettings, fields.QUEUE_SETTINGS),
+    ("resources", JobResourceConfiguration, JobResourceConfiguration._fields),
+    ("limits", CommandJobLimits, CommandJobLimits._fields),
+    ("queue_settings", QueueSettings, QueueSettings._fields),
 )
 """The parts of a job whose fields ``command()`` takes as keywords."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from drumline.spec import fields
 from drumline.spec.entity import Entity, plain, text_path, write_yaml
 from drumline.spec.keywords import refuse_unknown
 from drumline.spec.parts.bindings import PATTERN
 from drumline.spec.parts.environment import settle_environment
+from drumline.spec.parts.resources import CommandJobLimits, JobResourceConfiguration, QueueSettings
 from drumline.spec.parts.services import Services
 from drumline.spec.paths import is_remote, resolve
 
@@ -25,7 +25,7 @@ _KEPT = ("base_path", "is_deterministic", "id", "status", "creation_context", "l
 
 _FLAT = tuple(
     name
-    for name in (*fields.RESOURCES, *fields.LIMITS, *fields.QUEUE_SETTINGS)
+    for name in (*JobResourceConfiguration._fields, *CommandJobLimits._fields, *QueueSettings._fields)
     if name not in ("max_instance_count", "properties")
 )
 """Keywords of ``command()`` that a job does not keep as they are."""

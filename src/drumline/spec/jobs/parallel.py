@@ -5,17 +5,16 @@ from __future__ import annotations
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
-from drumline.spec import builder, fields
+from drumline.spec import builder
 from drumline.spec.entity import Entity, text_path
-from drumline.spec.fields import list_whole
 from drumline.spec.jobs.calling import Calling
 from drumline.spec.jobs.component import Component, declare_job
 from drumline.spec.jobs.job import to_services
 from drumline.spec.keywords import refuse_unknown
+from drumline.spec.kinds.parts import adopter
 from drumline.spec.parts.environment import base_of, settle_environment, to_environment
-from drumline.spec.parts.identity import to_identity
 from drumline.spec.parts.io import Inputs, Outputs, fill
-from drumline.spec.parts.resources import JobResourceConfiguration, to_resources
+from drumline.spec.parts.resources import IDENTITY, PYTHON_RESOURCES, JobResourceConfiguration, RetrySettings
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
@@ -71,21 +70,6 @@ class RunFunction(Entity):
         self.model = model
         self.append_row_to = append_row_to
         self.environment = to_environment(environment)
-
-
-class RetrySettings(Entity):
-    """
-    Settings for another try. ``max_retries`` of a mini-batch that has failed; ``timeout``: seconds for a call of
-    ``run()``.
-    """
-
-    _fields = tuple(fields.RETRY_SETTINGS)
-    _whole = list_whole(fields.RETRY_SETTINGS)
-
-    def __init__(self, *, max_retries: int | None = None, timeout: int | None = None, **kwargs: Any) -> None:
-        refuse_unknown(kwargs, self._fields, "retry_settings")
-        self.max_retries = max_retries
-        self.timeout = timeout
 
 
 class Parallel(Calling):
@@ -213,7 +197,7 @@ class ParallelComponent(Component):
         self.task: RunFunction | None = to_task(task)
         self.retry_settings: RetrySettings | None = to_retry_settings(retry_settings)
         flat = None if instance_count is None else {"instance_count": instance_count}
-        self.resources = to_resources(flat if resources is None else resources)
+        self.resources = adopter(PYTHON_RESOURCES)(flat if resources is None else resources)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Parallel:
         """Return a job of this component. Raises SpecError for an input that is not declared."""
@@ -253,8 +237,8 @@ _CONVERTERS: dict[str, Any] = {
     "retry_settings": to_retry_settings,
     "inputs": lambda value: fill(Inputs(), value),
     "outputs": lambda value: fill(Outputs(), value),
-    "resources": to_resources,
-    "identity": to_identity,
+    "resources": adopter(PYTHON_RESOURCES),
+    "identity": adopter(IDENTITY),
     "services": to_services,
 }
 

@@ -11,8 +11,9 @@ from drumline.spec.foreign_parts import ours
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job, to_dict, to_services
 from drumline.spec.jobs.pipeline_nodes import to_nodes
-from drumline.spec.parts.identity import to_identity
+from drumline.spec.kinds.parts import adopter
 from drumline.spec.parts.io import Inputs, Outputs, fill
+from drumline.spec.parts.resources import IDENTITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,6 +170,6 @@ _CONVERTERS: dict[str, Any] = {
     "settings": _to_settings,
     "inputs": lambda value: fill(Inputs(), value),
     "outputs": lambda value: fill(Outputs(), value),
-    "identity": to_identity,
+    "identity": adopter(IDENTITY),
     "services": to_services,
 }

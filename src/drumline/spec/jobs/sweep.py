@@ -5,10 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
-from drumline.spec import builder, fields
-from drumline.spec.entity import Entity
-from drumline.spec.fields import list_whole
-from drumline.spec.foreign_parts import ours
+from drumline.spec import builder
 from drumline.spec.jobs.called_component import find_component
 from drumline.spec.jobs.job import Job, settle, to_services
 from drumline.spec.jobs.trial import (
@@ -19,14 +16,19 @@ from drumline.spec.jobs.trial import (
     to_trial,
     with_base_path,
 )
-from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.values import refuse_wrong
-from drumline.spec.parts.early_termination import to_policy
-from drumline.spec.parts.identity import to_identity
+from drumline.spec.kinds.parts import adopter
 from drumline.spec.parts.io import Inputs, Outputs, fill
-from drumline.spec.parts.resources import QueueSettings, to_queue_settings, to_resources
-from drumline.spec.parts.sampling import to_sampling
-from drumline.spec.parts.search_space import ParameterExpression, SearchSpace
+from drumline.spec.parts.resources import IDENTITY, PYTHON_RESOURCES, QUEUE_SETTINGS, QueueSettings
+from drumline.spec.parts.search import (
+    EARLY_TERMINATION,
+    OBJECTIVE,
+    SAMPLING_ALGORITHM,
+    SWEEP_LIMITS,
+    Objective,
+    ParameterExpression,
+    SearchSpace,
+    SweepJobLimits,
+)
 from drumline.spec.paths import resolve
 
 TYPE_CHECKING = False
@@ -34,41 +36,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.jobs.called_component import Lookup
-
-
-class Objective(Entity):
-    """The goal of a sweep. ``goal``: ``minimize`` or ``maximize``, in any case, of the metric that the trials log."""
-
-    _fields = ("goal", "primary_metric")
-    _folded = ("goal",)
-
-    def __init__(self, goal: str | None, primary_metric: str | None = None, **kwargs: Any) -> None:
-        refuse_unknown(kwargs, self._fields, "objective")
-        self.goal = goal
-        self.primary_metric = primary_metric
-
-
-class SweepJobLimits(Entity):
-    """The limits of a sweep. ``timeout`` and ``trial_timeout`` are in seconds."""
-
-    _fields = tuple(fields.SWEEP_LIMITS)
-    _whole = list_whole(fields.SWEEP_LIMITS)
-
-    def __init__(
-        self,
-        *,
-        max_concurrent_trials: int | None = None,
-        max_total_trials: int | None = None,
-        timeout: int | None = None,
-        trial_timeout: int | str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        refuse_unknown(kwargs, self._fields, "limits")
-        self.max_total_trials = max_total_trials
-        self.max_concurrent_trials = max_concurrent_trials
-        self.timeout = timeout
-        self.trial_timeout = trial_timeout
-        refuse_wrong(self._values(), fields.SWEEP_LIMITS, "limits")
 
 
 class SweepJob(Job):
@@ -212,31 +179,18 @@ class SweepJob(Job):
 Sweep = SweepJob
 
 
-def _make_converter(kind: type[Entity]) -> Any:
-    def convert(value: Any) -> Any:
-        value = ours(value)
-        if value is None or isinstance(value, kind):
-            return value
-        if isinstance(value, dict):
-            return kind(**({"goal": None, **value} if kind is Objective else value))
-        word = "objective" if kind is Objective else "limits"
-        raise SpecError(f"{word} cannot be of type {type(value).__name__!r}", f"give {kind.__name__}(...)")
-
-    return convert
-
-
 _CONVERTERS: dict[str, Any] = {
     "trial": to_trial,
     "search_space": lambda value: fill(SearchSpace(), value),
-    "objective": _make_converter(Objective),
-    "sampling_algorithm": to_sampling,
-    "early_termination": to_policy,
-    "limits": _make_converter(SweepJobLimits),
+    "objective": adopter(OBJECTIVE),
+    "sampling_algorithm": adopter(SAMPLING_ALGORITHM),
+    "early_termination": adopter(EARLY_TERMINATION),
+    "limits": adopter(SWEEP_LIMITS),
     "inputs": lambda value: fill(Inputs(), value),
     "outputs": lambda value: fill(Outputs(), value),
-    "resources": to_resources,
-    "queue_settings": to_queue_settings,
-    "identity": to_identity,
+    "resources": adopter(PYTHON_RESOURCES),
+    "queue_settings": adopter(QUEUE_SETTINGS),
+    "identity": adopter(IDENTITY),
     "services": to_services,
 }
 
@@ -270,12 +224,12 @@ SWEEP_KEYWORDS = (
     "goal",
     "sampling_algorithm",
     "compute",
-    *fields.SWEEP_LIMITS,
+    *SweepJobLimits._fields,
     "early_termination_policy",
     "search_space",
     "identity",
     "queue_settings",
-    *fields.QUEUE_SETTINGS,
+    *QueueSettings._fields,
 )
 """Of ``Command.sweep``."""
 

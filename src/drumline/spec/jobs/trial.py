@@ -13,9 +13,10 @@ from drumline.spec.jobs.called_component import component_of, declare_inputs, fi
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.parts.distribution import to_distribution
+from drumline.spec.kinds.parts import adopter
+from drumline.spec.parts.distribution import DISTRIBUTION
 from drumline.spec.parts.environment import to_environment
-from drumline.spec.parts.resources import to_queue_settings, to_resources
+from drumline.spec.parts.resources import PYTHON_RESOURCES, QUEUE_SETTINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ class ParameterizedCommand(Entity):
 _CONVERTERS: dict[str, Any] = {
     "code": text_path,
     "environment": to_environment,
-    "resources": to_resources,
-    "distribution": to_distribution,
-    "queue_settings": to_queue_settings,
+    "resources": adopter(PYTHON_RESOURCES),
+    "distribution": adopter(DISTRIBUTION),
+    "queue_settings": adopter(QUEUE_SETTINGS),
 }
 
 

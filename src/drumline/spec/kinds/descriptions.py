@@ -26,56 +26,12 @@ _TEXTS = {
     "limits": "Limits of time and number.",
     "parent_job_name": "The job that this one is part of.",
     "drumline": "Settings that only Drumline has.",
-    # resources
-    "instance_count": "The number of nodes.",
-    "instance_type": "The type of node, one of instance_types of the compute.",
-    "shm_size": "The size of /dev/shm in a container, such as 2g.",
-    "docker_args": "Further arguments of the container engine.",
-    "locations": "Azure's regions; not used here.",
-    "max_instance_count": "The largest number of nodes; not used here.",
-    # distribution
-    "process_count_per_instance": "The number of processes on each node.",
-    "worker_count": "The number of TensorFlow's workers.",
-    "parameter_server_count": "The number of TensorFlow's parameter servers.",
-    "port": "The port.",
-    "include_dashboard": "Whether Ray's dashboard runs.",
-    "dashboard_port": "The port of Ray's dashboard.",
-    "head_node_additional_args": "Further arguments of ray start on the head node.",
-    "worker_node_additional_args": "Further arguments of ray start on the other nodes.",
-    # limits
-    "timeout": "The time limit in seconds.",
-    "max_total_trials": "The number of trials.",
-    "max_concurrent_trials": "The number of trials that run at once.",
-    "trial_timeout": "The time limit of each trial in seconds.",
-    "job_tier": "spot jobs may be preempted.",
-    "priority": "The priority in the queue.",
-    # drumline
-    "grace": "Seconds between SIGTERM and SIGKILL; default 30.",
-    "hang_after": "Seconds without progress of any rank after which a hang is reported; default 300, 0: never.",
-    "hang_action": "What to do when the job hangs; default report.",
-    "max_restarts": "How often to start all ranks again after one fails; default 0.",
-    "restart_on": "The failures after which to restart: failure, node, hang, or exit codes.",
-    "once": "Run the command on node 0 alone: it is a launcher that reaches the other nodes by ssh.",
-    "mpi": "launcher: mpirun starts the ranks; environment: Drumline does.",
-    "mount": "Whether remote inputs are mounted instead of downloaded.",
-    "warm": "Whether ranks are forked from a warm interpreter.",
-    "preflight": "Whether nodes are checked before the ranks start: auto, on or off; only: no rank starts.",
-    "steps": "Whether the steps of training loops are followed: auto, on or off.",
-    "chief": "Whether TensorFlow has a chief.",
-    "evaluator": "Whether TensorFlow has an evaluator.",
     # inputs and outputs
     "path": "A local path, a URL, or a reference such as azureml:NAME:VERSION.",
     "mode": "How the data gets to the job, or from it.",
     "value": "The value.",
     "datastore": "The datastore.",
     "version": "The version; default: the next number.",
-    # environments
-    "image": "The container image.",
-    "build": "The folder of a Dockerfile.",
-    "dockerfile_path": "The Dockerfile; default: Dockerfile.",
-    "conda_file": "A conda file, by its path or written out; its pip section may name requirements.txt.",
-    "python": "The absolute path of a Python that the nodes have already; nothing is built.",
-    "os_type": "The operating system.",
     # pipelines and sweeps
     "jobs": "The steps by name.",
     "settings": "Settings of the whole pipeline.",
@@ -88,8 +44,6 @@ _TEXTS = {
     "trial": "The program of each trial.",
     "search_space": "The parameters to search, each with its distribution.",
     "objective": "The metric to optimize.",
-    "goal": "Whether the metric shall be large or small.",
-    "primary_metric": "The metric's name, as the program logs it.",
     "sampling_algorithm": "How the next parameters are chosen.",
     "early_termination": "When a trial that lags behind is stopped.",
     "additional_includes": "Further files and folders that are copied beside the code.",
@@ -104,12 +58,9 @@ _TEXTS = {
     "retry_settings": "How often a mini-batch is tried again, and its time limit.",
 }
 _BY_NOUN = {
-    "distribution.type": "The framework that the processes use to find each other.",
-    "drumline.environment": "current: ignore the environment, and run with the Python that submits.",
     "input.type": "uri_file, uri_folder, mltable, or a type of model.",
     "output.type": "uri_file, uri_folder, mltable, or a type of model.",
     "output.name": "The name of the data asset or model that the output becomes.",
-    "retry_settings.timeout": "The time limit of a mini-batch in seconds.",
 }
 
 

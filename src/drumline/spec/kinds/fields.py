@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from inspect import Parameter
-    from typing import Any, Generic, TypeVar, dataclass_transform
+    from typing import Any, Generic, Self, TypeVar, dataclass_transform
 
     from drumline.spec.kinds.values import Kind
 
@@ -162,12 +162,24 @@ class Declared(Entity):
             if declared.is_required and given is _REQUIRED:
                 raise TypeError(f"{type(self).__name__}() missing required argument: {name!r}")
             if declared.factory:
-                setattr(
-                    self, name, declared.factory() if given in (None, _REQUIRED) else declared.factory(given)
-                )
+                is_given = given is not None and given is not _REQUIRED
+                setattr(self, name, declared.factory(given) if is_given else declared.factory())
             elif declared.init:
                 setattr(self, name, given)
         self._settle_arguments(kwargs)
+
+    @classmethod
+    def _from_checked(cls, values: Mapping[str, Any]) -> Self:
+        """Make it of the values that a table has checked; null stands for a key that is not there."""
+        made = cls.__new__(cls)
+        for name, declared in cls._declarations.items():
+            value = values.get(name) if declared.init else None
+            if declared.factory:
+                value = declared.factory() if value is None else declared.factory(value)
+            elif not declared.init:
+                continue
+            object.__setattr__(made, name, declared.default if value is None else value)
+        return made
 
     def _settle_arguments(self, others: dict[str, Any]) -> None:
         """End the constructor; ``others``: arguments that no field takes."""

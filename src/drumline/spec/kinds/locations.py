@@ -9,6 +9,7 @@ import os
 import re
 
 from drumline.contract.errors import SpecError
+from drumline.spec.entity import text_path
 from drumline.spec.kinds.values import Kind
 from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.tree import Scalar
@@ -59,6 +60,9 @@ class LocalPath(Kind):
     """A file or folder that exists, relative to the job file."""
 
     word = "a path"
+
+    def adopt(self, value: Any) -> Any:
+        return text_path(value)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None

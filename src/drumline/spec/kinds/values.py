@@ -8,7 +8,6 @@ Coercions are azure-ai-ml's: ``"4"`` and ``4.7`` are whole numbers there, ``true
 
 from __future__ import annotations
 
-from drumline.spec import fields
 from drumline.spec.entity import text_path, whole
 from drumline.spec.reading.tree import Mapping, Scalar, Sequence, plain, wrap
 
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.reading.tree import Node
+
+
+PRIMITIVES = ("string", "integer", "number", "boolean")
+"""Types of inputs that a component declares; a job gives the value itself."""
 
 
 def join(path: str, key: object) -> str:
@@ -335,44 +338,23 @@ class TextOrList(Kind):
         return {"type": ["string", "array"], "items": {"type": "string"}}
 
 
-_BY_WORD = {
-    fields.TEXT: Text(),
-    fields.TEXTS: ListOf(Text()),
-    fields.TEXT_OR_TEXTS: TextOrList(),
-    fields.VERSIONS: ListOf(VersionText()),
-    fields.WHOLE: Integer(),
-    fields.NUMBER: Number(),
-    fields.SECONDS: Seconds(),
-    fields.FLAG: Flag(),
-    fields.SWITCH: Switch("auto"),
-    fields.CHECKS: Switch("auto", "only"),
-    fields.MAPPING: MapOf(Anything()),
-    fields.LIST: ListOf(Anything()),
-}
-
-
-def to_kinds(declared: fields.Fields) -> dict[str, Kind]:
-    """Return the kind of value that each of the declared fields may hold."""
-    return {
-        name: OneOf(*word) if isinstance(word, tuple) else _BY_WORD[word] for name, word in declared.items()
-    }
-
-
-def refuse_wrong(given: collections.abc.Mapping[str, Any], declared: fields.Fields, where: str = "") -> None:
+def refuse_wrong(
+    given: collections.abc.Mapping[str, Any], kinds: collections.abc.Mapping[str, Kind], where: str = ""
+) -> None:
     """
     Raise SpecError for arguments of Python that their fields cannot hold.
 
     ``where``: the field of the job that takes them, such as ``resources``; empty for the job itself. None stands for
     an argument that is not given; objects, and text with ``${{``, for values that are known later.
     """
-    kinds = {name: kind for name, kind in to_kinds(declared).items() if _is_plain(given.get(name))}
-    if not kinds:
+    checked = {name: kind for name, kind in kinds.items() if _is_plain(given.get(name))}
+    if not checked:
         return
     from drumline.contract.errors import SpecError
     from drumline.spec.kinds.report import Report
 
     report = Report("")
-    for name, kind in kinds.items():
+    for name, kind in checked.items():
         kind.check(wrap(given[name]), join(where, name), report)
     if report.count:
         raise SpecError(report.problems)

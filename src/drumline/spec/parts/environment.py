@@ -1,34 +1,113 @@
-"""The environment in which a job's programs run."""
+"""The environment in which a job's programs run: inline, by reference, or in a file of its own."""
 
 from __future__ import annotations
 
 import os
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Entity, Written, plain, text_path
+from drumline.spec.entity import Written, plain, text_path
 from drumline.spec.foreign_parts import ours
+from drumline.spec.kinds.fields import Declared, Located, field
+from drumline.spec.kinds.locations import BuildPath, check_file, exists
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import (
+    Anything,
+    Integer,
+    Kind,
+    MapOf,
+    OneOf,
+    PathText,
+    Text,
+    VersionText,
+    join,
+    quote_node,
+)
 from drumline.spec.paths import resolve
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from drumline.spec.kinds.fields import MadeOf
     from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.paths import HasBasePath
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.reading.tree import Node
+
+_TEXT = Text()
 
 
-class BuildContext(Entity):
+class CondaFile(Kind):
+    """The path of a conda environment file, which must be readable YAML, or its content."""
+
+    word = "a path or a mapping of conda dependencies"
+
+    def adopt(self, value: Any) -> Any:
+        return text_path(value)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return Anything().check(node, path, report)
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            self.refuse(node, path, report)
+            return None
+        full = os.path.normpath(os.path.join(report.base_path, value.removeprefix("file:")))
+        if os.path.isfile(full):
+            self._read(full, node, path, report)
+            return value
+        report.add(f"{path}: no such file: {full!r}", node, path)
+        return None
+
+    def _read(self, full: str, node: Node, path: str, report: Report) -> None:
+        from drumline.contract.errors import SpecError
+        from drumline.spec.reading.files import read_yaml
+
+        before = report.enter(node, full, os.path.dirname(full))
+        try:
+            read_yaml(full)
+        except SpecError as error:
+            for problem in error.problems:
+                report.put(problem)
+        report.leave(before)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "object"]}
+
+
+class Interpreter(PathText):
+    """A Python that the nodes have already."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if value is None or (value.startswith("/") and "\0" not in value and "\n" not in value):
+            return value
+        hint = "such as /opt/envs/torch/bin/python"
+        report.add(f"{path} must be the absolute path of a Python, got {quote_node(node)}", node, path, hint)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^/"}
+
+
+class BuildContext(Declared):
     """A folder with a Dockerfile."""
 
-    _fields = ("path", "dockerfile_path")
-
-    def __init__(self, *, dockerfile_path: str | None = None, path: Any = None) -> None:
-        self.dockerfile_path = dockerfile_path
-        self.path = text_path(path)
+    path: Any = field(BuildPath(), default=None)
+    dockerfile_path: str | None = field(_TEXT, "The Dockerfile; default: Dockerfile.", default=None)
 
 
-class Environment(Written):
+class _Build(Record):
+    def adopt(self, value: Any) -> Any:
+        return BuildContext(**value) if isinstance(value, dict) else ours(value)
+
+
+_ROUTE = Record("route", {"port": field(Integer(), "The port."), "path": _TEXT}, required=("port", "path"))
+_ROUTES = ("liveness_route", "readiness_route", "scoring_route")
+
+
+class Environment(Written, Located):
     """
     An image or a build context, with conda packages on top of an image; or, which is ours, ``python``: the absolute
     path of an interpreter that the nodes have already, and that takes the place of the image.
@@ -37,62 +116,142 @@ class Environment(Written):
     ``base_path``. ``id``, ``creation_context`` and ``latest_version`` are set by whoever stores the environment.
     """
 
-    _fields = (
-        "name",
-        "version",
-        "description",
-        "image",
-        "build",
-        "conda_file",
-        "tags",
-        "properties",
-        "datastore",
-        "inference_config",
-        "os_type",
-        "python",
-    )
-
     _hidden = ("properties",)
     _keeps_empty = True
 
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        name: str | None = None,
-        version: str | None = None,
-        description: str | None = None,
-        image: str | None = None,
-        build: BuildContext | dict[str, Any] | None = None,
-        conda_file: Any = None,
-        tags: dict[str, str] | None = None,
-        properties: dict[str, Any] | None = None,
-        datastore: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.name = name
-        self.version = None if version is None else str(version)
-        self.description = description
-        self.image = image
-        self.build = BuildContext(**build) if isinstance(build, dict) else ours(build)
-        self.conda_file = text_path(conda_file)
-        self.tags = tags
-        self.properties = properties
-        self.datastore = datastore
-        self.inference_config = kwargs.get("inference_config")
-        self.os_type = kwargs.get("os_type")
-        self.auto_delete_setting = kwargs.get("auto_delete_setting")
-        self.python = text_path(kwargs.get("python"))
-        self.id: str | None = None
-        self.creation_context: Any = None
-        self.latest_version: str | None = None
-        self._base_path = text_path(kwargs.get("_base_path") or kwargs.get("base_path") or "")
+    name: str | None = field(_TEXT, default=None)
+    version: str | None = field(VersionText(), default=None)
+    description: str | None = field(_TEXT, default=None)
+    image: str | None = field(_TEXT, "The container image.", default=None)
+    build: MadeOf[BuildContext | None] = field(
+        _Build("build", list_fields(BuildContext)), "The folder of a Dockerfile.", default=None
+    )
+    conda_file: Any = field(
+        CondaFile(),
+        "A conda file, by its path or written out; its pip section may name requirements.txt.",
+        default=None,
+    )
+    tags: dict[str, str] | None = field(MapOf(Anything()), default=None)
+    properties: dict[str, Any] | None = field(Anything(), default=None)
+    datastore: str | None = field(_TEXT, default=None)
+    inference_config: Any = field(
+        Record("inference_config", dict.fromkeys(_ROUTES, _ROUTE), required=_ROUTES), default=None
+    )
+    os_type: str | None = field(OneOf("linux", "windows"), "The operating system.", default=None)
+    auto_delete_setting: Any = field(Anything(), default=None, dumped=False)
+    python: Any = field(
+        Interpreter(),
+        "The absolute path of a Python that the nodes have already; nothing is built.",
+        default=None,
+    )
+    id: str | None = field(None, default=None, init=False)
+    creation_context: Any = field(None, default=None, init=False)
+    latest_version: str | None = field(None, default=None, init=False)
 
-    @property
-    def base_path(self) -> str:
-        return self._base_path or os.getcwd()
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        """Drop what else Azure's takes."""
+        super()._settle_arguments({"_base_path": others.get("_base_path")})
 
     def _file(self) -> dict[str, Any]:
         return to_dict(self)
+
+
+_IGNORED = ("$schema", "id", "creation_context", "latest_version", "intellectual_property")
+_SHOWN = ("labels", "is_archived", "properties", "built")
+_FIELDS = {name: kind for name, kind in list_fields(Environment).items() if name != "properties"}
+INLINE = Record("environment", _FIELDS, ignored=_IGNORED)
+
+
+class NamedEnvironment(Record):
+    """An environment in a file of its own, which may turn out to be a conda file."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping) and {"channels", "dependencies"} & node.entries.keys():
+            key = next(key for name, key, _ in node if name in ("channels", "dependencies"))
+            hint = "an environment's file names it: `conda_file: ./conda.yml`, next to `image` and `name`"
+            report.add("this is a conda file, not an environment", key, join(path, str(key.value)), hint)
+            return {}
+        return super().take(node, path, report)
+
+    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+        recipes = [{"required": [key]} for key in ("image", "build", "python")]
+        return {**super()._make_schema(schemas), "anyOf": recipes}
+
+
+NAMED = NamedEnvironment("an environment", _FIELDS, required=("name",), ignored=(*_IGNORED, *_SHOWN))
+
+
+def check_recipe(values: dict[str, Any], node: Node, path: str, report: Report) -> None:
+    """
+    Check an environment: it is an image or a build context, never both; conda packages go on top of an image.
+
+    With a Python that is there already it needs neither.
+    """
+    image, build = values.get("image"), values.get("build")
+    if image and build:
+        what = f"{path or 'the environment'} has both 'image' and 'build'"
+        report.add(what, node.key or node, path, "keep one of the two")
+    elif image is None and build is None and not values.get("python"):
+        what = f"{path or 'the environment'} needs 'image' or 'build'"
+        hint = "or `python`, the path of an interpreter that the nodes have"
+        if values.get("conda_file"):
+            hint = "such as `image: ubuntu:22.04`, which is not used where nothing runs containers; " + hint
+        report.add(what, node.key or node, path, hint)
+
+
+class EnvironmentKind(Kind):
+    """Inline, ``azureml:name[:version|@label]``, ``azureml://registries/...`` or ``file:...``."""
+
+    word = "a mapping, 'azureml:<name>', 'azureml://registries/...' or 'file:<path>'"
+
+    def adopt(self, value: Any) -> Any:
+        return to_environment(value)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            if not self._looks_like_conda(node, path, report):
+                return INLINE.check(node, path, report)
+            return None
+        value = node.value if isinstance(node, Scalar) else None
+        if not isinstance(value, str):
+            self.refuse(node, path, report)
+            return None
+        if value.startswith("file:"):
+            return self._from_file(value, node, path, report)
+        if value.startswith("azureml:"):
+            return self._reference(value, node, path, report)
+        hint = f"write 'azureml:{value}'"
+        if exists(value, report.base_path):
+            hint = f"write 'file:{value}'"
+        report.add(f"{path}: {quote_node(node)} is not a reference to an environment", node, path, hint)
+        return None
+
+    def _looks_like_conda(self, node: Mapping, path: str, report: Report) -> bool:
+        if not {"channels", "dependencies"} & node.entries.keys():
+            return False
+        hint = f"put them under `{join(path, 'conda_file')}`, next to an `image`"
+        report.add(f"{path} holds conda dependencies", node.key or node, path, hint)
+        return True
+
+    def _reference(self, value: str, node: Node, path: str, report: Report) -> Any:
+        name = value.removeprefix("azureml:")
+        if "/" in name and not name.startswith("/"):
+            hint = "a name holds no '/'; a full resource id begins with '/'"
+            report.add(f"{path}: {value!r} is not a reference to an environment", node, path, hint)
+            return None
+        return value
+
+    def _from_file(self, value: str, node: Node, path: str, report: Report) -> Any:
+        values = check_file(value, self, node, path, report)
+        if values is None or isinstance(values, str):
+            return values
+        full = os.path.join(report.base_path, value.removeprefix("file:"))
+        values["_base_path"] = os.path.dirname(os.path.abspath(full))
+        return values
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        named = {"type": "string", "pattern": "^(azureml:|file:)"}
+        return {"anyOf": [named, schemas.make(INLINE)]}
 
 
 def to_dict(environment: Environment) -> dict[str, Any]:
@@ -135,8 +294,6 @@ def settle_environment(
 
 def from_tree(root: Mapping, report: Report) -> Environment:
     """Return the named environment that a file holds. Raises SpecError with every problem of the file."""
-    from drumline.spec.schema.environment import NAMED, check_recipe
-
     values = NAMED.check(root, "", report)
     check_recipe(values, root, "", report)
     if report.problems:

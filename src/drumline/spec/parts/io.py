@@ -6,8 +6,8 @@ import math
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed, text_path
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.foreign_parts import ours
+from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.bindings import PATTERN, Binding, NodeOutput
 
 TYPE_CHECKING = False
@@ -158,7 +158,7 @@ def to_input(name: str, value: Any) -> Any:
         return value
     if isinstance(value, Output):
         return _from_output(value)
-    from drumline.spec.parts.search_space import ParameterExpression
+    from drumline.spec.parts.search import ParameterExpression
 
     if isinstance(value, ParameterExpression):
         return value  # Until ``sweep`` moves it to the search space.

@@ -1,118 +1,127 @@
-"""The resources of a job's nodes, how long the job may run, and how it is queued."""
+"""The resources that a job asks for: nodes, time, its place in the queue, and the identity that Azure would use."""
 
 from __future__ import annotations
 
-from drumline.contract.errors import SpecError
-from drumline.spec import fields
-from drumline.spec.entity import Entity, Keyed
-from drumline.spec.fields import list_choices, list_whole
-from drumline.spec.foreign_parts import ours
-from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.values import refuse_wrong
+import re
+
+from drumline.spec.entity import Keyed
+from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.parts import Part, PartByType, PartRecord
+from drumline.spec.kinds.values import Anything, Integer, ListOf, MapOf, OneOf, Text, TextOrList
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_TEXT = Text()
 
-class ResourceConfiguration(Keyed):
-    _fields: tuple[str, ...] = ("instance_count", "instance_type", "properties")
-    _whole = list_whole(fields.RESOURCES)
 
-    def __init__(
-        self,
-        *,
-        instance_count: int | None = None,
-        instance_type: Any = None,
-        properties: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        refuse_unknown(kwargs, self._fields, "resources")
-        self.instance_count = instance_count
-        self.instance_type = instance_type
-        self.properties = properties
-        refuse_wrong(self._values(), fields.PYTHON_RESOURCES, "resources")
+class ResourceConfiguration(Keyed, Part):
+    _place = "resources"
+    _checks_values = True
+    instance_count: int | None = field(Integer(), "The number of nodes.", default=None)
+    instance_type: Any = field(
+        TextOrList(), "The type of node, one of instance_types of the compute.", default=None
+    )
+    properties: dict[str, Any] | None = field(MapOf(Anything()), default=None)
 
 
 class JobResourceConfiguration(ResourceConfiguration):
     """The resources of a job. ``instance_count`` is the number of nodes; ``shm_size`` is text such as ``2g``."""
 
-    _fields = tuple(fields.RESOURCES)
-    _declared = fields.PYTHON_RESOURCES
-
-    def __init__(
-        self,
-        *,
-        locations: list[str] | None = None,
-        instance_count: int | None = None,
-        instance_type: Any = None,
-        properties: dict[str, Any] | None = None,
-        docker_args: str | list[str] | None = None,
-        shm_size: str | None = None,
-        max_instance_count: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        refuse_unknown(kwargs, self._fields, "resources")
-        super().__init__(instance_count=instance_count, instance_type=instance_type, properties=properties)
-        self.locations = locations
-        self.docker_args = docker_args
-        self.shm_size = shm_size
-        self.max_instance_count = max_instance_count
-        refuse_wrong(self._values(), fields.PYTHON_RESOURCES, "resources")
+    locations: list[str] | None = field(ListOf(_TEXT), "Azure's regions; not used here.", default=None)
+    shm_size: str | None = field(_TEXT, "The size of /dev/shm in a container, such as 2g.", default=None)
+    max_instance_count: int | None = field(
+        Integer(), "The largest number of nodes; not used here.", default=None
+    )
+    docker_args: str | list[str] | None = field(
+        TextOrList(), "Further arguments of the container engine.", default=None
+    )
 
 
-class CommandJobLimits(Entity):
+class CommandJobLimits(Part):
     """The limits of a command job. ``timeout`` is in seconds."""
 
-    _fields = tuple(fields.LIMITS)
-    _declared = fields.LIMITS
-    _whole = list_whole(fields.LIMITS)
-
-    def __init__(self, *, timeout: int | str | None = None, **kwargs: Any) -> None:
-        refuse_unknown(kwargs, self._fields, "limits")
-        self.timeout = timeout
-        refuse_wrong(self._values(), fields.LIMITS, "limits")
+    _place = "limits"
+    _checks_values = True
+    timeout: int | str | None = field(Integer(), "The time limit in seconds.", default=None)
 
 
-class QueueSettings(Entity):
-    _fields = tuple(fields.QUEUE_SETTINGS)
-    _folded = list_choices(fields.QUEUE_SETTINGS)
-
-    def __init__(self, *, job_tier: str | None = None, priority: str | None = None, **kwargs: Any) -> None:
-        refuse_unknown(kwargs, self._fields, "queue_settings")
-        self.job_tier = job_tier
-        self.priority = priority
+class QueueSettings(Part):
+    _place = "queue_settings"
+    job_tier: str | None = field(
+        OneOf("null", "spot", "basic", "standard", "premium"), "spot jobs may be preempted.", default=None
+    )
+    priority: str | None = field(OneOf("low", "medium", "high"), "The priority in the queue.", default=None)
 
 
-def to_resources(value: Any) -> JobResourceConfiguration | None:
-    """Return a ``JobResourceConfiguration`` from a dictionary or a plain ``ResourceConfiguration``."""
-    value = ours(value)
-    if value is None or isinstance(value, JobResourceConfiguration):
-        return value
-    if isinstance(value, ResourceConfiguration):
-        return JobResourceConfiguration(**value._values())
-    if isinstance(value, dict):
-        return JobResourceConfiguration(**value)
-    raise _not_a("resources", value, "JobResourceConfiguration")
+class RetrySettings(Part):
+    """
+    Settings for another try. ``max_retries`` of a mini-batch that has failed; ``timeout``: seconds for a call of
+    ``run()``.
+    """
+
+    _place = "retry_settings"
+    max_retries: int | None = field(Integer(), default=None)
+    timeout: int | None = field(Integer(), "The time limit of a mini-batch in seconds.", default=None)
 
 
-def to_limits(value: Any) -> CommandJobLimits | None:
-    value = ours(value)
-    if value is None or isinstance(value, CommandJobLimits):
-        return value
-    if isinstance(value, dict):
-        return CommandJobLimits(**value)
-    raise _not_a("limits", value, "CommandJobLimits")
+class _JobIdentity(Part):
+    _place = "identity"
+    type: str = field(_TEXT, default="", init=False)
 
 
-def to_queue_settings(value: Any) -> QueueSettings | None:
-    value = ours(value)
-    if value is None or isinstance(value, QueueSettings):
-        return value
-    if isinstance(value, dict):
-        return QueueSettings(**value)
-    raise _not_a("queue_settings", value, "QueueSettings")
+class UserIdentityConfiguration(_JobIdentity):
+    type = "user_identity"
 
 
-def _not_a(name: str, value: object, word: str) -> SpecError:
-    return SpecError(f"{name} cannot be of type {type(value).__name__!r}", f"give {word}(...)")
+class AmlTokenConfiguration(_JobIdentity):
+    type = "aml_token"
+
+
+class ManagedIdentityConfiguration(_JobIdentity):
+    type = "managed"
+    client_id: str | None = field(_TEXT, default=None)
+    object_id: str | None = field(_TEXT, default=None)
+    msi_resource_id: str | None = field(_TEXT, default=None, alias="resource_id")
+    principal_id: str | None = field(None, default=None)
+
+    @property
+    def resource_id(self) -> str | None:
+        """Return what YAML calls ``msi_resource_id``."""
+        return self.msi_resource_id
+
+    @resource_id.setter
+    def resource_id(self, value: str | None) -> None:
+        self.msi_resource_id = value
+
+
+def snake(name: str) -> str:
+    """Return a name in lower case with underscores: ``UserIdentity`` and ``user_identity`` are the same identity."""
+    split = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", split).lower()
+
+
+RESOURCES = PartRecord(JobResourceConfiguration, more={"instance_type": _TEXT})
+PYTHON_RESOURCES = PartRecord(JobResourceConfiguration)
+LOOSE_RESOURCES = PartRecord(JobResourceConfiguration, more={"instance_type": _TEXT}, unknown="drop")
+"""Of components in files: azure-ai-ml drops keys that it does not know."""
+
+LIMITS = PartRecord(CommandJobLimits)
+QUEUE_SETTINGS = PartRecord(QueueSettings)
+_MANAGED = PartRecord(
+    ManagedIdentityConfiguration, more={"type": OneOf("managed", "managed_identity", fold=snake)}
+)
+IDENTITY = PartByType(
+    _JobIdentity,
+    {
+        "managed": _MANAGED,
+        "managed_identity": _MANAGED,
+        "aml_token": PartRecord(AmlTokenConfiguration, more={"type": OneOf("aml_token", fold=snake)}),
+        "user_identity": PartRecord(
+            UserIdentityConfiguration, more={"type": OneOf("user_identity", fold=snake)}
+        ),
+    },
+    fold=snake,
+)
+"""Read and kept, without effect on machines of your own."""

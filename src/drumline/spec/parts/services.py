@@ -3,71 +3,61 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec import fields
 from drumline.spec.entity import Attributes, Keyed
-from drumline.spec.fields import list_whole
 from drumline.spec.foreign_parts import ours
+from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.parts import Part
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Anything, Integer, Kind, MapOf, Text, join
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container
     from typing import Any
 
+    from drumline.spec.kinds.fields import Field
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
-class JobService(Keyed):
+_TEXT = Text()
+
+
+class JobService(Keyed, Part):
     """
     ``nodes`` is ``all``, or None for the first node; ``endpoint`` and ``status`` are set once it
     runs.
     """
 
-    _fields: tuple[str, ...] = tuple(fields.SERVICE)
-    _whole = list_whole(fields.SERVICE)
-    _type: str | None = None
+    type: str | None = field(_TEXT, default=None)
+    nodes: str | None = field(_TEXT, default=None)
+    port: int | None = field(Integer(), "The port.", default=None)
+    properties: dict[str, Any] | None = field(MapOf(Anything()), default=None)
+    endpoint: str | None = field(None, default=None)
+    status: str | None = field(None, default=None)
 
-    def __init__(
-        self,
-        *,
-        endpoint: str | None = None,
-        type: str | None = None,
-        nodes: str | None = None,
-        status: str | None = None,
-        port: int | None = None,
-        properties: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if nodes not in (None, "all"):
-            raise SpecError(f"nodes of a service must be 'all' or None, got {nodes!r}")
-        self.endpoint = endpoint
-        self.type = self._type or type
-        self.nodes = nodes
-        self.status = status
-        self.port = port
-        self.properties = properties
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        if self.nodes not in (None, "all"):
+            raise SpecError(f"nodes of a service must be 'all' or None, got {self.nodes!r}")
 
 
 class SshJobService(JobService):
-    _fields = (*JobService._fields, *fields.SSH)
-    _type = "ssh"
-
-    def __init__(self, *, ssh_public_keys: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.ssh_public_keys = ssh_public_keys
+    type: str | None = field(_TEXT, default="ssh", init=False)
+    ssh_public_keys: str | None = field(_TEXT, default=None)
 
 
 class TensorBoardJobService(JobService):
-    _fields = (*JobService._fields, *fields.TENSOR_BOARD)
-    _type = "tensor_board"
-
-    def __init__(self, *, log_dir: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.log_dir = log_dir
+    type: str | None = field(_TEXT, default="tensor_board", init=False)
+    log_dir: str | None = field(_TEXT, default=None)
 
 
 class JupyterLabJobService(JobService):
-    _type = "jupyter_lab"
+    type: str | None = field(_TEXT, default="jupyter_lab", init=False)
 
 
 class VsCodeJobService(JobService):
-    _type = "vs_code"
+    type: str | None = field(_TEXT, default="vs_code", init=False)
 
 
 class FoundService(JobService):
@@ -81,11 +71,55 @@ class FoundService(JobService):
 
 
 _CLASSES: dict[str, type[JobService]] = {
+    "jupyter_lab": JupyterLabJobService,
     "ssh": SshJobService,
     "tensor_board": TensorBoardJobService,
-    "jupyter_lab": JupyterLabJobService,
     "vs_code": VsCodeJobService,
 }
+_IGNORED = ("$schema", "endpoint", "status", "error_message")
+
+
+class ServiceKind(Kind):
+    """
+    An interactive service next to the job; a type that is not known is accepted and not started.
+    """
+
+    word = "a mapping"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if not isinstance(node, Mapping):
+            self.refuse(node, path, report)
+            return None
+        before = report.count
+        given = node.get("type")
+        kind = _choose_class(given.value if isinstance(given, Scalar) else given, node.entries)
+        record = Record("service", list_service_fields(kind), ignored=_IGNORED)
+        values = record.check(node, path, report)
+        nodes = values.get("nodes")
+        if nodes is not None and nodes != "all":
+            where = node.get("nodes") or node
+            hint = "leave `nodes` out for the first node only"
+            report.add(f"{path}.nodes must be 'all', got {nodes!r}", where, join(path, "nodes"), hint)
+        return values if report.count > before else kind._from_checked(values)
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return schemas.share(self, "service", lambda: _make_service(schemas))
+
+
+def list_service_fields(kind: type[JobService]) -> dict[str, Kind | Field]:
+    return {**list_fields(kind), "type": _TEXT}
+
+
+def _make_service(schemas: Schemas) -> dict[str, Any]:
+    """Make the schema of a service of any type."""
+    fields = {key: one for kind in _CLASSES.values() for key, one in list_service_fields(kind).items()}
+    properties = Record("service", fields, ignored=_IGNORED)._make_schema(schemas)["properties"]
+    properties["nodes"] = {"const": "all"}
+    properties["type"] = {"type": "string", "examples": list(_CLASSES)}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+SERVICES = MapOf(ServiceKind())
 
 
 class Services(Attributes):
@@ -107,10 +141,11 @@ def to_service(name: str, value: Any) -> JobService:
     if not isinstance(value, dict):
         kind = type(value).__name__
         raise SpecError(f"service {name!r} cannot be of type {kind!r}", "give SshJobService(...)")
-    return _CLASSES.get(_kind(value), JobService)(**value)
+    return _choose_class(value.get("type"), value)(**value)
 
 
-def _kind(values: dict[str, Any]) -> str:
-    if "type" in values:
-        return str(values["type"]).lower()
-    return "ssh" if "ssh_public_keys" in values else "tensor_board" if "log_dir" in values else ""
+def _choose_class(kind: Any, keys: Container[str]) -> type[JobService]:
+    """Return the class of a service, by its type or by a key that only it has."""
+    if kind is None:
+        kind = "ssh" if "ssh_public_keys" in keys else "tensor_board" if "log_dir" in keys else ""
+    return _CLASSES.get(str(kind).lower(), JobService)

@@ -378,7 +378,7 @@ class AmlCompute(Compute):
     Source: https://learn.microsoft.com/python/api/azure-ai-ml/azure.ai.ml.entities.amlcompute
     """
 
-    type = "amlcompute"
+    type: str = field(OneOf("amlcompute"), "The type of this thing.", default="amlcompute")
     location: str | None = field(_TEXT, default=None)
     size: str | None = field(_TEXT, default=None)
     tier: str | None = field(
@@ -406,7 +406,7 @@ class AmlCompute(Compute):
         self._warnings = [describe_ignored(name, self._fields) for name in others if name not in _KEPT]
 
 
-_KEPT = ("resource_id", "type", "created_on", "provisioning_state", "provisioning_errors")
+_KEPT = ("resource_id", "created_on", "provisioning_state", "provisioning_errors")
 
 
 class NodesOfOneMachine(Record):

@@ -315,7 +315,7 @@ def from_tree(root: Mapping, report: Report) -> Datastore:
         for problem in error.problems:
             # The line of a problem may hold a secret, under whatever key.
             problem.source_line = ""
-        raise SpecError(error.problems) from None
+        raise SpecError(list(error.problems)) from None
     given = {key: value for key, value in values.items() if key != "type"}
     if kind == LocalDatastore.type:
         given["base_path"] = report.base_path

@@ -2,93 +2,72 @@
 
 from __future__ import annotations
 
-from drumline.spec import fields
+from drumline.spec.hints import add_place
+from drumline.spec.kinds.fields import field
 from drumline.spec.kinds.locations import Code
-from drumline.spec.kinds.records import ByType, Record
+from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
     Anything,
+    Flag,
+    Integer,
     Kind,
+    ListOf,
     MapOf,
     OneOf,
+    Seconds,
+    Switch,
     Text,
-    to_kinds,
+    VersionText,
 )
-from drumline.spec.schema.environment import EnvironmentKind
-from drumline.spec.schema.io import INPUTS, OUTPUTS, SERVICES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from drumline.spec.parts.distribution import DISTRIBUTION
+from drumline.spec.parts.environment import EnvironmentKind
+from drumline.spec.parts.resources import IDENTITY, LIMITS, PYTHON_RESOURCES, QUEUE_SETTINGS, RESOURCES
+from drumline.spec.parts.services import SERVICES
+from drumline.spec.schema.io import INPUTS, OUTPUTS
 
 _TEXT = Text()
 
-RESOURCES = Record("resources", to_kinds(fields.RESOURCES))
-PYTHON_RESOURCES = Record("resources", to_kinds(fields.PYTHON_RESOURCES))
+DRUMLINE = Record(
+    "drumline",
+    {
+        "grace": field(Seconds(), "Seconds between SIGTERM and SIGKILL; default 30."),
+        "hang_after": field(
+            Seconds(),
+            "Seconds without progress of any rank after which a hang is reported; default 300, 0: never.",
+        ),
+        "hang_action": field(
+            OneOf("report", "end", "restart"), "What to do when the job hangs; default report."
+        ),
+        "max_restarts": field(Integer(), "How often to start all ranks again after one fails; default 0."),
+        "restart_on": field(
+            ListOf(VersionText()), "The failures after which to restart: failure, node, hang, or exit codes."
+        ),
+        "once": field(
+            Flag(), "Run the command on node 0 alone: it is a launcher that reaches the other nodes by ssh."
+        ),
+        "mpi": field(
+            OneOf("launcher", "environment"), "launcher: mpirun starts the ranks; environment: Drumline does."
+        ),
+        "mount": field(
+            OneOf("auto", "always", "never"), "Whether remote inputs are mounted instead of downloaded."
+        ),
+        "warm": field(Switch("auto"), "Whether ranks are forked from a warm interpreter."),
+        "preflight": field(
+            Switch("auto", "only"),
+            "Whether nodes are checked before the ranks start: auto, on or off; only: no rank starts.",
+        ),
+        "steps": field(Switch("auto"), "Whether the steps of training loops are followed: auto, on or off."),
+        "chief": field(Flag(), "Whether TensorFlow has a chief."),
+        "evaluator": field(Flag(), "Whether TensorFlow has an evaluator."),
+        "environment": field(
+            OneOf("current"), "current: ignore the environment, and run with the Python that submits."
+        ),
+        "secrets": ListOf(_TEXT),
+        "notify": ListOf(Anything()),
+    },
+)
 
-
-def _distribution(unknown: str) -> ByType:
-    def record(name: str, declared: fields.Fields) -> Record:
-        return Record("distribution", {"type": OneOf(name), **to_kinds(declared)}, unknown=unknown)
-
-    records = {
-        "pytorch": record("pytorch", fields.PROCESSES),
-        "mpi": record("mpi", fields.PROCESSES),
-        "tensorflow": record("tensorflow", fields.TASKS),
-        "ray": record("ray", fields.RAY),
-    }
-    return ByType(records, hint=_distribution_hint)
-
-
-def _distribution_hint(name: str) -> str:
-    others = {
-        "torch": "pytorch",
-        "torch.distributed": "pytorch",
-        "ddp": "pytorch",
-        "horovod": "mpi",
-        "tf": "tensorflow",
-    }
-    other = others.get(name.lower())
-    if other:
-        return f"use 'type: {other}'"
-    return "leave `distribution` out for one process" if name.lower() == "none" else ""
-
-
-DISTRIBUTION = _distribution("error")
-LOOSE_DISTRIBUTION = _distribution("drop")
-"""Of components in files: azure-ai-ml drops keys that it does not know."""
-
-
-def snake(name: str) -> str:
-    """Return a name in lower case with underscores: ``UserIdentity`` and ``user_identity`` are the same identity."""
-    import re
-
-    split = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", split).lower()
-
-
-def _identity(fold: Callable[[str], str]) -> ByType:
-    managed = Record(
-        "identity",
-        {
-            "type": OneOf("managed", "managed_identity", fold=fold),
-            **to_kinds(fields.MANAGED_IDENTITY),
-        },
-    )
-    return ByType(
-        {
-            "managed": managed,
-            "managed_identity": managed,
-            "aml_token": Record("identity", {"type": OneOf("aml_token", fold=fold)}),
-            "user_identity": Record("identity", {"type": OneOf("user_identity", fold=fold)}),
-        },
-        fold=fold,
-    )
-
-
-IDENTITY = _identity(snake)
-LIMITS = Record("limits", to_kinds(fields.LIMITS))
-QUEUE_SETTINGS = Record("queue_settings", to_kinds(fields.QUEUE_SETTINGS))
-DRUMLINE = Record("drumline", to_kinds(fields.DRUMLINE))
+add_place("drumline", DRUMLINE.fields)
 
 READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
 

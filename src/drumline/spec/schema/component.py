@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import (
+    PRIMITIVES,
     Anything,
     Flag,
     Kind,
@@ -20,8 +20,10 @@ from drumline.spec.kinds.values import (
     VersionText,
     join,
 )
+from drumline.spec.parts.distribution import LOOSE_DISTRIBUTION
+from drumline.spec.parts.resources import LOOSE_RESOURCES
 from drumline.spec.reading.tree import Mapping, Scalar
-from drumline.spec.schema.command import LOOSE_DISTRIBUTION, PROGRAM, RESOURCES
+from drumline.spec.schema.command import PROGRAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class CommandComponentRecord(Record):
             **PROGRAM,
             **list_declarations("command", named=named),
             "distribution": LOOSE_DISTRIBUTION,
-            "resources": Record("resources", RESOURCES.fields, unknown="drop"),
+            "resources": LOOSE_RESOURCES,
             "additional_includes": ListOf(_TEXT),
         }
         del fields["environment_variables"]

@@ -1,14 +1,13 @@
-"""The tables of inputs, outputs and services."""
+"""The tables of inputs and outputs."""
 
 from __future__ import annotations
 
 import re
 
-from drumline.spec import fields
-from drumline.spec.fields import PRIMITIVES
 from drumline.spec.kinds.locations import LocalPath
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
+    PRIMITIVES,
     Kind,
     MapOf,
     OneOf,
@@ -16,7 +15,6 @@ from drumline.spec.kinds.values import (
     VersionText,
     join,
     quote_node,
-    to_kinds,
 )
 from drumline.spec.reading.tree import Mapping, Scalar
 
@@ -162,57 +160,5 @@ class JobOutputRecord(Record):
         return values
 
 
-_SERVICE = to_kinds(fields.SERVICE)
-_SERVICE_EXTRAS = {"ssh": to_kinds(fields.SSH), "tensor_board": to_kinds(fields.TENSOR_BOARD)}
-_SERVICE_IGNORED = ("$schema", "endpoint", "status", "error_message")
-SERVICE_TYPES = ("jupyter_lab", "ssh", "tensor_board", "vs_code")
-
-
-class ServiceKind(Kind):
-    """
-    An interactive service next to the job; a type that is not known is accepted and not started.
-    """
-
-    word = "a mapping"
-
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        if not isinstance(node, Mapping):
-            self.refuse(node, path, report)
-            return None
-        extras = self._extras(node)
-        record = Record("service", {**_SERVICE, **extras}, ignored=_SERVICE_IGNORED)
-        values = record.check(node, path, report)
-        nodes = values.get("nodes")
-        if nodes is not None and nodes != "all":
-            where = node.get("nodes") or node
-            hint = "leave `nodes` out for the first node only"
-            report.add(f"{path}.nodes must be 'all', got {nodes!r}", where, join(path, "nodes"), hint)
-        kind = values.get("type")
-        if isinstance(kind, str) and kind.lower() in SERVICE_TYPES:
-            values["type"] = kind.lower()
-        return values
-
-    def _extras(self, node: Mapping) -> dict[str, Kind]:
-        given = node.get("type")
-        if isinstance(given, Scalar):
-            return _SERVICE_EXTRAS.get(str(given.value).lower(), {})
-        return next((extra for extra in _SERVICE_EXTRAS.values() if extra.keys() & node.entries), {})
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return schemas.share(self, "service", lambda: _make_service(schemas))
-
-
-def _make_service(schemas: Schemas) -> dict[str, Any]:
-    """Make the schema of a service of any type."""
-    extras = {key: kind for extra in _SERVICE_EXTRAS.values() for key, kind in extra.items()}
-    fields = {**_SERVICE, **extras}
-    properties = {key: schemas.describe("service", key, schemas.make(kind)) for key, kind in fields.items()}
-    properties |= {key: {} for key in _SERVICE_IGNORED}
-    properties["nodes"] = {"const": "all"}
-    properties["type"] = {"type": "string", "examples": list(SERVICE_TYPES)}
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
 INPUTS = MapOf(JobInput())
 OUTPUTS = MapOf(JobOutputRecord())
-SERVICES = MapOf(ServiceKind())

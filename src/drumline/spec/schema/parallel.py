@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from drumline.spec import fields
 from drumline.spec.entity import whole
 from drumline.spec.kinds.locations import Code
+from drumline.spec.kinds.parts import PartRecord
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Text, VersionText, to_kinds
+from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Text, VersionText
+from drumline.spec.parts.environment import EnvironmentKind
+from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, RetrySettings
 from drumline.spec.reading.tree import Scalar
-from drumline.spec.schema.command import RESOURCES
 from drumline.spec.schema.component import list_declarations
-from drumline.spec.schema.environment import EnvironmentKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ TASK = Record(
     },
     required=("entry_script",),
 )
-RETRY_SETTINGS = Record("retry_settings", to_kinds(fields.RETRY_SETTINGS))
 PARALLEL: dict[str, Kind] = {
     "task": TASK,
     "mini_batch_size": SizeText(),
     "input_data": _TEXT,
-    "retry_settings": RETRY_SETTINGS,
+    "retry_settings": PartRecord(RetrySettings),
     "logging_level": OneOf("DEBUG", "INFO", "WARNING", "WARN", fold=str.upper),
     "max_concurrency_per_instance": Integer(),
     "error_threshold": Integer(),
@@ -59,8 +58,7 @@ PARALLEL: dict[str, Kind] = {
 
 
 def _component(*, named: bool) -> Record:
-    resources = Record("resources", RESOURCES.fields, unknown="drop")
-    fields = {**PARALLEL, "resources": resources, **list_declarations("parallel", named=named)}
+    fields = {**PARALLEL, "resources": LOOSE_RESOURCES, **list_declarations("parallel", named=named)}
     required = ("task", "input_data")
     return Record(
         "a parallel component", fields, required=("name", *required) if named else required, unknown="drop"

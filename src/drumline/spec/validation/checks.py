@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from drumline.spec.parts.environment import check_recipe
 from drumline.spec.placeholders import undefined_inputs
 from drumline.spec.reading.tree import Mapping, Scalar, plain
-from drumline.spec.schema.environment import check_recipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

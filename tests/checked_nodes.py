@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from isolated_nodes import skip_without
 
+from drumline.checks import checker, registry
+from drumline.checks.findings import Finding, NodeDemand, NodeReport
+from drumline.checks.links import plan_peers, plan_rounds
 from drumline.engines.local.isolation import node_view
 from drumline.engines.local.isolation.network import NodeNetwork
 from drumline.engines.local.isolation.settings import address_of, read_isolation
 from drumline.linux import kernel
 from drumline.linux.limits import LimitGroups
-from drumline.node.checks import checker
-from drumline.supervisor.preflight import registry
-from drumline.supervisor.preflight.findings import Finding, NodeDemand, NodeReport
-from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 
 _FACTS_S = 60.0
 _CONNECT_S = 2.0

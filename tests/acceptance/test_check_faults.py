@@ -10,9 +10,9 @@ import pytest
 from checked_nodes import open_nodes
 from waiting import wait_until
 
+from drumline.checks.findings import NodeDemand
 from drumline.engines.local.isolation import inside
 from drumline.linux import namespaces
-from drumline.supervisor.preflight.findings import NodeDemand
 
 pytestmark = pytest.mark.timeout(300)
 

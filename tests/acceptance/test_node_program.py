@@ -1,4 +1,4 @@
-"""The node program with ``contract``, ``linux`` and ``node`` alone, on the oldest Python, without site-packages."""
+"""The node program with the four packages that it needs alone, on the oldest Python, without site-packages."""
 
 import contextlib
 import json
@@ -36,10 +36,10 @@ sys.exit(main())
 
 @pytest.fixture
 def tree(tmp_path):
-    """A package with the three folders and nothing else."""
+    """A package with the four folders and nothing else."""
     source = Path(drumline.__file__).parent
     tree = tmp_path / "tree"
-    for part in ("contract", "linux", "node"):
+    for part in ("checks", "contract", "linux", "node"):
         shutil.copytree(source / part, tree / "drumline" / part, ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "drumline" / "__init__.py").touch()
     return tree

@@ -11,7 +11,7 @@ from isolated_nodes import skip_without, write_compute
 PROGRAM = """
 import sys
 from drumline.engines.local import agents
-from drumline.node.checks import gathering, links
+from drumline.checks import links, registry
 from drumline.supervisor.attempt import preflight_phase
 
 agents.LocalFacts.are_separate = True
@@ -21,7 +21,7 @@ preflight_phase._FACTS_S = 60.0
 preflight_phase._CONNECT_S = 30.0
 preflight_phase._LINKS_S = 60.0
 links._PARTNER_S = links._STALL_S = 30.0
-whole = gathering.GATHERERS["cpu"]
+whole = registry.GATHERERS["cpu"]
 
 
 def gather_cpu(settings):
@@ -30,7 +30,7 @@ def gather_cpu(settings):
     return {**facts, "product": "0x1p+1" if settings["address"] == "127.0.0.2" and FAULT else "0x1p+0"}
 
 
-gathering.GATHERERS["cpu"] = gather_cpu
+registry.GATHERERS["cpu"] = gather_cpu
 from drumline.cli.main import main
 
 sys.exit(main(sys.argv[1:]))

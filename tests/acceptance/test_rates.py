@@ -5,7 +5,7 @@ from checked_nodes import open_nodes
 from isolated_nodes import skip_without
 from waiting import wait_until
 
-from drumline.supervisor.preflight.links import read_rates
+from drumline.checks.links import read_rates
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -58,8 +58,8 @@ LATE_IMPORTS = {
         "control studio",
     ),
     "supervisor": (
-        "remote data, environments and assets are loaded by jobs that have some; an engine, before its first job",
-        "contract engines staging store supervisor",
+        "checks, remote data, environments and assets are for jobs with some; an engine is loaded before its first job",
+        "checks contract engines staging store supervisor",
     ),
 }
 """By package, why imports in its functions save start-up time, and of which packages."""

@@ -83,6 +83,14 @@ def name_machine() -> str:
     return "".join(character if character.isalnum() else "-" for character in _space())
 
 
+def name_network() -> str:
+    """Return a name that this machine and its network have alone, or this network namespace; empty: not known."""
+    try:
+        return f"{read_boot_id()} {os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return ""
+
+
 def _space() -> str:
     """Name this machine and PID namespace: in another, the same number is another process."""
     try:

@@ -110,7 +110,7 @@ class ConnectToFirst(NamedTuple):
 class CheckNode(NamedTuple):
     """
     Gather facts of the node for the checks before the ranks start, and listen for the other nodes. ``settings``: as of
-    ``node/checks/gathering.py``. Answer: ``NodeChecked`` with the part ``facts``.
+    ``checks/registry.py``. Answer: ``NodeChecked`` with the part ``facts``.
     """
 
     address: str

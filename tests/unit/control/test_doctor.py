@@ -10,16 +10,16 @@ import sys
 import pytest
 
 from drumline import MLClient
+from drumline.checks import checker
+from drumline.checks.findings import Finding
 from drumline.cli.main import main
 from drumline.contract import identity
 from drumline.contract.folder import base_home, home
 from drumline.control.machine import computes, doctor
 from drumline.control.upkeep import compute_doctor
-from drumline.node.checks import gathering
 from drumline.node.warm import pool_folder
 from drumline.spec.registered.compute import SlurmCompute
 from drumline.store.index import Index
-from drumline.supervisor.preflight.findings import Finding
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def quick(monkeypatch):
     The facts that these tests are about; the others take time, and have tests of their own. These have the time of a
     busy machine, where a process may wait for a core for long.
     """
-    whole = gathering.gather
+    whole = checker.gather
 
     def gather(names, settings, deadline_s):
         facts = whole([name for name in names if name in ("leftovers", "disk")], settings, 20 * deadline_s)
         return {name: facts.get(name, {}) for name in names}
 
-    monkeypatch.setattr(gathering, "gather", gather)
+    monkeypatch.setattr(checker, "gather", gather)
 
 
 def list_findings(capsys, *words):

@@ -1,4 +1,4 @@
-"""The agent runs in users' environments: Python, ``contract``, ``linux`` and ``node`` are all that it needs."""
+"""The agent runs in users' environments: Python and four of our packages are all that it needs."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from interpreters import oldest_and_this
 
 import drumline
 
-PARTS = ("contract", "linux", "node")
+PARTS = ("checks", "contract", "linux", "node")
 
 IMPORT_ALL = """
 import ast, importlib, importlib.util, json, os, sys
@@ -49,7 +49,7 @@ print(json.dumps([sorted(imported), missing]))
 
 @pytest.fixture
 def tree(tmp_path):
-    """A package with those three folders and nothing else."""
+    """A package with those folders and nothing else."""
     source = Path(drumline.__file__).parent
     for part in PARTS:
         shutil.copytree(

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from planning import plan
 
+from drumline.checks.links import plan_peers, plan_rounds
 from drumline.contract import messages as m
 from drumline.contract.events import RankExited
 from drumline.contract.folder import RunFolder
@@ -24,7 +25,6 @@ from drumline.supervisor.attempt.start import RankStart
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.deciding.rank_table import RankTable
-from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
 from drumline.supervisor.watching.world import find_worlds
 
 PROCS = 4

@@ -6,16 +6,13 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from drumline.checks import checker, registry
+from drumline.checks.findings import Finding, NodeReport
 from drumline.contract.folder import base_home, home
 from drumline.control.machine import own_checks
-from drumline.node.checks import gathering
-from drumline.supervisor.preflight.findings import Finding, NodeReport
-from drumline.supervisor.preflight.registry import CHECKS, list_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-from drumline.supervisor.preflight import registry
 
 _DEADLINE_S = 15.0
 """For all facts together: a look-up of a name takes ten seconds where no server answers."""
@@ -37,8 +34,8 @@ FIXES: dict[str, Callable[[], str]] = {
 
 def examine_machine() -> list[Finding]:
     """Check this machine. Blocks, for as long as the slowest fact takes, 15 s at most."""
-    checks = [check for check in CHECKS if not check.needs_nodes]
-    facts = gathering.gather(list_groups(checks), choose_settings(), _DEADLINE_S)
+    checks = [check for check in registry.CHECKS if not check.needs_nodes]
+    facts = checker.gather(registry.list_groups(checks), choose_settings(), _DEADLINE_S)
     report = NodeReport(0, "", facts)
     groups = {check.id: check.groups for check in checks}
     judged = (one._replace(node=None) for one in registry.judge_all([report], checks=checks))
@@ -51,8 +48,8 @@ def _admit_unknown(finding: Finding, facts: Iterable[Mapping[str, Any]]) -> Find
     if finding.status != "ok" or finding.finding:
         return finding
     for one in facts:
-        if gathering.LATE in one or gathering.FAILED in one:
-            why = one.get(gathering.FAILED) or f"that takes longer than {one[gathering.LATE]:g} s"
+        if checker.LATE in one or checker.FAILED in one:
+            why = one.get(checker.FAILED) or f"that takes longer than {one[checker.LATE]:g} s"
             return Finding(
                 finding.check, "warning", None, f"it was not checked: {why}", "run drumline doctor again"
             )

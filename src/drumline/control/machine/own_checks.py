@@ -7,6 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from drumline.checks import orphans
+from drumline.checks.findings import Finding, count_noun
 from drumline.contract import identity
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home, home
@@ -14,10 +16,8 @@ from drumline.control.jobs import listing
 from drumline.control.jobs.recovery import recover
 from drumline.linux import kernel_files
 from drumline.node import leftovers, scratch
-from drumline.node.checks import forgotten, leavings
 from drumline.node.warm import pool_folder
 from drumline.store.index import Index
-from drumline.supervisor.preflight.findings import Finding, count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def _list_stale() -> Iterator[str]:
 
 def fix_leftovers() -> str:
     """End what jobs of this home have left whose supervisor is gone, and remove folders of agents that are gone."""
-    facts = leavings.gather_leftovers({"home": base_home()})
+    facts = orphans.gather_leftovers({"home": base_home()})
     ended = 0
     for folder in dict.fromkeys(one["folder"] for one in facts["processes"]):
         run = RunFolder(folder)
@@ -99,7 +99,7 @@ def fix_leftovers() -> str:
                 continue
         ended += leftovers.clear_leftovers(run)
     left = [path for path in facts["folders"] if not scratch.remove_abandoned(path)]
-    gone = forgotten.list_forgotten(left, time.time())
+    gone = orphans.list_forgotten(left, time.time())
     for path in gone:
         scratch.remove_scratch(path)
         scratch.remove_scratch(scratch.choose_shared_memory_folder(path))

@@ -228,7 +228,7 @@ keeps those of all jobs.
 """
 
 _COMPILED = "__pycache__"
-_PARTS = ("contract", "linux", "node", "engines", "staging", "store", "supervisor", "tracking")
+_PARTS = ("checks", "contract", "linux", "node", "engines", "staging", "store", "supervisor", "tracking")
 """Packages that run in pods: none of them needs more than the standard library."""
 
 

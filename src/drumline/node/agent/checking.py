@@ -1,4 +1,4 @@
-"""The agent's side of the checks before the ranks start: a process of its own does them (``node/checks``)."""
+"""The agent's side of the checks before the ranks start: a process of its own does them (``checks/checker.py``)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
+from drumline.checks import checker
 from drumline.contract import messages as m
 from drumline.linux import kernel
-from drumline.node.checks import checker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,11 +9,11 @@ import socket
 import sys
 import time
 
+from drumline.contract import identity
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.linux import cgroups, interfaces, kernel
 from drumline.node.agent import agent
-from drumline.node.checks import network
 from drumline.node.scratch import hold_scratch, make_scratch, remove_abandoned
 
 _REACH_S = 5.0
@@ -49,7 +49,7 @@ def join(run_folder: str, node: int, token: str) -> None:
         "interfaces": interfaces.list_interfaces(),
         "infiniband": interfaces.list_infiniband_ports(),
         "reached": reached,
-        "machine": network.name_machine(),
+        "machine": identity.name_network(),
     }
     first = next(iter(reached))
     agent.serve(

@@ -6,13 +6,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
-from drumline.contract import messages as m
-from drumline.contract.record import NamedTuple
-from drumline.node.checks.network import MOST_NAMES
-from drumline.supervisor.clocks import wall_time
-from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.preflight.findings import (
+from drumline.checks.findings import (
     NodeDemand,
     NodeReport,
     join_equal,
@@ -20,15 +14,21 @@ from drumline.supervisor.preflight.findings import (
     list_nodes,
     warning,
 )
-from drumline.supervisor.preflight.rounds import plan_peers, plan_rounds
+from drumline.checks.links import plan_peers, plan_rounds
+from drumline.checks.names_and_ports import MOST_NAMES
+from drumline.contract import events as e
+from drumline.contract import messages as m
+from drumline.contract.record import NamedTuple
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from drumline.checks.findings import Finding
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeTask, Plan
     from drumline.supervisor.attempt.connections import AgentConnections
-    from drumline.supervisor.preflight.findings import Finding
 
 LIMIT_S = 1.8
 """For all checks together, once all nodes were asked; then what is known is judged."""
@@ -101,7 +101,7 @@ class PreflightPhase:
             self._connections.send(task.node, message)
         told = time.monotonic()
         # Loaded while the agents work: it takes a tenth of a second.
-        from drumline.supervisor.preflight import registry  # noqa: F401
+        from drumline.checks import registry  # noqa: F401
 
         return max(0.0, told + self._budget.limit_s - time.monotonic())
 
@@ -126,7 +126,7 @@ class PreflightPhase:
         if self._is_over:
             return
         self._is_over = True
-        from drumline.supervisor.preflight import registry
+        from drumline.checks import registry
 
         reports = [self._reports[node] for node in sorted(self._reports)]
         demands = [_describe_demand(self._plan.nodes[one.node], self._memory_bytes) for one in reports]
@@ -218,7 +218,7 @@ def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[st
 
 
 def _list_links(reports: Sequence[NodeReport]) -> list[dict[str, Any]]:
-    from drumline.supervisor.preflight.links import read_rates, read_seconds
+    from drumline.checks.links import read_rates, read_seconds
 
     rates, seconds = read_rates(reports), read_seconds(reports)
     return [

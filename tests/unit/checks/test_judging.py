@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drumline.node.checks.gathering import GATHERERS
-from drumline.supervisor.preflight import findings, registry
-from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
+from drumline.checks import findings, registry
+from drumline.checks.findings import NodeDemand, NodeReport
+from drumline.checks.registry import GATHERERS
 
 GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "doctor.md"
 GB = 10**9

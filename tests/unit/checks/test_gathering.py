@@ -12,7 +12,17 @@ from importlib.metadata import version
 import pytest
 import waiting
 
-from drumline.node.checks import gathering, hardware, leavings, limits, network, paths, software
+from drumline.checks import (
+    checker,
+    cores_and_memory,
+    folders,
+    gpus,
+    names_and_ports,
+    orphans,
+    registry,
+    software,
+    system,
+)
 
 
 def gather_one(name, settings=None, deadline_s=60.0, prepare=None):
@@ -21,19 +31,17 @@ def gather_one(name, settings=None, deadline_s=60.0, prepare=None):
     def gatherer(given):
         if prepare:
             prepare()
-        return gathering.GATHERERS[name](given)
+        return registry.GATHERERS[name](given)
 
-    return gathering.gather([name], settings or {}, deadline_s, {name: gatherer})[name]
+    return checker.gather([name], settings or {}, deadline_s, {name: gatherer})[name]
 
 
 def test_facts_of_this_machine_are_json_and_none_fails():
     settings = {"paths": {"folder": os.getcwd()}, "shared": [os.getcwd()], "code": os.path.dirname(__file__)}
-    facts = gathering.gather(gathering.GATHERERS, settings, 120.0)
+    facts = checker.gather(registry.GATHERERS, settings, 120.0)
     json.dumps(facts)
-    assert facts.keys() == gathering.GATHERERS.keys()
-    assert [
-        name for name, group in facts.items() if gathering.FAILED in group or gathering.LATE in group
-    ] == []
+    assert facts.keys() == registry.GATHERERS.keys()
+    assert [name for name, group in facts.items() if checker.FAILED in group or checker.LATE in group] == []
 
 
 def test_a_gatherer_that_hangs_costs_its_own_facts_alone(tmp_path):
@@ -52,12 +60,12 @@ def test_a_gatherer_that_hangs_costs_its_own_facts_alone(tmp_path):
         raise OSError("no such device")
 
     kinds = {"hangs": hang, "crashes": crash, "fails": fail, "works": lambda _: {"it": 1}}
-    facts = gathering.gather(kinds, {}, 6.0, kinds)
+    facts = checker.gather(kinds, {}, 6.0, kinds)
     # On a busy machine it may have waited for a core as well.
-    assert list(facts["hangs"]) in ([gathering.LATE], [gathering.FAILED])
+    assert list(facts["hangs"]) in ([checker.LATE], [checker.FAILED])
     assert facts["works"] == {"it": 1}
-    assert facts["crashes"] == {gathering.FAILED: "its process was killed"}
-    assert "no such device" in facts["fails"][gathering.FAILED]
+    assert facts["crashes"] == {checker.FAILED: "its process was killed"}
+    assert "no such device" in facts["fails"][checker.FAILED]
     for name in ("pid", "child"):
         pid = int(noted.with_name(name).read_text())
         waiting.wait_until(lambda pid=pid: is_gone(pid))
@@ -68,12 +76,12 @@ def test_what_computes_or_waits_for_a_core_at_the_deadline_is_not_said_to_hang()
         while True:
             pass
 
-    facts = gathering.gather(["computes"], {}, 3.0, {"computes": compute})
-    assert list(facts["computes"]) == [gathering.FAILED]
+    facts = checker.gather(["computes"], {}, 3.0, {"computes": compute})
+    assert list(facts["computes"]) == [checker.FAILED]
 
 
 def test_an_answer_that_was_there_before_the_deadline_counts_however_late_it_is_read(monkeypatch):
-    start = gathering._start
+    start = checker._start
 
     def start_and_wait(*given):
         one = start(*given)
@@ -81,8 +89,8 @@ def test_an_answer_that_was_there_before_the_deadline_counts_however_late_it_is_
         os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
         return one
 
-    monkeypatch.setattr(gathering, "_start", start_and_wait)
-    assert gathering.gather(["works"], {}, 0.0, {"works": lambda _: {"it": 1}}) == {"works": {"it": 1}}
+    monkeypatch.setattr(checker, "_start", start_and_wait)
+    assert checker.gather(["works"], {}, 0.0, {"works": lambda _: {"it": 1}}) == {"works": {"it": 1}}
 
 
 def is_gone(pid):
@@ -112,7 +120,7 @@ def test_a_disk_that_cannot_be_written_to_says_why(tmp_path):
 
 
 def test_a_shared_path_that_is_missing_is_waited_for_and_told(tmp_path):
-    found = paths.gather_shared({"shared": [str(tmp_path), str(tmp_path / "missing")]})["paths"]
+    found = folders.gather_shared({"shared": [str(tmp_path), str(tmp_path / "missing")]})["paths"]
     assert [one["error"] for one in found] == ["", "No such file or directory"]
     assert found[0]["inode"] == os.stat(tmp_path).st_ino
 
@@ -129,28 +137,30 @@ def test_quota_and_memory_limit_of_both_versions_of_control_groups(tmp_path):
         (tmp_path / name).write_text(text)
     with open("/proc/self/cgroup") as file:
         is_two = any(line.startswith("0::") for line in file)
-    assert hardware.gather_cpu({}, str(tmp_path))["quota"] == (1.5 if is_two else None)
-    assert hardware.gather_memory({}, root=str(tmp_path))["limit"] == (1_000_000 if is_two else None)
+    assert cores_and_memory.gather_cpu({}, str(tmp_path))["quota"] == (1.5 if is_two else None)
+    assert cores_and_memory.gather_memory({}, root=str(tmp_path))["limit"] == (1_000_000 if is_two else None)
 
 
 def test_shared_memory_is_measured_where_it_is(tmp_path):
-    facts = hardware.gather_memory({}, shared=str(tmp_path))
+    facts = cores_and_memory.gather_memory({}, shared=str(tmp_path))
     about = os.statvfs(tmp_path)
     assert facts["shared_total"] == about.f_blocks * about.f_frsize
-    assert "No such file" in hardware.gather_memory({}, shared=str(tmp_path / "missing"))["shared_error"]
+    assert (
+        "No such file" in cores_and_memory.gather_memory({}, shared=str(tmp_path / "missing"))["shared_error"]
+    )
 
 
 def test_gpus_are_those_of_nvidia_smi(tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho '0, NVIDIA H100, 550.54, 81559, 70000, 2, Not Active, Active, No'\n")
     program.chmod(0o755)
-    gpus = hardware.gather_gpus({"path": str(tmp_path)})["gpus"]
-    assert [(gpu["driver_version"], gpu["memory.used"]) for gpu in gpus] == [("550.54", "70000")]
-    assert hardware.gather_gpus({"path": "/nowhere"}) == {"program": "", "gpus": []}
+    found = gpus.gather_gpus({"path": str(tmp_path)})["gpus"]
+    assert [(gpu["driver_version"], gpu["memory.used"]) for gpu in found] == [("550.54", "70000")]
+    assert gpus.gather_gpus({"path": "/nowhere"}) == {"program": "", "gpus": []}
     program.write_text(
         "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n"
     )
-    assert "version mismatch" in hardware.gather_gpus({"path": str(tmp_path)})["error"]
+    assert "version mismatch" in gpus.gather_gpus({"path": str(tmp_path)})["error"]
 
 
 def test_infiniband_ports_are_read_from_the_tree(tmp_path):
@@ -159,7 +169,7 @@ def test_infiniband_ports_are_read_from_the_tree(tmp_path):
     for name, text in (("state", "1: DOWN"), ("rate", "40 Gb/sec (4X QDR)"), ("link_layer", "Ethernet")):
         (port / name).write_text(text + "\n")
     (port / "gids" / "0").write_text("0000:0000:0000:0000:0000:0000:0000:0000\n")
-    found = hardware.gather_infiniband({}, str(tmp_path))["ports"]
+    found = gpus.gather_infiniband({}, str(tmp_path))["ports"]
     assert found == [
         {
             "device": "mlx5_0",
@@ -170,11 +180,11 @@ def test_infiniband_ports_are_read_from_the_tree(tmp_path):
             "gids": 0,
         }
     ]
-    assert hardware.gather_infiniband({}, str(tmp_path / "missing")) == {"ports": []}
+    assert gpus.gather_infiniband({}, str(tmp_path / "missing")) == {"ports": []}
 
 
 def test_a_name_that_nobody_knows_is_told_with_its_time():
-    facts = network.gather_names({"host_names": ["no-such-host.invalid"]})["looked_up"]
+    facts = names_and_ports.gather_names({"host_names": ["no-such-host.invalid"]})["looked_up"]
     assert facts[0]["name"] == socket.gethostname()
     # On a busy machine the first may take long, and the rest is left out.
     assert len(facts) == 2 or facts[0]["seconds"] > 0.5
@@ -194,7 +204,7 @@ def test_one_look_up_that_takes_long_is_enough(monkeypatch):
 
     monkeypatch.setattr(socket, "getnameinfo", look_up)
     addresses = [f"10.0.0.{number}" for number in range(1, 9)]
-    found = network.gather_reverse({"addresses": addresses})["looked_up"]
+    found = names_and_ports.gather_reverse({"addresses": addresses})["looked_up"]
     assert [one["address"] for one in found] == asked == addresses[: len(asked)]
     assert (len(found) <= 2, found[-1]["seconds"] > 0.5) == (True, True)
 
@@ -207,7 +217,7 @@ def test_who_holds_the_default_port_is_named():
         except OSError:
             pytest.skip("another process has port 29500")
         held.listen()
-        assert f"process {os.getpid()}" in network.gather_network({})["default_port"]
+        assert f"process {os.getpid()}" in names_and_ports.gather_network({})["default_port"]
 
 
 def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
@@ -215,12 +225,12 @@ def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/cert.pem")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    facts = network.gather_proxies({})
+    facts = names_and_ports.gather_proxies({})
     assert (facts["spares_loopback"], facts["missing_certificates"]) == (False, ["SSL_CERT_FILE"])
     assert "http_proxy" in facts["proxies"]
     assert "secret" not in str(facts)
     monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
-    assert network.gather_proxies({})["spares_loopback"]
+    assert names_and_ports.gather_proxies({})["spares_loopback"]
 
 
 @pytest.mark.parametrize(
@@ -297,14 +307,14 @@ def test_leftovers_are_processes_of_a_job_that_nobody_looks_after(tmp_path):
         stdout=subprocess.PIPE,
     ) as process:
         process.stdout.readline()
-        found = [one for one in leavings.list_orphans() if one["folder"] == run_folder]
+        found = [one for one in orphans.list_orphans() if one["folder"] == run_folder]
         assert [(one["pid"], one["job"]) for one in found] == [(process.pid, "calm_drum")]
         process.stdin.close()
-    assert [one for one in leavings.list_orphans() if one["folder"] == run_folder] == []
+    assert [one for one in orphans.list_orphans() if one["folder"] == run_folder] == []
 
 
 def test_features_are_found_out_without_a_trace():
     facts = gather_one("features")
     assert facts["pidfd"]
     assert isinstance(facts["user_namespaces"], bool)
-    assert limits.gather_user({})["uid"] == os.getuid()
+    assert system.gather_user({})["uid"] == os.getuid()

@@ -1,4 +1,4 @@
-"""What checks are given and what they find, with what several of them need."""
+"""Facts and demands that checks are given, their findings, and how these read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class NodeReport(NamedTuple):
     """
-    The facts of a node by group (``node/checks``). ``arrived`` and ``asked``: when they came and were asked for,
+    The facts of a node by group (``checker.gather``). ``arrived`` and ``asked``: when they came and were asked for,
     in seconds since 1970 by this machine's clock; None: they are of this machine.
     """
 
@@ -33,7 +33,7 @@ class NodeReport(NamedTuple):
 
 
 class NodeDemand(NamedTuple):
-    """What the job wants of a node; 0: it does not say."""
+    """The demands of a job on one node; 0: it makes none."""
 
     ranks: int = 1
     cores: int = 0
@@ -43,8 +43,8 @@ class NodeDemand(NamedTuple):
 
 class Finding(NamedTuple):
     """
-    What a check says. ``node`` None: it is of no single node. ``finding`` completes ``node 1: ...``; ``remedy`` is a
-    sentence in the imperative.
+    The result of a check, of one node or, without ``node``, of none alone. ``finding`` completes ``node 1: ...``;
+    ``remedy`` is a sentence in the imperative.
     """
 
     check: str

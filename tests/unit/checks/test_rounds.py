@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from drumline.checks.links import MOST_PEERS, MOST_ROUNDS, plan_peers, plan_rounds
 from drumline.contract import status
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding.policy import Policy
-from drumline.supervisor.preflight.rounds import MOST_PEERS, MOST_ROUNDS, plan_peers, plan_rounds
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 8, 33, 100])

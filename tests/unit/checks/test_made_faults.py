@@ -18,13 +18,12 @@ import pytest
 import waiting
 from isolated_nodes import skip_without
 
+from drumline.checks import checker, cores_and_memory, gpus, registry
+from drumline.checks.findings import NodeDemand, NodeReport
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside, needs
 from drumline.engines.local.isolation.settings import Link
 from drumline.linux import interfaces, namespaces
-from drumline.node.checks import checker, gathering, hardware
-from drumline.supervisor.preflight import registry
-from drumline.supervisor.preflight.findings import NodeDemand, NodeReport
 
 DEADLINE_S = 120.0
 
@@ -41,13 +40,13 @@ def gather_side_by_side(group, cases):
         def gatherer(_):
             if prepare:
                 prepare()
-            return gathering.GATHERERS[group](settings or {})
+            return registry.GATHERERS[group](settings or {})
 
         return gatherer
 
     gatherers = {name: make(*case) for name, case in cases.items()}
-    found = gathering.gather(gatherers, {}, DEADLINE_S, gatherers)
-    assert not any(gathering.FAILED in facts or gathering.LATE in facts for facts in found.values()), found
+    found = checker.gather(gatherers, {}, DEADLINE_S, gatherers)
+    assert not any(checker.FAILED in facts or checker.LATE in facts for facts in found.values()), found
     return {name: {group: facts} for name, facts in found.items()}
 
 
@@ -157,7 +156,7 @@ def test_memory_of_a_control_group(tmp_path):
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         (tmp_path / name).write_text("104857600\n")
     limited, free = (
-        {"memory": {**hardware.gather_memory({}, root=str(root)), "available": 1 << 40}}
+        {"memory": {**cores_and_memory.gather_memory({}, root=str(root)), "available": 1 << 40}}
         for root in (tmp_path, tmp_path / "none")
     )
     demand = NodeDemand(memory_bytes=200_000_000)
@@ -204,14 +203,14 @@ def test_infiniband(tmp_path):
     make_port(tmp_path / "odd", "mlx5_2")
     make_port(tmp_path / "nameless", "mlx5_0", link="Ethernet", gid="0000:0000:0000:0000:0000:0000:0000:0000")
     sound, down, odd, nameless = (
-        {"infiniband": hardware.gather_infiniband({}, str(tmp_path / name))}
+        {"infiniband": gpus.gather_infiniband({}, str(tmp_path / name))}
         for name in ("sound", "down", "odd", "nameless")
     )
     assert judge("infiniband", sound, sound) == []
     assert judge("infiniband", sound, down) == [(1, "mlx5_0 port 1 is DOWN, not ACTIVE")]
     assert judge("infiniband", sound, odd) == [(1, "its InfiniBand devices are mlx5_2, and mlx5_0 on node 0")]
     assert judge("infiniband", sound, nameless) == [(1, "mlx5_0 port 1 has no GID")]
-    none = {"infiniband": hardware.gather_infiniband({}, str(tmp_path / "missing"))}
+    none = {"infiniband": gpus.gather_infiniband({}, str(tmp_path / "missing"))}
     assert judge("infiniband", none, none) == []
 
 
@@ -309,7 +308,9 @@ def read_clock(monkeypatch):
     """The facts and times of a node whose clock differs by so much: its checker's answer, and when it was asked."""
 
     def read_clock(offset_s):
-        clock = SimpleNamespace(time=lambda: time.time() + offset_s, monotonic=time.monotonic)
+        clock = SimpleNamespace(
+            time=lambda: time.time() + offset_s, monotonic=time.monotonic, sleep=time.sleep
+        )
         monkeypatch.setattr(checker, "time", clock)
         ours, theirs = socket.socketpair()
         thread = threading.Thread(target=checker.serve, args=(theirs, 0, "127.0.0.1"))

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from drumline.checks import orphans
 from drumline.control.machine import own_checks
-from drumline.node.checks import forgotten, leavings
 
 NAME = "drumline-0123abcd-n7"
 
@@ -43,7 +43,7 @@ def add_process(proc, pid, name, started_s=0.0, **more):
 
 
 def is_forgotten(folder, proc="/proc", hours=2.0):
-    return forgotten.list_forgotten([str(folder)], time.time() + hours * 3600, str(proc)) == [str(folder)]
+    return orphans.list_forgotten([str(folder)], time.time() + hours * 3600, str(proc)) == [str(folder)]
 
 
 def test_an_old_folder_that_no_process_knows_is_forgotten(folder, proc):
@@ -113,10 +113,10 @@ def test_a_real_process_with_the_folder_among_its_variables_uses_it(folder):
 def test_the_doctor_finds_and_removes_it(folder, proc, monkeypatch, drumline_home):
     (folder / "tmp").mkdir()
     (folder / "tmp" / "closed").mkdir(mode=0)
-    real = forgotten.list_forgotten
+    real = orphans.list_forgotten
     later = time.time() + 7200.0
-    monkeypatch.setattr(forgotten, "list_forgotten", lambda paths, _: real(paths, later, str(proc)))
+    monkeypatch.setattr(orphans, "list_forgotten", lambda paths, _: real(paths, later, str(proc)))
     monkeypatch.setenv("TMPDIR", str(folder.parent))
-    assert leavings.gather_leftovers({"home": drumline_home})["folders"] == [str(folder)]
+    assert orphans.gather_leftovers({"home": drumline_home})["folders"] == [str(folder)]
     assert own_checks.fix_leftovers() == "ended 0 processes, removed 1 folder"
     assert not folder.exists()

@@ -13,14 +13,68 @@ import errno
 import os
 import select
 import socket
+import statistics
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Optional
 
+from drumline.checks.findings import error, name_node, ok, warning
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from drumline.checks.findings import Finding, NodeDemand, NodeReport
+
+    Nodes = Sequence[NodeReport]
+    Demands = Sequence[NodeDemand]
 
     Place = tuple[str, int]
     """Address and port of a node's listener."""
+
+
+MOST_ROUNDS = 6
+"""Of links that are measured: each takes a pair 150 ms."""
+
+MOST_PEERS = 31
+"""That one node connects to."""
+
+
+def plan_rounds(count: int, most: int = MOST_ROUNDS) -> list[list[int]]:
+    """
+    Return for each node its partner in each round, -1 for none. In a round each node has one partner at most, and no
+    pair meets twice.
+
+    >>> plan_rounds(3)
+    [[1, -1, 2], [0, 2, -1], [-1, 1, 0]]
+    """
+    slots = count + count % 2
+    # The circle method: one slot stays, the others go round. Of many rounds those are taken that lie far apart.
+    step = max(1, (slots - 1) // most)
+    chosen = [_pair(slots, number) for number in range(0, slots - 1, step)[:most]]
+    return [
+        [partner if (partner := pairs[node]) < count else -1 for pairs in chosen] for node in range(count)
+    ]
+
+
+def _pair(slots: int, number: int) -> list[int]:
+    circle = [slots - 1, *((number + place) % (slots - 1) for place in range(slots - 1))]
+    partners = [0] * slots
+    for place in range(slots // 2):
+        one, other = circle[place], circle[slots - 1 - place]
+        partners[one], partners[other] = other, one
+    return partners
+
+
+def plan_peers(count: int, most: int = MOST_PEERS) -> list[list[int]]:
+    """
+    Return the nodes that each node connects to: all others, or those at distances of powers of two, so that each is
+    tried from several and tries several.
+    """
+    if count - 1 <= most:
+        return [[other for other in range(count) if other != node] for node in range(count)]
+    distances = [1 << power for power in range(count.bit_length()) if 1 << power < count]
+    return [list(dict.fromkeys((node + distance) % count for distance in distances)) for node in range(count)]
+
 
 WINDOW_S = 0.06
 """In which one direction is measured; a pair has two."""
@@ -130,7 +184,7 @@ class Links:
             try:
                 while time.monotonic() < until:
                     peer.send(_CHUNK)
-            except (socket.timeout, ConnectionError):
+            except (TimeoutError, ConnectionError):
                 # What a slow link cannot take at once, or the end that has seen enough.
                 if time.monotonic() < until:
                     select.select([peer], [], [], until - time.monotonic())
@@ -221,7 +275,7 @@ def _count(peer: socket.socket) -> dict[str, Any]:
     buffer = bytearray(1 << 18)
     try:
         size = peer.recv_into(buffer)
-    except socket.timeout:
+    except TimeoutError:
         return {"bytes_per_s": 0, "stalled": True}
     began = last = time.monotonic()
     first, before, total = 0.0, size, 0
@@ -236,7 +290,7 @@ def _count(peer: socket.socket) -> dict[str, Any]:
                 # What comes with this piece had been on its way before.
                 before += size
                 first = last if last >= began + _SETTLE_S else 0.0
-    except socket.timeout:
+    except TimeoutError:
         last = time.monotonic()
     if not total:
         return {"bytes_per_s": int(before / max(last - began, WINDOW_S)), "stalled": False}
@@ -248,3 +302,132 @@ def _read_path_mtu(peer: socket.socket) -> int:
         return peer.getsockopt(socket.IPPROTO_IP, _IP_MTU)
     except OSError:
         return 0
+
+
+SLOW_SHARE = 0.6
+"""Of the median link, below which a node's best link is slow."""
+
+FAST_ENOUGH = 2.5e9
+"""Bytes a second, above which a figure tells of the CPU and not of a link."""
+
+_NO_ANSWER = "no answer"
+"""How a connection failed that ran out of time (``Links.connect_to_all``)."""
+
+_BUSY_SHARE = 0.1
+"""Of the time, in which a node waited for a core, above which its links were not measured."""
+
+
+def judge_connections(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    failed: dict[int, dict[int, str]] = defaultdict(dict)
+    tried: dict[int, set[int]] = defaultdict(set)
+    for one in reports:
+        for peer in one.get("connections").get("connected", ()):
+            tried[peer["node"]].add(one.node)
+            if peer["error"]:
+                failed[peer["node"]][one.node] = peer["error"]
+    for target, sources in sorted(failed.items()):
+        why = next(iter(sources.values()))
+        # A link that is slow or loses packets does not answer in time either; that ends no job.
+        grade = warning if all(said.startswith(_NO_ANSWER) for said in sources.values()) else error
+        if set(sources) == tried[target] and len(sources) > 1:
+            yield grade(
+                target,
+                f"no other node can connect to a port of it that the kernel chose: {why}",
+                "let its firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
+            )
+            continue
+        for source in sorted(sources):
+            yield grade(
+                source,
+                f"it cannot connect to {name_node(target, reports)} at a port that the kernel chose: {sources[source]}",
+                "let the firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
+            )
+
+
+def judge_packets(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one in reports:
+        for link in one.get("connections").get("received", ()):
+            if link.get("lost_packet"):
+                yield warning(
+                    one.node,
+                    f"packets of {link['lost_packet']} bytes from {name_node(link['node'], reports)} do not arrive, "
+                    "and small ones do",
+                    "give all interfaces and switches between them the same MTU, or let ICMP pass",
+                )
+            elif link.get("stalled"):
+                mtu = f" (MTU {link['mtu']})" if link.get("mtu") else ""
+                yield warning(
+                    one.node,
+                    f"small packets of {name_node(link['node'], reports)} arrive, and large ones do not{mtu}",
+                    "give all interfaces and switches between them the same MTU, or let ICMP pass",
+                )
+
+
+def judge_links(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    # The others had no core while they measured.
+    idle = [one for one in reports if one.get("connections").get("busy", 0.0) < _BUSY_SHARE]
+    nodes = {one.node for one in idle}
+    rates = {link: rate for link, rate in read_rates(reports).items() if nodes.issuperset(link)}
+    if len(rates) < 2:
+        if len(idle) < len(reports):
+            yield ok("not compared: the cores of the nodes were busy meanwhile")
+        return
+    found = list(_find_slow(idle, rates))
+    yield from found or [ok(f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}")]
+    yield from (
+        ok("not judged: the node was waiting for a core", one.node)
+        for one in reports
+        if one.node not in nodes
+    )
+
+
+def _find_slow(idle: Nodes, rates: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
+    for one in idle:
+        for way, at in (("to it", 1), ("from it", 0)):
+            own = {link: rate for link, rate in rates.items() if link[at] == one.node}
+            others = [rate for link, rate in rates.items() if one.node not in link]
+            # Of two nodes the two ways are compared, once.
+            if not own or max(own.values()) > FAST_ENOUGH:
+                continue
+            if not others and at == 1:
+                continue
+            compared = statistics.median(others) if others else max(rates.values())
+            best = max(own.values())
+            if best < SLOW_SHARE * compared:
+                yield warning(
+                    one.node,
+                    f"its link carries {describe_rate(best)} {way}, and those of the other nodes "
+                    f"{describe_rate(compared)}",
+                    "look at its cable, switch port and interface (ethtool), or leave the node out",
+                )
+
+
+def read_rates(reports: Nodes) -> dict[tuple[int, int], int]:
+    """Return the bytes a second by link, from node to node; a link that was not measured is left out."""
+    return {
+        (link["node"], one.node): link["bytes_per_s"]
+        for one in reports
+        for link in one.get("connections").get("received", ())
+        if link.get("bytes_per_s")
+    }
+
+
+def read_seconds(reports: Nodes) -> dict[tuple[int, int], float]:
+    """Return the seconds of a byte there and back by link, from node to node."""
+    return {
+        (link["node"], one.node): link["seconds"]
+        for one in reports
+        for link in one.get("connections").get("received", ())
+        if link.get("seconds")
+    }
+
+
+def describe_rate(rate: float) -> str:
+    """
+    Return a rate in words.
+
+    >>> describe_rate(11_900_000), describe_rate(1_175_000_000)
+    ('95.2 Mbit/s', '9.4 Gbit/s')
+    """
+    bits = 8 * rate
+    return f"{bits / 1e9:.2g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"

@@ -1,21 +1,26 @@
-"""Facts of the Python of the ranks, its packages, and the program that they run."""
+"""The Python of the ranks, its packages, MPI, and the program that they run."""
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.checks.findings import error, find_odd, list_nodes, ok, warning
 from drumline.contract import mpi
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from drumline.checks.findings import Finding, NodeDemand, NodeReport
+
+    Nodes = Sequence[NodeReport]
+    Demands = Sequence[NodeDemand]
+
 
 _PYTHON = re.compile(r"python[0-9.]*$")
 
@@ -53,9 +58,6 @@ and takes ten times as long.
 """
 
 _MOST_FILES = 5000
-_READ = 16 << 20
-_LIBRARY = "lib/python3*/*-packages/torch/lib/libtorch_cpu.so"
-"""Below the folder of a Python, in an environment or a system."""
 
 
 def gather_python(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,21 +133,86 @@ def _list_programs(folder: str) -> Iterator[str]:
                 yield os.path.join(parent, name)
 
 
-def gather_library(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bytes a second at which the first 16 MiB of PyTorch's largest library are read."""
-    python = find_python(settings)
-    folder = os.path.dirname(os.path.dirname(python)) if python else ""
-    # The ranks' Python may be another version than this one.
-    found = glob.glob(os.path.join(glob.escape(folder), _LIBRARY)) if folder else []
-    if not found:
-        return {"path": "", "rate": None}
-    path = sorted(found)[0]
-    began = time.monotonic()
-    with open(path, "rb", buffering=0) as file:
-        size = 0
-        while size < _READ:
-            data = file.read(1 << 20)
-            if not data:
-                break
-            size += len(data)
-    return {"path": path, "rate": int(size / max(time.monotonic() - began, 1e-6))}
+_MUST_AGREE = ("torch", "tensorflow", "jax", "deepspeed", "horovod", "ray")
+_OLDEST = (3, 9)
+
+
+def judge_python(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one in reports:
+        facts = one.get("python")
+        if not facts:
+            continue
+        if not facts["python"]:
+            yield warning(one.node, "there is no python on the search path", "install one, or add it to PATH")
+        elif facts.get("error"):
+            yield warning(one.node, f"{facts['python']} does not start: {facts['error']}", "install it again")
+        elif tuple(map(int, facts["version"].split(".")[:2])) < _OLDEST:
+            yield warning(
+                one.node,
+                f"{facts['python']} is Python {facts['version']}, older than 3.9",
+                "use a newer Python for the ranks",
+            )
+        else:
+            yield ok(f"Python {facts['version']}, {facts['python']}", one.node)
+    for one, own, usual, others in find_odd(reports, lambda one: _minor(one.get("python"))):
+        yield warning(
+            one.node,
+            f"its Python is {own}, and {usual} on {list_nodes(others)}",
+            "give all nodes the same environment",
+        )
+
+
+def _minor(facts: Mapping[str, str]) -> str:
+    return ".".join(str(facts.get("version", "")).split(".")[:2])
+
+
+def judge_packages(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    names = {name for one in reports for name in one.get("python").get("packages", ())}
+    for name in sorted(names):
+        sure = name in _MUST_AGREE or name.startswith("nvidia-nccl")
+        for one, own, usual, others in find_odd(reports, lambda one, name=name: _find_version(one, name)):  # type: ignore[misc]
+            yield (error if sure else warning)(
+                one.node,
+                f"its {name} is {own}, and {usual} on {list_nodes(others)}",
+                "give all nodes the same environment",
+            )
+    if len(reports) == 1 and reports[0].get("python"):
+        found = reports[0].get("python").get("packages", {})
+        told = [f"{name} {version}" for name, version in sorted(found.items())]
+        yield ok(", ".join(told) or "no PyTorch, TensorFlow or JAX", reports[0].node)
+
+
+def _find_version(one: NodeReport, name: str) -> str:
+    facts = one.get("python")
+    return str(facts.get("packages", {}).get(name, "missing")) if facts.get("version") else ""
+
+
+def judge_mpi(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one, own, usual, others in find_odd(reports, _read_mpi):
+        yield warning(
+            one.node,
+            f"its mpirun is {own}, and {usual} on {list_nodes(others)}",
+            "install the same MPI on all nodes",
+        )
+    for one in reports:
+        kind = one.get("python").get("mpi_kind", "")
+        other = mpi.find_other_library(kind, one.get("python").get("mpi_libraries", ())) if kind else ""
+        if other:
+            what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {mpi.recognize_library(other)}"
+            yield warning(one.node, what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
+    if len(reports) == 1 and reports[0].get("python"):
+        yield ok(reports[0].get("python")["mpi"] or "no mpirun", reports[0].node)
+
+
+def _read_mpi(one: NodeReport) -> str:
+    facts = one.get("python")
+    return str(facts["mpi"] or "missing") if facts else ""
+
+
+def judge_code(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one, _own, _usual, others in find_odd(reports, lambda one: one.get("code").get("digest", "")):
+        yield error(
+            one.node,
+            f"the programs in {one.get('code')['folder']} differ from those on {list_nodes(others)}",
+            "put the code on a file system that all nodes share, or let Drumline snapshot it",
+        )

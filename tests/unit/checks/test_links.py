@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from drumline.node.checks import checker
-from drumline.node.checks.links import Links
+from drumline.checks import checker
+from drumline.checks.links import Links
 
 
 @pytest.fixture

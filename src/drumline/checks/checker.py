@@ -1,6 +1,9 @@
 """
-Facts of this machine, gathered side by side. Each gatherer is a process with a deadline, so that a hanging file system
-or name server costs its own facts alone.
+The process that checks a node for its agent, which meanwhile goes on: requests and answers are lines of JSON.
+
+``facts``: gather them side by side, and listen for the other nodes. Each gatherer is a process with a deadline, so
+that a hanging file system or name server costs its own facts alone. ``links``: connect to the other nodes, and measure
+the links.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.checks.links import Links
+from drumline.checks.registry import GATHERERS
 from drumline.contract.record import NamedTuple
 from drumline.linux import kernel
-from drumline.node.checks import hardware, leavings, limits, network, paths, software
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    import socket
+    from collections.abc import Collection, Iterable, Mapping
 
-    Gatherer = Callable[[Mapping[str, Any]], dict[str, Any]]
+    from drumline.checks.registry import Gatherer
 
 _STARVED_SHARE = 0.1
 """Of the deadline, spent in waiting for a core, above which a gatherer that is late tells nothing."""
@@ -36,37 +41,52 @@ LATE = "late"
 FAILED = "failed"
 """The fact of a group whose gatherer failed; its value says why."""
 
-GATHERERS: dict[str, Gatherer] = {
-    "python": software.gather_python,
-    "code": software.gather_code,
-    "library": software.gather_library,
-    "names": network.gather_names,
-    "reverse": network.gather_reverse,
-    "network": network.gather_network,
-    "proxies": network.gather_proxies,
-    "cpu": hardware.gather_cpu,
-    "memory": hardware.gather_memory,
-    "gpus": hardware.gather_gpus,
-    "infiniband": hardware.gather_infiniband,
-    "limits": limits.gather_limits,
-    "features": limits.gather_features,
-    "user": limits.gather_user,
-    "disk": paths.gather_disk,
-    "shared": paths.gather_shared,
-    "leftovers": leavings.gather_leftovers,
-}
-"""
-By group of facts. Settings that they look at: ``address``, the node's own; ``addresses`` and ``host_names``, of some
-other nodes; ``paths``, folders to write to by their name; ``shared``, paths that all nodes must have; ``code``, the
-folder of the program; ``path``, the search path of the ranks; ``python``, the program that they start; ``home``, whose
-jobs may have left something.
-"""
-
 
 class _Running(NamedTuple):
     name: str
     pid: int
     descriptor: int
+
+
+def serve(peer: socket.socket, node: int, address: str) -> None:
+    """Answer requests until the other end closes. Blocks. Raises OSError."""
+    links = Links(node, address)
+    with peer, peer.makefile("rb") as requests:
+        for line in requests:
+            request = json.loads(line)
+            answer = _gather_facts(request, links) if request["part"] == "facts" else _connect(request, links)
+            peer.sendall(json.dumps({"part": request["part"], "facts": answer}).encode() + b"\n")
+    links.close()
+
+
+def _gather_facts(request: Mapping[str, Any], links: Links) -> dict[str, Any]:
+    facts = gather(GATHERERS, request["settings"], request["deadline_s"])
+    # Late, so that it is as old as its message when that is read.
+    return {**facts, "clock": {"time": time.time()}, "links": {"port": links.port}}
+
+
+def _connect(request: Mapping[str, Any], links: Links) -> dict[str, Any]:
+    deadline = time.monotonic() + float(request["deadline_s"])
+    places = {int(node): (str(place[0]), int(place[1])) for node, place in request["places"].items()}
+    peers = {node: places[node] for node in request["peers"] if node in places}
+    connected = links.connect_to_all(peers, request["connect_s"])
+    reached = {one["node"] for one in connected if not one["error"]}
+    rounds = [one if one in reached or one not in peers else -1 for one in request["rounds"]]
+    began, waited = time.monotonic(), _read_wait_s()
+    received = links.measure(rounds, places, deadline)
+    waited = _read_wait_s() - waited
+    # A process that had to wait for a core tells of that, and not of its links.
+    busy = waited / max(time.monotonic() - began, 1e-3)
+    return {"connected": connected, "received": received, "busy": round(busy, 3)}
+
+
+def _read_wait_s() -> float:
+    """Return the seconds that this process has waited for a core. Source: the kernel's sched-stats.rst."""
+    try:
+        with open("/proc/self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def gather(

@@ -1,0 +1,205 @@
+"""The folders that a job uses: room, speed, whether all nodes see the same, and how fast libraries are read."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.checks.findings import error, find_odd, list_nodes, ok, size, warning
+from drumline.checks.software import find_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from drumline.checks.findings import Finding, NodeDemand, NodeReport
+
+    Nodes = Sequence[NodeReport]
+    Demands = Sequence[NodeDemand]
+
+
+_WRITTEN = 1 << 20
+_VISIBLE_S = 0.5
+"""For a network file system to show on this node what was made on another."""
+
+
+def gather_disk(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for each folder what is free of it, and how long 1 MiB takes to be on the disk."""
+    return {"folders": [_try_folder(name, path) for name, path in dict(settings.get("paths", {})).items()]}
+
+
+def _try_folder(name: str, path: str) -> dict[str, Any]:
+    path = path or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - whatever it is, it is what ranks use
+    found: dict[str, Any] = {"name": name, "path": path, "error": ""}
+    try:
+        about = os.statvfs(path)
+        found["free"] = about.f_bavail * about.f_frsize
+        found["total"] = about.f_blocks * about.f_frsize
+        # A file system that counts no inodes says 0 of 0.
+        found["inodes"] = about.f_favail if about.f_files else None
+        found["write_s"] = _time_write(path)
+    except OSError as error:
+        found["error"] = error.strerror or str(error)
+    return found
+
+
+def _time_write(folder: str) -> float:
+    path = os.path.join(folder, f".drumline-check-{os.urandom(8).hex()}")
+    began = time.monotonic()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        # Gone from the folder at once, whoever is killed meanwhile.
+        os.unlink(path)
+        data = memoryview(bytes(_WRITTEN))
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return round(time.monotonic() - began, 3)
+
+
+def gather_shared(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of each path that all nodes need whether it is there, what holds it, and how long it took to show."""
+    return {"paths": [_wait_for_path(path) for path in settings.get("shared", ())]}
+
+
+def _wait_for_path(path: str) -> dict[str, Any]:
+    began = time.monotonic()
+    while True:
+        try:
+            about = os.stat(path)
+        except OSError as error:
+            if time.monotonic() - began > _VISIBLE_S:
+                return {"path": path, "error": error.strerror or str(error), "inode": None}
+        else:
+            return {
+                "path": path,
+                "error": "",
+                "inode": about.st_ino,
+                "seconds": round(time.monotonic() - began, 3),
+            }
+        # A network file system shows a new entry when its folder is read again.
+        with contextlib.suppress(OSError):
+            os.listdir(os.path.dirname(path))
+        time.sleep(0.02)
+
+
+_READ = 16 << 20
+_LIBRARY = "lib/python3*/*-packages/torch/lib/libtorch_cpu.so"
+"""Below the folder of a Python, in an environment or a system."""
+
+
+def gather_library(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bytes a second at which the first 16 MiB of PyTorch's largest library are read."""
+    python = find_python(settings)
+    folder = os.path.dirname(os.path.dirname(python)) if python else ""
+    # The ranks' Python may be another version than this one.
+    found = glob.glob(os.path.join(glob.escape(folder), _LIBRARY)) if folder else []
+    if not found:
+        return {"path": "", "rate": None}
+    path = sorted(found)[0]
+    began = time.monotonic()
+    with open(path, "rb", buffering=0) as file:
+        size = 0
+        while size < _READ:
+            data = file.read(1 << 20)
+            if not data:
+                break
+            size += len(data)
+    return {"path": path, "rate": int(size / max(time.monotonic() - began, 1e-6))}
+
+
+_FREE_LEAST = 1 << 30
+_INODES_LEAST = 1000
+_WRITE_S = 1.0
+
+_LIBRARY_RATE = 20e6
+
+
+def judge_disk(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one in reports:
+        if "late" in one.facts.get("disk", {}):
+            yield warning(
+                one.node,
+                f"writing to its folders takes longer than {one.facts['disk']['late']:g} s",
+                "look for a file system that hangs: df, mount, dmesg",
+            )
+        for folder in one.get("disk").get("folders", ()):
+            yield from _judge_folder(one, folder)
+
+
+def _judge_folder(one: NodeReport, folder: Mapping[str, Any]) -> Iterator[Finding]:
+    where = f"{folder['name']} {folder['path']}"
+    if folder["error"]:
+        yield error(
+            one.node,
+            f"the {where} cannot be written to: {folder['error']}",
+            "free space there, or mend its rights",
+        )
+    elif folder["free"] < min(_FREE_LEAST, folder["total"] // 10):
+        yield warning(
+            one.node,
+            f"the {where} has {size(folder['free'])} left",
+            "free space there: drumline df, drumline prune",
+        )
+    elif folder["inodes"] is not None and folder["inodes"] < _INODES_LEAST:
+        yield warning(
+            one.node,
+            f"the {where} has room for {folder['inodes']} files",
+            "remove files there: df -i shows inodes",
+        )
+    elif folder["write_s"] > _WRITE_S:
+        yield warning(
+            one.node,
+            f"writing 1 MiB to the {where} took {folder['write_s']:.1f} s",
+            "move it to a faster disk, or look for what keeps the disk busy",
+        )
+    else:
+        yield ok(f"the {folder['name']} has {size(folder['free'])} left", one.node)
+
+
+def judge_shared_paths(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    if len(reports) < 2:
+        return
+    for one in reports:
+        if "late" in one.facts.get("shared", {}):
+            yield warning(
+                one.node, "its shared folders do not answer", "look for a mount that hangs: mount, dmesg"
+            )
+        for path in one.get("shared").get("paths", ()):
+            if path["error"]:
+                yield error(
+                    one.node,
+                    f"{path['path']} is not there: {path['error']}",
+                    "put it on a file system that all nodes share",
+                )
+    for path in dict.fromkeys(path["path"] for one in reports for path in one.get("shared").get("paths", ())):
+        yield from (
+            warning(
+                one.node,
+                f"{path} is another folder than on {list_nodes(others)}",
+                "put it on a file system that all nodes share",
+            )
+            for one, _, _, others in find_odd(reports, lambda report, path=path: _find_inode(report, path))  # type: ignore[misc]
+        )
+
+
+def _find_inode(one: NodeReport, path: str) -> int | None:
+    return next(
+        (found["inode"] for found in one.get("shared").get("paths", ()) if found["path"] == path), None
+    )
+
+
+def judge_library(reports: Nodes, _: Demands) -> Iterator[Finding]:
+    for one in reports:
+        rate = one.get("library").get("rate")
+        if "late" in one.facts.get("library", {}) or (rate is not None and rate < _LIBRARY_RATE):
+            how = f"at {size(rate)}/s" if rate else "too slowly to be measured"
+            yield warning(
+                one.node,
+                f"PyTorch's libraries are read {how}, so that its import takes minutes",
+                "put the environment on a local disk",
+            )

@@ -1,1 +1,0 @@
-"""The checks of nodes: facts that agents have gathered, judged over all nodes together. Pure."""

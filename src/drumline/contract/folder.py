@@ -221,6 +221,8 @@ class RunFolder:
         self.system_logs = at + "system_logs"
         self.maker = at + "maker.json"
         self._made_by: Optional[dict[str, Any]] = None
+        self._torn = b""
+        """What ends a line of events that is torn: empty where there is none of this process."""
 
     @classmethod
     def for_job(cls, name: str, root: str | None = None) -> RunFolder:
@@ -318,12 +320,15 @@ class RunFolder:
         two machines that do so at once can overwrite each other. Raises OSError, as for a full disk.
         """
         descriptor = os.open(self.events, _APPEND, 0o600)
-        line = e.to_line(event)
+        line, self._torn = self._torn + e.to_line(event), b""
         try:
             written = os.write(descriptor, line)
             if written < len(line):
-                # A disk that is full but for a few bytes. The torn line is ended, so that the next one is whole.
-                os.write(descriptor, b"\n")
+                # A disk that is full but for a few bytes. The torn line is ended, so that the next one is whole: now,
+                # or before that one where even a byte finds no room.
+                self._torn = b"\n"
+                os.write(descriptor, self._torn)
+                self._torn = b""
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.events)
         except OSError as error:
             error.filename = self.events

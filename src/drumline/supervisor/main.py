@@ -117,6 +117,8 @@ def _take_job(folder: SupervisedFolder, *, batch: bool) -> bool:
 def _write_end(folder: SupervisedFolder, end: h.Finish, *, batch: bool) -> None:
     """Append the one event that must find room: the reserved space is given up first."""
     with contextlib.suppress(OSError):
+        folder.append_lost()
+    with contextlib.suppress(OSError):
         os.unlink(folder.reserve)
     event = e.JobEnded(wall_time(), end.status, end.exit_code, end.reason, end.rank, end.node, end.verdict)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections import deque
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
@@ -13,6 +14,9 @@ from drumline.contract.folder import RunFolder
 
 if TYPE_CHECKING:
     from drumline.supervisor.notifying.notices import JobNotices
+
+
+_MOST_LOST = 1000
 
 
 class SupervisedFolder(RunFolder):
@@ -24,6 +28,9 @@ class SupervisedFolder(RunFolder):
         self._me = identity.identify_process(os.getpid())
         self.notices: JobNotices | None = None
         """Who is told of some events."""
+
+        self._lost: deque[e.Event] = deque(maxlen=_MOST_LOST)
+        """Events that found no room, in their order."""
 
     def is_gone(self) -> bool:
         """Return whether it was removed or replaced; False while that cannot be seen."""
@@ -41,17 +48,27 @@ class SupervisedFolder(RunFolder):
     def append(self, event: e.Event) -> None:
         """
         Append an event. Raises OSError where the folder was removed, or there is no room for the end of the job or of
-        an attempt; a job goes on without every other event.
+        an attempt; a job goes on without every other event, which the next one that finds room brings along. The end of
+        the job does not wait for them.
         """
         self._check_not_gone()
         try:
+            if not isinstance(event, e.JobEnded):
+                self.append_lost()
             super().append(event)
         except OSError as error:
             if isinstance(event, (e.AttemptEnded, e.JobEnded)):
                 raise
+            self._lost.append(event)
             print(f"could not record {event}: {error}", file=sys.stderr)
         if self.notices is not None:
             self.notices.take(event)
+
+    def append_lost(self) -> None:
+        """Append the events that found no room. Raises OSError where there is still none."""
+        while self._lost:
+            super().append(self._lost[0])
+            self._lost.popleft()
 
     def write(self, path: str, text: str) -> None:
         self._check_not_gone()

@@ -305,7 +305,7 @@ def test_download_of_a_running_job_is_refused(cli, tmp_path):
     wait_for_status("long", "Running")
     result = cli("job", "download", "-n", "long")
     assert result.rc == 2
-    assert "can be downloaded in Canceled, Completed, Failed" in result.err
+    assert "job long is still running; its outputs can be downloaded once it has ended" in result.err
     cli("job", "cancel", "long", "--at-once")
 
 

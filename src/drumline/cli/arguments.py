@@ -241,22 +241,27 @@ def get_name(
     return find_job(str(name), doing, is_final=is_final, changes=changes) if noun == "job" else str(name)
 
 
-def find_job(word: str, doing: str = "", *, is_final: bool = False, changes: bool = False) -> str:
+def find_job(
+    word: str, doing: str = "", *, is_final: bool = False, is_asked: bool = True, changes: bool = False
+) -> str:
     """
     Return the name of the job that the word stands for. Raises UsageError, NotFoundError.
 
-    ``is_final``: what is done to it cannot be undone, so that without a terminal the beginning of a name is not enough:
-    a script that runs twice would take another job the second time. ``changes``: the job is changed. Both are refused
-    for a step that was reused, whose job is another pipeline's.
+    ``is_final``: what is done to it cannot be undone, so that the beginning of a name is not enough without a terminal,
+    or where nobody ``is_asked``: the second time, it would be another job's. ``changes``: the job is changed. Both are
+    refused for a step that was reused, whose job is another pipeline's.
     """
     from drumline.control.jobs import naming
 
     name = naming.find_name(word)
-    if is_final and name != word and word not in naming.SHORT and "/" not in word and not sys.stdin.isatty():
-        from drumline.contract.errors import NotFoundError
+    first = word.partition("/")[0]
+    if is_final and first not in naming.SHORT and not (is_asked and sys.stdin.isatty()):
+        whole = naming.find_name(first)
+        if whole != first:
+            from drumline.contract.errors import NotFoundError
 
-        hint = f"did you mean {name!r}? Without a terminal, give the whole name"
-        raise NotFoundError(f"there is no job {word!r}", hint)
+            hint = f"did you mean {whole!r}? Without a question on a terminal, give the whole name"
+            raise NotFoundError(f"there is no job {first!r}", hint)
     if is_final or changes:
         reused = naming.explain_reused(word)
         if reused:

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from drumline.cli.arguments import find_job
+from drumline.cli.main import main
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import MARKER, RunFolder
@@ -125,3 +127,21 @@ def test_a_script_that_runs_twice_takes_no_other_job(make, cli, verb):
     done = cli("job", verb, "run_1", *(["--yes"] if verb == "delete" else []))
     assert (done.rc, "did you mean 'run_10'?" in done.err) == (3, True)
     assert naming.find_name("run_1") == "run_10", "it is still there"
+
+
+@pytest.mark.parametrize("word", ["run_1", "run_1/prep"])
+def test_who_is_not_asked_gives_the_whole_name(make, monkeypatch, word):
+    """On a terminal too: ``--yes`` in the history of a shell would take another job the second time."""
+    pipe = make("run_10", kind="pipeline")
+    pipe.write(pipe.graph, json.dumps({"steps": [{"name": "prep"}]}))
+    pipe.append(e.StepStarted(time.time(), "prep", "run_10-prep"))
+    make("run_10-prep", parent="run_10")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert find_job(word, is_final=True).startswith("run_10")
+    with pytest.raises(NotFoundError, match="there is no job 'run_1'") as raised:
+        find_job(word, is_final=True, is_asked=False)
+    assert "did you mean 'run_10'?" in raised.value.hint
+    assert main(["job", "delete", word, "--yes"]) == 3
+    whole = word.replace("run_1", "run_10")
+    assert find_job(whole, is_final=True, is_asked=False).startswith("run_10")
+    assert find_job("@last", is_final=True, is_asked=False) == "run_10"

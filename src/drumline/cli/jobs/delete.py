@@ -29,7 +29,10 @@ def _delete(arguments: Namespace) -> int:
     words = [*arguments.names, *([arguments.name] if arguments.name else [])]
     if not words:
         raise UsageError("a job's name is missing", "drumline job delete NAME")
-    names = list(dict.fromkeys(find_job(word, "selected", is_final=True) for word in words))
+    is_asked = not arguments.yes
+    names = list(
+        dict.fromkeys(find_job(word, "selected", is_final=True, is_asked=is_asked) for word in words)
+    )
     planned = deletion.plan_deletion(names)
     for need in planned.needs:
         print(clean(f"warning: {need.what}"), file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Plan
-from drumline.contract.uris import hide_secrets
 from drumline.control.jobs import job_outputs
 from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
@@ -59,9 +60,10 @@ def download(
     folder = folder_of(name)
     outcome = read_outcome(folder)
     if not outcome.is_final:
-        final = ", ".join(sorted(status.TERMINAL))
+        is_canceled = outcome.status == status.CANCEL_REQUESTED
+        state = "being canceled" if is_canceled else re.sub(r"\B([A-Z])", r" \1", outcome.status).lower()
         raise UsageError(
-            f"job {name} is in state {outcome.status}, and can be downloaded in {final}",
+            f"job {name} is still {state}; its outputs can be downloaded once it has ended",
             f"drumline job stream {as_arguments(name)} waits for its end",
         )
     is_all = output == job_outputs.ARTIFACTS and not job_outputs.has_output(folder, output)

@@ -23,6 +23,7 @@ CREATE = HELP | {
     "drumline.contract.errors",
     "drumline.contract.events",
     "drumline.contract.folder",
+    "drumline.contract.hiding",  # what the description shows
     "drumline.contract.identity",
     "drumline.contract.mlflow",
     "drumline.contract.outcome",
@@ -32,10 +33,8 @@ CREATE = HELP | {
     "drumline.contract.record",
     "drumline.contract.samples",
     "drumline.contract.status",
-    "drumline.contract.uris",
     "drumline.contract.user",
     "drumline.control",
-    "drumline.control.hiding",  # what the description shows
     "drumline.control.jobs",
     "drumline.control.jobs.lookup",
     "drumline.control.jobs.outcome",

@@ -40,8 +40,8 @@ MISTAKES = (
     ({"yaml": 7}, "yaml must be a text"),
     ({"yaml": "command: true", "set": [1]}, "set must be an object"),
     ({"yaml": "command: true", "folder": "nowhere"}, "there is no folder"),
-    ({"yaml": "command: true\nenvironment_variables: {MY_TOKEN: (hidden)}"}, "a value that was hidden"),
-    ({"yaml": "command: true", "set": {"environment_variables.A": "(hidden)"}}, "a value that was hidden"),
+    ({"yaml": "command: 'true'\nenvironment_variables: {MY_TOKEN: (hidden)}"}, "a value that was hidden"),
+    ({"yaml": "command: 'true'", "set": {"environment_variables.A": "(hidden)"}}, "a value that was hidden"),
     ({"yaml": "command: 'true'\nresources: {instance_count: -1}"}, "instance_count"),
 )
 

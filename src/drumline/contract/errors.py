@@ -41,6 +41,15 @@ def describe_os_error(error: OSError) -> str:
     return f"{error.strerror or error}" + (f": {path}" if path else "")
 
 
+def hide_passwords(text: str) -> str:
+    """Return the text of an error or an entity, which may quote addresses, without their passwords."""
+    if "://" not in text:
+        return text
+    from drumline.contract.hiding import hide_in_text
+
+    return hide_in_text(text)
+
+
 class DrumlineError(Exception):
     """The root; ``main()`` prints message and hint, and returns ``exit_code``."""
 
@@ -51,9 +60,9 @@ class DrumlineError(Exception):
     target = "Job"
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = hide_passwords(message)
+        self.hint = hide_passwords(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message + ("\nhint: " + self.hint if self.hint else "")
@@ -127,14 +136,14 @@ class Problem:
         width: int = 1,
         hint: str = "",
     ) -> None:
-        self.what = what
+        self.what = hide_passwords(what)
         self.path = path
         self.file = file
         self.line = line
         self.column = column
         self.source_line = source_line
         self.width = width
-        self.hint = hint
+        self.hint = hide_passwords(hint)
 
     @property
     def where(self) -> str:

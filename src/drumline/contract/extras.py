@@ -10,6 +10,7 @@ from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from drumline.contract import uris
+from drumline.contract.hiding import hide_secrets
 
 _EXTRAS_BY_SERVICE: dict[str, tuple[str, str]] = {
     uris.AZURE: ("obstore", "azure"),
@@ -74,7 +75,7 @@ def _requirement(extra: str) -> tuple[str, bool]:
         if path and "archive_info" in data and os.path.isfile(path):
             return shlex.quote(f"{path}[{extra}]"), False
         if "vcs_info" in data:
-            where = f"{data['vcs_info']['vcs']}+{uris.hide_secrets(address)}"
+            where = f"{data['vcs_info']['vcs']}+{hide_secrets(address)}"
             return shlex.quote(f"drumline[{extra}] @ {where}"), False
     except (metadata.PackageNotFoundError, ValueError, TypeError, AttributeError, KeyError):
         pass

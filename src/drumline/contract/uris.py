@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import SpecError
-from drumline.contract.patterns import compile_late
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 
 AZURE, S3, GS, HF, HTTP = "azure", "s3", "gs", "hf", "http"
@@ -47,12 +47,6 @@ _AZURE_HOST = re.compile(
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTAINER = re.compile(r"[$A-Za-z0-9][A-Za-z0-9._ -]*")
 _PLURALS = ("datasets", "spaces", "models")
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"
-ADDRESS = compile_late(rf"""{_SCHEME}(?:(?!{_SCHEME})[^\s'"])+""")
-"""
-An address in a text, which another one may follow behind a comma. A text of a job may be a million letters, each of
-which could begin one.
-"""
 
 
 class Place(NamedTuple):
@@ -122,37 +116,6 @@ def parse_uri(text: str) -> Place:
     return place._replace(is_plain=scheme in ("http", "wasb", "abfs"))
 
 
-def hide_secrets(text: str) -> str:
-    """Return an address for people, logs and events: without passwords and signatures."""
-    before, separator, rest = text.partition("://")
-    if not separator:
-        return text
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    if ":" in user or (user and before.lower() in ("http", "https")):
-        authority = f"...{at}{host}"
-    whole = f"{authority}{slash}{path}"
-    whole, question, _ = whole.partition("?")
-    return f"{before}://{whole}{'?...' if question else ''}"
-
-
-def hide_in_text(text: str) -> str:
-    """
-    Return a text, such as a command, with its addresses as people may see them.
-
-    >>> hide_in_text("get https://me:word@host/a,https://me:word@host/b?sig=x 'now'")
-    "get https://...@host/a,https://...@host/b?... 'now'"
-    """
-    return ADDRESS.sub(lambda found: hide_secrets(found[0]), text) if "://" in text else text
-
-
-def has_secret(text: str) -> bool:
-    """Return whether an address holds a password or a signature."""
-    return bool(
-        re.search(r"[?&](sig|X-Amz-Signature|X-Goog-Signature|token|key|password)=", text, re.IGNORECASE)
-    ) or bool(re.match(r"[A-Za-z0-9+.-]+://[^/@]*:[^/@]+@|https?://[^/?#]+@", text, re.IGNORECASE))
-
-
 def _azure(host: str, path: str, query: str, text: str) -> Place | None:
     container, at, server = host.partition("@")
     account = server.partition(".")[0]
@@ -182,8 +145,13 @@ def _hf(host: str, path: str, query: str, text: str) -> Place | None:
 
 
 def _http(host: str, path: str, query: str, text: str) -> Place | None:
-    from urllib.parse import unquote
+    from urllib.parse import unquote, urlsplit
 
+    try:
+        urlsplit(text).port  # noqa: B018  # raises
+    except ValueError:
+        hint = "a port is a number up to 65535; in a password, write / as %2F, ? as %3F and # as %23"
+        raise SpecError(f"{hide_secrets(text)!r}: the host or port is not valid", hint) from None
     known = _AZURE_HOST.fullmatch(host)
     if not known:
         return Place(HTTP, "", host, path, host, query, text) if host.rpartition("@")[2] else None

@@ -126,7 +126,7 @@ def _of_address(field: str, given: Any) -> Iterator[str]:
     text = str(getattr(given, "path", None) or "")
     if "://" not in text:
         return
-    from drumline.contract import uris
+    from drumline.contract.hiding import has_secret
 
-    if uris.has_secret(text):
+    if has_secret(text):
         yield f"{field}: the address holds a secret, which is kept with the job; a datastore would keep it apart"

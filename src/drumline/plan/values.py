@@ -119,6 +119,7 @@ class _ValueCollector:
 
     def _add_elsewhere(self, name: str, given: Any, text: str) -> None:
         from drumline.contract import uris
+        from drumline.contract.hiding import hide_secrets
 
         where, mode = f"inputs.{name}", _mode(given)
         if mode == "direct":
@@ -127,7 +128,7 @@ class _ValueCollector:
         place = _place(where, text)
         kind = _kind(given)
         if place.service == uris.HTTP and kind == "folder":
-            what = f"{where}: a web server has no folders, and the type of {uris.hide_secrets(text)} is a folder's"
+            what = f"{where}: a web server has no folders, and the type of {hide_secrets(text)} is a folder's"
             raise PlanError(what, "type: uri_file", path=f"{where}.type")
         target = self.inputs[name] = os.path.join(self._folder.inputs, name, place.name)
         self.paths.append(where)
@@ -155,15 +156,14 @@ class _ValueCollector:
 
     def _add_upload(self, where: str, output: Any, text: str, mode: str) -> None:
         from drumline.contract import uris
+        from drumline.contract.hiding import hide_secrets
 
         place = _place(where, text)
         if place.service not in uris.WRITABLE:
             hint = "abfss://, s3:// or gs://, a datastore, or no path"
-            raise PlanError(f"{where}: cannot write to {uris.hide_secrets(text)}", hint, path=f"{where}.path")
+            raise PlanError(f"{where}: cannot write to {hide_secrets(text)}", hint, path=f"{where}.path")
         if not place.path and _kind(output) == "file":
-            raise PlanError(
-                f"{where}: {uris.hide_secrets(text)} does not say which file", path=f"{where}.path"
-            )
+            raise PlanError(f"{where}: {hide_secrets(text)} does not say which file", path=f"{where}.path")
         known = self._kept.get(where, Kept("", ""))
         kind = "file" if _kind(output) == "file" else "folder"
         source, always = self.outputs[where[len("outputs.") :]], mode != "upload"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from drumline.contract.errors import hide_passwords
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
@@ -92,7 +94,7 @@ class Entity:
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._values().items())
-        return f"{type(self).__name__}({fields})"
+        return hide_passwords(f"{type(self).__name__}({fields})")
 
 
 class Keyed(Entity):
@@ -117,7 +119,7 @@ class Keyed(Entity):
 
 
 class Written(Entity):
-    """An entity that is a file of its own: ``str()`` is that file, and ``dump`` writes it."""
+    """An entity that is a file of its own: ``dump`` writes it, and ``str()`` is that without passwords."""
 
     def _file(self) -> dict[str, Any]:
         """Return the keys of YAML with absolute local paths; JSON can hold it."""
@@ -126,13 +128,13 @@ class Written(Entity):
     def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
         """Write it as YAML that loads back; over what is there, unless ``overwrite=False``. Raises OSError."""
         if hasattr(dest, "write"):
-            dest.write(str(self))
+            dest.write(write_yaml(self._file()))
             return
         with open(dest, "w" if kwargs.get("overwrite", True) else "x", encoding="utf-8") as file:
-            file.write(str(self))
+            file.write(write_yaml(self._file()))
 
     def __str__(self) -> str:
-        return write_yaml(self._file())
+        return hide_passwords(write_yaml(self._file()))
 
 
 def write_yaml(values: dict[str, Any]) -> str:
@@ -186,6 +188,9 @@ class Attributes(dict[str, "Any"]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
+
+    def __repr__(self) -> str:
+        return hide_passwords(super().__repr__())
 
     def __delattr__(self, name: str) -> None:
         try:

@@ -312,11 +312,24 @@ def test_a_name_in_another_alphabet_is_sent_in_ascii(
     assert served.requests[0]["host"] == "xn--bcher-kva.invalid"
 
 
-def test_nobody_answers(open_uri):
-    with pytest.raises(NodeError, match="connection refused"):
-        open_uri("http://127.0.0.1:9/a").stat()
-    with pytest.raises(NodeError, match="the server's name cannot be resolved"):
-        open_uri("http://nowhere.invalid/a").stat()
+@pytest.mark.parametrize(("scheme", "variables"), [("http", "HTTP_PROXY"), ("https", "HTTPS_PROXY")])
+@pytest.mark.parametrize("is_lower", [False, True])
+def test_nobody_answers(open_uri, monkeypatch, scheme, variables, is_lower):
+    """The hint names the variable that is set, or that could be."""
+    name = variables.lower() if is_lower else variables
+    if is_lower:
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for host, why in (("127.0.0.1:9", "connection refused"), ("nowhere.invalid", "cannot be resolved")):
+        monkeypatch.setenv("no_proxy", host.partition(":")[0])
+        with pytest.raises(NodeError, match=why) as caught:
+            open_uri(f"{scheme}://{host}/a").stat()
+        assert caught.value.hint.endswith(f", and {name}")
+
+
+@pytest.mark.parametrize("url", ["http://me:pa/canary@h/x", "http://me:canary@h:99999/x"])
+def test_an_address_with_a_bad_port_does_not_redirect(url):
+    with pytest.raises(NodeError, match=r"^http://\.\.\.@h\S* has a host or port that is not valid$"):
+        connection.send_request("GET", url, {})
 
 
 def test_it_is_one_file_that_is_not_written(web, open_uri, tmp_path: Path):

@@ -53,7 +53,7 @@ critical libmamba Could not solve for environment specs
         ),
         (
             "\x1b[31merror\x1b[0m: failed to fetch https://me:secret@host/x\n",
-            "failed to fetch https://***@host/x",
+            "failed to fetch https://...@host/x",
         ),
         ("one\ntwo\n", "one: two"),
         ("", ""),

@@ -84,11 +84,12 @@ def _print(datastore: Datastore, arguments: Namespace) -> None:
 
 
 def _describe(datastore: Datastore, *, secrets: bool = False) -> dict[str, Any]:
+    from drumline.contract.hiding import hide_in_job
     from drumline.spec.registered.datastores import mask_secrets, to_dict
 
     values = to_dict(datastore)
     return {
-        **(values if secrets else mask_secrets(values)),
+        **(values if secrets else hide_in_job(mask_secrets(values))),
         "id": datastore.id,
         "is_default": datastore.is_default,
     }

@@ -208,7 +208,7 @@ def _update(kind: str, arguments: Namespace, changes: dict[str, Any]) -> None:
     from drumline.control.assets import assets
 
     name = get_name(arguments, kind)
-    before = assets.describe(kind, name, arguments.version, arguments.label)
+    before = assets.describe(kind, name, arguments.version, arguments.label, is_whole=True)
     removed = [path for path in arguments.remove if not path.startswith("labels.")]
     editable = assets.EDITABLE[kind]
     changes = {**parse_edits(before, arguments.set, removed, editable=editable, noun=kind), **changes}

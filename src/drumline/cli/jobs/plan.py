@@ -16,9 +16,8 @@ from drumline.cli.arguments import (
     load_job_file,
     name_experiment,
 )
+from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
-from drumline.contract.uris import hide_in_text
-from drumline.control.hiding import HIDDEN, hide_in, is_secret
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from drumline.control.hiding import hide_in
+from drumline.contract.hiding import hide_in
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:

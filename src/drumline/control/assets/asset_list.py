@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drumline.contract.hiding import hide_in_job
 from drumline.control.assets import assets, datastores
 
 KINDS = ("data", "model", "environment", "component", "datastore")
@@ -25,7 +26,7 @@ def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
             found += [_describe(one, asset) for asset in listed]
     count = f"{len(found)} asset{'s' if len(found) != 1 else ''}"
     sentence = f"{count}; {len(damaged)} cannot be read" if damaged else count
-    return {"sentence": sentence, "assets": found, "damaged": damaged}
+    return hide_in_job({"sentence": sentence, "assets": found, "damaged": damaged})
 
 
 def _describe(kind: str, asset: dict[str, Any]) -> dict[str, Any]:

@@ -79,10 +79,12 @@ def get(kind: str, name: str, version: str | None = None, label: str | None = No
     return stored_assets.find(kind, name, version, label).entity()
 
 
-def describe(kind: str, name: str, version: str | None = None, label: str | None = None) -> dict[str, Any]:
-    """Return what ``get`` does, with the keys of YAML and the labels of the version."""
+def describe(
+    kind: str, name: str, version: str | None = None, label: str | None = None, *, is_whole: bool = False
+) -> dict[str, Any]:
+    """Return what ``get`` does, with the keys of YAML and the labels; without passwords unless ``is_whole``."""
     found = stored_assets.find(kind, name, version, label)
-    return found.describe(found.labels())
+    return found.describe(found.labels(), is_whole=is_whole)
 
 
 def all(  # noqa: A001 - assets.all()

@@ -6,6 +6,7 @@ from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import base_home, home
+from drumline.contract.hiding import hide_in_job
 from drumline.contract.record import NamedTuple
 from drumline.control.assets import asset_records
 from drumline.store.assets import LATEST, Records, check_name, check_version
@@ -26,10 +27,10 @@ class StoredAsset(NamedTuple):
         """Return the labels of the name with their versions, ``latest`` first."""
         return {LATEST: self.records.find(self.name, LATEST), **self.records.labels(self.name)}
 
-    def describe(self, labels: dict[str, str]) -> dict[str, Any]:
-        """Describe the version. ``labels``: those of its name."""
+    def describe(self, labels: dict[str, str], *, is_whole: bool = False) -> dict[str, Any]:
+        """Describe the version. ``labels``: those of its name. ``is_whole``: with passwords, for a change of it."""
         entity = self.entity()
-        return {
+        described = {
             **asset_records.to_yaml_values(entity),
             "id": entity.id,
             "latest_version": labels[LATEST],
@@ -37,6 +38,7 @@ class StoredAsset(NamedTuple):
             "is_archived": self.records.is_archived(self.name, self.version),
             "creation_context": dict(vars(entity.creation_context)),
         }
+        return described if is_whole else hide_in_job(described)
 
 
 def homes() -> list[str]:

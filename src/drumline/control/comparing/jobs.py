@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError
 from drumline.contract.folder import read_plain
+from drumline.contract.hiding import HIDDEN, hide_in_text, hide_secrets, is_secret
 from drumline.contract.record import NamedTuple
-from drumline.contract.uris import hide_in_text, hide_secrets
 from drumline.control.comparing.code import compare_trees
 from drumline.control.comparing.phases import compare_phases
-from drumline.control.hiding import HIDDEN, is_secret
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.staging.snapshot.storage import snapshot_path

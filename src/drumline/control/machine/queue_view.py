@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, base_home
+from drumline.contract.hiding import hide_in_job
 from drumline.control.figures import short_duration
-from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
+from drumline.contract.hiding import hide_in_job
 from drumline.contract.outcome import fold
-from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover

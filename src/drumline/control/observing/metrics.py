@@ -357,7 +357,7 @@ def _ask_server(where: runs.RunLocation, plan: Plan, ask: Callable[[Server], Non
     """
     from threading import Thread
 
-    from drumline.contract.uris import hide_secrets
+    from drumline.contract.hiding import hide_secrets
     from drumline.control.settings.tracking import rules
     from drumline.tracking.server import Server
 

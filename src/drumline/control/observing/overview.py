@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.folder import RunFolder, current_workspace, home
+from drumline.contract.hiding import hide_in_job
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
-from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description

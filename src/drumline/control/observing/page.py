@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.control.hiding import hide_in_job
+from drumline.contract.hiding import hide_in_job
 from drumline.control.jobs.lookup import as_arguments, folder_of, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing.overview import compute_of, main_metric

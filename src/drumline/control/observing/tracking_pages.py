@@ -47,6 +47,6 @@ def endpoint_of(folder: RunFolder) -> tuple[str, str]:
 
 
 def _without_password(uri: str) -> str:
-    from drumline.contract import uris
+    from drumline.contract.hiding import hide_secrets
 
-    return uris.hide_secrets(uri)
+    return hide_secrets(uri)

@@ -116,12 +116,13 @@ def _check_extras(planned: Plan) -> None:
         (one.name, one.uri) for one in planned.uploads
     ]
     for name, uri in remote:
-        from drumline.contract import extras, uris
+        from drumline.contract import extras
+        from drumline.contract.hiding import hide_secrets
 
         missing = extras.missing_for(uri)
         if missing:
             package, extra = missing
-            what = f"{name}: {uris.hide_secrets(uri)} needs the package {package}, which is not installed"
+            what = f"{name}: {hide_secrets(uri)} needs the package {package}, which is not installed"
             raise PlanError(what, extras.install_line(extra), path=name)
 
 

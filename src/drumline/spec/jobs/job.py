@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from drumline.contract.errors import hide_passwords
 from drumline.spec.entity import Entity, plain, text_path, write_yaml
 from drumline.spec.keywords import refuse_unknown
 from drumline.spec.parts.bindings import PATTERN
@@ -132,7 +133,7 @@ class Job(Entity):
         return self._page() if self._page is not None and self.name == self._stored_as else None
 
     def __str__(self) -> str:
-        return to_yaml(self)
+        return hide_passwords(to_yaml(self))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"

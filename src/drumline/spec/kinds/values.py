@@ -42,8 +42,30 @@ def quote_node(node: Node) -> str:
     if isinstance(node.value, bool):
         return "true" if node.value else "false"
     if isinstance(node.value, str):
-        return repr(node.value if len(node.value) <= 60 else node.value[:57] + "...")
+        from drumline.contract.hiding import hide_in_text
+
+        text = hide_in_text(node.value)
+        return repr(text if len(text) <= 60 else text[:57] + "...")
     return node.text or repr(node.value)
+
+
+def refuse_hidden(node: Node, path: str, report: Report) -> bool:
+    """Report the first text within that people see in place of a secret, and return whether there is one."""
+    if isinstance(node, Mapping):
+        return any(refuse_hidden(value, join(path, key), report) for key, _, value in node)
+    if isinstance(node, Sequence):
+        return any(refuse_hidden(item, join(path, at), report) for at, item in enumerate(node.items))
+    text = node.value if isinstance(node, Scalar) else None
+    if not isinstance(text, str) or not ("://" in text or text.startswith("(")):
+        return False
+    from drumline.contract.hiding import is_hidden
+
+    if not is_hidden(text):
+        return False
+    what = f"{path}: {quote_node(node)} stands for a value that was hidden, such as a password"
+    hint = "write the value itself; a datastore's credentials or a secret environment variable keep it out of the file"
+    report.add(what, node, path, hint)
+    return True
 
 
 class Kind:
@@ -58,6 +80,8 @@ class Kind:
         if isinstance(node, Scalar) and node.value is None:
             if not self.nullable:
                 report.add(f"{path} may not be null", node, path, "remove the key, or give it a value")
+            return None
+        if isinstance(node, Scalar) and refuse_hidden(node, path, report):
             return None
         return self.take(node, path, report)
 
@@ -79,7 +103,7 @@ class Kind:
 
 class Anything(Kind):
     def check(self, node: Node, path: str, report: Report) -> Any:
-        return plain(node)
+        return None if refuse_hidden(node, path, report) else plain(node)
 
 
 class Text(Kind):

@@ -56,6 +56,8 @@ def problem_at(node: Node, what: str, *, path: str = "", hint: str = "") -> Prob
     source = node.source
     if source is None:
         return Problem(what, path=path, hint=hint)
+    from drumline.contract.hiding import hide_in_text
+
     line = source.lines[node.line - 1] if 0 < node.line <= len(source.lines) else ""
     if node.column > _LONG_LINE:  # too far right for a caret to be of use
         line = ""
@@ -65,7 +67,7 @@ def problem_at(node: Node, what: str, *, path: str = "", hint: str = "") -> Prob
         file=source.name,
         line=node.line,
         column=node.column,
-        source_line=line[:_LONG_LINE].replace("\t", " "),
+        source_line=hide_in_text(line, keeps_width=True)[:_LONG_LINE].replace("\t", " "),
         width=max(1, min(node.width, _LONG_LINE - node.column)),
         hint=hint,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from drumline.contract.hiding import hide_in_text
+
 _MOST = 600
 _NEAR = 2
 _SEQUENCES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)"
@@ -20,7 +22,6 @@ _BEGIN = re.compile(
 _NOISE = re.compile(
     r"^(?:Using Python|WARNING:|warning\b|\[notice\]|Traceback|hint: See|info\s)", re.IGNORECASE
 )
-_SECRET = re.compile(r"//(?!git@)[^/@\s]+@")
 _TOKEN = re.compile(r"/t/[^/\s]+/")
 
 
@@ -40,12 +41,12 @@ def summarize_output(output: str) -> str:
 
 def hide_secrets(text: str) -> str:
     """
-    Hide tokens and passwords of addresses in a text.
+    Hide tokens and passwords of addresses in a text, also those that channels of conda have in their paths.
 
-    >>> hide_secrets("https://me:secret@host/simple")
-    'https://***@host/simple'
+    >>> hide_secrets("https://me:secret@host/t/secret/simple")
+    'https://...@host/t/***/simple'
     """
-    return _TOKEN.sub("/t/***/", _SECRET.sub("//***@", text))
+    return _TOKEN.sub("/t/***/", hide_in_text(text))
 
 
 def _clean_line(line: str) -> str:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError, NodeError
 from drumline.contract.folder import RunFolder
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Plan
-from drumline.contract.uris import hide_secrets
 from drumline.linux import kernel, mounts
 from drumline.staging import messages
 from drumline.staging.cache.chunk_files import ChunkFiles

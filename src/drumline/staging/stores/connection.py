@@ -19,8 +19,8 @@ from urllib.request import (
     proxy_bypass,
 )
 
-from drumline.contract import uris
 from drumline.contract.errors import NodeError
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -72,15 +72,13 @@ def send_request(method: str, url: str, headers: Mapping[str, str]) -> HttpAnswe
         there = _check_url(target, url, here.geturl())
         if here.scheme == "https" and there.scheme != "https":
             raise NodeError(
-                f"{uris.hide_secrets(url)} redirects from https to http, which is not followed",
+                f"{hide_secrets(url)} redirects from https to http, which is not followed",
                 "ask its owner",
             )
         if there.hostname != first.hostname:
             _check_leads_out(there, url)
         here = there
-    raise NodeError(
-        f"{uris.hide_secrets(url)} redirects more than {_REDIRECTS} times", "use the final address"
-    )
+    raise NodeError(f"{hide_secrets(url)} redirects more than {_REDIRECTS} times", "use the final address")
 
 
 def _check_leads_out(there: SplitResult, first: str) -> None:
@@ -101,7 +99,7 @@ def _check_leads_out(there: SplitResult, first: str) -> None:
         if ip.is_link_local or str(ip) in _METADATA:
             where = host if host == str(ip) else f"{host} ({ip})"
             raise NodeError(
-                f"{uris.hide_secrets(first)} redirects to {where}, which is not followed: "
+                f"{hide_secrets(first)} redirects to {where}, which is not followed: "
                 "this machine gets its own settings and credentials from such addresses",
                 "ask its owner",
             )
@@ -127,7 +125,7 @@ def _send_once(method: str, target: SplitResult, headers: Mapping[str, str]) -> 
     except OSError:  # some are ValueErrors as well
         raise
     except ValueError as error:  # an address that no request can hold
-        raise NodeError(f"{uris.hide_secrets(target.geturl())} is not an HTTP address: {error}") from error
+        raise NodeError(f"{hide_secrets(target.geturl())} is not an HTTP address: {error}") from error
     named: dict[str, str] = {}
     for name, value in body.getheaders():
         named[name.lower()] = f"{named[name.lower()]}, {value}" if name.lower() in named else value
@@ -183,9 +181,10 @@ def _check_url(url: str, first: str, base: str = "") -> SplitResult:
         parts = urlsplit(urljoin(base, url))
         parts.port  # noqa: B018  # raises
     except ValueError as error:
-        raise NodeError(f"{uris.hide_secrets(first)} redirects to an address that is not HTTP") from error
+        what = "redirects to an address that is not HTTP" if base else "has a host or port that is not valid"
+        raise NodeError(f"{hide_secrets(first)} {what}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise NodeError(
-            f"{uris.hide_secrets(first)} redirects to an address that is not HTTP: {uris.hide_secrets(url)!r}"
+            f"{hide_secrets(first)} redirects to an address that is not HTTP: {hide_secrets(url)!r}"
         )
     return parts._replace(netloc=parts.netloc.rpartition("@")[2])

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
+from drumline.contract.hiding import hide_secrets
 from drumline.staging.stores import names, retry
 from drumline.staging.stores.base import Object
 from drumline.staging.stores.web_file import WebFile
@@ -37,7 +38,7 @@ class HubStore:
     ranges = True
 
     def __init__(self, place: Place) -> None:
-        self.url_shown = uris.hide_secrets(place.uri)
+        self.url_shown = hide_secrets(place.uri)
         self._hub = self._import_library()
         repository, _, revision = place.container.partition("@")
         self._at: dict[str, str] = {"repo_id": repository, "repo_type": place.account.removesuffix("s")}

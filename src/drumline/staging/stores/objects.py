@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 from drumline.staging.stores import names, retry, service_errors
 from drumline.staging.stores.base import Object, ObjectChangedError
@@ -52,9 +53,7 @@ def import_obstore(extra: str, place: Place) -> Any:
     try:
         import obstore.store
     except ImportError as error:
-        what = (
-            f"{uris.hide_secrets(place.uri)} is read and written through obstore, which is not installed here"
-        )
+        what = f"{hide_secrets(place.uri)} is read and written through obstore, which is not installed here"
         raise NodeError(what, extras.install_line(extra)) from error
     return obstore.store
 
@@ -92,7 +91,7 @@ class ObjectStore:
         self._obstore: Any = obstore
         self._access = access
         self._root = place.path.strip("/")
-        self.url_shown = uris.hide_secrets(place.uri)
+        self.url_shown = hide_secrets(place.uri)
         if self._root:
             names.check_path(self._root, self.url_shown)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from drumline.contract import uris
 from drumline.contract.errors import NodeError
+from drumline.contract.hiding import hide_secrets
 from drumline.staging.stores.base import Object
 from drumline.staging.stores.connection import basic_authorization
 from drumline.staging.stores.web_file import WebFile
@@ -33,8 +33,8 @@ class WebStore:
             if parts.username
             else {}
         )
-        self._file = WebFile(url.partition("#")[0], uris.hide_secrets(url), who)
-        self.url_shown = uris.hide_secrets(url)
+        self._file = WebFile(url.partition("#")[0], hide_secrets(url), who)
+        self.url_shown = hide_secrets(url)
         self._digest: tuple[str, str] | None = None
 
     @property

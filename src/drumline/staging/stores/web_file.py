@@ -292,7 +292,7 @@ def _connection_error(shown: str, error: Exception, at: int = -1, size: int = -1
     if isinstance(error, socket.gaierror):
         return NodeError(
             f"could not read {shown}: the server's name cannot be resolved",
-            "check the address, and HTTPS_PROXY",
+            f"check the address, and {_name_proxy(shown)}",
         )
     why = "the connection was cut off"
     if isinstance(error, TimeoutError):
@@ -303,5 +303,14 @@ def _connection_error(shown: str, error: Exception, at: int = -1, size: int = -1
         why = error.strerror.lower()
     where = f" after {at} bytes" + (f" of {size}" if size >= 0 else "") if at >= 0 else ""
     return NodeError(
-        f"could not read {shown}: {why}{where}, {retry.TRIES} times", "check the network, and HTTPS_PROXY"
+        f"could not read {shown}: {why}{where}, {retry.TRIES} times",
+        f"check the network, and {_name_proxy(shown)}",
     )
+
+
+def _name_proxy(url: str) -> str:
+    """Return the variable with the proxy of an address: the one that is set, as urllib looks for it."""
+    import os
+
+    name = url.partition(":")[0].lower() + "_proxy"
+    return name if os.environ.get(name) else name.upper()

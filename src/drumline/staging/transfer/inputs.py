@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
-from drumline.contract.uris import HTTP, S3, hide_secrets
+from drumline.contract.hiding import hide_secrets
+from drumline.contract.uris import HTTP, S3
 from drumline.staging import messages, sizes
 from drumline.staging.cache import pruning, trees
 from drumline.staging.cache.folder import Cache, CachedSource, is_safe, key_of

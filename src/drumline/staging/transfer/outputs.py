@@ -11,9 +11,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
+from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Upload
 from drumline.contract.record import NamedTuple
-from drumline.contract.uris import hide_secrets
 from drumline.staging import messages
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.hiding import hide_in
+from drumline.contract.hiding import hide_in
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list import one_job, watch
 from drumline.studio.queries import MOST_OFFSET, of_job, query

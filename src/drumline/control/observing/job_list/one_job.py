@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import DAMAGED, DamagedError
 from drumline.contract.folder import load_plain
-from drumline.control.hiding import hide_in
+from drumline.contract.hiding import hide_in
 from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import description

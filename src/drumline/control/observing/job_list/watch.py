@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract.folder import open_plain
+from drumline.contract.hiding import hide_in_job
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
-from drumline.control.hiding import hide_in_job
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.job_list.event_text import describe_event
 

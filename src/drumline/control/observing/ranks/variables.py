@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.hiding import HIDDEN, hide_in_text, is_secret
 from drumline.contract.rank_variables import RankVariables
-from drumline.contract.uris import hide_in_text
-from drumline.control.hiding import HIDDEN, is_secret
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from drumline.contract.errors import UsageError
-from drumline.contract.uris import ADDRESS, hide_in_text
+from drumline.contract.patterns import compile_late
 
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"
+ADDRESS = compile_late(rf"""{_SCHEME}(?:(?!{_SCHEME})[^\s'"])+""")
+"""
+An address in a text, which another one may follow behind a comma. A text of a job may be a million letters, each of
+which could begin one.
+"""
 HIDDEN = "(hidden)"
+"""What people see in place of the value of a variable with the name of a secret."""
+
+_HIDDEN = compile_late(r"://\.{3}@|\?\.{3}$")
+_WEB = compile_late(r"(?:[A-Za-z0-9.-]+\+)?https?", re.IGNORECASE)
+_BAD_PORT = compile_late(r":(?!\d*$)[^\]]*$")
 # Not the tokens of a text: TOKENIZERS_PARALLELISM is no secret.
-_SECRET = re.compile(
+_SECRET = compile_late(
     r"token(?!i[sz])|secret|passw|passphrase|passcode|pwd|key|cred(?:s|ential)|auth(?!ors?(?:$|_))|cookie|private"
     r"|signature|bearer|jwt|webhook|(?:^|_)(?:sas|dsn|conn)|(?:^|_)(?:pat|otp|sig|pem)(?:$|_)|(?<!by)pass(?:$|_)",
     re.IGNORECASE,
@@ -78,11 +88,55 @@ def _hide(value: Any, known: dict[tuple[int, bool], Any], *, is_named: bool) -> 
     return hide_in_text(value) if isinstance(value, str) else value
 
 
-def check_is_whole(text: str) -> None:
-    """Raise UsageError for a text, such as a job file, in which values were hidden from whoever sends it back."""
-    cut = any("://...@" in found[0] or found[0].endswith("?...") for found in ADDRESS.finditer(text))
-    if cut or HIDDEN in text:
-        raise UsageError(
-            "the job file has a value that was hidden, such as (hidden), and would run with that",
-            "write the value in its place, or run the stored job again: drumline job rerun -n NAME",
-        )
+def hide_secrets(text: str, *, keeps_width: bool = False) -> str:
+    """
+    Return an address for people, logs and events: without its user, which may be a token, passwords and signatures.
+
+    ``keeps_width``: with as many dots as characters are hidden. A ``/`` in a password makes the port no number.
+
+    >>> hide_secrets("https://me:pa/ss@host/a?sig=x"), hide_secrets("ssh://git@host/a")
+    ('https://...@host/a?...', 'ssh://git@host/a')
+    """
+    before, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    authority, slash, path = rest.partition("/")
+    if "@" not in authority and "@" in path and _BAD_PORT.search(authority):
+        authority, slash, path = rest, "", ""
+    user, at, host = authority.rpartition("@")
+    if user.strip(".") and (":" in user or _WEB.fullmatch(before)):
+        authority = f"{'.' * len(user) if keeps_width else '...'}{at}{host}"
+    whole, question, query = f"{authority}{slash}{path}".partition("?")
+    if query.strip("."):
+        query = "." * len(query) if keeps_width else "..."
+    return f"{before}://{whole}{question}{query}"
+
+
+def hide_in_text(text: str, *, keeps_width: bool = False) -> str:
+    """
+    Return a text, such as a command, with its addresses as people may see them.
+
+    >>> hide_in_text("get https://me:word@host/a,https://me:word@host/b?sig=x 'now'")
+    "get https://...@host/a,https://...@host/b?... 'now'"
+    """
+    if "://" not in text:
+        return text
+    return ADDRESS.sub(lambda found: hide_secrets(found[0], keeps_width=keeps_width), text)
+
+
+def is_hidden(text: str) -> bool:
+    """
+    Return whether a text is what people see in place of a secret, or has an address with that.
+
+    >>> [is_hidden(text) for text in ("(hidden)", "get https://...@host/a", "https://host/a?...", "https://host/a")]
+    [True, True, True, False]
+    """
+    return text == HIDDEN or any(_HIDDEN.search(address[0]) for address in ADDRESS.finditer(text))
+
+
+def has_secret(text: str) -> bool:
+    """Return whether an address holds a password or a signature."""
+    is_signed = re.search(
+        r"[?&](sig|X-Amz-Signature|X-Goog-Signature|token|key|password)=", text, re.IGNORECASE
+    )
+    return bool(is_signed) or hide_secrets(text).partition("?")[0] != text.partition("?")[0]

@@ -22,7 +22,7 @@ from drumline.contract.channel import SILENCE_S
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import AgentProcesses, Nodes, SignalMeaning
-from drumline.engines.slurm.node_facts import SlurmFacts
+from drumline.engines.slurm.batch_job import SlurmFacts
 from drumline.plan.planner import Site, plan_job
 from drumline.spec.jobs.command import command
 from drumline.supervisor.attempt.loop import Loop

@@ -46,20 +46,21 @@ if TYPE_CHECKING:
         randint,
         uniform,
     )
-    from drumline.compat.pipeline_data import PipelineData, PipelineParameter
     from drumline.compat.pipeline_steps import (
         CommandStep,
         EstimatorStep,
         MpiStep,
+        PipelineData,
+        PipelineParameter,
         PythonScriptStep,
         StepSequence,
     )
-    from drumline.compat.run_configuration.conda_dependencies import CondaDependencies
     from drumline.compat.run_configuration.configuration import RunConfiguration
     from drumline.compat.run_configuration.data import Data, DataLocation, DataPath
     from drumline.compat.run_configuration.environment import (
         DEFAULT_CPU_IMAGE,
         DEFAULT_GPU_IMAGE,
+        CondaDependencies,
         DockerSection,
         Environment,
         PythonSection,
@@ -94,8 +95,7 @@ if TYPE_CHECKING:
         set_diagnostics_collection,
     )
     from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
-    from drumline.sdk.v1.runs.hyperdrive import HyperDriveRun
-    from drumline.sdk.v1.runs.run import Run
+    from drumline.sdk.v1.runs.run import HyperDriveRun, Run
     from drumline.sdk.v1.widgets import RunDetails
     from drumline.sdk.v1.workspace import Workspace
 
@@ -108,7 +108,7 @@ _ENVIRONMENT = "drumline.compat.run_configuration.environment"
 _ERRORS = "drumline.contract.errors"
 _PIPELINE = "drumline.sdk.v1.pipeline"
 _STEPS = "drumline.compat.pipeline_steps"
-_STEP_DATA = "drumline.compat.pipeline_data"
+_STEP_DATA = "drumline.compat.pipeline_steps"
 _ESTIMATOR = "drumline.compat.estimator"
 _RUN_DATA = "drumline.compat.run_configuration.data"
 _HYPERDRIVE = "drumline.compat.hyperdrive"
@@ -123,7 +123,7 @@ _MODULES = {
     "CommandStep": (_STEPS, ""),
     "ComputeTarget": (_COMPUTE, ""),
     "ComputeTargetException": (_COMPUTE, ""),
-    "CondaDependencies": ("drumline.compat.run_configuration.conda_dependencies", ""),
+    "CondaDependencies": ("drumline.compat.run_configuration.environment", ""),
     "DEFAULT_CPU_IMAGE": (_ENVIRONMENT, ""),
     "DEFAULT_GPU_IMAGE": (_ENVIRONMENT, ""),
     "Data": (_RUN_DATA, ""),
@@ -143,7 +143,7 @@ _MODULES = {
     "Gloo": (_ESTIMATOR, ""),
     "GridParameterSampling": (_HYPERDRIVE, ""),
     "HyperDriveConfig": (_HYPERDRIVE, ""),
-    "HyperDriveRun": ("drumline.sdk.v1.runs.hyperdrive", ""),
+    "HyperDriveRun": ("drumline.sdk.v1.runs.run", ""),
     "InteractiveLoginAuthentication": (_NO_EFFECT, ""),
     "MedianStoppingPolicy": (_HYPERDRIVE, ""),
     "Model": ("drumline.sdk.v1.assets.model", ""),

@@ -131,7 +131,7 @@ def _is_of(pid, run_folder):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"drumline.supervisor.helpers.service" in words and os.fsencode(run_folder) in words
+    return b"drumline.supervisor.helpers.services" in words and os.fsencode(run_folder) in words
 
 
 def test_with_its_supervisor_it_ends(cli, tmp_path, drumline_home, stand_in):

@@ -6,7 +6,7 @@ Source: https://learn.microsoft.com/python/api/azureml-train-core/azureml.train.
 
 from __future__ import annotations
 
-from drumline.compat.pipeline_data import identifier
+from drumline.compat.pipeline_steps import identifier
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.sweep import SweepJob

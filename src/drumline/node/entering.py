@@ -25,7 +25,7 @@ from drumline.contract.folder import MARKER
 from drumline.contract.record import NamedTuple
 from drumline.linux import descendants, kernel, namespaces
 from drumline.node import hook_folder
-from drumline.node.containers import command_line, host_facts, rank_containers
+from drumline.node.containers import command_line, rank_containers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _enter_container(
     """Return the client's command line and variables. ``told``: as of ``rank_containers.wrap_command``."""
     if told["kind"] not in rank_containers.ENGINES:
         # It isolates nothing but paths: another container of the image is the same place.
-        facts = host_facts.gather_facts(told, os.devnull)._replace(log="")
+        facts = command_line.gather_facts(told, os.devnull)._replace(log="")
         env = make_variables(client, os.environ, token)
         told = {**told, "names": [*told["names"], _TOKEN], "hook": ""}
         inside = [*words] or ["/bin/sh"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import private_folder
 from drumline.staging import local_inputs
-from drumline.staging.snapshot.storage import copy_snapshot
+from drumline.staging.snapshot.partial_folder import copy_snapshot
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Asked
-from drumline.engines.slurm import script
+from drumline.engines.slurm import options
 
 NASTY = [
     "a b", 'say "hi"', "it's", "back\\slash", "end\\", '\\"', "a#b", " # c", "$(id)", "`id`", ": x", "%j", "a;b", "'",
@@ -38,7 +38,7 @@ def sbatch(cluster: SlurmCluster, text: str, *arguments: str) -> subprocess.Comp
 def test_a_value_comes_to_slurm_as_it_was_given(
     slurm_cluster: SlurmCluster, tmp_path: Path, value: str
 ) -> None:
-    text = script.render(job(comment=value, hold=True), RunFolder(str(tmp_path / "jobs" / "calm_drum")))
+    text = options.render(job(comment=value, hold=True), RunFolder(str(tmp_path / "jobs" / "calm_drum")))
     done = sbatch(slurm_cluster, text)
     assert done.returncode == 0, done.stderr
     number = done.stdout.strip()
@@ -53,9 +53,9 @@ def test_the_output_is_in_a_run_folder_of_any_name(
 ) -> None:
     folder = RunFolder(str(tmp_path / name / "jobs" / "calm_drum"))
     folder.create()
-    done = sbatch(slurm_cluster, script.render(job(), folder))
+    done = sbatch(slurm_cluster, options.render(job(), folder))
     assert done.returncode == 0, done.stderr
-    log = Path(script.log_of(folder))
+    log = Path(options.log_of(folder))
     wait_until(lambda: log.exists() and log.read_text(), what="the batch step has said something")
     assert log.read_text() == f"-P -m drumline.supervisor --batch {folder.path}\n"
     wait_until(lambda: done.stdout.strip() not in slurm_cluster.squeue(), what="the job ends")

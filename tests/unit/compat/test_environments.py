@@ -4,9 +4,13 @@ import sys
 
 import pytest
 
-from drumline.compat.run_configuration.conda_dependencies import CondaDependencies
 from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE, Environment, to_environment
+from drumline.compat.run_configuration.environment import (
+    DEFAULT_CPU_IMAGE,
+    CondaDependencies,
+    Environment,
+    to_environment,
+)
 from drumline.contract.errors import SpecError
 
 CONDA = "name: e\nchannels: [conda-forge]\ndependencies: [python=3.11, {pip: [torch]}]\n"

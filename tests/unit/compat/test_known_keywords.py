@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from drumline.compat.estimator import Estimator, PyTorch, TensorFlow
-from drumline.compat.pipeline_data import PipelineData
-from drumline.compat.pipeline_steps import CommandStep, EstimatorStep, MpiStep, PythonScriptStep
+from drumline.compat.pipeline_steps import CommandStep, EstimatorStep, MpiStep, PipelineData, PythonScriptStep
 from drumline.contract.errors import SpecError
 from drumline.sdk.v1.pipeline import Pipeline
 

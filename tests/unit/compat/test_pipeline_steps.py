@@ -1,8 +1,15 @@
 import pytest
 
 from drumline.compat.estimator import Estimator
-from drumline.compat.pipeline_data import PipelineData, PipelineParameter
-from drumline.compat.pipeline_steps import CommandStep, EstimatorStep, MpiStep, PythonScriptStep, to_pipeline
+from drumline.compat.pipeline_steps import (
+    CommandStep,
+    EstimatorStep,
+    MpiStep,
+    PipelineData,
+    PipelineParameter,
+    PythonScriptStep,
+    to_pipeline,
+)
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig
 

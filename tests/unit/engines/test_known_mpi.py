@@ -7,7 +7,7 @@ import pytest
 
 from drumline.contract import mpi
 from drumline.contract.folder import base_home
-from drumline.engines.local import known_mpi, machine
+from drumline.engines.local import machine
 
 FOUND = mpi.Mpi(mpi.OPEN_MPI, 4, 1, "mpirun")
 SCRIPT = """\
@@ -35,7 +35,7 @@ def program(folder):
 
 def test_a_launcher_that_has_not_changed_is_not_asked_again(program, folder):
     assert machine.mpi_on(str(folder)) is None
-    known_mpi.remember(program, FOUND)
+    machine.remember(program, FOUND)
     assert machine.mpi_on(str(folder)) == FOUND
     with open(program, "ab") as file:
         file.write(b"\0")
@@ -43,9 +43,9 @@ def test_a_launcher_that_has_not_changed_is_not_asked_again(program, folder):
 
 
 def test_another_program_of_the_name_is_asked(program, folder, tmp_path):
-    known_mpi.remember(program, FOUND)
+    machine.remember(program, FOUND)
     os.rename(folder, tmp_path / "elsewhere")
-    assert known_mpi.recall("mpirun", str(tmp_path / "elsewhere" / "mpirun")) is None
+    assert machine.recall("mpirun", str(tmp_path / "elsewhere" / "mpirun")) is None
 
 
 def test_a_script_is_asked_each_time(folder):
@@ -58,14 +58,14 @@ def test_a_script_is_asked_each_time(folder):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"of": 1}', "[" * 4096, "\xff"])
 def test_a_damaged_memory_is_none(program, text):
-    known_mpi.remember(program, FOUND)
+    machine.remember(program, FOUND)
     (path,) = (os.path.join(base_home(), "engines", name) for name in os.listdir(f"{base_home()}/engines"))
     with open(path, "w", encoding="latin-1") as file:
         file.write(text)
-    assert known_mpi.recall("mpirun", program) is None
+    assert machine.recall("mpirun", program) is None
 
 
 def test_where_no_job_was_nothing_is_written(tmp_path):
     shutil.copy("/bin/true", tmp_path / "mpirun")
-    known_mpi.remember(str(tmp_path / "mpirun"), FOUND)
+    machine.remember(str(tmp_path / "mpirun"), FOUND)
     assert not os.path.exists(base_home())

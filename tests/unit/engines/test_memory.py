@@ -7,7 +7,7 @@ import pytest
 from drumline import command
 from drumline.contract.errors import PlanError
 from drumline.control.submission.submit import submit
-from drumline.engines.local import machine, memory
+from drumline.engines.local import machine
 
 GIB = 1 << 30
 
@@ -15,13 +15,13 @@ GIB = 1 << 30
 @pytest.fixture
 def free(monkeypatch):
     def give(size_bytes):
-        monkeypatch.setattr(memory, "_find_free", lambda: size_bytes)
+        monkeypatch.setattr(machine, "_find_free", lambda: size_bytes)
 
     return give
 
 
 def test_the_free_memory_of_this_machine_is_found():
-    assert 0 < memory._find_free() < 1 << 50
+    assert 0 < machine._find_free() < 1 << 50
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_free_memory_of_this_machine_is_found():
 def test_what_finds_no_room_is_refused_and_what_may_not_is_warned_of(
     nodes, ranks, size_bytes, is_refused, is_warned
 ):
-    lack, warning = memory.describe_room(nodes, ranks, size_bytes)
+    lack, warning = machine.describe_room(nodes, ranks, size_bytes)
     assert (bool(lack), bool(warning)) == (is_refused, is_warned)
 
 
@@ -51,7 +51,7 @@ def test_small_jobs_are_not_looked_at(free):
 
 def test_the_check_can_be_switched_off(free, monkeypatch):
     free(1)
-    monkeypatch.setenv(memory.OVERRIDE, "0")
+    monkeypatch.setenv(machine.OVERRIDE, "0")
     assert machine.check_holds(1000, 1000) == []
 
 

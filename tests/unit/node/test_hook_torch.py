@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from drumline.node import hook_folder
-from drumline.node.metrics.step_ring import StepRing
+from drumline.node.metrics.step_windows import StepRing
 
 pytest.importorskip("torch")
 

@@ -15,9 +15,8 @@ from waiting import wait_until
 from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.node import hook_folder
-from drumline.node.metrics import look_counts
-from drumline.node.metrics.look_counts import LookCounts
-from drumline.node.metrics.step_windows import StepWindows
+from drumline.node.metrics import step_windows
+from drumline.node.metrics.step_windows import LookCounts, StepWindows
 
 LOOKS = os.path.join(hook_folder.HOOK, "looks.py")
 
@@ -135,7 +134,7 @@ def count(tmp_path):
 
 
 def test_both_sides_agree_on_the_file(ours):
-    assert (ours["MAGIC"], ours["LAYOUT"]) == (look_counts._MAGIC, look_counts._LAYOUT.format)
+    assert (ours["MAGIC"], ours["LAYOUT"]) == (step_windows._COUNTS_MAGIC, step_windows._LAYOUT.format)
     assert [ours[name.upper()] for name in contract.PLACES] == list(range(len(contract.PLACES)))
 
 

@@ -16,9 +16,8 @@ from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.node import hook_folder
 from drumline.node.diagnostics.activity import ActivityReader
-from drumline.node.metrics import step_ring
-from drumline.node.metrics.step_ring import StepRing
-from drumline.node.metrics.step_windows import StepWindows
+from drumline.node.metrics import step_windows
+from drumline.node.metrics.step_windows import StepRing, StepWindows
 
 HOOK = os.path.join(hook_folder.HOOK, "steps.py")
 COLLECTIVES = os.path.join(hook_folder.HOOK, "collectives.py")
@@ -87,18 +86,18 @@ def read_windows(path):
 
 
 def test_both_sides_agree_on_the_ring(ours):
-    assert ours["MAGIC"] == step_ring._MAGIC
-    assert ours["HEADER"] == step_ring._HEAD.format
-    assert ours["RECORD"] == step_ring._RECORD.format
-    assert ours["RECORD_BYTES"] == step_ring._RECORD.size
-    assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_ring._HEADER_BYTES, step_ring._CAPACITY)
+    assert ours["MAGIC"] == step_windows._MAGIC
+    assert ours["HEADER"] == step_windows._HEAD.format
+    assert ours["RECORD"] == step_windows._RECORD.format
+    assert ours["RECORD_BYTES"] == step_windows._RECORD.size
+    assert (ours["HEADER_BYTES"], ours["CAPACITY"]) == (step_windows._HEADER_BYTES, step_windows._CAPACITY)
     assert (ours["CALL_SLOT"], ours["CALL_SLOT_BYTES"]) == (
-        step_ring._CALL_SLOT.format,
-        step_ring._CALL_SLOT.size,
+        step_windows._CALL_SLOT.format,
+        step_windows._CALL_SLOT.size,
     )
     assert ours["CALLS_MOST"] == contract.MOST_CALLS
     places = ("BUCKETS_AT", "TOTAL_AT", "SOURCE_AT", "PASS_AT", "CALLS_AT", "CALL_SLOTS")
-    assert [ours[name] for name in places] == [getattr(step_ring, f"_{name}") for name in places]
+    assert [ours[name] for name in places] == [getattr(step_windows, f"_{name}") for name in places]
 
 
 def test_a_ring_is_private_and_bounded_and_keeps_the_newest(ours, ring):

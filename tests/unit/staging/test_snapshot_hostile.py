@@ -9,7 +9,7 @@ import pytest
 
 from drumline.contract.errors import PlanError
 from drumline.staging.snapshot import listing
-from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
 

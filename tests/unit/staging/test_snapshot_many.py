@@ -13,7 +13,7 @@ import time
 import pytest
 
 from drumline.contract.errors import PlanError
-from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
 TAKE = (

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from drumline.staging import file_stamps
-from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
 
@@ -199,9 +199,9 @@ def test_what_is_put_together_anew_is_compared_with_what_it_was(code, home, tmp_
 
 
 def test_folders_that_were_not_taken_for_long_are_forgotten(code, home, monkeypatch):
-    from drumline.staging.snapshot import index
+    from drumline.staging.snapshot import listing
 
-    monkeypatch.setattr(index, "_MOST_FOLDERS", 4)
+    monkeypatch.setattr(listing, "_MOST_FOLDERS", 4)
     for number in range(6):
         take_snapshot(str(code), home, known_as=str(number))
     assert len(os.listdir(os.path.join(home, "snapshot-index"))) <= 4

@@ -5,7 +5,7 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.supervisor.job.history import JobHistory
+from drumline.supervisor.job.preparing import JobHistory
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Registration
 from drumline.control.assets import assets
-from drumline.supervisor.job.registration import register
+from drumline.supervisor.job.preparing import register
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from drumline.compat.run_configuration.conda_dependencies import CondaDependencies, read_conda
-from drumline.compat.run_configuration.environment import Environment
+from drumline.compat.run_configuration.environment import CondaDependencies, Environment, read_conda
 from drumline.compat.run_configuration.sections import (
     DockerConfiguration,
     MpiConfiguration,

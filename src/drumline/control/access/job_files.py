@@ -17,7 +17,7 @@ from drumline.control.access import places
 from drumline.control.jobs import stored_code
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
-from drumline.staging.snapshot.storage import snapshot_path
+from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -95,7 +95,7 @@ def download_component(
 
 def _lay_out(values: dict[str, Any], folder: str, inside: str) -> None:
     """Copy the code of a component, and of each node of a pipeline, beside the file that names it."""
-    from drumline.staging.snapshot.storage import copy_snapshot
+    from drumline.staging.snapshot.partial_folder import copy_snapshot
 
     code = values.get("code")
     if isinstance(code, str) and not is_remote(code):

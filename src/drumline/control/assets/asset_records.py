@@ -261,7 +261,7 @@ def _freeze(values: dict[str, Any], home: str, warnings: list[str]) -> None:
 
 def _take_code(code: str | None, includes: list[str] | None, home: str, warnings: list[str]) -> str:
     from drumline.control.assets import code as code_assets
-    from drumline.staging.snapshot.storage import snapshot_path
+    from drumline.staging.snapshot.partial_folder import snapshot_path
     from drumline.staging.snapshot.take import take_snapshot
 
     if includes:

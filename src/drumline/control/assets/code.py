@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError, describe_os_error
 from drumline.contract.folder import home
 from drumline.spec import paths
-from drumline.staging.snapshot.storage import copy_snapshot, snapshot_path
+from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import LARGE_BYTES, Snapshot, take_snapshot
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import DrumlineError, Problem
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
-from drumline.supervisor.job import registration
+from drumline.supervisor.job import preparing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ def register_outputs(folder: RunFolder, graph: Mapping[str, Any]) -> None:
         asset, version = str(output["name"]), str(output.get("version") or "")
         said = str(output.get("description") or "")
         wanted.append(Registration(name, _noun(kind), asset, version, kind, place, home(), said))
-    registration.register(folder, wanted)
+    preparing.register(folder, wanted)
 
 
 def find_taken_versions(job: Any) -> Iterator[Problem]:

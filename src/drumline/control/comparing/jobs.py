@@ -15,7 +15,7 @@ from drumline.control.comparing.code import compare_trees
 from drumline.control.comparing.phases import compare_phases
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
-from drumline.staging.snapshot.storage import snapshot_path
+from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

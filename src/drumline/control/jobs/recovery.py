@@ -66,7 +66,7 @@ def _end_what_is_left(folder: RunFolder) -> e.JobEnded:
 def _register_outputs(folder: RunFolder) -> None:
     """Register outputs where the job's nodes could not reach."""
     from drumline.contract.plan import Plan
-    from drumline.supervisor.job import registration
+    from drumline.supervisor.job import preparing
 
     with contextlib.suppress(OSError):
-        registration.register(folder, Plan.read(folder.plan).registers)
+        preparing.register(folder, Plan.read(folder.plan).registers)

@@ -116,10 +116,10 @@ def serve_tensorboard(folders: Sequence[EventFolder], port: int, python: str = "
     ``port`` 0: one that is free. ``python``: whose TensorBoard; empty: of this Python, else of the first on the PATH.
     Nothing of it is left afterwards. Raises DrumlineError.
     """
-    from drumline.supervisor.helpers import service
+    from drumline.supervisor.helpers import services
 
     _check_port(port)
-    with open(service.PROGRAM, encoding="utf-8") as file:
+    with open(services.PROGRAM, encoding="utf-8") as file:
         program = file.read()
     with _everything_removed("drumline-tensorboard-") as shown:
         for one in folders:

@@ -17,7 +17,7 @@ from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.control.submission.planning import AS_WRITTEN, RunOptions
 from drumline.control.submission.run_folder import WORKING_FOLDER
-from drumline.staging.snapshot.storage import snapshot_path
+from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,9 @@ import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import EngineError
+from drumline.contract import identity
+from drumline.contract.errors import EngineError, NotFoundError, UsageError
+from drumline.contract.events import AgentJoined
 from drumline.contract.plan import NodeShape
 from drumline.engines.local import machine
 
@@ -99,9 +101,7 @@ class LocalEngine:
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
     ) -> int:
-        from drumline.engines.local import beside
-
-        return beside.run_beside(folder, label, rank, words)
+        return run_beside(folder, label, rank, words)
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> None:
         return None
@@ -136,3 +136,27 @@ class LocalEngine:
 
 
 ENGINE = LocalEngine()
+
+
+# A command beside a rank on this machine.
+
+
+def run_beside(folder: RunFolder, label: str, rank: RankOutcome, words: Sequence[str]) -> int:
+    """Do as ``Engine.run_beside``."""
+    agent = _open_agent(folder, rank.node)
+    from drumline.node import entering
+
+    return entering.run_beside(entering.make_command(folder.path, label, rank.pid or 0, words), label, agent)
+
+
+def _open_agent(folder: RunFolder, node: int) -> int:
+    who = None
+    for event in folder.read_events():
+        if isinstance(event, AgentJoined) and event.node == node:
+            who = event.who
+    if who and not identity.is_ours_to_judge(who):
+        raise UsageError(f"job {folder.name} runs on another machine", "run the command there")
+    agent = identity.open_pidfd(who)
+    if agent is None:
+        raise NotFoundError(f"the agent of node {node} has ended")
+    return agent

@@ -16,15 +16,14 @@ from drumline.contract import messages
 from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses
-from drumline.engines.slurm import options, script
-from drumline.engines.slurm.preemption import MARGIN_S, STEPD
+from drumline.engines.slurm import options
+from drumline.engines.slurm.batch_job import MARGIN_S, STEPD
 from drumline.linux import interfaces, kernel
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
-    from drumline.engines.slurm.batch_job import BatchJob
-    from drumline.engines.slurm.node_facts import SlurmFacts
+    from drumline.engines.slurm.batch_job import BatchJob, SlurmFacts
 
 _PASSING = re.compile(
     r"Socket timed out|Unable to contact slurm controller|Unable to confirm allocation", re.IGNORECASE
@@ -136,7 +135,7 @@ class SlurmAgents:
     def _command(self, token: str) -> list[str]:
         count = str(len(self._plan.nodes))
         logs = self._folder.system_logs.replace("%", "%%")
-        program = [script.interpreter_of(self._plan), "-P", "-m", "drumline.node", "join"]
+        program = [options.interpreter_of(self._plan), "-P", "-m", "drumline.node", "join"]
         return [
             _srun(),
             f"--nodes={count}",
@@ -240,7 +239,7 @@ class SlurmAgents:
         if not hosts:
             return
         count, names = str(len(hosts)), ",".join(sorted(hosts))
-        program = [script.interpreter_of(self._plan), "-P", "-m", "drumline.node", "sweep", self._parent]
+        program = [options.interpreter_of(self._plan), "-P", "-m", "drumline.node", "sweep", self._parent]
         options_ = [
             f"--nodes={count}",
             f"--ntasks={count}",

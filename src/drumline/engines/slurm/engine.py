@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import EngineError
+from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
-from drumline.engines.slurm import options, script
+from drumline.engines.slurm import agents, options
 from drumline.engines.slurm.client import (
     PATIENCE_S,
     AbsentError,
@@ -19,8 +22,7 @@ from drumline.engines.slurm.client import (
     Slurm,
     open_slurm,
 )
-from drumline.engines.slurm.job_number import claim, is_of, number_of
-from drumline.engines.slurm.jobs import SlurmJobs
+from drumline.engines.slurm.jobs import SlurmJobs, claim, is_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +58,7 @@ class SlurmEngine:
         return mpi_on(search_path)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
-        return script.render(plan, folder)
+        return options.render(plan, folder)
 
     def warnings(self, plan: Plan) -> list[str]:
         return options.check(plan)
@@ -71,8 +73,8 @@ class SlurmEngine:
         """
         plan = Plan.read(folder.plan)
         slurm = open_slurm(plan.compute)
-        text = script.render(plan, folder)
-        unset = options.variables_of(options.make_options(plan, script.log_of(folder)))
+        text = options.render(plan, folder)
+        unset = options.variables_of(options.make_options(plan, options.log_of(folder)))
         changes = {**dict.fromkeys((*unset, *plan.secrets)), **_split_secrets(folder, secrets)}
         number = self._submit(slurm, text, changes, folder)
         # What cannot be written down here, the job's own supervisor writes down.
@@ -119,10 +121,7 @@ class SlurmEngine:
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
         from drumline.engines.base import Nodes
         from drumline.engines.slurm.agents import SlurmAgents
-        from drumline.engines.slurm.allocation import SlurmAllocation
-        from drumline.engines.slurm.batch_job import BatchJob
-        from drumline.engines.slurm.node_facts import SlurmFacts
-        from drumline.engines.slurm.preemption import SlurmPreemption
+        from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
 
         job, facts = BatchJob(plan), SlurmFacts(plan)
         preemption = SlurmPreemption(plan, job, facts)
@@ -132,9 +131,7 @@ class SlurmEngine:
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
     ) -> int:
-        from drumline.engines.slurm import beside
-
-        return beside.run_beside(folder, number_of(folder), outcome, label, rank, words)
+        return run_beside(folder, number_of(folder), outcome, label, rank, words)
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
         """Look the job up in the queue, else in the controller's memory, else in the accounting. Never raises."""
@@ -255,3 +252,49 @@ def _number(text: str | None) -> int | None:
 
 
 ENGINE = SlurmEngine()
+
+
+# A command beside a rank on one of Slurm's nodes: a step of the job that overlaps the agents'.
+
+
+def run_beside(
+    folder: RunFolder, number: str, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
+) -> int:
+    """Do as ``Engine.run_beside``. ``number``: Slurm's, of the job."""
+    plan = Plan.read(folder.plan)
+    host, agent = outcome.hosts.get(rank.node), outcome.agents.get(rank.node)
+    if not number or not host or agent is None:
+        raise NotFoundError(f"the node of rank {label} is not known")
+    where = [folder.path, label, str(rank.pid), str(agent)]
+    program = [options.interpreter_of(plan), "-P", "-m", "drumline.node", "enter", *where, *words]
+    environment = agents.make_srun_environment()
+    if plan.compute.get("slurm_conf"):
+        environment["SLURM_CONF"] = str(plan.compute["slurm_conf"])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.run(  # noqa: S603 - Slurm's own command, no shell
+            [*_make_step(plan, number, host), *program], check=False, env=environment, restore_signals=True
+        ).returncode
+    except OSError as error:
+        raise EngineError(f"srun could not be started: {error.strerror or error}") from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _make_step(plan: Plan, number: str, host: str) -> list[str]:
+    return [
+        shutil.which("srun") or "srun",
+        f"--jobid={number}",
+        f"--nodelist={host}",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={options.cores_of(plan)}",
+        "--overlap",
+        "--cpu-bind=none",
+        "--mem=0",
+        "--mpi=none",
+        "--unbuffered",
+        "--quiet",
+        "--job-name=exec",
+        *(["--pty"] if os.isatty(0) and os.isatty(1) else []),
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import messages as m
 from drumline.node.containers import rank_containers
 from drumline.node.diagnostics import in_flight, stacks, tcp_connections
-from drumline.node.metrics import look_counts
+from drumline.node.metrics import step_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ def progress_of(
 ) -> list[m.RankProgress]:
     """Return what each rank has done so far, and where it is, if that is wanted. ``ranks``: by process id."""
     pids = _inner_pids(environment, ranks)
-    looks = {rank: look_counts.count_written_bytes(environment.steps_of(rank)) for rank in pids}
+    looks = {rank: step_windows.count_written_bytes(environment.steps_of(rank)) for rank in pids}
     activity = reader.read(pids, looks)
     used = {rank: stacks.measure_used(pid) for rank, pid in pids.items()}
     after, found = used, {}

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.append(os.path.abspath(os.path.join(__file__, "../../../..")))
 
 from drumline.linux import descendants, kernel, process_usage
-from drumline.node.containers import command_line, host_facts, rank_containers
+from drumline.node.containers import command_line, rank_containers
 
 _ENGINE_FAILED = 125
 _ENDING_POLL_S = 0.05
@@ -51,7 +51,7 @@ class ContainedRank:
     def __init__(self, told: dict[str, Any], program: list[str]) -> None:
         self._told = told
         self._pid_file = rank_containers.get_pid_file(told["state"], os.getpid())
-        self._facts = host_facts.gather_facts(told, self._pid_file)
+        self._facts = command_line.gather_facts(told, self._pid_file)
         self._argv = command_line.build_command_line(told, self._facts, program)
         self._env = command_line.build_variables(told, os.environ)
         self._wants_end = False

@@ -2,7 +2,7 @@
 Looks at the stack of a program whose steps nothing follows, as of TensorFlow, JAX and MPI, to tell where its time goes.
 A thread looks at the main thread's about three times a second, and counts what it finds.
 
-The counts go into a small file that the agent reads (``node/metrics/look_counts.py`` has its layout too). It is opened
+The counts go into a small file that the agent reads (``node/metrics/step_windows.py`` has its layout too). It is opened
 for each write: a program may close what it has open, and a number that it uses again must not be written to. As careful
 as ``sitecustomize``: the standard library alone, and where anything is otherwise, no more is counted.
 

@@ -2,7 +2,7 @@
 The steps of a training loop, for the agent: how long each took, and where its time went.
 
 After each step of an optimizer, a record goes into a ring of a fixed size, in a file that the agent reads
-(``node/metrics/step_ring.py`` has its layout too). One process writes, and waits for nobody; what nobody reads is
+(``node/metrics/step_windows.py`` has its layout too). One process writes, and waits for nobody; what nobody reads is
 written over. It is written by calls, not mapped: where a disk is full, or a program truncates the file, a write to a
 map would kill the program.
 

@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import samples
-from drumline.node.metrics.gpu_readings import GpuReadings
 from drumline.node.metrics.machine_usage import NO_READING, MachineReader
+from drumline.node.metrics.nvml import GpuReadings
 from drumline.node.metrics.rank_usage import RankUsage
 from drumline.node.metrics.sample_lines import INTERVAL_S, SampleLines
 

@@ -14,8 +14,7 @@ from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.jobs import listing
 from drumline.control.observing import description
-from drumline.sdk.v1.runs.hyperdrive import HyperDriveRun
-from drumline.sdk.v1.runs.run import Run
+from drumline.sdk.v1.runs.run import HyperDriveRun, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.compat.known_keywords import refuse_unknown
-from drumline.compat.pipeline_data import identifier
-from drumline.compat.pipeline_steps import to_pipeline
+from drumline.compat.pipeline_steps import identifier, to_pipeline
 from drumline.contract.errors import SpecError, UsageError
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.submission import submit, validate

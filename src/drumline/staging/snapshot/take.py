@@ -35,11 +35,15 @@ from drumline.staging.file_stamps import (
     open_unchanged,
     size_of,
 )
-from drumline.staging.snapshot import index
-from drumline.staging.snapshot.index import IndexedFile
-from drumline.staging.snapshot.listing import NO_LIMITS, CodeLimits, list_code
-from drumline.staging.snapshot.partial_folder import PartialFolder
-from drumline.staging.snapshot.storage import snapshot_path
+from drumline.staging.snapshot.listing import (
+    NO_LIMITS,
+    CodeLimits,
+    IndexedFile,
+    list_code,
+    read_index,
+    write_index,
+)
+from drumline.staging.snapshot.partial_folder import PartialFolder, snapshot_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +110,7 @@ class _Taking:
         self._limits = limits
         self._slow_at = time.monotonic() + SLOW_S
         self._known_as = known_as or os.path.realpath(code)
-        self._known = index.read_index(home, self._known_as)
+        self._known = read_index(home, self._known_as)
         self._held: dict[str, IndexedFile] = {}
         """Of the files that were read, by relative path, with the stamps that they had then."""
         self._placed: dict[str, bytes] = {}
@@ -287,7 +291,7 @@ class _Taking:
             if file.relative in self._unsettled:
                 held = held._replace(stamp=mark_untrusted(held.stamp))
             files.append((file.relative, held))
-        index.write_index(self._home, self._known_as, digest, files)
+        write_index(self._home, self._known_as, digest, files)
 
     def _report_slowness(self, file_count: int) -> None:
         if self._slow and time.monotonic() > self._slow_at:

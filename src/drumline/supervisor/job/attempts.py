@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from drumline.engines.base import NextAttempt, Nodes
     from drumline.supervisor.end_requests import EndRequests
     from drumline.supervisor.helpers.services import ServicePrograms
-    from drumline.supervisor.job.history import JobHistory
+    from drumline.supervisor.job.preparing import JobHistory
     from drumline.supervisor.supervised_folder import SupervisedFolder
 
 HANDED_OVER = h.Finish("", 0, "")

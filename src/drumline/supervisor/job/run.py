@@ -21,8 +21,7 @@ from drumline.supervisor.job.attempts import (
     note_attempt,
     wait_for_nodes,
 )
-from drumline.supervisor.job.history import JobHistory
-from drumline.supervisor.job.preparing import prepare, upload_outputs
+from drumline.supervisor.job.preparing import JobHistory, prepare, upload_outputs
 from drumline.supervisor.log import run_quietly
 from drumline.tracking import runs
 
@@ -106,9 +105,9 @@ def _finish(folder: SupervisedFolder, plan: Plan, requests: EndRequests, end: h.
         end = upload_outputs(folder, plan, requests, end)
     run_quietly(lambda: runs.end(folder, plan, end.status, lambda why: _warn_of_tracking(folder, why)))
     if end.status == status.COMPLETED and plan.registers:
-        from drumline.supervisor.job import registration
+        from drumline.supervisor.job import preparing
 
-        run_quietly(lambda: registration.register(folder, plan.registers))
+        run_quietly(lambda: preparing.register(folder, plan.registers))
     return end
 
 

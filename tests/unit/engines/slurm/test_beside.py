@@ -7,7 +7,7 @@ from planning import plan
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, RankOutcome
-from drumline.engines.slurm import beside
+from drumline.engines.slurm import engine
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_it_overlaps_the_job_on_the_node_of_the_rank(folder, tmp_path, monkeypat
     outcome = Outcome()
     outcome.hosts, outcome.agents = {1: "e2"}, {1: 33}
     rank = RankOutcome(3, 1, 44)
-    assert beside.run_beside(folder, "7", outcome, "3", rank, ["echo", "hi"]) == 5
+    assert engine.run_beside(folder, "7", outcome, "3", rank, ["echo", "hi"]) == 5
     (call,) = slurm.calls("srun")
     options, _, program = call.partition(" -P -m drumline.node enter ")
     assert {"--jobid=7", "--nodelist=e2", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0"} <= set(
@@ -34,4 +34,4 @@ def test_it_overlaps_the_job_on_the_node_of_the_rank(folder, tmp_path, monkeypat
     assert "--pty" not in options
     assert program == f"{folder.path} 3 44 33 echo hi"
     with pytest.raises(NotFoundError, match="the node of rank 3 is not known"):
-        beside.run_beside(folder, "7", Outcome(), "3", rank, [])
+        engine.run_beside(folder, "7", Outcome(), "3", rank, [])

@@ -17,9 +17,9 @@ from drumline.contract.outcome import fold
 from drumline.control.jobs import cancel, recovery
 from drumline.control.submission import planning, submit
 from drumline.engines.base import JobView
-from drumline.engines.slurm import client, engine, job_number, jobs
+from drumline.engines.slurm import client, engine, jobs
 from drumline.engines.slurm.engine import SlurmEngine
-from drumline.engines.slurm.job_number import claim, number_of
+from drumline.engines.slurm.jobs import claim, number_of
 from drumline.spec.jobs.command import command
 from drumline.supervisor.main import _read_secrets
 from drumline.supervisor.supervised_folder import SupervisedFolder
@@ -54,7 +54,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for module in (engine, jobs, job_number):
+    for module in (engine, jobs, jobs):
         monkeypatch.setattr(module, "time", made)
     return made
 

@@ -10,12 +10,9 @@ from planning import plan
 from drumline.contract.folder import RunFolder
 from drumline.engines.base import TIME_LIMIT, SignalMeaning
 from drumline.engines.slurm import agents as agents_module
-from drumline.engines.slurm import preemption as preemption_module
+from drumline.engines.slurm import batch_job as preemption_module
 from drumline.engines.slurm.agents import SlurmAgents
-from drumline.engines.slurm.allocation import SlurmAllocation
-from drumline.engines.slurm.batch_job import BatchJob
-from drumline.engines.slurm.node_facts import SlurmFacts
-from drumline.engines.slurm.preemption import SlurmPreemption
+from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
 
 TO_SUPERVISOR = "a SIGTERM to its supervisor"
 

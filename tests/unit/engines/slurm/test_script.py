@@ -9,7 +9,7 @@ from planning import plan
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Asked
-from drumline.engines.slurm import script
+from drumline.engines.slurm import options
 
 NASTY = [
     "a b", 'say "hi"', "it's", "back\\slash", "end\\", '\\"', "a#b", " # c", "$(id)", "`id`", ": x", "%j", "a;b", "'",
@@ -25,7 +25,7 @@ def job(compute=None, asked=None, **changed):
 
 
 def render(*arguments, folder="/home/ann/jobs/calm_drum", **settings):
-    return script.render(job(*arguments, **settings), RunFolder(folder))
+    return options.render(job(*arguments, **settings), RunFolder(folder))
 
 
 def options_in(text):
@@ -135,12 +135,12 @@ def test_what_the_setup_exports_reaches_the_supervisor_and_its_sbatch_lines_reac
 
 def test_the_log_is_where_the_output_goes():
     folder = RunFolder("/home/ann/jobs/calm_drum")
-    assert script.log_of(folder) == options_in(script.render(job(), folder))["output"]
+    assert options.log_of(folder) == options_in(options.render(job(), folder))["output"]
 
 
 def test_it_is_pure(tmp_path):
     folder = SimpleNamespace(
         root=str(tmp_path), path=f"{tmp_path}/j", system_logs=f"{tmp_path}/j/system_logs"
     )
-    assert script.render(job(), folder) == script.render(job(), folder)
+    assert options.render(job(), folder) == options.render(job(), folder)
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
-from drumline.engines.local.isolation import batches, inside, needs, node_processes, packets
+from drumline.engines.local.isolation import batches, carrier, inside, needs, node_processes
 from drumline.engines.local.isolation.carrier import NOTE, Carrier
 from drumline.engines.local.isolation.settings import MASK, SUPERVISOR, Link, address_of, read_link
 from drumline.linux import interfaces, limits, namespaces
@@ -216,7 +216,7 @@ class NodeNetwork:
             gaps = [(node, self._bridges.get(node, batches.SWITCH)) for node in new]
             inside.run_batch("ip", [line for gap in gaps for line in batches.begin_gap(*gap)])
             ends = [end for node in new for end in (batches.port_of(node), batches.name_gap(node)[1])]
-            return packets.open_sockets(*ends)
+            return carrier.open_sockets(*ends)
 
         sockets = inside.call_in_child(open_gaps) if new else []
         self._carried.update(new)

@@ -10,7 +10,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.compat.pipeline_data import Passed
+from drumline.compat.pipeline_steps import Passed
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.control.assets import assets

@@ -78,10 +78,12 @@ class CheckedNodes:
         links = [one.read() for one in self._checkers]
         hosts = [self.network.isolation.host(node) for node in range(count)]
         self.reports = [
-            NodeReport(node, hosts[node], {**facts[node], "connections": links[node]})
+            NodeReport(
+                node, hosts[node], {**facts[node], "connections": links[node]}, demand=demand or NodeDemand()
+            )
             for node in range(count)
         ]
-        found = registry.judge_all(self.reports, [demand or NodeDemand()] * count)
+        found = registry.judge_all(self.reports)
         return [one for one in found if one.status != "ok"]
 
 

@@ -16,7 +16,7 @@ from drumline.linux import namespaces
 
 pytestmark = pytest.mark.timeout(300)
 
-GPU = "0, NVIDIA H100, {driver}, 81559, 1, {errors}, Not Active, Not Active, No"
+GPU = "0, {driver}, 1, {errors}, Not Active, Not Active, No"
 
 
 def write_program(folder: Path, name: str, *lines: str) -> None:

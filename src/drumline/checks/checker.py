@@ -16,6 +16,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.checks.findings import FAILED, LATE
 from drumline.checks.links import Links
 from drumline.checks.registry import GATHERERS
 from drumline.contract.record import NamedTuple
@@ -34,12 +35,6 @@ _NO_CORE = "it was not done in time, and did not wait for a disk or a server: th
 
 _PATIENCE_S = 0.2
 """For all gatherers that were killed to end."""
-
-LATE = "late"
-"""The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
-
-FAILED = "failed"
-"""The fact of a group whose gatherer failed; its value says why."""
 
 
 class _Running(NamedTuple):

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import count_noun, error, find_odd, list_nodes, ok, size, warning
+from drumline.checks.findings import count_noun, find_odd, size
 from drumline.linux import kernel_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 _SIZE = 24
@@ -61,21 +57,13 @@ def gather_memory(
 ) -> dict[str, Any]:
     """Return the bytes of memory, what is free of it, the limit of the control group, and the size of /dev/shm."""
     rows = dict(_read_rows("/proc/meminfo"))
-    facts: dict[str, Any] = {
-        "total": rows.get("MemTotal", 0),
-        "available": rows.get("MemAvailable", 0),
-        "limit": _read_memory_limit(root),
-        "shared": shared,
-    }
+    facts: dict[str, Any] = {"total": rows.get("MemTotal", 0), "available": rows.get("MemAvailable", 0)}
+    facts.update(limit=_read_memory_limit(root), shared=shared)
     try:
         about = os.statvfs(shared)
     except OSError as error:
         return {**facts, "shared_error": error.strerror or str(error)}
-    return {
-        **facts,
-        "shared_total": about.f_blocks * about.f_frsize,
-        "shared_free": about.f_bavail * about.f_frsize,
-    }
+    return {**facts, "shared_total": about.f_blocks * about.f_frsize}
 
 
 def _read_rows(path: str) -> Iterator[tuple[str, int]]:
@@ -131,113 +119,93 @@ def _list_groups(root: str, controller: str) -> Iterator[str]:
 _SHARED_PER_RANK = 64 << 20
 _SHARED_LEAST = 1 << 30
 _SPAWN_S = 0.3
+_END_USERS = "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head)"
 _MEMORY_SHARE = 0.9
 """Of the memory that a job was given, below which it is missed: the system needs some, too."""
 
 
-def judge_shared_memory(reports: Nodes, demands: Demands) -> Iterator[Finding]:
-    for one, demand in zip(reports, demands):
-        facts = one.get("memory")
-        if facts.get("shared_error"):
-            yield warning(
-                one.node,
-                f"there is no {facts['shared']}: {facts['shared_error']}",
-                "mount a tmpfs on /dev/shm; DataLoader workers, NCCL and MPI share memory there",
-            )
-        elif "shared_total" in facts:
-            # The least that DataLoader workers and NCCL of so many ranks were seen to need.
-            wanted = max(_SHARED_LEAST, _SHARED_PER_RANK * demand.ranks)
-            if facts["shared_total"] < wanted:
-                yield warning(
-                    one.node,
-                    f"{facts['shared']} has {size(facts['shared_total'])}, and {size(wanted)} is advisable for "
-                    f"{count_noun(demand.ranks, 'rank')}",
-                    "remount it larger (mount -o remount,size=2G /dev/shm), or set shm_size of the container or node",
-                )
-            else:
-                yield ok(f"{facts['shared']} has {size(facts['shared_total'])}", one.node)
-
-
-def judge_cores(reports: Nodes, demands: Demands) -> Iterator[Finding]:
-    for one, demand in zip(reports, demands):
-        facts = one.get("cpu")
-        if not facts:
-            continue
-        quota = facts.get("quota")
-        cores = min(facts["cores"], quota or facts["cores"])
-        wanted = demand.cores
-        if wanted and cores + 0.01 < wanted:
-            how = (
-                f"a control group allows {quota:g}"
-                if quota and quota < facts["cores"]
-                else "its affinity says so"
-            )
-            yield warning(
-                one.node,
-                f"{cores:g} of {count_noun(wanted, 'core')} that the job was given can be used: {how}",
-                "ask for fewer cores or ranks per node, or raise the limit",
-            )
-        elif quota and not wanted and quota + 0.01 < facts["cores"]:
-            yield warning(
-                one.node,
-                f"a control group allows the time of {quota:g} cores, and programs see {facts['cores']}",
-                "set OMP_NUM_THREADS, or raise the limit: threads beyond it wait for each other",
-            )
-        else:
-            yield ok(count_noun(facts["cores"], "core"), one.node)
-
-
-def judge_memory(reports: Nodes, demands: Demands) -> Iterator[Finding]:
-    for one, demand in zip(reports, demands):
-        facts = one.get("memory")
-        if not facts.get("total"):
-            continue
-        limit = min(facts["limit"] or facts["total"], facts["total"])
-        # Of the whole machine.
-        available = min(facts["available"], limit)
-        wanted = demand.memory_bytes
-        if limit < _MEMORY_SHARE * wanted:
-            yield warning(
-                one.node,
-                f"its memory is limited to {size(limit)}, and the job was given {size(wanted)}",
-                "raise the limit of its control group, or ask for less memory",
-            )
-        elif available < _MEMORY_SHARE * wanted:
-            yield warning(
-                one.node,
-                f"{size(available)} of its memory is available, and the job was given {size(wanted)}",
-                "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head), or have Slurm count memory",
-            )
-        elif available < min(limit // 10, 1 << 30):
-            yield warning(
-                one.node,
-                f"{size(available)} of {size(facts['total'])} memory is available: others use the rest",
-                "end what uses it (ps -eo pid,user,rss,comm --sort=-rss | head)",
-            )
-        else:
-            yield ok(f"{size(available)} of {size(limit)} available", one.node)
-
-
-def judge_spawn(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    times = {one.node: float(one.get("cpu")["spawn_s"]) for one in reports if one.get("cpu")}
-    if not times:
+def judge_cores(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("cpu")
+    if not facts:
         return
-    usual = statistics.median_low(times.values())
-    for node, seconds in times.items():
-        if seconds > _SPAWN_S and seconds > 3 * usual and len(times) > 1:
-            yield warning(
-                node,
+    quota, wanted = facts.get("quota"), node.demand.cores
+    cores = min(facts["cores"], quota or facts["cores"])
+    if wanted and cores + 0.01 < wanted:
+        is_quota = quota and quota < facts["cores"]
+        how = f"a control group allows {quota:g}" if is_quota else "its affinity says so"
+        yield node.warning(
+            f"{cores:g} of {count_noun(wanted, 'core')} that the job was given can be used: {how}",
+            "ask for fewer cores or ranks per node, or raise the limit",
+        )
+    elif quota and not wanted and quota + 0.01 < facts["cores"]:
+        yield node.warning(
+            f"a control group allows the time of {quota:g} cores, and programs see {facts['cores']}",
+            "set OMP_NUM_THREADS, or raise the limit: threads beyond it wait for each other",
+        )
+    else:
+        yield node.ok(count_noun(facts["cores"], "core"))
+
+
+def compare_starts(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    times = [(node, float(node.get("cpu")["spawn_s"])) for node in nodes if node.get("cpu")]
+    usual = (
+        sorted(seconds for _, seconds in times)[(len(times) - 1) // 2] if times else 0.0
+    )  # The lower median.
+    for node, seconds in times:
+        if seconds > max(_SPAWN_S, 3 * usual):
+            yield node.warning(
                 f"a Python takes {seconds:.2f} s to start, and {usual:.2f} s on the other nodes",
                 "look for what else runs there (top)",
             )
-        elif len(times) == 1:
-            yield ok(f"a Python starts in {1000 * seconds:.0f} ms", node)
 
 
-def judge_arithmetic(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one, own, usual, others in find_odd(reports, lambda one: one.get("cpu").get("product")):
-        yield error(
-            one.node,
-            f"its CPU computes {own} where {list_nodes(others)} compute {usual}",
+def compare_arithmetic(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for node, own, usual, others in find_odd(nodes, lambda node: node.get("cpu").get("product")):
+        yield node.error(
+            f"its CPU computes {own} where {others} compute {usual}",
             "take the node out of service: its results cannot be trusted",
         )
+
+
+def judge_memory(node: NodeReport) -> Iterator[Finding]:
+    facts, wanted = node.get("memory"), node.demand.memory_bytes
+    if not facts.get("total"):
+        return
+    limit = min(facts["limit"] or facts["total"], facts["total"])
+    # Of the whole machine.
+    available = min(facts["available"], limit)
+    if limit < _MEMORY_SHARE * wanted:
+        yield node.warning(
+            f"its memory is limited to {size(limit)}, and the job was given {size(wanted)}",
+            "raise the limit of its control group, or ask for less memory",
+        )
+    elif available < _MEMORY_SHARE * wanted:
+        yield node.warning(
+            f"{size(available)} of its memory is available, and the job was given {size(wanted)}",
+            f"{_END_USERS}, or have Slurm count memory",
+        )
+    elif available < min(limit // 10, 1 << 30):
+        what = f"{size(available)} of {size(facts['total'])} memory is available: others use the rest"
+        yield node.warning(what, _END_USERS)
+    else:
+        yield node.ok(f"{size(available)} of {size(limit)} available")
+
+
+def judge_shared_memory(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("memory")
+    if facts.get("shared_error"):
+        yield node.warning(
+            f"there is no {facts['shared']}: {facts['shared_error']}",
+            "mount a tmpfs on /dev/shm; DataLoader workers, NCCL and MPI share memory there",
+        )
+    elif "shared_total" in facts:
+        # The least that DataLoader workers and NCCL of so many ranks were seen to need.
+        wanted = max(_SHARED_LEAST, _SHARED_PER_RANK * node.demand.ranks)
+        has = f"{facts['shared']} has {size(facts['shared_total'])}"
+        if facts["shared_total"] < wanted:
+            yield node.warning(
+                f"{has}, and {size(wanted)} is advisable for {count_noun(node.demand.ranks, 'rank')}",
+                "remount it larger (mount -o remount,size=2G /dev/shm), or set shm_size of the container or node",
+            )
+        else:
+            yield node.ok(has)

@@ -8,28 +8,16 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Literal
 
     Status = Literal["ok", "warning", "error"]
 
+LATE = "late"
+"""The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
 
-class NodeReport(NamedTuple):
-    """
-    The facts of a node by group (``checker.gather``). ``arrived`` and ``asked``: when they came and were asked for,
-    in seconds since 1970 by this machine's clock; None: they are of this machine.
-    """
-
-    node: int
-    host: str
-    facts: Mapping[str, Mapping[str, Any]]
-    arrived: float | None = None
-    asked: float | None = None
-
-    def get(self, group: str) -> Mapping[str, Any]:
-        """Return the facts of a group; empty where they could not be had."""
-        facts = self.facts.get(group) or {}
-        return {} if "late" in facts or "failed" in facts else facts
+FAILED = "failed"
+"""The fact of a group whose gatherer failed; its value says why."""
 
 
 class NodeDemand(NamedTuple):
@@ -53,17 +41,52 @@ class Finding(NamedTuple):
     finding: str
     remedy: str = ""
 
-
-def ok(finding: str, node: int | None = None) -> Finding:
-    return Finding("", "ok", node, finding)
-
-
-def warning(node: int | None, finding: str, remedy: str) -> Finding:
-    return Finding("", "warning", node, finding, remedy)
+    def to_json(self, hosts: Mapping[int, str]) -> dict[str, Any]:
+        """Return the finding as the events of a job have it. ``hosts``: the names of nodes."""
+        host = "" if self.node is None else hosts.get(self.node, "")
+        about = {"id": self.check, "status": self.status, "node": self.node, "host": host}
+        return {**about, "finding": self.finding, "remedy": self.remedy}
 
 
-def error(node: int | None, finding: str, remedy: str) -> Finding:
-    return Finding("", "error", node, finding, remedy)
+class NodeReport(NamedTuple):
+    """
+    The facts of a node by group (``checker.gather``). ``arrived`` and ``asked``: when they came and were asked for,
+    in seconds since 1970 by this machine's clock; None: they are of this machine.
+    """
+
+    node: int
+    host: str
+    facts: Mapping[str, Mapping[str, Any]]
+    arrived: float | None = None
+    asked: float | None = None
+    demand: NodeDemand = NodeDemand()
+
+    def get(self, group: str) -> Mapping[str, Any]:
+        """Return the facts of a group; empty where they could not be had."""
+        facts = self.facts.get(group) or {}
+        return {} if LATE in facts or FAILED in facts else facts
+
+    def find_deadline(self, group: str) -> float | None:
+        """Return the seconds after which the facts of a group were given up; None: they were not."""
+        return (self.facts.get(group) or {}).get(LATE)
+
+    def explain_lack(self, groups: Iterable[str]) -> str:
+        """Return why facts of these groups could not be had; empty: they could."""
+        for group in groups:
+            if self.find_deadline(group) is not None:
+                return f"that takes longer than {self.find_deadline(group):g} s"
+            if FAILED in (self.facts.get(group) or {}):
+                return str(self.facts[group][FAILED])
+        return ""
+
+    def ok(self, finding: str) -> Finding:
+        return Finding("", "ok", self.node, finding)
+
+    def warning(self, finding: str, remedy: str) -> Finding:
+        return Finding("", "warning", self.node, finding, remedy)
+
+    def error(self, finding: str, remedy: str) -> Finding:
+        return Finding("", "error", self.node, finding, remedy)
 
 
 def name_node(node: int, reports: Sequence[NodeReport]) -> str:
@@ -89,42 +112,54 @@ def list_nodes(nodes: Sequence[int]) -> str:
 
 def find_odd(
     reports: Sequence[NodeReport], read: Callable[[NodeReport], object]
-) -> Iterator[tuple[NodeReport, Any, Any, list[int]]]:
+) -> Iterator[tuple[NodeReport, Any, Any, str]]:
     """
     Yield each node that differs from most: its report, its value, that of the others, and who these are. A value that
     is empty is unknown. Of as many, those of the first node are right.
     """
-    known = [(one, value) for one in reports if (value := read(one)) not in ("", None)]
+    known = [(node, value) for node in reports if (value := read(node)) not in ("", None)]
     if not known:
         return
     usual = Counter(value for _, value in known).most_common(1)[0][0]
-    others = [one.node for one, value in known if value == usual]
-    for one, value in known:
+    others = list_nodes([node.node for node, value in known if value == usual])
+    for node, value in known:
         if value != usual:
-            yield one, value, usual, others
+            yield node, value, usual, others
 
 
-def join_equal(found: Sequence[Finding], count: int) -> list[Finding]:
+def compare(
+    reports: Sequence[NodeReport],
+    read: Callable[[NodeReport], object],
+    what: str,
+    remedy: str,
+    status: Status = "warning",
+) -> Iterator[Finding]:
+    """Yield that ``what`` is another value than that of most nodes, for each such node; see ``find_odd``."""
+    for node, own, usual, others in find_odd(reports, read):
+        yield Finding("", status, node.node, f"{what} {own}, and {usual} on {others}", remedy)
+
+
+def join_equal(findings: Sequence[Finding], count: int) -> list[Finding]:
     """
     Join what a check says alike of each of ``count`` nodes, where all is well, into one finding of no node.
 
-    >>> [(one.node, one.finding) for one in join_equal([ok("8 cores", 0), ok("8 cores", 1)], 2)]
+    >>> [(one.node, one.finding) for one in join_equal([Finding("", "ok", node, "8 cores") for node in (0, 1)], 2)]
     [(None, '8 cores')]
     """
-    times = Counter((one.check, one.finding) for one in found if one.status == "ok")
+    times = Counter((one.check, one.finding) for one in findings if one.status == "ok")
     joined = [
         one._replace(node=None)
         if one.status == "ok" and (not one.finding or times[one.check, one.finding] == count)
         else one
-        for one in found
+        for one in findings
     ]
     return list(dict.fromkeys(joined))
 
 
-def keep_worst(found: Sequence[Finding], most: int) -> list[Finding]:
+def keep_worst(findings: Sequence[Finding], most: int) -> list[Finding]:
     """Return so many of the findings in their order; what is well goes first."""
-    kept = sorted(range(len(found)), key=lambda at: found[at].status == "ok")[:most]
-    return [found[at] for at in sorted(kept)]
+    kept = sorted(range(len(findings)), key=lambda at: findings[at].status == "ok")[:most]
+    return [findings[at] for at in sorted(kept)]
 
 
 def size(count: float) -> str:

@@ -8,16 +8,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import error, find_odd, list_nodes, ok, size, warning
+from drumline.checks.findings import find_odd, size
 from drumline.checks.software import find_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 _WRITTEN = 1 << 20
@@ -62,7 +59,7 @@ def _time_write(folder: str) -> float:
 
 
 def gather_shared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of each path that all nodes need whether it is there, what holds it, and how long it took to show."""
+    """Return of each path that all nodes need whether it is there, and its inode."""
     return {"paths": [_wait_for_path(path) for path in settings.get("shared", ())]}
 
 
@@ -75,12 +72,7 @@ def _wait_for_path(path: str) -> dict[str, Any]:
             if time.monotonic() - began > _VISIBLE_S:
                 return {"path": path, "error": error.strerror or str(error), "inode": None}
         else:
-            return {
-                "path": path,
-                "error": "",
-                "inode": about.st_ino,
-                "seconds": round(time.monotonic() - began, 3),
-            }
+            return {"path": path, "error": "", "inode": about.st_ino}
         # A network file system shows a new entry when its folder is read again.
         with contextlib.suppress(OSError):
             os.listdir(os.path.dirname(path))
@@ -119,87 +111,59 @@ _WRITE_S = 1.0
 _LIBRARY_RATE = 20e6
 
 
-def judge_disk(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        if "late" in one.facts.get("disk", {}):
-            yield warning(
-                one.node,
-                f"writing to its folders takes longer than {one.facts['disk']['late']:g} s",
-                "look for a file system that hangs: df, mount, dmesg",
-            )
-        for folder in one.get("disk").get("folders", ()):
-            yield from _judge_folder(one, folder)
+def judge_disk(node: NodeReport) -> Iterator[Finding]:
+    deadline_s = node.find_deadline("disk")
+    if deadline_s is not None:
+        yield node.warning(
+            f"writing to its folders takes longer than {deadline_s:g} s",
+            "look for a file system that hangs: df, mount, dmesg",
+        )
+    for folder in node.get("disk").get("folders", ()):
+        yield _judge_folder(node, folder, f"the {folder['name']} {folder['path']}")
 
 
-def _judge_folder(one: NodeReport, folder: Mapping[str, Any]) -> Iterator[Finding]:
-    where = f"{folder['name']} {folder['path']}"
+def _judge_folder(node: NodeReport, folder: Mapping[str, Any], where: str) -> Finding:
     if folder["error"]:
-        yield error(
-            one.node,
-            f"the {where} cannot be written to: {folder['error']}",
-            "free space there, or mend its rights",
-        )
-    elif folder["free"] < min(_FREE_LEAST, folder["total"] // 10):
-        yield warning(
-            one.node,
-            f"the {where} has {size(folder['free'])} left",
-            "free space there: drumline df, drumline prune",
-        )
-    elif folder["inodes"] is not None and folder["inodes"] < _INODES_LEAST:
-        yield warning(
-            one.node,
-            f"the {where} has room for {folder['inodes']} files",
-            "remove files there: df -i shows inodes",
-        )
-    elif folder["write_s"] > _WRITE_S:
-        yield warning(
-            one.node,
-            f"writing 1 MiB to the {where} took {folder['write_s']:.1f} s",
-            "move it to a faster disk, or look for what keeps the disk busy",
-        )
-    else:
-        yield ok(f"the {folder['name']} has {size(folder['free'])} left", one.node)
+        what = f"{where} cannot be written to: {folder['error']}"
+        return node.error(what, "free space there, or mend its rights")
+    if folder["free"] < min(_FREE_LEAST, folder["total"] // 10):
+        what = f"{where} has {size(folder['free'])} left"
+        return node.warning(what, "free space there: drumline df, drumline prune")
+    if folder["inodes"] is not None and folder["inodes"] < _INODES_LEAST:
+        what = f"{where} has room for {folder['inodes']} files"
+        return node.warning(what, "remove files there: df -i shows inodes")
+    if folder["write_s"] > _WRITE_S:
+        what = f"writing 1 MiB to {where} took {folder['write_s']:.1f} s"
+        return node.warning(what, "move it to a faster disk, or look for what keeps the disk busy")
+    return node.ok(f"the {folder['name']} has {size(folder['free'])} left")
 
 
-def judge_shared_paths(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    if len(reports) < 2:
-        return
-    for one in reports:
-        if "late" in one.facts.get("shared", {}):
-            yield warning(
-                one.node, "its shared folders do not answer", "look for a mount that hangs: mount, dmesg"
+def judge_library(node: NodeReport) -> Iterator[Finding]:
+    rate = node.get("library").get("rate")
+    if node.find_deadline("library") is not None or (rate is not None and rate < _LIBRARY_RATE):
+        how = f"at {size(rate)}/s" if rate else "too slowly to be measured"
+        yield node.warning(
+            f"PyTorch's libraries are read {how}, so that its import takes minutes",
+            "put the environment on a local disk",
+        )
+
+
+def compare_shared_paths(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    remedy = "put it on a file system that all nodes share"
+    paths = []
+    for node in nodes:
+        if node.find_deadline("shared") is not None:
+            yield node.warning(
+                "its shared folders do not answer", "look for a mount that hangs: mount, dmesg"
             )
-        for path in one.get("shared").get("paths", ()):
+        for path in node.get("shared").get("paths", ()):
+            paths.append(path["path"])
             if path["error"]:
-                yield error(
-                    one.node,
-                    f"{path['path']} is not there: {path['error']}",
-                    "put it on a file system that all nodes share",
-                )
-    for path in dict.fromkeys(path["path"] for one in reports for path in one.get("shared").get("paths", ())):
-        yield from (
-            warning(
-                one.node,
-                f"{path} is another folder than on {list_nodes(others)}",
-                "put it on a file system that all nodes share",
-            )
-            for one, _, _, others in find_odd(reports, lambda report, path=path: _find_inode(report, path))  # type: ignore[misc]
-        )
+                yield node.error(f"{path['path']} is not there: {path['error']}", remedy)
+    for name in dict.fromkeys(paths):
+        for node, _, _, others in find_odd(nodes, lambda node, name=name: _find_inode(node, name)):  # type: ignore[misc]
+            yield node.warning(f"{name} is another folder than on {others}", remedy)
 
 
-def _find_inode(one: NodeReport, path: str) -> int | None:
-    return next(
-        (found["inode"] for found in one.get("shared").get("paths", ()) if found["path"] == path), None
-    )
-
-
-def judge_library(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        rate = one.get("library").get("rate")
-        if "late" in one.facts.get("library", {}) or (rate is not None and rate < _LIBRARY_RATE):
-            how = f"at {size(rate)}/s" if rate else "too slowly to be measured"
-            yield warning(
-                one.node,
-                f"PyTorch's libraries are read {how}, so that its import takes minutes",
-                "put the environment on a local disk",
-            )
+def _find_inode(node: NodeReport, name: str) -> int | None:
+    return next((path["inode"] for path in node.get("shared").get("paths", ()) if path["path"] == name), None)

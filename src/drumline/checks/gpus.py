@@ -6,20 +6,17 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import count_noun, error, find_odd, list_nodes, ok, warning
+from drumline.checks.findings import compare, count_noun
 from drumline.linux import kernel_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 _GPU_FIELDS = (
-    "index", "name", "driver_version", "memory.total", "memory.used", "ecc.errors.uncorrected.volatile.total",
+    "index", "driver_version", "memory.used", "ecc.errors.uncorrected.volatile.total",
     "clocks_throttle_reasons.hw_slowdown", "clocks_throttle_reasons.hw_thermal_slowdown", "remapped_rows.pending",
 )  # fmt: skip
 
@@ -71,106 +68,73 @@ _GPU_MEMORY_MIB = 500
 _ACTIVE = "ACTIVE"
 
 
-def judge_gpus(reports: Nodes, demands: Demands) -> Iterator[Finding]:
-    for one, demand in zip(reports, demands):
-        facts = one.get("gpus")
-        if not facts:
-            continue
-        found = facts["gpus"]
-        if facts.get("error"):
-            yield _grade(demand.gpus)(
-                one.node,
-                f"nvidia-smi fails: {facts['error']}",
-                "look at dmesg; restart the driver or the node",
-            )
-        elif len(found) < demand.gpus and facts["program"]:
-            yield error(
-                one.node,
-                f"{count_noun(len(found), 'GPU')} of the {demand.gpus} that the job was given answer",
-                "look for XID errors in dmesg, and restart the node",
-            )
-        else:
-            yield ok(count_noun(len(found), "GPU"), one.node)
-        for gpu in found:
-            yield from _judge_gpu(one, gpu)
-
-
-def _grade(wanted: int) -> Any:
-    return error if wanted else warning
-
-
-def _judge_gpu(one: NodeReport, gpu: Mapping[str, str]) -> Iterator[Finding]:
-    name = f"GPU {gpu['index']}"
-    errors = _number(gpu["ecc.errors.uncorrected.volatile.total"])
-    if errors:
-        yield warning(
-            one.node,
-            f"{name} has had {errors} memory errors that were not corrected",
-            "restart the node, and replace the GPU if they come back",
+def judge_gpus(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("gpus")
+    if not facts:
+        return
+    gpus, wanted = facts["gpus"], node.demand.gpus
+    if facts.get("error"):
+        say = node.error if wanted else node.warning
+        yield say(f"nvidia-smi fails: {facts['error']}", "look at dmesg; restart the driver or the node")
+    elif len(gpus) < wanted and facts["program"]:
+        yield node.error(
+            f"{count_noun(len(gpus), 'GPU')} of the {wanted} that the job was given answer",
+            "look for XID errors in dmesg, and restart the node",
         )
+    else:
+        yield node.ok(count_noun(len(gpus), "GPU"))
+    for gpu in gpus:
+        for finding, remedy in _find_faults(gpu):
+            yield node.warning(f"GPU {gpu['index']} {finding}", remedy)
+
+
+def _find_faults(gpu: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a GPU, and what to do about it."""
+    errors, used = (gpu[name] for name in ("ecc.errors.uncorrected.volatile.total", "memory.used"))
+    hot, slow = (gpu[f"clocks_throttle_reasons.hw_{name}slowdown"] == "Active" for name in ("thermal_", ""))
+    # Where there is no such figure, it is text.
+    if errors.isdigit() and int(errors):
+        what = f"has had {errors} memory errors that were not corrected"
+        yield what, "restart the node, and replace the GPU if they come back"
     if gpu["remapped_rows.pending"].lower() in ("yes", "1"):
-        yield warning(one.node, f"{name} has rows of memory to remap", "reset the GPU or restart the node")
-    slow = (gpu["clocks_throttle_reasons.hw_slowdown"], gpu["clocks_throttle_reasons.hw_thermal_slowdown"])
-    if "Active" in slow:
-        why = "it is too hot" if slow[1] == "Active" else "of its power or temperature"
-        yield warning(
-            one.node, f"{name} is slowed down because {why}", "look at its cooling and power supply"
-        )
-    used = _number(gpu["memory.used"])
-    if used > _GPU_MEMORY_MIB:
-        yield warning(
-            one.node,
-            f"{name} has {used} MiB in use before the job starts",
-            "end the process that holds it: nvidia-smi lists them",
-        )
+        yield "has rows of memory to remap", "reset the GPU or restart the node"
+    if hot or slow:
+        why = "it is too hot" if hot else "of its power or temperature"
+        yield f"is slowed down because {why}", "look at its cooling and power supply"
+    if used.isdigit() and int(used) > _GPU_MEMORY_MIB:
+        what = f"has {used} MiB in use before the job starts"
+        yield what, "end the process that holds it: nvidia-smi lists them"
 
 
-def judge_infiniband(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        for port in one.get("infiniband").get("ports", ()):
-            name = f"{port['device']} port {port['port']}"
-            if port["state"] != _ACTIVE:
-                yield warning(
-                    one.node,
-                    f"{name} is {port['state'] or 'in no state'}, not {_ACTIVE}",
-                    "check the cable, the switch and the subnet manager (ibstat)",
-                )
-            elif port["link"] == "Ethernet" and not port["gids"]:
-                yield warning(one.node, f"{name} has no GID", "give its interface an address")
-    for what, read in (("devices", _name_devices), ("rates", _name_rates)):
-        for one, own, usual, others in find_odd(reports, read):
-            yield warning(
-                one.node,
-                f"its InfiniBand {what} are {own}, and {usual} on {list_nodes(others)}",
-                "set NCCL_IB_HCA by node, or make the adapters alike",
+def compare_drivers(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    def read(node: NodeReport) -> str:
+        return ", ".join(dict.fromkeys(gpu["driver_version"] for gpu in node.get("gpus").get("gpus", ())))
+
+    remedy = "install the same driver on all nodes, with a fabric manager of the same version"
+    return compare(nodes, read, "its NVIDIA driver is", remedy)
+
+
+def judge_infiniband(node: NodeReport) -> Iterator[Finding]:
+    for port in node.get("infiniband").get("ports", ()):
+        name = f"{port['device']} port {port['port']}"
+        if port["state"] != _ACTIVE:
+            yield node.warning(
+                f"{name} is {port['state'] or 'in no state'}, not {_ACTIVE}",
+                "check the cable, the switch and the subnet manager (ibstat)",
             )
+        elif port["link"] == "Ethernet" and not port["gids"]:
+            yield node.warning(f"{name} has no GID", "give its interface an address")
 
 
-def _name_devices(one: NodeReport) -> str:
-    facts = one.get("infiniband")
-    return ", ".join(port["device"] for port in facts["ports"]) or "none" if facts else ""
+def compare_infiniband(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    def name_devices(node: NodeReport) -> str:
+        facts = node.get("infiniband")
+        return ", ".join(port["device"] for port in facts["ports"]) or "none" if facts else ""
 
+    def name_rates(node: NodeReport) -> str:
+        ports = node.get("infiniband").get("ports", ())
+        return ", ".join(port["rate"] for port in ports if port["state"] == _ACTIVE)
 
-def _name_rates(one: NodeReport) -> str:
-    ports = one.get("infiniband").get("ports", ())
-    return ", ".join(port["rate"] for port in ports if port["state"] == _ACTIVE)
-
-
-def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        return 0
-
-
-def judge_drivers(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    def read(one: NodeReport) -> str:
-        found = one.get("gpus").get("gpus", ())
-        return ", ".join(dict.fromkeys(gpu["driver_version"] for gpu in found))
-
-    for one, own, usual, others in find_odd(reports, read):
-        yield warning(
-            one.node,
-            f"its NVIDIA driver is {own}, and {usual} on {list_nodes(others)}",
-            "install the same driver on all nodes, with a fabric manager of the same version",
-        )
+    for what, read in (("devices", name_devices), ("rates", name_rates)):
+        remedy = "set NCCL_IB_HCA by node, or make the adapters alike"
+        yield from compare(nodes, read, f"its InfiniBand {what} are", remedy)

@@ -13,20 +13,16 @@ import errno
 import os
 import select
 import socket
-import statistics
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Optional
 
-from drumline.checks.findings import error, name_node, ok, warning
+from drumline.checks.findings import Finding, name_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import NodeReport, Status
 
     Place = tuple[str, int]
     """Address and port of a node's listener."""
@@ -313,113 +309,114 @@ FAST_ENOUGH = 2.5e9
 _NO_ANSWER = "no answer"
 """How a connection failed that ran out of time (``Links.connect_to_all``)."""
 
+_FIREWALL = "firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)"
 _BUSY_SHARE = 0.1
 """Of the time, in which a node waited for a core, above which its links were not measured."""
 
 
-def judge_connections(reports: Nodes, _: Demands) -> Iterator[Finding]:
+def compare_connections(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     failed: dict[int, dict[int, str]] = defaultdict(dict)
     tried: dict[int, set[int]] = defaultdict(set)
-    for one in reports:
-        for peer in one.get("connections").get("connected", ()):
-            tried[peer["node"]].add(one.node)
+    for node in nodes:
+        for peer in node.get("connections").get("connected", ()):
+            tried[peer["node"]].add(node.node)
             if peer["error"]:
-                failed[peer["node"]][one.node] = peer["error"]
+                failed[peer["node"]][node.node] = peer["error"]
     for target, sources in sorted(failed.items()):
-        why = next(iter(sources.values()))
         # A link that is slow or loses packets does not answer in time either; that ends no job.
-        grade = warning if all(said.startswith(_NO_ANSWER) for said in sources.values()) else error
+        status: Status = "warning" if all(why.startswith(_NO_ANSWER) for why in sources.values()) else "error"
         if set(sources) == tried[target] and len(sources) > 1:
-            yield grade(
-                target,
-                f"no other node can connect to a port of it that the kernel chose: {why}",
-                "let its firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
-            )
+            why = next(iter(sources.values()))
+            what = f"no other node can connect to a port of it that the kernel chose: {why}"
+            yield Finding("", status, target, what, f"let its {_FIREWALL}")
             continue
-        for source in sorted(sources):
-            yield grade(
-                source,
-                f"it cannot connect to {name_node(target, reports)} at a port that the kernel chose: {sources[source]}",
-                "let the firewall pass all TCP ports between the nodes (iptables -L, nft list ruleset)",
-            )
+        for source, why in sorted(sources.items()):
+            where = name_node(target, nodes)
+            what = f"it cannot connect to {where} at a port that the kernel chose: {why}"
+            yield Finding("", status, source, what, f"let the {_FIREWALL}")
 
 
-def judge_packets(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        for link in one.get("connections").get("received", ()):
+def compare_packets(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for node in nodes:
+        for link in node.get("connections").get("received", ()):
+            source = name_node(link["node"], nodes)
+            what = ""
             if link.get("lost_packet"):
-                yield warning(
-                    one.node,
-                    f"packets of {link['lost_packet']} bytes from {name_node(link['node'], reports)} do not arrive, "
-                    "and small ones do",
-                    "give all interfaces and switches between them the same MTU, or let ICMP pass",
+                what = (
+                    f"packets of {link['lost_packet']} bytes from {source} do not arrive, and small ones do"
                 )
             elif link.get("stalled"):
                 mtu = f" (MTU {link['mtu']})" if link.get("mtu") else ""
-                yield warning(
-                    one.node,
-                    f"small packets of {name_node(link['node'], reports)} arrive, and large ones do not{mtu}",
-                    "give all interfaces and switches between them the same MTU, or let ICMP pass",
-                )
+                what = f"small packets of {source} arrive, and large ones do not{mtu}"
+            if what:
+                remedy = "give all interfaces and switches between them the same MTU, or let ICMP pass"
+                yield node.warning(what, remedy)
 
 
-def judge_links(reports: Nodes, _: Demands) -> Iterator[Finding]:
+def compare_links(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     # The others had no core while they measured.
-    idle = [one for one in reports if one.get("connections").get("busy", 0.0) < _BUSY_SHARE]
-    nodes = {one.node for one in idle}
-    rates = {link: rate for link, rate in read_rates(reports).items() if nodes.issuperset(link)}
+    idle = [node for node in nodes if node.get("connections").get("busy", 0.0) < _BUSY_SHARE]
+    numbers = {node.node for node in idle}
+    rates = {link: rate for link, rate in read_rates(nodes).items() if numbers.issuperset(link)}
     if len(rates) < 2:
-        if len(idle) < len(reports):
-            yield ok("not compared: the cores of the nodes were busy meanwhile")
+        if len(idle) < len(nodes):
+            yield Finding("", "ok", None, "not compared: the cores of the nodes were busy meanwhile")
         return
-    found = list(_find_slow(idle, rates))
-    yield from found or [ok(f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}")]
+    slow = list(_find_slow(idle, rates))
+    span = f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}"
+    yield from slow or [Finding("", "ok", None, span)]
     yield from (
-        ok("not judged: the node was waiting for a core", one.node)
-        for one in reports
-        if one.node not in nodes
+        node.ok("not judged: the node was waiting for a core") for node in nodes if node.node not in numbers
     )
 
 
-def _find_slow(idle: Nodes, rates: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
-    for one in idle:
+def _find_slow(idle: Sequence[NodeReport], rates: Mapping[tuple[int, int], int]) -> Iterator[Finding]:
+    for node in idle:
         for way, at in (("to it", 1), ("from it", 0)):
-            own = {link: rate for link, rate in rates.items() if link[at] == one.node}
-            others = [rate for link, rate in rates.items() if one.node not in link]
+            best = max((rate for link, rate in rates.items() if link[at] == node.node), default=0)
+            others = [rate for link, rate in rates.items() if node.node not in link]
             # Of two nodes the two ways are compared, once.
-            if not own or max(own.values()) > FAST_ENOUGH:
+            if not 0 < best <= FAST_ENOUGH or (not others and at == 1):
                 continue
-            if not others and at == 1:
-                continue
-            compared = statistics.median(others) if others else max(rates.values())
-            best = max(own.values())
+            compared = _find_median(others) if others else max(rates.values())
             if best < SLOW_SHARE * compared:
-                yield warning(
-                    one.node,
+                yield node.warning(
                     f"its link carries {describe_rate(best)} {way}, and those of the other nodes "
                     f"{describe_rate(compared)}",
                     "look at its cable, switch port and interface (ethtool), or leave the node out",
                 )
 
 
-def read_rates(reports: Nodes) -> dict[tuple[int, int], int]:
+def _find_median(rates: Sequence[int]) -> float:
+    # `statistics` takes longer to import than all of this package.
+    ordered = sorted(rates)
+    return (ordered[(len(rates) - 1) // 2] + ordered[len(rates) // 2]) / 2
+
+
+def read_rates(nodes: Sequence[NodeReport]) -> dict[tuple[int, int], int]:
     """Return the bytes a second by link, from node to node; a link that was not measured is left out."""
     return {
-        (link["node"], one.node): link["bytes_per_s"]
-        for one in reports
-        for link in one.get("connections").get("received", ())
+        (link["node"], node.node): link["bytes_per_s"]
+        for node in nodes
+        for link in node.get("connections").get("received", ())
         if link.get("bytes_per_s")
     }
 
 
-def read_seconds(reports: Nodes) -> dict[tuple[int, int], float]:
-    """Return the seconds of a byte there and back by link, from node to node."""
-    return {
-        (link["node"], one.node): link["seconds"]
-        for one in reports
-        for link in one.get("connections").get("received", ())
-        if link.get("seconds")
-    }
+def list_links(nodes: Sequence[NodeReport], most: int) -> list[dict[str, Any]]:
+    """List the links that were measured, by their nodes, with the seconds of a byte there and back."""
+    links = [
+        {
+            "from": link["node"],
+            "to": node.node,
+            "bytes_per_s": link["bytes_per_s"],
+            "seconds": link.get("seconds") or None,
+        }
+        for node in nodes
+        for link in node.get("connections").get("received", ())
+        if link.get("bytes_per_s")
+    ]
+    return sorted(links, key=lambda link: (link["from"], link["to"]))[:most]
 
 
 def describe_rate(rate: float) -> str:

@@ -8,17 +8,14 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import error, list_nodes, ok, warning
+from drumline.checks.findings import Finding, list_nodes
 from drumline.contract import identity
 from drumline.linux import interfaces, kernel_files, ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import NodeReport
 
 
 MOST_NAMES = 8
@@ -83,19 +80,16 @@ def _look_up_address(address: str) -> dict[str, Any]:
 
 def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the interfaces with their MTU, the kernel's range of ports, and whether a port can be had."""
-    found = interfaces.list_interfaces()
-    for one in found:
-        one["mtu"] = kernel_files.read_number(f"/sys/class/net/{one['name']}/mtu")
     return {
         "address": settings.get("address", ""),
         "machine": identity.name_network(),
-        "interfaces": found,
+        "interfaces": interfaces.list_interfaces(),
         "local_ports": [
             int(word) for word in kernel_files.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
         ],
         "ipv6_only": kernel_files.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
         "port_error": _try_port(settings.get("address") or "127.0.0.1"),
-        "default_port": _find_holder(_DEFAULT_PORT),
+        "default_port": ports.find_port_holder(f"port {_DEFAULT_PORT}: EADDRINUSE"),
     }
 
 
@@ -105,10 +99,6 @@ def _try_port(address: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _find_holder(port: int) -> str:
-    return ports.find_port_holder(f"port {port}: EADDRINUSE")
 
 
 def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,144 +130,121 @@ _FIRST_PORT = 20000
 """Of those that Drumline leases (``linux/ports.py``)."""
 
 
-def judge_host_name(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        looked_up = one.get("names").get("looked_up")
-        if not looked_up:
-            continue
-        own = looked_up[0]
-        if own["error"]:
-            yield warning(
-                one.node,
-                f"its own host name {own['name']} cannot be looked up: {own['error']}",
-                "add it to /etc/hosts, or to the name service",
-            )
-            continue
-        address = one.get("network").get("address")
-        loopback = [found for found in own["ipv4"] if found.startswith("127.")]
-        if loopback and _has_other_address(one):
-            yield warning(
-                one.node,
-                f"its own host name {own['name']} is {loopback[0]}, which no other node reaches",
-                f"in /etc/hosts, give {own['name']} the address {address or 'of its network interface'}",
-            )
-        elif address and own["ipv4"] and address not in own["ipv4"] and len(reports) > 1:
-            yield warning(
-                one.node,
-                f"its own host name {own['name']} is {own['ipv4'][0]}, and the ranks use {address}",
+def judge_host_name(node: NodeReport) -> Iterator[Finding]:
+    own = _find_own_name(node)
+    if not own:
+        return
+    loopback = [address for address in own["ipv4"] if address.startswith("127.")]
+    if own["error"]:
+        what = f"its own host name {own['name']} cannot be looked up: {own['error']}"
+        yield node.warning(what, "add it to /etc/hosts, or to the name service")
+    elif loopback and node.get("network").get("interfaces"):
+        address = node.get("network").get("address") or "of its network interface"
+        what = f"its own host name {own['name']} is {loopback[0]}, which no other node reaches"
+        yield node.warning(what, f"in /etc/hosts, give {own['name']} the address {address}")
+    else:
+        yield node.ok(f"{own['name']} is {', '.join(own['ipv4'] or own['ipv6'])}")
+
+
+def compare_host_names(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for node in nodes:
+        own, address = _find_own_name(node), node.get("network").get("address")
+        addresses = own.get("ipv4") or [address]
+        # Of the loopback alone, that was said of the node.
+        if address and address not in addresses and not addresses[0].startswith("127."):
+            yield node.warning(
+                f"its own host name {own['name']} is {addresses[0]}, and the ranks use {address}",
                 "give the name that address, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME if ranks cannot connect",
             )
-        else:
-            yield ok(f"{own['name']} is {', '.join(own['ipv4'] or own['ipv6'])}", one.node)
 
 
-def _has_other_address(one: NodeReport) -> bool:
-    return bool(one.get("network").get("interfaces"))
+def _find_own_name(node: NodeReport) -> Mapping[str, Any]:
+    return next(iter(node.get("names").get("looked_up", ())), {})
 
 
-def judge_look_ups(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        late = [
-            f"{what} takes longer than {one.facts[group]['late']:g} s"
-            for group, what in _SLOW_KINDS.items()
-            if "late" in (one.facts.get(group) or {})
-        ]
-        facts = one.get("names").get("looked_up", ())
-        tried = [*facts, *one.get("reverse").get("looked_up", ())]
-        slowest = max(tried, key=lambda found: found["seconds"], default={"seconds": 0.0})
-        failed = [found for found in facts[1:] if found["error"]]
-        if not late and slowest["seconds"] > _SLOW_LOOK_UP_S:
-            what = slowest["name"] if "ipv4" in slowest else slowest["address"]
-            late = [f"looking up {what} takes {slowest['seconds']:.1f} s"]
-        if late:
-            yield warning(
-                one.node,
-                "; ".join(late),
-                "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts",
-            )
-        elif failed:
-            yield warning(
-                one.node,
-                f"it cannot look up the name of another node, {failed[0]['name']}: {failed[0]['error']}",
-                "add the nodes to /etc/hosts, or to the name service",
-            )
-        elif tried:
-            yield ok(f"the slowest look-up took {1000 * slowest['seconds']:.0f} ms", one.node)
+def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
+    slow = [
+        f"{what} takes longer than {node.find_deadline(group):g} s"
+        for group, what in _SLOW_KINDS.items()
+        if node.find_deadline(group) is not None
+    ]
+    names = node.get("names").get("looked_up", ())
+    tried = [*names, *node.get("reverse").get("looked_up", ())]
+    slowest = max(tried, key=lambda one: one["seconds"], default={"seconds": 0.0})
+    failed = [one for one in names[1:] if one["error"]]
+    if not slow and slowest["seconds"] > _SLOW_LOOK_UP_S:
+        what = slowest["name"] if "ipv4" in slowest else slowest["address"]
+        slow = [f"looking up {what} takes {slowest['seconds']:.1f} s"]
+    if slow:
+        remedy = "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts"
+        yield node.warning("; ".join(slow), remedy)
+    elif failed:
+        what = f"it cannot look up the name of another node, {failed[0]['name']}: {failed[0]['error']}"
+        yield node.warning(what, "add the nodes to /etc/hosts, or to the name service")
+    elif tried:
+        yield node.ok(f"the slowest look-up took {1000 * slowest['seconds']:.0f} ms")
 
 
-def judge_interfaces(reports: Nodes, _: Demands) -> Iterator[Finding]:
+def judge_interfaces(node: NodeReport) -> Iterator[Finding]:
+    if node.get("network"):
+        names = [f"{one['name']} {one['address']}" for one in node.get("network").get("interfaces", ())]
+        yield node.ok(", ".join(names) or "none but the loopback")
+
+
+def compare_interfaces(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     holders: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for one in reports:
-        facts = one.get("network")
-        address = facts.get("address")
-        if address and not address.startswith("127."):
-            holders[address].append((one.node, facts.get("machine", "")))
-        elif len(reports) == 1:
-            names = [f"{found['name']} {found['address']}" for found in facts.get("interfaces", ())]
-            yield ok(", ".join(names) or "none but the loopback", one.node)
-    for address, nodes in holders.items():
+    for node in nodes:
+        facts = node.get("network")
+        if facts.get("address") and not facts["address"].startswith("127."):
+            holders[facts["address"]].append((node.node, facts.get("machine", "")))
+    for address, places in holders.items():
         # Several nodes of a cluster for tests may be one machine.
-        if len(nodes) > 1 and len({machine for _, machine in nodes}) > 1:
-            yield error(
-                None,
-                f"{list_nodes([node for node, _ in nodes])} have the same address {address}",
-                "set interface of the compute to one whose addresses differ",
-            )
+        if len({machine for _, machine in places}) > 1:
+            what = f"{list_nodes([number for number, _ in places])} have the same address {address}"
+            remedy = "set interface of the compute to one whose addresses differ"
+            yield Finding("", "error", None, what, remedy)
 
 
-def judge_ports(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("network")
-        if not facts:
-            continue
-        if facts["port_error"]:
-            yield error(
-                one.node, f"no port can be had: {facts['port_error']}", "end what holds them: ss -tlnp"
-            )
-            continue
-        if facts["default_port"]:
-            yield warning(
-                one.node,
-                f"{facts['default_port']}, which PyTorch takes where a program sets no MASTER_PORT",
-                "leave MASTER_PORT as Drumline sets it, or end that process",
-            )
-        first = (facts["local_ports"] or [32768])[0]
-        if first - _FIRST_PORT < _FEWEST_PORTS:
-            yield warning(
-                one.node,
-                f"the kernel takes ports for outgoing connections from {first} on, which are those of MASTER_PORT too",
-                "sysctl net.ipv4.ip_local_port_range='32768 60999'",
-            )
-        elif not facts["default_port"]:
-            yield ok(f"{_FIRST_PORT} to {first - 1} are free of outgoing connections", one.node)
+def judge_ports(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("network")
+    if not facts:
+        return
+    first = (facts["local_ports"] or [32768])[0]
+    if facts["port_error"]:
+        yield node.error(f"no port can be had: {facts['port_error']}", "end what holds them: ss -tlnp")
+        return
+    if facts["default_port"]:
+        yield node.warning(
+            f"{facts['default_port']}, which PyTorch takes where a program sets no MASTER_PORT",
+            "leave MASTER_PORT as Drumline sets it, or end that process",
+        )
+    if first - _FIRST_PORT < _FEWEST_PORTS:
+        yield node.warning(
+            f"the kernel takes ports for outgoing connections from {first} on, which are those of MASTER_PORT too",
+            "sysctl net.ipv4.ip_local_port_range='32768 60999'",
+        )
+    elif not facts["default_port"]:
+        yield node.ok(f"{_FIRST_PORT} to {first - 1} are free of outgoing connections")
 
 
-def judge_ipv6(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        if one.get("network").get("ipv6_only"):
-            yield warning(
-                one.node,
-                "sockets for IPv6 take no IPv4 (bindv6only is 1), and PyTorch's store listens on such a socket",
-                "sysctl net.ipv6.bindv6only=0",
-            )
-        looked_up = one.get("names").get("looked_up") or ()
-        for found in looked_up:
-            if found["ipv6"] and not found["ipv4"]:
-                yield warning(
-                    one.node,
-                    f"{found['name']} has an address of IPv6 alone, {found['ipv6'][0]}",
-                    "give it an IPv4 address in /etc/hosts",
-                )
+def judge_ipv6(node: NodeReport) -> Iterator[Finding]:
+    if node.get("network").get("ipv6_only"):
+        yield node.warning(
+            "sockets for IPv6 take no IPv4 (bindv6only is 1), and PyTorch's store listens on such a socket",
+            "sysctl net.ipv6.bindv6only=0",
+        )
+    for one in node.get("names").get("looked_up", ()):
+        if one["ipv6"] and not one["ipv4"]:
+            what = f"{one['name']} has an address of IPv6 alone, {one['ipv6'][0]}"
+            yield node.warning(what, "give it an IPv4 address in /etc/hosts")
 
 
-def judge_proxies(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("proxies")
-        if facts.get("proxies") and not facts["spares_loopback"]:
-            yield warning(
-                one.node,
-                f"{', '.join(facts['proxies'])} is set, and no_proxy spares neither localhost nor 127.0.0.1",
-                "set no_proxy=localhost,127.0.0.1 and the addresses of the nodes",
-            )
-        for name in facts.get("missing_certificates", ()):
-            yield warning(one.node, f"{name} names what is not there", f"unset {name}, or correct it")
+def judge_proxies(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("proxies")
+    if facts.get("proxies") and not facts["spares_loopback"]:
+        yield node.warning(
+            f"{', '.join(facts['proxies'])} is set, and no_proxy spares neither localhost nor 127.0.0.1",
+            "set no_proxy=localhost,127.0.0.1 and the addresses of the nodes",
+        )
+    for name in facts.get("missing_certificates", ()):
+        yield node.warning(f"{name} names what is not there", f"unset {name}, or correct it")

@@ -10,19 +10,16 @@ import stat
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import count_noun, warning
+from drumline.checks.findings import count_noun
 from drumline.contract import identity
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import MARKER, RunFolder
 from drumline.linux import cgroups, kernel_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 def gather_leftovers(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,21 +202,14 @@ def _read_start_s(place: str) -> float:
     return int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 else 0.0
 
 
-def judge_leftovers(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("leftovers")
-        found = facts.get("processes", ())
-        if found:
-            first = found[0]
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            yield warning(
-                one.node,
-                f"process {first['pid']}{more} of job {first['job']} is left, whose supervisor is gone",
-                "run drumline doctor --fix there",
-            )
-        if facts.get("folders"):
-            yield warning(
-                one.node,
-                f"{count_noun(len(facts['folders']), 'folder')} of ended agents are left: {facts['folders'][0]}",
-                "run drumline doctor --fix there",
-            )
+def judge_leftovers(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("leftovers")
+    processes, folders = facts.get("processes"), facts.get("folders")
+    if processes:
+        more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
+        pid, job = processes[0]["pid"], processes[0]["job"]
+        what = f"process {pid}{more} of job {job} is left, whose supervisor is gone"
+        yield node.warning(what, "run drumline doctor --fix there")
+    if folders:
+        what = f"{count_noun(len(folders), 'folder')} of ended agents are left: {folders[0]}"
+        yield node.warning(what, "run drumline doctor --fix there")

@@ -10,16 +10,13 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import error, find_odd, list_nodes, ok, warning
+from drumline.checks.findings import compare, find_odd
 from drumline.contract import mpi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 _PYTHON = re.compile(r"python[0-9.]*$")
@@ -135,84 +132,76 @@ def _list_programs(folder: str) -> Iterator[str]:
 
 _MUST_AGREE = ("torch", "tensorflow", "jax", "deepspeed", "horovod", "ray")
 _OLDEST = (3, 9)
+_SAME_ENVIRONMENT = "give all nodes the same environment"
 
 
-def judge_python(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("python")
-        if not facts:
-            continue
-        if not facts["python"]:
-            yield warning(one.node, "there is no python on the search path", "install one, or add it to PATH")
-        elif facts.get("error"):
-            yield warning(one.node, f"{facts['python']} does not start: {facts['error']}", "install it again")
-        elif tuple(map(int, facts["version"].split(".")[:2])) < _OLDEST:
-            yield warning(
-                one.node,
-                f"{facts['python']} is Python {facts['version']}, older than 3.9",
-                "use a newer Python for the ranks",
-            )
-        else:
-            yield ok(f"Python {facts['version']}, {facts['python']}", one.node)
-    for one, own, usual, others in find_odd(reports, lambda one: _minor(one.get("python"))):
-        yield warning(
-            one.node,
-            f"its Python is {own}, and {usual} on {list_nodes(others)}",
-            "give all nodes the same environment",
+def judge_python(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("python")
+    if not facts:
+        return
+    python, version = facts["python"], facts["version"]
+    if not python:
+        yield node.warning("there is no python on the search path", "install one, or add it to PATH")
+    elif facts.get("error"):
+        yield node.warning(f"{python} does not start: {facts['error']}", "install it again")
+    elif tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        yield node.warning(
+            f"{python} is Python {version}, older than 3.9", "use a newer Python for the ranks"
+        )
+    else:
+        yield node.ok(f"Python {version}, {python}")
+
+
+def compare_pythons(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    def read(node: NodeReport) -> str:
+        return ".".join(str(node.get("python").get("version", "")).split(".")[:2])
+
+    return compare(nodes, read, "its Python is", _SAME_ENVIRONMENT)
+
+
+def judge_packages(node: NodeReport) -> Iterator[Finding]:
+    if node.get("python"):
+        packages = sorted(node.get("python").get("packages", {}).items())
+        known = ", ".join(f"{name} {version}" for name, version in packages)
+        yield node.ok(known or "no PyTorch, TensorFlow or JAX")
+
+
+def compare_packages(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for name in sorted({name for node in nodes for name in node.get("python").get("packages", ())}):
+
+        def read(node: NodeReport, name: str = name) -> str:
+            facts = node.get("python")
+            return str(facts.get("packages", {}).get(name, "missing")) if facts.get("version") else ""
+
+        is_sure = name in _MUST_AGREE or name.startswith("nvidia-nccl")
+        yield from compare(
+            nodes, read, f"its {name} is", _SAME_ENVIRONMENT, "error" if is_sure else "warning"
         )
 
 
-def _minor(facts: Mapping[str, str]) -> str:
-    return ".".join(str(facts.get("version", "")).split(".")[:2])
+def judge_mpi(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("python")
+    if not facts:
+        return
+    kind = facts.get("mpi_kind", "")
+    other = mpi.find_other_library(kind, facts.get("mpi_libraries", ())) if kind else ""
+    if other:
+        what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {mpi.recognize_library(other)}"
+        yield node.warning(what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
+    else:
+        yield node.ok(facts["mpi"] or "no mpirun")
 
 
-def judge_packages(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    names = {name for one in reports for name in one.get("python").get("packages", ())}
-    for name in sorted(names):
-        sure = name in _MUST_AGREE or name.startswith("nvidia-nccl")
-        for one, own, usual, others in find_odd(reports, lambda one, name=name: _find_version(one, name)):  # type: ignore[misc]
-            yield (error if sure else warning)(
-                one.node,
-                f"its {name} is {own}, and {usual} on {list_nodes(others)}",
-                "give all nodes the same environment",
-            )
-    if len(reports) == 1 and reports[0].get("python"):
-        found = reports[0].get("python").get("packages", {})
-        told = [f"{name} {version}" for name, version in sorted(found.items())]
-        yield ok(", ".join(told) or "no PyTorch, TensorFlow or JAX", reports[0].node)
+def compare_mpis(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    def read(node: NodeReport) -> str:
+        return str(node.get("python")["mpi"] or "missing") if node.get("python") else ""
+
+    return compare(nodes, read, "its mpirun is", "install the same MPI on all nodes")
 
 
-def _find_version(one: NodeReport, name: str) -> str:
-    facts = one.get("python")
-    return str(facts.get("packages", {}).get(name, "missing")) if facts.get("version") else ""
-
-
-def judge_mpi(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one, own, usual, others in find_odd(reports, _read_mpi):
-        yield warning(
-            one.node,
-            f"its mpirun is {own}, and {usual} on {list_nodes(others)}",
-            "install the same MPI on all nodes",
-        )
-    for one in reports:
-        kind = one.get("python").get("mpi_kind", "")
-        other = mpi.find_other_library(kind, one.get("python").get("mpi_libraries", ())) if kind else ""
-        if other:
-            what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {mpi.recognize_library(other)}"
-            yield warning(one.node, what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
-    if len(reports) == 1 and reports[0].get("python"):
-        yield ok(reports[0].get("python")["mpi"] or "no mpirun", reports[0].node)
-
-
-def _read_mpi(one: NodeReport) -> str:
-    facts = one.get("python")
-    return str(facts["mpi"] or "missing") if facts else ""
-
-
-def judge_code(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one, _own, _usual, others in find_odd(reports, lambda one: one.get("code").get("digest", "")):
-        yield error(
-            one.node,
-            f"the programs in {one.get('code')['folder']} differ from those on {list_nodes(others)}",
+def compare_code(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for node, _own, _usual, others in find_odd(nodes, lambda node: node.get("code").get("digest", "")):
+        yield node.error(
+            f"the programs in {node.get('code')['folder']} differ from those on {others}",
             "put the code on a file system that all nodes share, or let Drumline snapshot it",
         )

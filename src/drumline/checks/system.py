@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import error, find_odd, list_nodes, ok, size, warning
+from drumline.checks.findings import compare, size
 from drumline.linux import cgroups, kernel_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from drumline.checks.findings import Finding, NodeDemand, NodeReport
-
-    Nodes = Sequence[NodeReport]
-    Demands = Sequence[NodeDemand]
+    from drumline.checks.findings import Finding, NodeReport
 
 
 _LIMITS = {
     "nofile": resource.RLIMIT_NOFILE,
     "nproc": resource.RLIMIT_NPROC,
     "memlock": resource.RLIMIT_MEMLOCK,
-    "core": resource.RLIMIT_CORE,
 }
 
 
@@ -44,7 +39,6 @@ def gather_features(_: Mapping[str, Any]) -> dict[str, Any]:
         "user_namespaces": _can_unshare(),
         "ptrace_scope": kernel_files.read_number("/proc/sys/kernel/yama/ptrace_scope"),
         "control_group": _can_make_group(),
-        "ip": bool(shutil.which("ip")) and bool(shutil.which("tc")),
         "root": os.geteuid() == 0,
     }
 
@@ -81,119 +75,94 @@ def _can_unshare() -> bool:
 
 
 def gather_user(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who the ranks run as, their home and umask, and the time of day."""
-    import time
-
+    """Return who the ranks run as, their home and umask."""
     umask = os.umask(0o077)
     os.umask(umask)
     home = os.path.expanduser("~")
     return {
         "uid": os.getuid(),
-        "gid": os.getgid(),
         "umask": umask,
         "home": home,
         "home_writable": os.path.isdir(home) and os.access(home, os.W_OK),
-        "time": time.time(),
     }
 
 
 _FILES_LEAST, _PROCESSES_LEAST = 1024, 1024
 
 
-def judge_limits(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("limits")
-        if not facts:
-            continue
-        found = [
-            warning(one.node, f"it may {what} {facts[name]}", f"raise {how}")
-            for name, least, what, how in (
-                ("nofile", _FILES_LEAST, "open no more files than", "the limit nofile (ulimit -n)"),
-                (
-                    "nproc",
-                    _PROCESSES_LEAST,
-                    "have no more processes and threads than",
-                    "the limit nproc (ulimit -u)",
-                ),
-            )
-            if facts[name] is not None and facts[name] < least
-        ]
-        if one.get("infiniband").get("ports") and facts["memlock"] is not None:
-            found.append(
-                warning(
-                    one.node,
-                    f"it may lock no more than {size(facts['memlock'])} of memory, and InfiniBand locks all it sends",
-                    "set the limit memlock to unlimited, also for the daemons of the scheduler",
-                )
-            )
-        yield from found or [ok(f"{facts['nofile'] or 'any number of'} open files", one.node)]
-
-
-def judge_user(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("user")
-        if facts and not facts["home_writable"]:
-            yield warning(
-                one.node,
-                f"its home {facts['home']} cannot be written to",
-                "set HOME; caches of programs go there",
-            )
-        if facts and facts["umask"] & 0o700:
-            yield warning(
-                one.node,
-                f"its umask {facts['umask']:03o} takes the rights from the owner of new files",
-                "set umask 022",
-            )
-    for what, name in (("user ID", "uid"), ("home", "home"), ("umask", "umask")):
-        for one, own, usual, others in find_odd(reports, lambda one, name=name: one.get("user").get(name)):  # type: ignore[misc]
-            shown = (f"{own:03o}", f"{usual:03o}") if name == "umask" else (own, usual)
-            yield warning(
-                one.node,
-                f"its {what} is {shown[0]}, and {shown[1]} on {list_nodes(others)}",
-                "make users alike on all nodes: shared files belong to a number",
-            )
-
-
-def judge_features(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        facts = one.get("features")
-        if not facts:
-            continue
-        if not facts["pidfd"]:
-            yield error(
-                one.node,
-                f"its kernel {facts['kernel']} has no pidfd, which Drumline needs",
-                "use Linux 5.3 or newer",
-            )
-        off = []
-        if not facts["control_group"]:
-            off.append("control groups (a process that leaves its session is found by its parents instead)")
-        if not facts["user_namespaces"] and not facts["root"]:
-            off.append("user namespaces (no isolated nodes)")
-        if facts["ptrace_scope"] > 1 and not facts["root"]:
-            off.append(f"ptrace (its scope is {facts['ptrace_scope']}: py-spy shows no stacks)")
-        if off:
-            yield warning(
-                one.node, f"off here: {'; '.join(off)}", "docs/howto/doctor.md says how to get each"
-            )
-        elif facts["pidfd"]:
-            yield ok(f"Linux {facts['kernel']}, all on", one.node)
-
-
 _SKEW_S = 1.0
 
 
-def judge_clocks(reports: Nodes, _: Demands) -> Iterator[Finding]:
-    for one in reports:
-        told = one.get("clock").get("time")
-        if told is None or one.arrived is None:
+def judge_limits(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("limits")
+    if not facts:
+        return
+    files, processes, locked = (facts[name] for name in ("nofile", "nproc", "memlock"))
+    if files is not None and files < _FILES_LEAST:
+        yield node.warning(f"it may open no more files than {files}", "raise the limit nofile (ulimit -n)")
+    else:
+        yield node.ok(f"{files or 'any number of'} open files")
+    if processes is not None and processes < _PROCESSES_LEAST:
+        what = f"it may have no more processes and threads than {processes}"
+        yield node.warning(what, "raise the limit nproc (ulimit -u)")
+    if locked is not None and node.get("infiniband").get("ports"):
+        yield node.warning(
+            f"it may lock no more than {size(locked)} of memory, and InfiniBand locks all it sends",
+            "set the limit memlock to unlimited, also for the daemons of the scheduler",
+        )
+
+
+def judge_features(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("features")
+    if not facts:
+        return
+    if not facts["pidfd"]:
+        what = f"its kernel {facts['kernel']} has no pidfd, which Drumline needs"
+        yield node.error(what, "use Linux 5.3 or newer")
+    off = []
+    if not facts["control_group"]:
+        off.append("control groups (a process that leaves its session is found by its parents instead)")
+    if not facts["user_namespaces"] and not facts["root"]:
+        off.append("user namespaces (no isolated nodes)")
+    if facts["ptrace_scope"] > 1 and not facts["root"]:
+        off.append(f"ptrace (its scope is {facts['ptrace_scope']}: py-spy shows no stacks)")
+    if off:
+        yield node.warning(f"off here: {'; '.join(off)}", "docs/howto/doctor.md says how to get each")
+    elif facts["pidfd"]:
+        yield node.ok(f"Linux {facts['kernel']}, all on")
+
+
+def judge_user(node: NodeReport) -> Iterator[Finding]:
+    facts = node.get("user")
+    if facts and not facts["home_writable"]:
+        what = f"its home {facts['home']} cannot be written to"
+        yield node.warning(what, "set HOME; caches of programs go there")
+    if facts and facts["umask"] & 0o700:
+        what = f"its umask {facts['umask']:03o} takes the rights from the owner of new files"
+        yield node.warning(what, "set umask 022")
+
+
+def compare_users(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    def read_umask(node: NodeReport) -> str:
+        return f"{node.get('user')['umask']:03o}" if node.get("user") else ""
+
+    for what, read in (
+        ("user ID", lambda node: node.get("user").get("uid")),
+        ("home", lambda node: node.get("user").get("home")),
+        ("umask", read_umask),
+    ):
+        remedy = "make users alike on all nodes: shared files belong to a number"
+        yield from compare(nodes, read, f"its {what} is", remedy)
+
+
+def compare_clocks(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
+    for node in nodes:
+        told = node.get("clock").get("time")
+        if told is None or node.arrived is None:
             continue
         # The answer of a busy node may be old: it was told between the question and its arrival.
-        ahead, behind = told - one.arrived, (one.asked or one.arrived) - told
+        ahead, behind = told - node.arrived, (node.asked or node.arrived) - told
         if max(ahead, behind) > _SKEW_S:
             how = "ahead of" if ahead > behind else "behind"
-            yield warning(
-                one.node,
-                f"its clock is {max(ahead, behind):.1f} s {how} that of the supervisor",
-                "start chrony or ntpd there",
-            )
+            what = f"its clock is {max(ahead, behind):.1f} s {how} that of the supervisor"
+            yield node.warning(what, "start chrony or ntpd there")

@@ -14,9 +14,7 @@ GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "doctor.md"
 GB = 10**9
 GPU = {
     "index": "0",
-    "name": "NVIDIA H100",
     "driver_version": "550.54",
-    "memory.total": "81559",
     "memory.used": "1",
     "ecc.errors.uncorrected.volatile.total": "0",
     "clocks_throttle_reasons.hw_slowdown": "Not Active",
@@ -69,30 +67,26 @@ def healthy(node, count):
             "limit": None,
             "shared": "/dev/shm",
             "shared_total": 32 * GB,
-            "shared_free": 32 * GB,
         },
         "gpus": {"program": "/usr/bin/nvidia-smi", "gpus": [dict(GPU)]},
         "infiniband": {"ports": [port]},
-        "limits": {"nofile": 4096, "nproc": None, "memlock": None, "core": 0},
+        "limits": {"nofile": 4096, "nproc": None, "memlock": None},
         "features": {
             "kernel": "6.1.0",
             "pidfd": True,
             "user_namespaces": True,
             "ptrace_scope": 1,
             "control_group": True,
-            "ip": True,
             "root": False,
         },
         "user": {
             "uid": 1000,
-            "gid": 1000,
             "umask": 0o22,
             "home": "/home/a",
             "home_writable": True,
-            "time": 1e9,
         },
         "disk": {"folders": [{**folder, "inodes": 10**6, "write_s": 0.01}]},
-        "shared": {"paths": [{"path": "/shared/j", "error": "", "inode": 77, "seconds": 0.0}]},
+        "shared": {"paths": [{"path": "/shared/j", "error": "", "inode": 77}]},
         "leftovers": {"processes": [], "folders": []},
         "clock": {"time": 1e9},
         "connections": {
@@ -117,10 +111,12 @@ DEMAND = NodeDemand(ranks=4, cores=4, gpus=1, memory_bytes=40 * GB)
 
 
 def judge(change=None, node=1, count=3, demand=DEMAND):
-    reports = [NodeReport(one, f"host-{one}", healthy(one, count), 1e9) for one in range(count)]
+    reports = [
+        NodeReport(one, f"host-{one}", healthy(one, count), 1e9, demand=demand) for one in range(count)
+    ]
     if change:
         change(reports[node].facts)
-    return registry.judge_all(reports, [demand] * count)
+    return registry.judge_all(reports)
 
 
 def assign(path, value):
@@ -153,6 +149,8 @@ def test_healthy_nodes_have_nothing():
 FAULTS = [
     ("python", "warning", assign("python/version", "3.8.10"), "older than 3.9"),
     ("python", "warning", assign("python/version", "3.12.1"), "its Python is 3.12, and 3.11 on nodes 0 and 2"),
+    ("python", "warning", assign("python/python", ""), "there is no python on the search path"),
+    ("python", "warning", assign("python/error", "cannot open libpython3.so"), "does not start: cannot open"),
     ("packages", "error", assign("python/packages/torch", "2.5.1"), "its torch is 2.5.1, and 2.4.0 on nodes 0 and 2"),
     ("packages", "error", assign("python/packages/nvidia-nccl-cu12", "2.21.5"), "nvidia-nccl-cu12"),
     ("packages", "warning", assign("python/packages/numpy", "1.26.0"), "numpy"),
@@ -170,6 +168,12 @@ FAULTS = [
     ("look-ups", "warning", assign("names", {"late": 0.8}), "longer than 0.8 s"),
     ("look-ups", "warning", assign("reverse/looked_up/0/seconds", 5.0), "looking up 10.0.0.1 takes 5.0 s"),
     ("look-ups", "warning", assign("reverse", {"late": 0.8}), "the names of the nodes' addresses takes"),
+    (
+        "look-ups",
+        "warning",
+        lambda facts: facts["names"]["looked_up"].append({**facts["names"]["looked_up"][0], "error": "not known"}),
+        "it cannot look up the name of another node",
+    ),
     (
         "interfaces",
         "error",
@@ -189,6 +193,7 @@ FAULTS = [
     ("proxies", "warning", assign("proxies/proxies", ["http_proxy"]), "http_proxy is set"),
     ("proxies", "warning", assign("proxies/missing_certificates", ["SSL_CERT_FILE"]), "SSL_CERT_FILE"),
     ("shared-memory", "warning", assign("memory/shared_total", 64 << 20), "/dev/shm has 64 MiB"),
+    ("shared-memory", "warning", assign("memory/shared_error", "No such file or directory"), "there is no /dev/shm"),
     ("cores", "warning", assign("cpu/cores", 2), "2 of 4 cores"),
     ("cores", "warning", assign("cpu/quota", 1.5), "a control group allows 1.5"),
     ("memory", "warning", assign("memory/limit", 100 << 20), "limited to 100 MiB"),
@@ -208,6 +213,7 @@ FAULTS = [
     ("user", "warning", assign("user/uid", 1001), "its user ID is 1001, and 1000"),
     ("user", "warning", assign("user/home", "/root"), "its home is /root"),
     ("user", "warning", assign("user/umask", 0o77), "its umask is 077, and 022"),
+    ("user", "warning", assign("user/umask", 0o722), "takes the rights from the owner"),
     ("user", "warning", assign("user/home_writable", False), "cannot be written to"),
     ("gpus", "error", assign("gpus/gpus", []), "0 GPUs of the 1"),
     ("gpus", "error", both(assign("gpus/gpus", []), assign("gpus/error", "driver mismatch")), "driver mismatch"),
@@ -239,6 +245,7 @@ FAULTS = [
     ("arithmetic", "error", assign("cpu/product", "0x1.8p+2"), "computes 0x1.8p+2"),
     ("shared-paths", "error", assign("shared/paths/0/error", "No such file or directory"), "/shared/j is not there"),
     ("shared-paths", "warning", assign("shared/paths/0/inode", 78), "another folder than on nodes 0 and 2"),
+    ("shared-paths", "warning", assign("shared", {"late": 0.8}), "its shared folders do not answer"),
     ("connections", "error", assign("connections/connected/0/error", "No route to host"), "cannot connect to node 0"),
     (
         "connections",
@@ -368,7 +375,7 @@ def test_root_needs_no_user_namespaces_for_isolated_nodes():
 
 def test_one_node_alone_is_compared_with_none():
     found = registry.judge_all([NodeReport(0, "", healthy(0, 1))])
-    assert {one.check for one in found} == {check.id for check in registry.CHECKS if not check.needs_nodes}
+    assert {one.check for one in found} == {check.id for check in registry.CHECKS if check.judge}
 
 
 def test_what_all_nodes_say_alike_is_one_finding():
@@ -411,7 +418,8 @@ def test_links_that_were_not_measured_in_time_are_told_where_nobody_waits_for_ra
 
 
 def test_of_too_many_findings_problems_stay_in_their_order():
-    found = [findings.ok("a"), findings.warning(1, "b", ""), findings.ok("c"), findings.error(0, "d", "")]
+    node = NodeReport(0, "", {})
+    found = [node.ok("a"), node.warning("b", ""), node.ok("c"), node.error("d", "")]
     assert [one.finding for one in findings.keep_worst(found, 3)] == ["a", "b", "d"]
     assert [one.finding for one in findings.keep_worst(found, 1)] == ["b"]
 

@@ -69,7 +69,7 @@ def _doctor(arguments: Namespace) -> int:
         for name, done in doctor.fix(found).items():
             print(f"{name}: {done}", file=sys.stderr)
             found = doctor.examine_machine()
-    _show(doctor.describe(found), arguments)
+    _show(doctor.describe(one.to_json({}) for one in found), arguments)
     return int(any(one.status == "error" for one in found))
 
 

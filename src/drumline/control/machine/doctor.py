@@ -1,65 +1,60 @@
-"""The checks of this machine, and the repair of what is Drumline's own."""
+"""The checks of this machine, those of what Drumline itself keeps there, and the repair of the latter."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks import checker, registry
-from drumline.checks.findings import Finding, NodeReport
-from drumline.contract.folder import base_home, home
-from drumline.control.machine import own_checks
+from drumline.checks import checker, orphans, registry
+from drumline.checks.findings import Finding, NodeReport, count_noun
+from drumline.contract import identity
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import RunFolder, base_home, home
+from drumline.control.jobs import listing
+from drumline.control.jobs.recovery import recover
+from drumline.linux import kernel_files
+from drumline.node import leftovers, scratch
+from drumline.node.warm import pool_folder
+from drumline.store.index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
 _DEADLINE_S = 15.0
 """For all facts together: a look-up of a name takes ten seconds where no server answers."""
 
-OWN_CHECKS: dict[str, tuple[str, Callable[[], Finding]]] = {
-    "home": ("the folder of jobs", own_checks.check_home),
-    "index": ("the index of jobs", own_checks.check_index),
-    "sockets": ("sockets of ended processes", own_checks.check_sockets),
-}
-"""By id: title, and what checks it. They follow those of the registry that are for one machine."""
-
-FIXES: dict[str, Callable[[], str]] = {
-    "index": own_checks.fix_index,
-    "sockets": own_checks.fix_sockets,
-    "leftovers": own_checks.fix_leftovers,
-}
-"""By id of the check, what mends it and says what it did."""
+_FIX = "run drumline doctor --fix"
 
 
 def examine_machine() -> list[Finding]:
     """Check this machine. Blocks, for as long as the slowest fact takes, 15 s at most."""
-    checks = [check for check in registry.CHECKS if not check.needs_nodes]
-    facts = checker.gather(registry.list_groups(checks), choose_settings(), _DEADLINE_S)
-    report = NodeReport(0, "", facts)
-    groups = {check.id: check.groups for check in checks}
-    judged = (one._replace(node=None) for one in registry.judge_all([report], checks=checks))
-    found = [_admit_unknown(one, [facts[group] for group in groups[one.check]]) for one in judged]
-    return [*found, *(check() for _, check in OWN_CHECKS.values())]
-
-
-def _admit_unknown(finding: Finding, facts: Iterable[Mapping[str, Any]]) -> Finding:
-    """Return the finding, or that it is none: nothing is wrong as far as is known, and its facts are not."""
-    if finding.status != "ok" or finding.finding:
-        return finding
-    for one in facts:
-        if checker.LATE in one or checker.FAILED in one:
-            why = one.get(checker.FAILED) or f"that takes longer than {one[checker.LATE]:g} s"
-            return Finding(
-                finding.check, "warning", None, f"it was not checked: {why}", "run drumline doctor again"
-            )
-    return finding
+    checks = [check for check in registry.CHECKS if check.judge]
+    nodes = [NodeReport(0, "", checker.gather(registry.list_groups(checks), choose_settings(), _DEADLINE_S))]
+    findings = registry.add_unknown(registry.judge_all(nodes, checks), nodes, checks)
+    return [*(one._replace(node=None) for one in findings), *(check() for check in OWN_CHECKS.values())]
 
 
 def choose_settings() -> dict[str, Any]:
     """Return what the facts of this machine are gathered of."""
-    folders = {"folder of jobs": own_checks.find_existing(home()), "temporary folder": tempfile.gettempdir()}
+    folders = {"folder of jobs": _find_existing(home()), "temporary folder": tempfile.gettempdir()}
     return {"paths": folders, "path": os.environ.get("PATH", ""), "home": base_home()}
+
+
+def describe(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return findings (``Finding.to_json``) as doctor shows them: nodes by their names, where these are known."""
+    return [
+        {
+            "id": one["id"],
+            "status": one["status"],
+            "node": one.get("host") or one["node"],
+            "finding": one["finding"],
+            "remedy": one["remedy"],
+        }
+        for one in findings
+    ]
 
 
 def fix(findings: Iterable[Finding]) -> dict[str, str]:
@@ -68,15 +63,97 @@ def fix(findings: Iterable[Finding]) -> dict[str, str]:
     return {name: FIXES[name]() for name in wanted}
 
 
-def describe(findings: Iterable[Finding], hosts: dict[int, str] | None = None) -> list[dict[str, Any]]:
-    """Return findings as JSON shows them. ``hosts``: names of nodes."""
-    return [
-        {
-            "id": one.check,
-            "status": one.status,
-            "node": (hosts or {}).get(one.node) or one.node if one.node is not None else None,
-            "finding": one.finding,
-            "remedy": one.remedy,
-        }
-        for one in findings
-    ]
+def _check_home() -> Finding:
+    folder = _find_existing(home())
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Finding("home", "ok", None, home())
+    what = f"{folder} cannot be written to"
+    return Finding("home", "error", None, what, "set DRUMLINE_HOME to a folder of your own")
+
+
+def _find_existing(path: str) -> str:
+    """Return the folder, or the nearest above it that is there."""
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _check_index() -> Finding:
+    """Check the index of jobs; it is not read before there is a job."""
+    problem = Index(home()).find_damage()
+    if problem:
+        return Finding("index", "warning", None, f"the index of jobs is damaged: {problem}", _FIX)
+    return Finding("index", "ok", None, "readable")
+
+
+def _fix_index() -> str:
+    """Rebuild the index from the jobs. Raises DrumlineError."""
+    Index(home()).repair()
+    return f"rebuilt, with {count_noun(len(listing.names(archived=None)), 'job')}"
+
+
+def _check_sockets() -> Finding:
+    stale = list(_list_stale())
+    if not stale:
+        return Finding("sockets", "ok", None, "none is stale")
+    more = f" and {len(stale) - 1} more" if len(stale) > 1 else ""
+    return Finding("sockets", "warning", None, f"nobody listens at {stale[0]}{more}", _FIX)
+
+
+def _fix_sockets() -> str:
+    removed = 0
+    for path in list(_list_stale()):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+            removed += 1
+    return f"removed {count_noun(removed, 'stale socket')}"
+
+
+def _list_stale() -> Iterator[str]:
+    """Yield the sockets of warm pools of this machine that were killed: nobody listens there."""
+    parent = os.path.join(base_home(), "warm", identity.name_machine())
+    for name in kernel_files.list_folder(parent):
+        folder = os.path.join(parent, name)
+        path = os.path.join(folder, pool_folder.SOCKET)
+        if not os.path.exists(path):
+            continue
+        try:
+            pool_folder.connect_to_pool(folder).close()
+        except ConnectionRefusedError:
+            yield path
+        except OSError:
+            continue
+
+
+def _fix_leftovers() -> str:
+    """End what jobs of this home have left whose supervisor is gone, and remove folders of agents that are gone."""
+    facts = orphans.gather_leftovers({"home": base_home()})
+    ended = 0
+    for folder in dict.fromkeys(one["folder"] for one in facts["processes"]):
+        run = RunFolder(folder)
+        with contextlib.suppress(DrumlineError, OSError):
+            if run.exists() and not recover(run).is_final:
+                continue
+        ended += leftovers.clear_leftovers(run)
+    left = [path for path in facts["folders"] if not scratch.remove_abandoned(path)]
+    gone = orphans.list_forgotten(left, time.time())
+    for path in gone:
+        scratch.remove_scratch(path)
+        scratch.remove_scratch(scratch.choose_shared_memory_folder(path))
+    removed = len(facts["folders"]) - len(left) + len(gone)
+    return f"ended {count_noun(ended, 'process')}, removed {count_noun(removed, 'folder')}"
+
+
+OWN_CHECKS: dict[str, Callable[[], Finding]] = {
+    "home": _check_home,
+    "index": _check_index,
+    "sockets": _check_sockets,
+}
+"""By id. They follow those of the registry that are for one machine."""
+
+FIXES: dict[str, Callable[[], str]] = {
+    "index": _fix_index,
+    "sockets": _fix_sockets,
+    "leftovers": _fix_leftovers,
+}
+"""By id of the check, what mends it and says what it did."""

@@ -50,7 +50,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
         if (node_count or 1) > 1:
             what = f"--nodes: the nodes of compute {compute.name!r} are all this machine"
             raise UsageError(what, "leave it out, or give the compute isolation: namespace")
-        return ComputeChecks(doctor.describe(doctor.examine_machine()))
+        return ComputeChecks(doctor.describe(one.to_json({}) for one in doctor.examine_machine()))
     count = choose_count(compute) if node_count is None else node_count
     folder = _submit(compute.name, count)
     tell(f"job {folder.name} checks {count} node{'' if count == 1 else 's'} of compute {compute.name}")
@@ -64,7 +64,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
     if outcome.preflight is None:
         return ComputeChecks([_explain(folder.name, outcome)], folder.name)
     listing.archive(folder.name)
-    return ComputeChecks([_to_check(one) for one in outcome.preflight.detail["findings"]], folder.name)
+    return ComputeChecks(doctor.describe(outcome.preflight.detail["findings"]), folder.name)
 
 
 def choose_count(compute: Compute) -> int:
@@ -109,9 +109,3 @@ def _explain(job: str, outcome: Outcome) -> dict[str, Any]:
         "finding": f"the nodes were not checked: job {job} is {outcome.status}: {outcome.why}",
         "remedy": f"drumline job show -n {job}",
     }
-
-
-def _to_check(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding of the job's events as the checks of this machine are returned."""
-    node = found.get("host") or found.get("node")
-    return {**{key: found[key] for key in ("id", "status", "finding", "remedy")}, "node": node}

@@ -6,15 +6,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import (
-    NodeDemand,
-    NodeReport,
-    join_equal,
-    keep_worst,
-    list_nodes,
-    warning,
-)
-from drumline.checks.links import plan_peers, plan_rounds
+from drumline.checks.findings import Finding, NodeDemand, NodeReport, join_equal, keep_worst, list_nodes
 from drumline.checks.names_and_ports import MOST_NAMES
 from drumline.contract import events as e
 from drumline.contract import messages as m
@@ -25,9 +17,8 @@ from drumline.supervisor.deciding import happenings as h
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from drumline.checks.findings import Finding
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import NodeTask, Plan
+    from drumline.contract.plan import Plan
     from drumline.supervisor.attempt.connections import AgentConnections
 
 LIMIT_S = 1.8
@@ -110,8 +101,10 @@ class PreflightPhase:
         if self._is_over:
             return
         if message.part == "facts":
-            times = (wall_time(), self._asked)
-            self._reports[node] = NodeReport(node, self._hosts.get(node, ""), message.facts, *times)
+            task, times = self._plan.nodes[node], (wall_time(), self._asked)
+            demand = NodeDemand(len(task.ranks), len(task.cores), task.gpu_count, self._memory_bytes)
+            host = self._hosts.get(node, "")
+            self._reports[node] = NodeReport(node, host, message.facts, *times, demand)
             if len(self._reports) == len(self._plan.nodes):
                 self._check_links()
         elif node in self._reports:
@@ -126,11 +119,10 @@ class PreflightPhase:
         if self._is_over:
             return
         self._is_over = True
-        from drumline.checks import registry
+        from drumline.checks import links, registry
 
         reports = [self._reports[node] for node in sorted(self._reports)]
-        demands = [_describe_demand(self._plan.nodes[one.node], self._memory_bytes) for one in reports]
-        found = registry.judge_all(reports, demands)
+        found = registry.judge_all(reports)
         most = _MOST_FINDINGS
         if self._plan.checks_only:
             found, most = join_equal(registry.add_unknown(found, reports), len(reports)), _MOST_ALONE
@@ -140,7 +132,8 @@ class PreflightPhase:
         missing = [task.node for task in self._plan.nodes if task.node not in self._reports]
         if missing:
             found.insert(0, _describe_missing(missing))
-        detail = {"findings": _to_json(keep_worst(found, most), self._hosts), "links": _list_links(reports)}
+        findings = [one.to_json(self._hosts) for one in keep_worst(found, most)]
+        detail = {"findings": findings, "links": links.list_links(reports, _MOST_LINKS)}
         self._record(e.PreflightEnded(wall_time(), seconds, detail))
         errors = [one for one in found if one.status == "error"]
         node = errors[0].node if errors else None
@@ -165,6 +158,8 @@ class PreflightPhase:
         }
 
     def _check_links(self) -> None:
+        from drumline.checks.links import plan_peers, plan_rounds
+
         count = len(self._plan.nodes)
         places = {
             str(node): [self._addresses[node], one.get("links")["port"]]
@@ -196,32 +191,4 @@ def describe_errors(errors: Sequence[Finding]) -> str:
 
 def _describe_missing(nodes: Sequence[int]) -> Finding:
     what = f"{list_nodes(nodes)} told nothing of {'itself' if len(nodes) == 1 else 'themselves'} in time"
-    return warning(None, what, "check again: drumline doctor --compute NAME")._replace(check="answers")
-
-
-def _describe_demand(task: NodeTask, memory_bytes: int) -> NodeDemand:
-    return NodeDemand(len(task.ranks), len(task.cores), task.gpu_count, memory_bytes)
-
-
-def _to_json(found: Sequence[Finding], hosts: Mapping[int, str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": one.check,
-            "status": one.status,
-            "node": one.node,
-            "host": hosts.get(one.node, "") if one.node is not None else "",
-            "finding": one.finding,
-            "remedy": one.remedy,
-        }
-        for one in found
-    ]
-
-
-def _list_links(reports: Sequence[NodeReport]) -> list[dict[str, Any]]:
-    from drumline.checks.links import read_rates, read_seconds
-
-    rates, seconds = read_rates(reports), read_seconds(reports)
-    return [
-        {"from": source, "to": target, "bytes_per_s": rate, "seconds": seconds.get((source, target))}
-        for (source, target), rate in sorted(rates.items())[:_MOST_LINKS]
-    ]
+    return Finding("answers", "warning", None, what, "check again: drumline doctor --compute NAME")

@@ -1,12 +1,11 @@
 """
-The report of ``drumline scale`` in examples/digits-ddp: its page, and its table in the README.
+The report of ``drumline scale`` in the README of examples/digits-ddp.
 
 It needs PyTorch, the right to make namespaces, and a machine with nothing else to do.
 """
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from marked import replaced
 from processes import kill_marked, marked_pids
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits-ddp"
-NAME, PAGE = "digits", "scale.html"
+NAME = "digits"
 CREATE = ("compute", "create", "-f", "lab.yml", "-o", "none")
 SCALE = ("scale", "-f", "job.yml", "--nodes", "1,2", "--procs", "1", "--to", "8")
 
@@ -34,14 +33,14 @@ def run_drumline(*words: str) -> str:
 
 
 def measure(folder: Path) -> str:
-    """The text of the report; its page is then in the folder."""
+    """The text of the report."""
     run_drumline(*CREATE)
     return run_drumline(*SCALE, "--set", "compute=azureml:slow", "--folder", str(folder), "-o", "table")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="put page and table into the example")
+    parser.add_argument("--write", action="store_true", help="put the table into the example")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="drumline-bench-") as scratch:
         folder = Path(scratch).resolve()
@@ -55,7 +54,6 @@ def main() -> int:
             assert not marked_pids(str(folder))
         print(told)
         if arguments.write:
-            shutil.copyfile(folder / PAGE, EXAMPLE / PAGE)
             text = f"On {len(os.sched_getaffinity(0))} cores ({cpu_model()}):\n\n```text\n{told.strip()}\n```"
             page = EXAMPLE / "README.md"
             page.write_text(replaced(page.read_text(), NAME, text))

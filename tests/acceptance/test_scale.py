@@ -1,6 +1,5 @@
 """A job at several sizes: what is measured, what is written, and what is refused."""
 
-import html
 import json
 import os
 import signal
@@ -88,9 +87,6 @@ def test_a_job_is_measured_at_each_size_and_stopped(cli, tmp_path, drumline_home
         kept = read_report(row["job"])
         assert [each["job"] for each in kept["measured"]] == [one["job"], two["job"]]
         assert (kept["title"], kept["sentences"]) == ("<b>small</b>", values["sentences"])
-    page = (tmp_path / "made" / "scale.html").read_text()
-    assert "<b>" not in page
-    assert "&lt;b&gt;small" in page
     assert "1 of 2: 1 node: 30 steps measured" in done.err
 
 
@@ -136,7 +132,6 @@ def test_a_job_that_hangs_is_ended_and_its_place_is_told(cli, tmp_path):
     assert hang["text"] == f"no rank has printed anything or gone on for 10 s: {where}"
     assert f"hang at 1 node: {hang['text']}" in values["sentences"]
     assert "1 node: the job hung" in values["refused"]
-    assert html.escape(where) in (tmp_path / "scale.html").read_text()
     shown = json.loads(cli("job", "show", values["measured"][0]["job"], "-o", "json").out)
     assert (shown["status"], shown["reason"]) == ("Canceled", "canceled by drumline scale: it hangs")
 
@@ -182,7 +177,7 @@ def test_a_job_without_steps_is_refused_and_not_waited_for(cli, tmp_path):
 
 def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, drumline_home, monkeypatch):
     path = write_script(tmp_path, "pass", distribution={"type": "ray"})
-    (tmp_path / "taken" / "scale.html").mkdir(parents=True)
+    (tmp_path / "taken" / "scale.json").mkdir(parents=True)
 
     def refuse(*words):
         done = cli("scale", "-f", path, *words)
@@ -196,7 +191,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_runs(cli, tmp_path, 
     assert refuse("--steps", "29").startswith("--steps must be 30 or more")
     assert refuse("--to", "2").startswith("--to must be 4 or more")
     assert refuse("--folder", tmp_path / "nowhere").startswith("--folder: no files can be written to ")
-    assert refuse("--folder", tmp_path / "taken").endswith("scale.html' is a folder")
+    assert refuse("--folder", tmp_path / "taken").endswith("scale.json' is a folder")
     (tmp_path / "scale.json").write_text('{"mine": 1}')
     assert refuse().endswith("scale.json is there, and was not made by drumline scale")
     (tmp_path / "scale.json").unlink()
@@ -239,7 +234,6 @@ def test_an_interrupt_leaves_a_report_of_the_sizes_before(tmp_path):
         assert command.end() == 130
     values = json.loads((tmp_path / "scale.json").read_text())
     assert [(one["nodes"], one["steps"]) for one in values["measured"]] == [(1, 30)]
-    assert (tmp_path / "scale.html").exists()
 
 
 def test_figures_replace_a_link_and_are_shown_where_they_cannot_be_written(cli, tmp_path):
@@ -248,12 +242,10 @@ def test_figures_replace_a_link_and_are_shown_where_they_cannot_be_written(cli, 
     made.mkdir()
     (tmp_path / "other").write_text("of another")
     (made / "scale.json").symlink_to("../other")
-    os.mkfifo(made / "scale.html")
     assert cli("scale", "-f", path, "--nodes", "1", "--folder", made).rc == 1
     assert json.loads((made / "scale.json").read_text())["measured"]
-    assert (made / "scale.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "other").read_text() == "of another"
-    assert sorted(os.listdir(made)) == ["scale.html", "scale.json"]
+    assert sorted(os.listdir(made)) == ["scale.json"]
     # The folder is removed by the job itself.
     path.write_text(json.dumps({"command": f"rm -r {made}", "resources": {"instance_count": 1}}))
     done = cli("scale", "-f", path, "--nodes", "1", "--folder", made, "-o", "table")

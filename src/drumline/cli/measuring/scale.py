@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from drumline.control.scaling.facts import SizeRun
     from drumline.control.scaling.report import ScaleReport
 
-_FIGURES, _PAGE = "scale.json", "scale.html"
-_MARKS = {_FIGURES: b'"scaling": "', _PAGE: b"<title>How far "}
-"""What a file that this command has made begins with, by its name."""
+_FIGURES = "scale.json"
+_MARK = b'"scaling": "'
+"""What a file that this command has made begins with."""
 
 _HEAD_BYTES = 4096
 _USUAL_TO = 64
+_HEADINGS = ("nodes", "ranks", "step, ms", "from", "to", "speed-up", "efficiency", "")
 
 
 def main(argv: list[str]) -> int:
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
         "--folder",
         default=".",
         metavar="DIR",
-        help=f"where {_FIGURES} and {_PAGE} are written; default: here",
+        help=f"where {_FIGURES} is written; default: here",
     )
     add_ways_to_run(parser)
     add_output(parser)
@@ -96,21 +97,20 @@ def _scale(arguments: Namespace) -> int:
 
 
 def _check_folder(folder: str) -> None:
-    """Raise UsageError for a folder that the files cannot be written to: that is known before anything runs."""
+    """Raise UsageError for a folder that the file cannot be written to: that is known before anything runs."""
     from drumline.contract.errors import UsageError
 
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--folder: no files can be written to {folder!r}", "name a folder that is there")
-    for name, mark in _MARKS.items():
-        path = os.path.join(folder, name)
-        if os.path.isdir(path):
-            raise UsageError(f"--folder: {path!r} is a folder", "name another folder")
-        # A link is replaced, and what it leads to stays.
-        is_file = os.path.isfile(path) and not os.path.islink(path)
-        if is_file and mark not in read_plain(path, _HEAD_BYTES):
-            raise UsageError(
-                f"{path} is there, and was not made by drumline scale", "--folder DIR, another folder"
-            )
+    path = os.path.join(folder, _FIGURES)
+    if os.path.isdir(path):
+        raise UsageError(f"--folder: {path!r} is a folder", "name another folder")
+    # A link is replaced, and what it leads to stays.
+    is_file = os.path.isfile(path) and not os.path.islink(path)
+    if is_file and _MARK not in read_plain(path, _HEAD_BYTES):
+        raise UsageError(
+            f"{path} is there, and was not made by drumline scale", "--folder DIR, another folder"
+        )
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -134,40 +134,62 @@ def _show(arguments: Namespace, made: ScaleReport) -> None:
 
     values = to_values(made)
     keep_report(values)
-    failure = _write_files(arguments.folder, made, values)
+    failure = _write_figures(os.path.join(arguments.folder, _FIGURES), values)
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(clean(line) + "\n" for line in format_report(made)))
         if failure is None:
-            output.tell(f"{os.path.join(arguments.folder, _PAGE)} and {_FIGURES} have the same with a curve")
+            path = os.path.join(arguments.folder, _FIGURES)
+            output.tell(f"{path} has the same; drumline studio shows it with a curve, under Reports")
     else:
         output.show(values, arguments.output, arguments.query)
     if failure is not None:
         raise failure
 
 
-def _write_files(folder: str, made: ScaleReport, values: dict[str, Any]) -> OSError | None:
-    """Write the figures and the page; return what went wrong, which must not cost what was measured for minutes."""
+def _write_figures(path: str, values: dict[str, Any]) -> OSError | None:
+    """Write the figures; return what went wrong, which must not cost what was measured for minutes."""
     import json
 
-    from drumline.control.scaling.page import make_page
-
     text = json.dumps(values, ensure_ascii=False, indent=1) + "\n"
-    for name, content in ((_FIGURES, text), (_PAGE, make_page(made))):
-        path = os.path.join(folder, name)
-        try:
-            write_whole(path, content.encode(errors="backslashreplace"), mode=0o666)
-        except OSError as error:
-            return OSError(error.errno, error.strerror, path)
+    try:
+        write_whole(path, text.encode(errors="backslashreplace"), mode=0o666)
+    except OSError as error:
+        return OSError(error.errno, error.strerror, path)
     return None
 
 
 def format_report(made: ScaleReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
     from drumline.cli.columns import fit_table, join
-    from drumline.control.scaling.page import HEADINGS, list_rows
     from drumline.control.scaling.sentences import list_sentences
 
-    rows = [tuple(one.upper() for one in HEADINGS), *list_rows(made)]
+    rows = [tuple(heading.upper() for heading in _HEADINGS), *_list_rows(made)]
     # Figures end below each other; the last column is text.
-    table = fit_table(rows, None, right=range(len(HEADINGS) - 1))
+    table = fit_table(rows, None, right=range(len(_HEADINGS) - 1))
     return [*map(join, table), "", *list_sentences(made)]
+
+
+def _list_rows(report: ScaleReport) -> list[tuple[str, ...]]:
+    """List the cells of the table, measured sizes before predicted ones."""
+    from drumline.control.scaling.refusals import describe_ms
+
+    rows: list[tuple[str, ...]] = []
+    for one in report.measured:
+        head = (str(one.run.nodes), str(one.run.ranks))
+        if one.facts is None:
+            rows.append((*head, "-", "-", "-", "-", "-", "not measured"))
+            continue
+        times = [describe_ms(value) for value in (one.facts.step_s, *one.facts.band_s)]
+        how = "not trusted" if one.refused else "measured"
+        rows.append((*head, *times, *_format_gain(one.speed_up, one.efficiency), how))
+    for two in report.predicted:
+        times = [describe_ms(value) for value in (two.step_s, two.low_s, two.high_s)]
+        gain = _format_gain(two.speed_up, two.efficiency)
+        rows.append((str(two.nodes), str(two.ranks), *times, *gain, "guess" if two.is_guess else "predicted"))
+    return rows
+
+
+def _format_gain(speed_up: float | None, efficiency: float | None) -> tuple[str, str]:
+    if speed_up is None or efficiency is None:
+        return "-", "-"
+    return f"{speed_up:.2f}", f"{100 * efficiency:.0f} %"

@@ -15,12 +15,8 @@ HOSTILE = (
 )
 TAGS = {
     "div", "span", "strong", "code", "pre", "table", "thead", "tbody", "tr", "th", "td",
-    "svg", "g", "rect", "text", "title", "path", "polyline", "circle",
 }  # fmt: skip
-ATTRIBUTES = {
-    "style", "title", "width", "height", "viewbox", "cx", "cy", "r", "rx", "x", "y", "d", "points", "fill",
-    "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "font-size", "font-family",
-}  # fmt: skip
+ATTRIBUTES = {"style", "title"}
 
 
 class Page(HTMLParser):

@@ -70,7 +70,7 @@ def test_a_job_is_asked_while_it_runs_and_after(jobs, running, tmp_path):
     page = jobs.get("job")._repr_html_()
     assert page.count("rank 0 on node 0: running") == 1
     assert "val/loss" in page
-    assert "<polyline" in page
+    assert "█" in page
     listed = jobs.list()
     assert "<table" in listed._repr_html_()
     assert [one.name for one in listed] == ["job"]
@@ -130,7 +130,7 @@ def test_wait_raises_with_the_verdict_unless_told_otherwise(jobs):
     assert "&lt;b&gt;last words" in page
 
 
-def test_a_pipeline_shows_its_graph_and_a_sweep_its_trials(jobs):
+def test_a_pipeline_shows_its_steps_and_a_sweep_its_trials(jobs):
     @pipeline()
     def two():
         first = command(command="echo x > ${{outputs.o}}/x", outputs={"o": None})()
@@ -146,9 +146,8 @@ def test_a_pipeline_shows_its_graph_and_a_sweep_its_trials(jobs):
     sweep.set_limits(max_total_trials=2)
     search = jobs.create_or_update(sweep)
     page = jobs.wait(whole.name)._repr_html_()
-    assert page.count("<rect") == 2
-    assert page.count("<path") == 1
-    assert "first: Completed" in page
+    assert ">first</td>" in page
+    assert page.count(">Completed</span>") == 3
     table = jobs.wait(search.name)._repr_html_()
     assert table.index(">0.688<") < table.index(">0.312<")
     assert jobs.list()._repr_html_().count("<tr") == 3

@@ -11,7 +11,6 @@ from drumline.contract import events
 from drumline.contract.outcome import fold
 from drumline.control.observing.overview import JobOverview
 from drumline.sdk.notebook import look
-from drumline.sdk.notebook.charts import draw_curve, draw_graph
 from drumline.sdk.notebook.live import describe_preparation
 from drumline.sdk.notebook.markup import tag
 from drumline.sdk.notebook.page import render_job, render_jobs
@@ -110,42 +109,21 @@ def test_thousands_of_ranks_are_one_page():
     assert "and 2952 more ranks" in page.text
 
 
-def test_metrics_have_a_curve_and_their_last_value():
+def test_metrics_have_their_course_and_their_last_value():
     page = Page(render_job(job(), [series(0.5, 0.25, 0.125), series(float("nan"), name="odd")]))
-    assert page.tags.count("polyline") == 1
+    assert "█▃▁" in page.texts
     assert "0.125" in page.text
 
 
-@pytest.mark.parametrize(
-    ("values", "points"),
-    [([], 0), ([None, None], 0), ([3.0], 0), ([1e308, -1e308], 2), ([2.0, None, 2.0], 2), ([0.0, 5e-324], 2)],
-)
-def test_a_curve_stays_in_its_frame(values, points):
-    page = str(draw_curve(values))
-    found = re.search(r'points="([^"]*)"', page)
-    places = [tuple(map(float, pair.split(","))) for pair in found[1].split()] if found else []
-    assert len(places) == points
-    assert all(0 <= x <= 140 and 0 <= y <= 26 for x, y in places)
-    if values == [1e308, -1e308]:
-        assert places == [(3, 3), (137, 23)]
-
-
-def test_a_step_stands_to_the_right_of_what_it_needs():
+def test_a_pipeline_is_a_table_of_its_steps():
     steps = [
-        {"step": "c", "status": "Running", "needs": ["a", "b", "gone"]},
+        {"step": "c", "status": "Running", "needs": ["a", "b"], "job": "p_c"},
         {"step": "a", "status": "Completed", "needs": []},
-        {"step": "b", "status": "Completed", "needs": ["a"], "reused": True},
+        {"step": "b", "status": "Completed", "needs": ["a"], "reused": True, "reason": "same as p_b"},
     ]
-    drawn = str(draw_graph(steps))
-    x = {name: int(place) for place, name in re.findall(r'<text x="(\d+)"[^>]*>([abc])<', drawn)}
-    assert x["a"] < x["b"] < x["c"]
-    assert "Reused" in drawn
-    assert drawn.count("<path") == 3
-
-
-def test_a_circle_of_steps_is_drawn_all_the_same():
-    steps = [{"step": name, "status": "Running", "needs": [need]} for name, need in ("ab", "ba", "cc")]
-    assert Page(draw_graph(steps)).tags.count("rect") == 3
+    page = Page(render_job(job(type="pipeline", steps=steps)))
+    for text in ("a, b", "p_c", "Reused", "same as p_b"):
+        assert text in page.texts
 
 
 def test_a_sweep_is_a_table_with_the_best_trial_first():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.control.figures import short_duration
+from drumline.control.observing.metrics import draw_course
 from drumline.sdk.notebook import look
-from drumline.sdk.notebook.charts import draw_curve, draw_graph
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ _MOST_CELLS = 2048
 _MOST_METRICS = 8
 _MOST_TRIALS = 20
 _MOST_PARAMETERS = 6
-_MOST_DRAWN = 60
 _MOST_STEPS = 200
-_CURVE_POINTS = 60
+_COURSE_WIDTH = 20
 
 
 def render_job(
@@ -166,7 +165,7 @@ def _metrics(series: Sequence[Series]) -> Markup:
         rows.append(
             (
                 shorten(name, 60),
-                draw_curve(one.columns(_CURVE_POINTS)),
+                draw_course(one, _COURSE_WIDTH, in_blocks=True),
                 look.format_number(last.value if last else None),
                 last.step if last else "-",
                 look.format_number(figures.lowest),
@@ -223,14 +222,18 @@ def _parameter(params: Mapping[str, Any], name: str) -> str:
 def _steps(steps: Sequence[Mapping[str, Any]]) -> Markup:
     if not steps:
         return Markup("")
-    if len(steps) <= _MOST_DRAWN:
-        return look.block(draw_graph(steps))
     rows = [
-        (shorten(step["step"], 50), look.badge(str(step["status"])), shorten(step.get("job") or "-", 50))
+        (
+            shorten(step["step"], 50),
+            look.badge("Reused" if step.get("reused") else str(step["status"])),
+            shorten(", ".join(map(str, step.get("needs") or ())) or "-", 50),
+            shorten(step.get("job") or "-", 50),
+            shorten(step.get("reason") or "", 80),
+        )
         for step in steps[:_MOST_STEPS]
     ]
     more = len(steps) - _MOST_STEPS
-    heads = [("step", False), ("status", False), ("job", False)]
+    heads = [("step", False), ("status", False), ("needs", False), ("job", False), ("", False)]
     return join(look.table(heads, rows), look.quiet(f"and {more} more steps") if more > 0 else "")
 
 

@@ -301,7 +301,7 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
         _update,
     ),
     "metrics": (
-        "show the metrics it has logged, as curves or numbers",
+        "show the metrics it has logged",
         *_in_module("views.metrics", "metrics"),
     ),
     "diff": ("show what differs between two jobs", *_in_module("views.diff", "diff")),

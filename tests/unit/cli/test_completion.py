@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drumline.cli.guide import complete
-from drumline.cli.guide.parsers import read_parser
+from drumline.cli.guide.complete import read_parser
 from drumline.cli.main import COMMANDS, list_modules
 
 MODULES = list_modules()

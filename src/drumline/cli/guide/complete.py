@@ -1,16 +1,19 @@
 """
 The words that can follow on a command line, for the shells: ``drumline __complete SHELL WORD...``.
 
-The words come from the parsers, so they are those of the installed version; names come from the files of a home.
+The words come from the parsers, so they are those of the installed version; names come from the files of a home. A
+parser is made by its command, which then does nothing else; manual pages are made from the same ones.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from drumline.cli.guide.parsers import describe_verbs, find_verbs, read_parser
+from drumline.cli.arguments import Parser, ParserMade, enter_workspace
+from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -207,8 +210,6 @@ class _Place:
         return self.noun if self.noun in (*_ASSETS, "compute", "workspace") else "job"
 
     def _list_names(self, kind: str) -> list[str]:
-        from drumline.cli.arguments import enter_workspace
-
         listers: dict[str, Callable[[], Iterable[str]]] = {
             "job": _list_jobs,
             "compute": _list_computes,
@@ -282,3 +283,43 @@ def _list_assets(kind: str) -> list[str]:
     from drumline.control.assets import stored_assets
 
     return stored_assets.all_names(kind)
+
+
+# parsers
+
+
+def read_parser(module: str, verb: str = "") -> Parser | None:
+    """
+    Return the parser of the command in a module. ``verb``: the one whose arguments it has, where it has verbs.
+
+    None for a verb that is refused.
+    """
+    # Help makes a command make its parser alone: nothing is forked or imported for what it would do.
+    words = [verb, "--help"] if verb else ["--help"]
+    Parser.is_wanted = True
+    try:
+        import_module(module).main(words)
+    except ParserMade as made:
+        return made.parser
+    except UsageError:
+        return None
+    finally:
+        Parser.is_wanted = False
+    return None
+
+
+def find_verbs(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's verbs; empty if it has none."""
+    for action in parser._actions:
+        if action.nargs == "A..." and isinstance(action.choices, dict):
+            return action.choices
+    return {}
+
+
+def describe_verbs(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the line of help of each verb, in order."""
+    for action in parser._actions:
+        if action.nargs == "A...":
+            described = getattr(action, "_choices_actions", [])
+            return {one.dest: one.help or "" for one in described}
+    return {}

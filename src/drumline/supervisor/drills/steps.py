@@ -17,11 +17,6 @@ class StepWatch:
     def __init__(self, plan: Plan) -> None:
         self._run = os.path.dirname(mlflow_files.metrics_of(plan))
 
-    @property
-    def is_possible(self) -> bool:
-        """Return whether the job's metrics are in files that can be read."""
-        return bool(self._run)
-
     def has_reached(self, step: int) -> bool:
         """Return whether some metric has a value of that step or a later one."""
         last = self.find_last()

@@ -1,9 +1,19 @@
-"""One HTTP request by urllib; redirects are followed here, because they decide where credentials go."""
+"""
+One HTTP request by urllib, and the digest that its answer tells; redirects are followed here, because they decide where
+credentials go.
+
+Sources of digests: RFC 9530 (``Repr-Digest``), RFC 3230 (``Digest``), RFC 1864 (``Content-MD5``),
+https://cloud.google.com/storage/docs/xml-api/reference-headers (``x-goog-hash``),
+https://learn.microsoft.com/rest/api/storageservices/get-blob (``x-ms-blob-content-md5``).
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
 import ipaddress
+import re
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -34,6 +44,10 @@ _REDIRECTS = 5
 _PRIVATE = ("authorization", "cookie")
 _METADATA = ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
 """Where Azure, Alibaba, Oracle, AWS and Google give a machine its credentials, besides link-local addresses."""
+
+_DIGEST_SIZES = {"sha256": 32, "sha512": 64, "md5": 16, "crc32c": 4}
+_BEST_DIGESTS = tuple(_DIGEST_SIZES)
+_DIGEST = re.compile(r"([A-Za-z0-9-]+)=:?([A-Za-z0-9+/]+=*):?")
 
 _SAFE = "%/:=&?~#+!$,;'@()*[]|"
 
@@ -166,8 +180,6 @@ def _context() -> ssl.SSLContext:
 
 def basic_authorization(user: str, password: str) -> str:
     """Return the Authorization header for a name and a password as they stand in an address."""
-    import base64
-
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
 
 
@@ -188,3 +200,32 @@ def _check_url(url: str, first: str, base: str = "") -> SplitResult:
             f"{hide_secrets(first)} redirects to an address that is not HTTP: {hide_secrets(url)!r}"
         )
     return parts._replace(netloc=parts.netloc.rpartition("@")[2])
+
+
+def read_digest(headers: Mapping[str, str], *, is_part: bool = False) -> tuple[str, str] | None:
+    """
+    Return the best digest among the headers, as (name, hex).
+
+    Names of headers are lower case; ``is_part``: of an answer with a part of the file, whose ``content-md5`` is of that
+    part.
+
+    >>> read_digest({"repr-digest": "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"})[0]
+    'sha256'
+    """
+    found: dict[str, str] = {}
+    for header in ("repr-digest", "digest", "x-goog-hash"):
+        for name, text in _DIGEST.findall(headers.get(header, "")):
+            _keep_digest(found, name.lower().replace("sha-", "sha"), text)
+    _keep_digest(found, "md5", headers.get("x-ms-blob-content-md5", ""))
+    if not is_part:
+        _keep_digest(found, "md5", headers.get("content-md5", ""))
+    return next(((name, found[name]) for name in _BEST_DIGESTS if name in found), None)
+
+
+def _keep_digest(found: dict[str, str], name: str, text: str) -> None:
+    try:
+        digest = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return
+    if len(digest) == _DIGEST_SIZES.get(name, 0):
+        found.setdefault(name, digest.hex())

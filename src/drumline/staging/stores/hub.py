@@ -15,7 +15,7 @@ from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.staging.stores import names, retry
 from drumline.staging.stores.base import Object
-from drumline.staging.stores.web_file import WebFile
+from drumline.staging.stores.web import WebFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

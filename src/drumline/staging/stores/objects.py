@@ -11,7 +11,7 @@ from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores import names, retry, service_errors
+from drumline.staging.stores import names, retry
 from drumline.staging.stores.base import Object, ObjectChangedError
 
 if TYPE_CHECKING:
@@ -27,6 +27,25 @@ _PROGRESS_BYTES = 64 << 10  # bytes after which it is worth going on
 _PARTS = 9000  # S3 takes 10,000
 _MOST_AT_ONCE = 6
 _MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([\w.-]{1,80})</Code>")
+_MESSAGE = re.compile(r"<Message>([^<\n]{1,200})")
+_CUT_OFF = "the connection was cut off"
+_REASONS = (
+    ("dns error", "the server's name cannot be resolved"),
+    ("ConnectionRefused", "connection refused"),
+    ("NetworkUnreachable", "the network is not reachable"),
+    ("InvalidCertificate", "its certificate is not trusted"),
+    ("certificate", "its certificate is not trusted"),
+    ("TimedOut", "no answer in time"),
+    ("timed out", "no answer in time"),
+    ("ConnectionReset", _CUT_OFF),
+    ("IncompleteMessage", _CUT_OFF),
+    ("IncompleteBody", _CUT_OFF),
+    ("connection closed", _CUT_OFF),
+    ("decoding response body", _CUT_OFF),
+    ("Body", _CUT_OFF),
+)
 
 
 class Access(NamedTuple):
@@ -151,7 +170,7 @@ class ObjectStore:
             raise NodeError(what)
 
     def digest(self, found: Object) -> tuple[str, str] | None:
-        from drumline.staging.stores.digests import read_digest
+        from drumline.staging.stores.connection import read_digest
 
         if found.md5:
             return "md5", found.md5
@@ -216,7 +235,7 @@ class ObjectStore:
         return (self._obstore.exceptions.BaseError, OSError, ValueError)
 
     def _make_error(self, verb: str, what: str, error: BaseException) -> NodeError:
-        words = service_errors.summarize_error(error)
+        words = summarize_error(error)
         hint = ""
         if words.is_about_access:
             hint = f"asked {self._access.tried}; {self._access.hint}"
@@ -284,3 +303,35 @@ class _FileUpload:
 
     def take_back(self) -> None:
         self._on_bytes(-self._told)
+
+
+class ErrorSummary(NamedTuple):
+    text: str
+    status: int = 0
+    """Of HTTP; 0: there was no answer, or none that says it."""
+
+    is_about_network: bool = False
+
+    @property
+    def is_about_access(self) -> bool:
+        return self.status in (401, 403)
+
+
+def summarize_error(error: BaseException) -> ErrorSummary:
+    """Summarize an error of obstore as one sentence, with those parts of the service's answer that hold no secret."""
+    text = str(error)
+    status = _STATUS.search(text)
+    if status:
+        code, message = _CODE.search(text), _MESSAGE.search(text)
+        words = [f"{code[1]}" if code else "", message[1].strip().rstrip(".") if message else ""]
+        said = ": ".join(word for word in words if word)
+        return ErrorSummary(
+            f"the service answered {status[1]}" + (f" ({said})" if said else ""), int(status[1])
+        )
+    if isinstance(error, FileNotFoundError):
+        return ErrorSummary("it is not there", 404)
+    for mark, words_ in _REASONS:
+        if mark in text:
+            return ErrorSummary(words_, is_about_network=True)
+    first = text.partition("\n")[0]
+    return ErrorSummary(re.sub(r"\w+://\S+", "...", first)[:200] or type(error).__name__)

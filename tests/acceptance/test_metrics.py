@@ -50,6 +50,8 @@ def test_what_was_logged_is_shown_in_every_form(cli, tmp_path):
     code, followed = on_terminal("job", "metrics", "job", "--follow", cwd=tmp_path)
     assert code == 0
     assert "█▄▂▁" in followed
+    code, followed = on_terminal("job", "metrics", "job", "--follow", "-m", "x*", cwd=tmp_path)
+    assert (code, "job job has logged no metrics yet" in followed) == (0, True)
 
     nothing = cli("job", "metrics", "job", "-m", "x*")
     assert (nothing.rc, nothing.err) == (0, "job job has logged no such metrics\n")

@@ -133,7 +133,10 @@ def _follow(folder: RunFolder, reader: MetricsReader, given: Namespace, steps: _
                 series = _select_steps(found.series, steps)
                 room = max(1, shutil.get_terminal_size().lines - 3)
                 left_out = found.left_out + max(0, len(series) - room)
-                _print_table([(folder.name, one) for one in series[:room]], None, left_out=left_out)
+                if series:
+                    _print_table([(folder.name, one) for one in series[:room]], None, left_out=left_out)
+                else:
+                    print(f"job {folder.name} has logged no metrics yet")
                 sys.stdout.flush()
             else:
                 _print_new_points(found.series, shown, steps)

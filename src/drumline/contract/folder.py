@@ -6,7 +6,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
 
 ``<home>/jobs/<name>/``::
 
-    maker.json       which process makes the folder, until the job has begun
+    maker.json       which process makes the folder, until it has handed the job over
     job.yml          the job as submitted, defaults filled in
     plan.json        what runs
     graph.json       of a pipeline or a sweep, in the place of a plan: its steps
@@ -262,8 +262,7 @@ class RunFolder:
         private_folder(os.path.dirname(self.path))
         os.mkdir(self.path, 0o700)
         try:
-            self._made_by = identity.identify_process(os.getpid())
-            self.write(self.maker, json.dumps(self._made_by))
+            self.adopt()
             for folder in (self.outputs, self.user_logs, self.system_logs):
                 os.mkdir(folder, 0o700)
         except BaseException:
@@ -271,6 +270,11 @@ class RunFolder:
 
             shutil.rmtree(self.path, ignore_errors=True)
             raise
+
+    def adopt(self) -> None:
+        """Record this process as the maker. Raises OSError."""
+        self._made_by = identity.identify_process(os.getpid())
+        self.write(self.maker, json.dumps(self._made_by))
 
     def exists(self) -> bool:
         return os.path.exists(self.events)
@@ -293,13 +297,16 @@ class RunFolder:
             made = os.stat(self.path).st_mtime
         except OSError:
             return False
-        maker = self.read_json(self.maker)
-        if maker and identity.is_ours_to_judge(maker):
-            has_ended = not identity.is_alive(maker)
-        else:
+        has_ended = self.has_lost_maker()
+        if has_ended is None:
             has_ended = time.time() - made > after_s
         # Last: a maker that is no more may have begun the job since its file was read.
         return has_ended and not self.exists()
+
+    def has_lost_maker(self) -> Optional[bool]:
+        """Return whether its maker ended; None if that cannot be seen, or the maker has handed the job over."""
+        maker = self.read_json(self.maker)
+        return not identity.is_alive(maker) if maker and identity.is_ours_to_judge(maker) else None
 
     def was_taken_over(self) -> bool:
         """
@@ -307,10 +314,25 @@ class RunFolder:
         """
         return self._made_by is not None and self.read_json(self.maker) != self._made_by
 
-    def begin(self, event: e.Event) -> None:
+    def begin(self, event: e.JobSubmitted) -> None:
         """Write the first event, with which the job exists; all of it at once. Raises OSError."""
         self.write(self.events, e.to_line(event).decode())
         self._made_by = None
+        if event.engine != "local":  # Its engine knows whether it has a supervisor.
+            self._forget_maker()
+
+    def hand_over(self, pid: int) -> None:
+        """
+        Record which process is to look after the job, unless one is recorded. Raises OSError.
+
+        From here on the job has failed if that process ends; until here, if its maker does. Readers of the record may
+        send it SIGUSR1.
+        """
+        with suppress(FileExistsError):
+            write_once(self.supervisor, json.dumps(identity.identify_process(pid) or {}))
+        self._forget_maker()
+
+    def _forget_maker(self) -> None:
         with suppress(OSError):
             os.unlink(self.maker)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import DrumlineError, describe_os_error
-from drumline.contract.folder import write_once
 from drumline.contract.outcome import fold
 from drumline.engines.table import engine
 from drumline.linux import kernel
@@ -29,6 +29,7 @@ from drumline.supervisor.supervised_folder import SupervisedFolder
 
 _RESERVE_BYTES = 4096
 _NOT_OURS_CODE = 3
+_RECORDING_S = 1.0
 
 
 def be_ready() -> None:
@@ -103,15 +104,15 @@ def _read_secrets(folder: SupervisedFolder, text: str, *, batch: bool) -> dict[s
 
 def _take_job(folder: SupervisedFolder, *, batch: bool) -> bool:
     """Write down that this process has the job; False where another has it. Batch steps replace each other."""
-    me = json.dumps(identity.identify_process(os.getpid()))
+    me = identity.identify_process(os.getpid())
     if batch:
-        folder.write(folder.supervisor, me)
+        folder.write(folder.supervisor, json.dumps(me))
         return True
-    try:
-        write_once(folder.supervisor, me)
-    except FileExistsError:
-        return False
-    return True
+    # Whoever started this process has written it down, or does so now: without hard links the file is empty meanwhile.
+    deadline = time.monotonic() + _RECORDING_S
+    while (recorded := folder.read_json(folder.supervisor)) is None and time.monotonic() < deadline:
+        folder.hand_over(os.getpid())
+    return recorded == me
 
 
 def _write_end(folder: SupervisedFolder, end: h.Finish, *, batch: bool) -> None:

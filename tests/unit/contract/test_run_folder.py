@@ -151,9 +151,23 @@ def test_a_folder_whose_maker_lives_is_not_abandoned_however_long_it_sleeps(fold
     make_long_ago(folder)
     assert not RunFolder.for_job("calm_drum").is_abandoned(60.0)
     folder.begin(e.JobSubmitted(1.0, "ann"))
-    assert not os.path.exists(folder.maker)
     make_long_ago(folder)
     assert not RunFolder.for_job("calm_drum").is_abandoned(60.0), "it is a job"
+
+
+def test_a_job_is_handed_over_once(folder):
+    folder.begin(e.JobSubmitted(1.0, "ann"))
+    assert folder.has_lost_maker() is False
+    folder.hand_over(os.getpid())
+    folder.hand_over(1)
+    assert folder.read_json(folder.supervisor) == identity.identify_process(os.getpid())
+    assert not os.path.exists(folder.maker)
+    assert folder.has_lost_maker() is None
+
+
+def test_a_job_of_other_machines_has_no_maker(folder):
+    folder.begin(e.JobSubmitted(1.0, "ann", "slurm"))
+    assert not os.path.exists(folder.maker)
 
 
 def test_a_folder_whose_maker_was_killed_is_abandoned_at_once(folder):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import sqlite3
+import time
 
 import pytest
 import yaml
@@ -12,12 +13,14 @@ from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.jobs import listing, lookup
+from drumline.control.jobs import listing, lookup, outcome, recovery
 from drumline.control.observing import description
 from drumline.control.observing.overview import KnownJobs
 from drumline.control.submission import rerun
 from drumline.store import index as store
 from drumline.store.index import Index
+from drumline.supervisor import main
+from drumline.supervisor.supervised_folder import SupervisedFolder
 
 
 def test_links_that_lead_to_themselves_end_no_list(drumline_home, tmp_path):
@@ -110,6 +113,49 @@ def test_a_list_needs_no_room_to_write_down_the_end_of_a_lost_job(drumline_home,
         patch.setattr(RunFolder, "append", fail)
         assert description.show_job("one")["status"] == "Failed"
     assert not fold(folder.read_events()).is_final
+
+
+@pytest.fixture
+def begun(drumline_home):
+    """The run folder of a job that was not handed over, by a maker whose number another process has by now."""
+    folder = RunFolder.for_job("job")
+    folder.create()
+    folder.write(folder.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
+    folder.begin(e.JobSubmitted(time.time(), "ann"))
+    return folder
+
+
+def test_a_supervisor_that_comes_after_the_end_of_its_job_leaves_it(begun):
+    assert recovery.recover(begun).status == "Failed"
+    assert not main._take_job(SupervisedFolder(begun.path), batch=False)
+    assert fold(begun.read_events()).status == "Failed"
+
+
+def test_a_job_whose_supervisor_comes_just_before_its_end_is_written_goes_on(begun, monkeypatch):
+    examined = outcome.examine(begun)
+    assert examined.end is not None
+    assert main._take_job(SupervisedFolder(begun.path), batch=False)
+    monkeypatch.setattr(recovery, "examine", lambda *_, **__: examined)
+    assert not recovery.recover(begun).is_final
+
+
+def test_a_job_that_is_handed_over_while_it_is_looked_at_is_not_over(begun, monkeypatch):
+    """Its maker does that last thing after its file was read."""
+
+    def hand_over_and_end(_):
+        monkeypatch.undo()
+        begun.hand_over(os.getpid())
+        return False
+
+    monkeypatch.setattr(identity, "is_alive", hand_over_and_end)
+    assert outcome.examine(begun).end is None
+
+
+def test_a_maker_on_another_machine_has_time_to_start_a_supervisor(begun, monkeypatch):
+    begun.write(begun.maker, json.dumps({**identity.identify_process(os.getpid()), "space": "elsewhere"}))
+    assert outcome.read_outcome(begun).status == "NotStarted"
+    monkeypatch.setattr(outcome, "_SUPERVISOR_START_S", 0.0)
+    assert outcome.read_outcome(begun).status == "Failed"
 
 
 def test_a_step_whose_job_is_not_there_yet_does_not_run(drumline_home):

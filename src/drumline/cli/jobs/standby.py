@@ -6,6 +6,7 @@ Forked twice, so that it is no child of ours: no zombie, no wait, no signal from
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -24,7 +25,8 @@ class Standby:
             return
         environment = _read_environment()
         reader, self._writer = os.pipe()
-        if not _fork_away():
+        self._pid = _fork_away()
+        if self._pid:
             # Else there would be somebody to read from when the supervisor is gone.
             os.close(reader)
             return
@@ -44,6 +46,10 @@ class Standby:
 
         Raises EngineError when it has gone.
         """
+        from drumline.contract.folder import RunFolder
+
+        with contextlib.suppress(OSError):  # The supervisor says so.
+            RunFolder(folder).hand_over(self._pid)
         try:
             os.write(self._writer, f"{folder}\0{secrets}".encode("utf-8", "surrogateescape"))
         except BrokenPipeError:
@@ -70,21 +76,29 @@ def _read_environment() -> dict[str, str]:
     return notebook_environment.restore_environment()
 
 
-def _fork_away() -> bool:
-    """Return True in the grandchild alone; the child in between has exited by then."""
+def _fork_away() -> int:
+    """Return the number of the grandchild, and 0 in the grandchild; the child in between has exited by then."""
     sys.stdout.flush()
     sys.stderr.flush()
+    reader, writer = os.pipe()
     child = os.fork()
     if child:
+        os.close(writer)
+        pid = int(os.read(reader, 100) or -1)
+        os.close(reader)
         os.waitpid(child, 0)
-        return False
+        return pid
+    os.close(reader)
     # Before it has its own session, a Ctrl-C in our terminal reaches it too.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    if os.fork():
+    pid = os.fork()
+    if pid:
+        os.write(writer, b"%d" % pid)
         os._exit(0)
-    return True
+    os.close(writer)
+    return 0
 
 
 def _await_job(reader: int) -> int:

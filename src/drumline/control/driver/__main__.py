@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 
 from drumline.contract.errors import DrumlineError, describe_os_error
@@ -20,7 +22,13 @@ def main() -> int:
     except OSError as error:
         print(describe_os_error(error), file=sys.stderr)
         return 1
-    if lock is None or os.fork():
+    if lock is None:
+        return 0
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    child = os.fork()
+    if child:
+        with contextlib.suppress(OSError):  # The driver says so.
+            folder.hand_over(child)
         return 0
     os._exit(guard(folder, lock))
 

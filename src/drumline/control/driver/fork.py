@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
+from drumline.contract.folder import RunFolder
 from drumline.supervisor.main import supervise
 
 
@@ -20,7 +22,10 @@ def fork_supervisor(path: str, secrets: str = "") -> None:
     if child:
         os.waitpid(child, 0)
         return
-    if os.fork():
+    supervisor = os.fork()
+    if supervisor:
+        with contextlib.suppress(OSError):  # The supervisor says so.
+            RunFolder(path).hand_over(supervisor)
         os._exit(0)
     code = 1
     try:

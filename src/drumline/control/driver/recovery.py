@@ -49,6 +49,7 @@ def complete_submission(folder: RunFolder, parent: str) -> bool:
         _complete_elsewhere(folder, outcome)
     elif not os.path.exists(folder.supervisor):
         # The one that is perhaps on its way and this one: the first to come has it.
+        folder.adopt()
         engine(outcome.engine).submit(folder, None, _find_secrets(folder))
     return True
 
@@ -70,7 +71,7 @@ def _clear(folder: RunFolder, parent: str) -> None:
 def _never_began(folder: RunFolder, outcome: Outcome) -> bool:
     """Return whether the job was written off before it had a supervisor."""
     is_written_off = outcome.status == status.FAILED and not is_elsewhere(outcome.engine)
-    return is_written_off and not os.path.exists(folder.supervisor)
+    return is_written_off and not folder.read_json(folder.supervisor)
 
 
 def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:

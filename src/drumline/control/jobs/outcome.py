@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
 
 _SUPERVISOR_START_S = 60.0
-"""After this a job without a supervisor never had one. A hundred submissions at once take many seconds."""
+"""
+After this a job without a supervisor never had one, though its maker lives or cannot be seen. A hundred submissions at
+once take many seconds.
+"""
 
 _DRIVER_START_S = 5.0
 
+_NEVER_STARTED = "its supervisor did not start; it or the process that submitted the job was killed"
 KILLED = "its supervisor was killed, or the machine restarted"
 
 _MANY_BYTES = 1 << 20
@@ -82,7 +86,7 @@ def examine(folder: RunFolder, *, may_withdraw: bool = False) -> Examined:
         return _examine_driven(folder, known)
     if is_elsewhere(known.engine):
         return _ask_engine(folder, known, may_withdraw)
-    if _is_supervised(folder, known):
+    if _is_looked_after(folder, known, _SUPERVISOR_START_S):
         known.reason = explain_stop(folder) or known.reason
         return Examined(known)
     # Its last event may have been written between our look at the file and our look at the process.
@@ -91,7 +95,8 @@ def examine(folder: RunFolder, *, may_withdraw: bool = False) -> Examined:
         return Examined(known)
     if not folder.exists():
         raise NotFoundError(f"there is no job {folder.name!r}")
-    return _add_end(known, e.JobEnded(_last_sign(folder), status.FAILED, 1, KILLED))
+    reason = KILLED if folder.read_json(folder.supervisor) else _NEVER_STARTED
+    return _add_end(known, e.JobEnded(_last_sign(folder), status.FAILED, 1, reason))
 
 
 def _add_end(known: Outcome, end: e.JobEnded) -> Examined:
@@ -108,11 +113,9 @@ def _last_sign(folder: RunFolder) -> float:
 
 def _examine_driven(folder: RunFolder, known: Outcome) -> Examined:
     """Examine a pipeline or a sweep. Its steps go on without a driver."""
-    who = folder.read_json(folder.supervisor)
-    if who is None and time.time() - (known.created or 0.0) < _DRIVER_START_S:
-        return Examined(known)
+    is_driven = _is_looked_after(folder, known, _DRIVER_START_S)
     known.reason = explain_stop(folder) or known.reason
-    return Examined(known, lacks_driver=not identity.is_alive(who))
+    return Examined(known, lacks_driver=not is_driven)
 
 
 def _ask_engine(folder: RunFolder, known: Outcome, may_withdraw: bool) -> Examined:
@@ -164,8 +167,11 @@ def explain_stop(folder: RunFolder) -> str:
     return f"process {pid}, which looks after it, was stopped (SIGSTOP); kill -CONT {pid} lets it go on"
 
 
-def _is_supervised(folder: RunFolder, known: Outcome) -> bool:
+def _is_looked_after(folder: RunFolder, known: Outcome, start_s: float) -> bool:
+    """Return whether the job has its supervisor or driver, or may still get one."""
+    has_lost_maker = folder.has_lost_maker()
+    # Read last: a maker that is no more may have handed the job over since its file was read.
     who = folder.read_json(folder.supervisor)
-    if who is None:
-        return time.time() - (known.created or 0.0) < _SUPERVISOR_START_S
+    if who is None and not has_lost_maker:
+        return time.time() - (known.created or 0.0) < start_s
     return identity.is_alive(who)

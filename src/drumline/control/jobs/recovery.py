@@ -10,14 +10,17 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import status
+from drumline.contract import identity, status
 from drumline.contract.errors import NO_ROOM
-from drumline.control.jobs.outcome import KILLED, examine, fold_events, is_writable
+from drumline.control.jobs.outcome import examine, fold_events, is_writable
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+
+_NOBODY = 0
+"""The number of no process."""
 
 
 def recover(folder: RunFolder, secrets: str = "") -> Outcome:
@@ -41,8 +44,13 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
         outcome.reason = driver_process.restart_driver(folder, secrets) or outcome.reason
         return outcome
     if examined.end is not None:
+        end = examined.end
         try:
-            folder.append(examined.end if is_elsewhere(outcome.engine) else _end_what_is_left(folder))
+            if not is_elsewhere(outcome.engine):
+                if not _bar_supervisor(folder):
+                    return fold_events(folder)
+                end = _end_what_is_left(folder, end.reason)
+            folder.append(end)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -52,12 +60,18 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
     return fold_events(folder)
 
 
-def _end_what_is_left(folder: RunFolder) -> e.JobEnded:
+def _bar_supervisor(folder: RunFolder) -> bool:
+    """Have a supervisor that comes too late find the job taken. Return False if one has just come. Raises OSError."""
+    if folder.read_json(folder.supervisor) is None:
+        folder.hand_over(_NOBODY)
+    return not identity.is_alive(folder.read_json(folder.supervisor))
+
+
+def _end_what_is_left(folder: RunFolder, reason: str) -> e.JobEnded:
     """End the processes of a job whose supervisor was killed, and return the event of its end."""
     from drumline.node import leftovers
 
     count = leftovers.clear_leftovers(folder)
-    reason = KILLED
     if count:
         reason += f"; {count} {'process' if count == 1 else 'processes'} that it left were ended"
     return e.JobEnded(time.time(), status.FAILED, 1, reason)

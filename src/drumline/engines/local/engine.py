@@ -80,7 +80,7 @@ class LocalEngine:
             env=restore_environment(),
             preexec_fn=kernel.find_core_undoing(),  # of drivers alone, which have one thread
         )
-        if done.returncode:
+        if done.returncode and folder.read_json(folder.supervisor) is None:
             raise EngineError(f"the supervisor of job {folder.name} did not start: {done.stderr.strip()}")
 
     def claim(self, folder: RunFolder) -> str:

@@ -28,15 +28,30 @@ def handled_after(command, code=None, signal=None, *, hang_up=False, of_launcher
 
 
 @pytest.mark.parametrize(
-    ("code", "signal", "said"),
+    ("command", "code", "signal", "hang_up", "said"),
     [
-        (None, 9, "the daemon of the command's MPI on node 1 was killed by signal 9 (SIGKILL"),
-        (137, None, "the daemon of the command's MPI on node 1 exited with code 137"),
-        (255, None, "the daemon of the command's MPI on node 1 was killed: prted exited with code 255"),
+        (PRTED, None, 9, False, "the daemon of the command's MPI on node 1 was killed by signal 9 (SIGKILL"),
+        (PRTED, 137, None, False, "the daemon of the command's MPI on node 1 exited with code 137"),
+        (
+            PRTED,
+            255,
+            None,
+            False,
+            "the daemon of the command's MPI on node 1 was killed: prted exited with code 255",
+        ),
+        ("orted --x", 255, None, False, "the daemon of the command's MPI on node 1 exited with code 255"),
+        (
+            PRTED,
+            None,
+            15,
+            False,
+            "the daemon of the command's MPI on node 1 was killed by signal 15 (SIGTERM",
+        ),
+        (PRTED, None, 9, True, "the daemon of the command's MPI on node 1 was killed by signal 9 (SIGKILL"),
     ],
 )
-def test_a_daemon_that_was_killed(code, signal, said):
-    began, ended = handled_after(PRTED, code, signal)
+def test_a_daemon_that_was_killed(command, code, signal, hang_up, said):
+    began, ended = handled_after(command, code, signal, hang_up=hang_up)
     assert began == h.DaemonStarted()
     assert ended.reason.startswith(said)
     assert (ended.node, ended.of_launcher, ended.code) == (1, False, code or 128 + signal)

@@ -198,6 +198,34 @@ def beside_a_monitor():
     train(lambda: time.sleep(1000))
 
 
+def exception_kept_by_a_child():
+    def fail():
+        multiprocessing.Process(target=time.sleep, args=(1000,)).start()
+        raise ValueError("bad batch")
+
+    train(fail)
+
+
+def exception_kept_by_a_thread():
+    def fail():
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        raise ValueError("bad batch")
+
+    train(fail)
+
+
+def exception_before_a_barrier():
+    def fail():
+        raise ValueError("bad batch")
+
+    import torch.distributed as dist
+
+    try:
+        train(fail)
+    finally:
+        dist.barrier()
+
+
 def everybody_sleeps():
     time.sleep(1000)
 
@@ -239,6 +267,9 @@ CASES = {
         worker_that_waits,
         pool_whose_worker_was_killed,
         beside_a_monitor,
+        exception_kept_by_a_child,
+        exception_kept_by_a_thread,
+        exception_before_a_barrier,
         everybody_sleeps,
     )
 } | MPI_CASES
@@ -256,6 +287,9 @@ NAMED = {
     "disk": r"rank 1 is .*hold.*waiting on the disk",
     "worker_that_waits": r"rank 1 is in .*load",
     "pool_whose_worker_was_killed": r"rank 1 is in get .*work",
+    "exception_kept_by_a_child": r"rank 1 .* failed first, .*: ValueError: bad batch .*fail",
+    "exception_kept_by_a_thread": r"rank 1 .* failed first, .*: ValueError: bad batch .*fail",
+    "exception_before_a_barrier": r"rank 1 waits in barrier .*handling ValueError: bad batch",
     "everybody_sleeps": r"ranks 0-1 are in everybody_sleeps",
     "mpi_missed_collective": r"rank 1 is in mpi_missed_collective",
     "mpi_both_receive": r"ranks 0-1 are in mpi_both_receive",

@@ -104,7 +104,8 @@ def _ask(name: str, script: str, action: str, folder: Path) -> Answer:
     out_text = (folder / "out").read_text(errors="replace")
     reported = re.search(rf"job {job} hangs: .*", out_text)
     said = str(shown["reason"])
-    ended = said.startswith("it hung: ")
+    # A rank that outlives its exception is lost, and named as the cause.
+    ended = said.startswith("it hung: ") or (script == "hanging.py" and " failed first, " in said)
     if script == "working.py":
         right = shown["status"] == "Completed" and not (reported and name in working.COUNTED)
         return Answer(right, bool(reported), ended, reported[0] if reported else said)

@@ -125,6 +125,20 @@ def steps_in_step():
         dist.all_reduce(torch.ones(4))
 
 
+def steps_in_a_fallback():
+    """The program tells of an exception by itself, and goes on while it handles that."""
+    import torch
+
+    dist = gloo()
+    try:
+        raise ImportError("no faster kernel")
+    except ImportError:
+        sys.excepthook(*sys.exc_info())
+        while going_on(dist):
+            time.sleep(PAUSE_S)
+            dist.all_reduce(torch.ones(4))
+
+
 def evaluation_on_rank_0():
     dist = gloo()
     if RANK == 0:
@@ -543,6 +557,7 @@ COUNTED = {
     function.__name__: function
     for function in (
         collectives_now_and_then,
+        steps_in_a_fallback,
         barriers_now_and_then,
         broadcasts_now_and_then,
         objects_now_and_then,

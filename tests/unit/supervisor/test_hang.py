@@ -101,6 +101,11 @@ def test_a_rank_does_not_compute_alone_while_another_one_does_not_wait_for_it(ot
     assert both(lambda second, rank: spinning(second) if rank == 0 else other) == (None, None)
 
 
+def test_ranks_that_have_no_processor_at_a_place_that_nobody_knows_go_on():
+    starved = locate_rank(at([], state="R"))
+    assert both(lambda _, __: RankSample(0, 1.0, where=starved)) == (None, None)
+
+
 def test_a_rank_that_alone_computes_is_reported_once_until_another_one_does():
     watch, told = HangDetector(10), []
     for second in range(60):

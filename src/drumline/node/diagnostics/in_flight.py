@@ -68,9 +68,8 @@ def send_request(pid: int, notes: str) -> list[int]:
 
 def read_answers(asked: Iterable[int], notes: str, cwd: str) -> Optional[list[RaisedException]]:
     """Return the exceptions as of ``failures.read_in_flight``. Empty: there is none. None: nobody has answered."""
-    answers = [failures.read_in_flight(notes, pid, cwd) for pid in asked]
-    known = [one for one in answers if one is not None]
-    return max(known, key=len) if known else None
+    answers = (failures.read_in_flight(notes, pid, cwd) for pid in asked)
+    return max((one for one in answers if one is not None), key=len, default=None)
 
 
 def _handles_request(pid: int) -> bool:

@@ -305,8 +305,8 @@ class HangDetector:
         if where.is_over and not is_alone and not (self._evidence.is_strict and where.has_children):
             return False
         if not where.stack or is_alone:
-            # Alone it waits for nobody.
-            return used_s > least_s
+            # Alone it waits for nobody. A rank that does not even answer may wait for a processor.
+            return used_s > least_s or (where.is_runnable and not where.stack)
         if not was.stack:
             return False
         if where.stack != was.stack:
@@ -410,8 +410,9 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
     frames = [process["frames"] for process in processes]
     is_over = bool(processes) and processes[0].get("raised") is not None
     has_children = is_over and len(processes) > 1
+    is_runnable = any(process.get("state") == "R" for process in processes)
     if not frames or not all(frames):
-        return RankPlace(is_over=is_over, has_children=has_children)
+        return RankPlace(is_over=is_over, has_children=has_children, is_runnable=is_runnable)
     collectives = [process.get("collective") for process in processes]
     known = [process.get("spin") or {} for process in processes]
     went_on = {process.get("went_on") for process in processes}
@@ -424,14 +425,12 @@ def locate_rank(processes: Sequence[Mapping[str, Any]]) -> RankPlace:
         repr(collectives) if any(collectives) else "",
         is_over,
         has_children,
-        any(process.get("state") == "R" for process in processes),
+        is_runnable,
     )
 
 
 def _is_collective(process: Mapping[str, Any]) -> bool:
-    """
-    Return whether a process waits for other ranks, by its stack, PyTorch's flight recorder, or its line of the program.
-    """
+    """Return whether a process waits for other ranks, by its stack, PyTorch's flight recorder, or its line."""
     recorded = process.get("collective") or {}
     called = (process.get("spin") or {}).get("call")
     return bool(called or recorded.get("is_waiting") or _find_collective(process["frames"]))

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import processes_with
@@ -145,6 +146,47 @@ def test_a_node_that_the_cluster_has_ended_is_told_once(cluster, folder):
     assert warning.text.startswith(
         "the pod of a node, on e2, was ended by Kubernetes: OOMKilled with exit code 137; give its nodes more memory"
     )
+
+
+def test_nothing_is_told_of_the_end_of_other_pods(cluster, folder):
+    """The supervisor's is told as the end of the job, and what a node's own program did by its supervisor."""
+    cluster.add("s", "supervisor", "Failed")
+    cluster.add("n", "node", "Failed")
+    for name, code, reason in (("s", 137, "OOMKilled"), ("n", 1, "Error")):
+        ended = {"exitCode": code, "reason": reason}
+        cluster.pods[name]["status"]["containerStatuses"] = [{"state": {"terminated": ended}}]
+    courier.Courier(folder)._look(cluster)
+    assert not any(isinstance(event, e.JobWarned) for event in folder.read_events())
+
+
+def test_missing_nodes_are_asked_for_as_long_as_the_supervisor_goes_on(cluster, folder):
+    looks, asked = courier.Courier(folder), []
+
+    def ask(api, found, count, *, is_held):
+        asked.append((len(found), count, is_held))
+        return "another is asked for"
+
+    looks._replacements = SimpleNamespace(ask=ask)
+    cluster.add("n", "node")
+    cluster.add("s", "supervisor", "Pending")
+    looks._look(cluster)
+    assert asked == []
+    cluster.pods["s"]["status"]["phase"] = "Running"
+    looks._look(cluster)
+    assert asked == [(2, 2, False)]
+    assert view.read(folder)[:2] == ("waits", "1 of 2 pods run; another is asked for")
+    looks._warnings = SimpleNamespace(
+        ask=lambda *_: [{"reason": "FailedCreate", "message": "exceeded quota"}]
+    )
+    looks._look(cluster)
+    assert asked[1:] == [(2, 2, True)]
+    assert view.read(folder)[:2] == ("waits", "1 of 2 pods run; no pod is made: exceeded quota")
+    begun = len(e.to_line(e.JobSubmitted(1.0, "ann", "kubernetes")))
+    cluster.say("s", frames.Frame("events.jsonl", begun, END))
+    look_until(looks, cluster, lambda _: looks._logs.has_end(), "the end to be heard")
+    asked.clear()
+    looks._look(cluster)
+    assert asked == []
 
 
 def test_a_job_that_is_canceled_before_it_starts_is_removed(cluster, folder):

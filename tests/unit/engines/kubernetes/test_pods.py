@@ -79,6 +79,10 @@ def test_state_and_reason(found, expected):
             },
             "PreemptionByScheduler: preempting to accommodate a higher priority pod",
         ),
+        (
+            {**terminated(1, "Error"), "conditions": [{"type": "DisruptionTarget", "status": "False"}]},
+            "Error with exit code 1",
+        ),
         ({}, "nothing more is known"),
     ],
 )
@@ -101,10 +105,11 @@ NOT_FOUND = 'runc create failed: exec: "python": executable file not found in $P
             f"StartError with exit code 128: {NOT_FOUND}; {NO_PYTHON}",
         ),
         (
-            terminated(127, "ContainerCannotRun", NOT_FOUND),
+            terminated(128, "ContainerCannotRun", NOT_FOUND),
             [],
-            f"ContainerCannotRun with exit code 127: {NOT_FOUND}; {NO_PYTHON}",
+            f"ContainerCannotRun with exit code 128: {NOT_FOUND}; {NO_PYTHON}",
         ),
+        (terminated(126, "Error"), [], f"Error with exit code 126; {NO_PYTHON}"),
         (
             terminated(127, "Error"),
             ["sh: 1: exec: python: not found\n"],
@@ -166,10 +171,31 @@ def test_the_end_of_a_pod_says_what_to_do(status, lines, said):
             "kubectl describe pod POD shows what it asks for and the namespace lacks",
         ),
         ("CreateContainerError", "executable file `python` not found in $PATH", NO_PYTHON),
+        ("RunContainerError", "no such file or directory", NO_PYTHON),
+        *(
+            (
+                reason,
+                "odd",
+                f"check the name and the tag of team/train:3, and image_pull_secrets: {UPDATE} image=...",
+            )
+            for reason in ("InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+        ),
     ],
 )
 def test_a_pod_that_cannot_start_says_what_to_do(reason, message, said):
-    assert pods.explain_pod(waiting(reason, message), (), COMPUTE) == f"{reason}: {message}; {said}"
+    """Lines are of its container before: a log says nothing of one that waits."""
+    assert pods.explain_pod(waiting(reason, message), ["a line"], COMPUTE) == f"{reason}: {message}; {said}"
+
+
+def test_what_to_do_is_said_of_a_compute_that_sets_little():
+    killed = pod("node", "Failed", **terminated(137, "OOMKilled"))
+    advice = "give its nodes more memory (none now): drumline compute update NAME --set memory_per_node=..."
+    assert pods.explain_pod(killed) == f"OOMKilled with exit code 137; {advice}"
+    lacks = waiting("CreateContainerConfigError", "no secret")
+    lacks["metadata"]["name"] = "dl-a-x7"
+    assert pods.explain_pod(lacks).endswith(
+        "; kubectl describe pod dl-a-x7 shows what it asks for and the namespace lacks"
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,6 +209,7 @@ def test_a_pod_that_cannot_start_says_what_to_do(reason, message, said):
 )
 def test_a_pod_that_the_cluster_has_ended_is_known(status, expected):
     assert pods.was_ended_by_cluster(pod("node", "Failed", **status)) == expected
+    assert not pods.was_ended_by_cluster(pod("node", "Running", **status))
 
 
 def event(reason, message, when):

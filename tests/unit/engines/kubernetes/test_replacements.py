@@ -81,14 +81,49 @@ def test_a_job_that_has_counted_a_pod_as_succeeded_is_helped_by_another(clock):
 @pytest.mark.parametrize(
     "status",
     [
-        {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 2},
-        {"conditions": [{"type": "Failed", "status": "True"}], "failed": 9},
+        {"conditions": [{"type": kind, "status": "True"}], "failed": 9}
+        for kind in ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
     ],
 )
 def test_a_job_that_is_over_is_helped_by_another(clock, status):
     asks = Asks(clock, job(**status), found=[])
     asks.after(32)
-    assert asks.made == [("dl-a-nodes-2", 2)]
+    assert (asks.api.patched, asks.made) == ([], [("dl-a-nodes-2", 2)])
+
+
+def test_a_job_that_goes_is_helped_by_another(clock):
+    going = job(active=2)
+    going["metadata"]["deletionTimestamp"] = "x"
+    asks = Asks(clock, going, found=[])
+    asks.after(32)
+    assert (asks.api.patched, asks.made) == ([], [("dl-a-nodes-2", 2)])
+
+
+@pytest.mark.parametrize(
+    "lost", [node(deletionTimestamp="x"), node("Succeeded"), node("Failed"), job("dl-a")]
+)
+def test_pods_that_go_or_have_ended_or_are_no_nodes_are_missing(clock, lost):
+    """The last one stands for the pod of the supervisor, which has another role."""
+    asks = Asks(clock, job(succeeded=1), found=[node(), lost])
+    asks.after(32)
+    assert asks.made == [("dl-a-nodes-2", 1)]
+
+
+def test_what_the_cluster_has_said_of_other_pods_keeps_nobody_from_asking(clock):
+    asks = Asks(clock, job(succeeded=1), found=[node()])
+    asks.after(32, is_held=True)
+    assert asks.made == [("dl-a-nodes-2", 1)]
+
+
+def test_nothing_is_asked_for_without_the_job_of_the_nodes_or_an_owner(clock):
+    asks = Asks(clock, job(succeeded=1), found=[node()])
+    del asks.api.jobs["dl-a"]
+    asks.after(100)
+    assert asks.made == []
+    of_old = submission.Replacements("dl-a", None)
+    for _ in range(100):
+        assert of_old.ask(asks.api, asks.found, 2, is_held=False) == ""
+        clock.now += 1.0
 
 
 def test_nodes_whose_job_was_deleted_come_again(clock):
@@ -144,6 +179,8 @@ def test_a_job_that_waits_long_before_it_makes_another_pod_is_helped(clock):
     ("jobs", "found", "is_held"),
     [
         ([job(active=2)], [node(), node("Pending")], False),
+        # It has as many pods as it should, one of which is about to come.
+        ([job(active=2, conditions=[{"type": "Failed", "status": "False"}])], [node()], False),
         # The cluster has said why, such as a quota.
         ([job(active=1)], [node()], True),
         # A queue has it, and would take another size for another job.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import UsageError
-from drumline.control.environments import interpreters
+from drumline.control.environments import environment_builds
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -103,13 +103,13 @@ def test_a_job_that_builds_its_environment_is_told_of_that():
 
 def test_what_is_active_is_found(tmp_path, places):
     empty = {"PATH": str(tmp_path)}
-    assert interpreters.find_active(empty) == ""
-    assert interpreters.find_active({"VIRTUAL_ENV": sys.prefix, **empty}) == ""
+    assert environment_builds.find_active(empty) == ""
+    assert environment_builds.find_active({"VIRTUAL_ENV": sys.prefix, **empty}) == ""
     assert (
-        interpreters.find_active({"VIRTUAL_ENV": str(tmp_path), "PATH": f"{places}/bare/bin"})
+        environment_builds.find_active({"VIRTUAL_ENV": str(tmp_path), "PATH": f"{places}/bare/bin"})
         == f"{places}/bare/bin/python"
     )
     (tmp_path / "python3").symlink_to(sys.executable)
-    assert interpreters.find_active(empty) == str(tmp_path / "python3")
+    assert environment_builds.find_active(empty) == str(tmp_path / "python3")
     with pytest.raises(UsageError):
-        interpreters.find_named("nosuchpython")
+        environment_builds.find_named("nosuchpython")

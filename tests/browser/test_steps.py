@@ -5,7 +5,7 @@ import re
 import pytest
 from seeing import count, see
 
-from drumline.control.rehearsal.keeping import keep_table
+from drumline.control.rehearsal.rehearse import keep_table
 from drumline.control.scaling.facts import RankSteps, SizeRun
 from drumline.control.scaling.keeping import keep_report
 from drumline.control.scaling.report import build_report

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import count_noun, find_odd, size
-from drumline.linux import kernel_files
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ def gather_memory(
 
 
 def _read_rows(path: str) -> Iterator[tuple[str, int]]:
-    for line in kernel_files.read_text(path).splitlines():
+    for line in cgroups.read_text(path).splitlines():
         name, _, rest = line.partition(":")
         if rest.split():
             yield name, int(rest.split()[0]) * 1024
@@ -77,12 +77,12 @@ def _read_quota(root: str) -> float | None:
     """Return how many cores the control groups of this process allow; None: no limit. Version 2, else 1."""
     found = []
     for folder in _list_groups(root, ""):
-        words = kernel_files.read_text(os.path.join(folder, "cpu.max")).split()
+        words = cgroups.read_text(os.path.join(folder, "cpu.max")).split()
         if len(words) == 2 and words[0] != "max":
             found.append(int(words[0]) / int(words[1]))
     for folder in _list_groups(root, "cpu"):
-        quota = kernel_files.read_text(os.path.join(folder, "cpu.cfs_quota_us"))
-        period = kernel_files.read_text(os.path.join(folder, "cpu.cfs_period_us"))
+        quota = cgroups.read_text(os.path.join(folder, "cpu.cfs_quota_us"))
+        period = cgroups.read_text(os.path.join(folder, "cpu.cfs_period_us"))
         if quota and period and int(quota) > 0:
             found.append(int(quota) / int(period))
     return min(found) if found else None
@@ -91,11 +91,11 @@ def _read_quota(root: str) -> float | None:
 def _read_memory_limit(root: str) -> int | None:
     found = []
     for folder in _list_groups(root, ""):
-        text = kernel_files.read_text(os.path.join(folder, "memory.max"))
+        text = cgroups.read_text(os.path.join(folder, "memory.max"))
         if text and text != "max":
             found.append(int(text))
     for folder in _list_groups(root, "memory"):
-        text = kernel_files.read_text(os.path.join(folder, "memory.limit_in_bytes"))
+        text = cgroups.read_text(os.path.join(folder, "memory.limit_in_bytes"))
         # A limit that no machine has stands for none.
         if text and int(text) < 1 << 60:
             found.append(int(text))
@@ -104,7 +104,7 @@ def _read_memory_limit(root: str) -> int | None:
 
 def _list_groups(root: str, controller: str) -> Iterator[str]:
     """Yield the folder of this process's control group, and those above it. ``controller``: of version 1; empty: 2."""
-    for line in kernel_files.read_text("/proc/self/cgroup").splitlines():
+    for line in cgroups.read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controller not in controllers.split(","):
             continue

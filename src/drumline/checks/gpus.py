@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare, count_noun
-from drumline.linux import kernel_files
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,20 +44,20 @@ def gather_gpus(settings: Mapping[str, Any]) -> dict[str, Any]:
 def gather_infiniband(_: Mapping[str, Any], root: str = "/sys/class/infiniband") -> dict[str, Any]:
     """Return the ports of InfiniBand and RoCE adapters, active or not."""
     found = []
-    for device in kernel_files.list_folder(root):
-        for port in kernel_files.list_folder(os.path.join(root, device, "ports")):
+    for device in cgroups.list_folder(root):
+        for port in cgroups.list_folder(os.path.join(root, device, "ports")):
             place = os.path.join(root, device, "ports", port)
             gids = [
-                kernel_files.read_text(os.path.join(place, "gids", one))
-                for one in kernel_files.list_folder(os.path.join(place, "gids"))
+                cgroups.read_text(os.path.join(place, "gids", one))
+                for one in cgroups.list_folder(os.path.join(place, "gids"))
             ]
             found.append(
                 {
                     "device": device,
                     "port": port,
-                    "state": kernel_files.read_text(os.path.join(place, "state")).partition(":")[2].strip(),
-                    "rate": kernel_files.read_text(os.path.join(place, "rate")),
-                    "link": kernel_files.read_text(os.path.join(place, "link_layer")) or "InfiniBand",
+                    "state": cgroups.read_text(os.path.join(place, "state")).partition(":")[2].strip(),
+                    "rate": cgroups.read_text(os.path.join(place, "rate")),
+                    "link": cgroups.read_text(os.path.join(place, "link_layer")) or "InfiniBand",
                     "gids": sum(bool(gid.replace(":", "").strip("0")) for gid in gids),
                 }
             )

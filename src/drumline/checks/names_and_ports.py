@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import Finding, list_nodes
 from drumline.contract import identity
-from drumline.linux import interfaces, kernel_files, ports
+from drumline.linux import cgroups, interfaces, ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,9 +85,9 @@ def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
         "machine": identity.name_network(),
         "interfaces": interfaces.list_interfaces(),
         "local_ports": [
-            int(word) for word in kernel_files.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
+            int(word) for word in cgroups.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
         ],
-        "ipv6_only": kernel_files.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
+        "ipv6_only": cgroups.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
         "port_error": _try_port(settings.get("address") or "127.0.0.1"),
         "default_port": ports.find_port_holder(f"port {_DEFAULT_PORT}: EADDRINUSE"),
     }

@@ -14,7 +14,7 @@ from drumline.checks.findings import count_noun
 from drumline.contract import identity
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import MARKER, RunFolder
-from drumline.linux import cgroups, kernel_files
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -136,9 +136,9 @@ class _Users:
         self._agents: dict[str, float] = {}
         """By name of a process, when the first of them was started, in seconds since 1970."""
 
-        uptime = kernel_files.read_text(f"{proc}/uptime").split()
+        uptime = cgroups.read_text(f"{proc}/uptime").split()
         self._boot = time.time() - float(uptime[0]) if uptime else 0.0
-        for pid in filter(str.isdigit, kernel_files.list_folder(proc)):
+        for pid in filter(str.isdigit, cgroups.list_folder(proc)):
             self._look_at(pid)
 
     def may_use(self, path: str, changed: float) -> bool:
@@ -151,7 +151,7 @@ class _Users:
 
     def _look_at(self, pid: str) -> None:
         place = f"{self._proc}/{pid}"
-        command = kernel_files.read_text(f"{place}/comm")
+        command = cgroups.read_text(f"{place}/comm")
         if command.startswith("drumline-node-"):
             started = self._boot + _read_start_s(place)
             self._agents[command] = min(started, self._agents.get(command, started))
@@ -184,7 +184,7 @@ def _list_texts(place: str) -> Iterator[bytes]:
     for name in ("environ", "cmdline", "mountinfo"):
         with contextlib.suppress(OSError), open(f"{place}/{name}", "rb") as file:
             yield file.read()
-    links = ["cwd", "root", *(f"fd/{one}" for one in kernel_files.list_folder(f"{place}/fd"))]
+    links = ["cwd", "root", *(f"fd/{one}" for one in cgroups.list_folder(f"{place}/fd"))]
     for name in links:
         yield os.fsencode(_read_link(f"{place}/{name}"))
 
@@ -198,7 +198,7 @@ def _read_link(path: str) -> str:
 
 def _read_start_s(place: str) -> float:
     """Return when the process was started, in seconds since the boot."""
-    fields = kernel_files.read_text(f"{place}/stat").rpartition(")")[2].split()
+    fields = cgroups.read_text(f"{place}/stat").rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 else 0.0
 
 

@@ -7,7 +7,7 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare, size
-from drumline.linux import cgroups, kernel_files
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def gather_features(_: Mapping[str, Any]) -> dict[str, Any]:
         "kernel": os.uname().release,
         "pidfd": _has_pidfd(),
         "user_namespaces": _can_unshare(),
-        "ptrace_scope": kernel_files.read_number("/proc/sys/kernel/yama/ptrace_scope"),
+        "ptrace_scope": cgroups.read_number("/proc/sys/kernel/yama/ptrace_scope"),
         "control_group": _can_make_group(),
         "root": os.geteuid() == 0,
     }

@@ -384,10 +384,10 @@ def add_python(parser: argparse.ArgumentParser) -> None:
 def use_python(named: str | None) -> None:
     """Have jobs that this command submits mean that Python. Raises UsageError."""
     if named is not None:
-        from drumline.control.environments import interpreters
+        from drumline.control.environments import environment_builds
         from drumline.control.submission import planning
 
-        os.environ[planning.PYTHON] = interpreters.find_named(named)
+        os.environ[planning.PYTHON] = environment_builds.find_named(named)
 
 
 def set_warm(job: Any, word: str) -> None:

@@ -6,14 +6,13 @@ Source: https://learn.microsoft.com/python/api/azureml-train-core/azureml.train.
 
 from __future__ import annotations
 
-from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.run_configuration.sections import (
     MpiConfiguration,
     PyTorchConfiguration,
     TensorflowConfiguration,
 )
-from drumline.compat.script_run_config import NO_LIMIT_S, ScriptRunConfig
+from drumline.compat.script_run_config import NO_LIMIT_S, ScriptRunConfig, refuse_unknown
 from drumline.contract.errors import SpecError
 
 TYPE_CHECKING = False

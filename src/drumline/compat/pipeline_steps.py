@@ -10,10 +10,9 @@ import re
 from copy import copy
 
 from drumline.compat.estimator import UNUSED
-from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.run_configuration.sections import MpiConfiguration
-from drumline.compat.script_run_config import ScriptRunConfig, Words, to_command
+from drumline.compat.script_run_config import ScriptRunConfig, Words, refuse_unknown, to_command
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
 from drumline.spec.parts.io import Input, Output

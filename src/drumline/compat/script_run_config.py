@@ -9,19 +9,89 @@ from __future__ import annotations
 import os
 import re
 
-from drumline.compat import shell_words
 from drumline.compat.run_configuration import configuration
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.run_configuration.environment import Environment, to_environment
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import whole
+from drumline.spec.entity import read_signature, whole
 from drumline.spec.jobs.command import Command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from drumline.spec.parts.io import Input, Output
+
+
+# Keyword arguments that the classes of older SDKs never had: a typo makes another job of it.
+
+
+def refuse_unknown(given: Iterable[str], kind: type, unused: tuple[str, ...] = ()) -> None:
+    """
+    Raise SpecError for the first keyword that neither the constructors of ``kind`` nor ``unused`` have.
+
+    ``unused``: what the older SDK knows and says nothing here. Private keywords, with an underscore, pass.
+    """
+    for name in given:
+        if name in unused or name.startswith("_"):
+            continue
+        from drumline.spec.hints import did_you_mean
+
+        known = (*_list_keywords(kind), *unused)
+        if name not in known:
+            raise SpecError(f"unknown keyword {name!r} in {kind.__name__}", did_you_mean(name, known))
+
+
+def _list_keywords(kind: type) -> list[str]:
+    """List the keywords of a class's constructor, and of those that it extends."""
+    parameters = [
+        one
+        for base in kind.__mro__[:-1]
+        if "__init__" in vars(base)
+        for one in read_signature(vars(base)["__init__"]).parameters.values()
+    ]
+    return [one.name for one in parameters if one.name != "self" and one.kind != one.VAR_KEYWORD]
+
+
+# Arguments as one line of shell, in which ``$NAME`` is still a variable of the rank, as v1 has it.
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_VARIABLE = re.compile(r"(\$(?:\{[A-Za-z_]\w*\}|[A-Za-z_]\w*))", re.ASCII)
+_OPERATORS = frozenset(("&&", "||", ";", "|", "&", ">", ">>", "<", "2>", "2>>", "2>&1", "(", ")", "{", "}"))
+_PLACEHOLDER = re.compile(r"\{\{|\{(?:inputs|outputs|search_space)\.|\[\[")
+
+
+def word(text: str) -> str:
+    """
+    Return the argument as one word, whatever characters it has; ``$NAME`` and ``${NAME}`` alone mean something.
+
+    >>> print(word("a b"), word("$AZ_BATCHAI_TASK_INDEX"), word("it's"))
+    'a b' "$AZ_BATCHAI_TASK_INDEX" 'it'"'"'s'
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    if not _VARIABLE.search(text):
+        return "'" + _apart(text.replace("'", "'\"'\"'"), "''") + "'"
+    # Every second part is a variable.
+    parts = [
+        part if index % 2 else _apart(re.sub(r'([\\`"$])', r"\\\1", part), '""')
+        for index, part in enumerate(_VARIABLE.split(text))
+    ]
+    return '"' + "".join(parts) + '"'
+
+
+def line(words: Iterable[str]) -> str:
+    """Return the line of a command that was given as a list; an operator of the shell, such as ``&&``, stays one."""
+    return " ".join(text if text in _OPERATORS else word(text) for text in words)
+
+
+def _apart(text: str, nothing: str) -> str:
+    """Cut user's text that looks like a placeholder of today's, so that only the shell puts it together."""
+    if not _PLACEHOLDER.search(text):
+        return text
+    return text.replace("{", "{" + nothing).replace("[", "[" + nothing)
+
 
 _REFERENCE = re.compile(r"\$\{?AZURE_ML_INPUT_(\w+)")
 NO_LIMIT_S = 2592000
@@ -132,7 +202,7 @@ class Words:
             return self._data(value, self.inputs, value._as_input(), "inputs")
         if hasattr(value, "_as_output"):
             return self._data(value, self.outputs, value._as_output(), "outputs")
-        return shell_words.word(_plain(value))
+        return word(_plain(value))
 
     def data(self, name: str, given: Any) -> str:
         """Add an input of ``run_config.data``; return what the shell sets so that a rank finds it. Raises SpecError."""
@@ -161,14 +231,14 @@ class Words:
 def _command_line(config: ScriptRunConfig, words: Words) -> str:
     if config.command is None or config.command == "":
         assert config.script is not None
-        return " ".join(["python", shell_words.word(config.script), *map(words.text, config.arguments)])
+        return " ".join(["python", word(config.script), *map(words.text, config.arguments)])
     if isinstance(config.command, str):
         return " ".join([config.command, *map(words.text, config.arguments)])
     if len(config.command) == 1 and isinstance(config.command[0], str) and " " in config.command[0].strip():
         # No program's name has a blank: it is a line.
         return " ".join([config.command[0], *map(words.text, config.arguments)])
     listed = [*config.command, *config.arguments]
-    return " ".join(shell_words.line([one]) if isinstance(one, str) else words.text(one) for one in listed)
+    return " ".join(line([one]) if isinstance(one, str) else words.text(one) for one in listed)
 
 
 def _to_list(arguments: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Any
 
-from drumline.linux import kernel_files
+from drumline.linux import cgroups
 
 _SIOCGIFCONF, _SIOCGIFFLAGS, _SIOCGIFHWADDR = 0x8912, 0x8913, 0x8927
 _SIOCADDRT, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x890B, 0x8914, 0x8916, 0x891C
@@ -47,7 +47,7 @@ def list_interfaces() -> list[dict[str, Any]]:
                     "name": name,
                     "address": address,
                     "infiniband": kind == _INFINIBAND,
-                    "speed_mbps": max(0, kernel_files.read_number(f"/sys/class/net/{name}/speed")),
+                    "speed_mbps": max(0, cgroups.read_number(f"/sys/class/net/{name}/speed")),
                     "virtual": _is_virtual(name),
                 }
             )
@@ -57,11 +57,11 @@ def list_interfaces() -> list[dict[str, Any]]:
 def list_infiniband_ports(root: str = "/sys/class/infiniband") -> list[dict[str, Any]]:
     """List the active ports: ``device``, ``port``, and whether the ``link`` is InfiniBand or Ethernet (RoCE)."""
     found = []
-    for device in kernel_files.list_folder(root):
-        for port in kernel_files.list_folder(os.path.join(root, device, "ports")):
+    for device in cgroups.list_folder(root):
+        for port in cgroups.list_folder(os.path.join(root, device, "ports")):
             place = os.path.join(root, device, "ports", port)
-            if kernel_files.read_text(os.path.join(place, "state")).startswith("4"):
-                link = kernel_files.read_text(os.path.join(place, "link_layer")) or "InfiniBand"
+            if cgroups.read_text(os.path.join(place, "state")).startswith("4"):
+                link = cgroups.read_text(os.path.join(place, "link_layer")) or "InfiniBand"
                 found.append({"device": device, "port": port, "link": link})
     return found
 

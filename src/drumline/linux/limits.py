@@ -12,7 +12,7 @@ import contextlib
 import os
 
 from drumline.contract.record import NamedTuple
-from drumline.linux import cgroups, kernel_files
+from drumline.linux import cgroups
 
 _PERIOD_US = 100_000
 _LEAST_QUOTA_US = 1000
@@ -47,9 +47,7 @@ def choose_limit_groups(name: str) -> LimitGroups:
 def _find_parent_of_version_2() -> str:
     group = os.path.dirname(cgroups.choose_group_path("x"))
     while group and os.path.exists(os.path.join(group, "cgroup.procs")):
-        if {"cpu", "memory"} <= set(
-            kernel_files.read_text(os.path.join(group, "cgroup.subtree_control")).split()
-        ):
+        if {"cpu", "memory"} <= set(cgroups.read_text(os.path.join(group, "cgroup.subtree_control")).split()):
             return group if _may_make_groups(group) else ""
         group = os.path.dirname(group)
     return ""
@@ -58,11 +56,11 @@ def _find_parent_of_version_2() -> str:
 def _find_parents_of_version_1() -> dict[str, str]:
     """Return our own group for each controller that has a tree of version 1 in which we may make groups."""
     own = {}
-    for line in kernel_files.read_text("/proc/self/cgroup").splitlines():
+    for line in cgroups.read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         own.update(dict.fromkeys(filter(None, controllers.split(",")), path))
     found = {}
-    for line in kernel_files.read_text("/proc/self/mountinfo").splitlines():
+    for line in cgroups.read_text("/proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         fields = before.split()
         if not after.startswith("cgroup ") or fields[3] != "/":

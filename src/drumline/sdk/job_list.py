@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import folder
 from drumline.control.observing import description
-from drumline.sdk.operations import Operations
-from drumline.sdk.stored import from_description
+from drumline.sdk.operations import Operations, from_description
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

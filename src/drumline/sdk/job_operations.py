@@ -15,11 +15,9 @@ from drumline.contract.errors import SpecError
 from drumline.control.jobs import listing, lookup
 from drumline.control.observing import description
 from drumline.sdk.job_list import JobList
-from drumline.sdk.job_views import JobViews, job_failed
+from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel
-from drumline.sdk.operations import print_warnings
-from drumline.sdk.poller import Poller
-from drumline.sdk.stored import fixed_part, from_description
+from drumline.sdk.operations import fixed_part, from_description, print_warnings
 from drumline.spec.validation.validate import validate
 
 if TYPE_CHECKING:

@@ -2,25 +2,113 @@
 
 from __future__ import annotations
 
+import io
+import os
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
-from drumline.control.jobs import lookup
+from drumline.contract.mlflow import FILES
+from drumline.contract.plan import Plan
+from drumline.control import times
+from drumline.control.jobs import lookup, recovery
+from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.waiting import wait_for_end
+from drumline.control.logs.matching import Matcher
+from drumline.control.logs.stream import has_ranks
+from drumline.control.logs.view import LogView, choose_ranks, print_logs
 from drumline.control.observing import description
 from drumline.control.terminal import clean
 from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
-from drumline.sdk.operations import Operations, print_warnings
-from drumline.sdk.stored import from_description
+from drumline.sdk.operations import Operations, from_description, print_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from drumline.contract.folder import RunFolder
+    from drumline.control.logs.history import LogChoice
     from drumline.sdk.notebook.difference import JobDifferences
     from drumline.spec.jobs.command import Command
     from drumline.tracking.series import Series
+
+
+# The log of a job as text.
+
+
+def read_logs(
+    folder: RunFolder,
+    choice: LogChoice,
+    rank: str,
+    grep: str | None,
+    since: str | None,
+    view: dict[str, bool | None],
+) -> str:
+    """Return the chosen lines. ``view``: ``timestamps`` and ``prefix``, as of LogView. Raises UsageError."""
+    try:
+        if choice.tail is not None and choice.tail < 0:
+            raise UsageError(f"tail: {choice.tail} is below 0", "tail=50")
+        choice = choice._replace(
+            since=times.parse_moment(since, "since") if since else 0.0,
+            matcher=Matcher(grep) if grep is not None else None,
+        )
+        if has_ranks(folder):
+            latest = len(recover(folder).attempts)
+            if choice.attempt is not None and not 0 <= choice.attempt <= latest:
+                there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+                raise UsageError(f"attempt: there is no attempt {choice.attempt}", f"this job has {there}")
+            choice = choose_ranks(Plan.read(folder.plan), choice, rank, "")
+        elif rank or choice.attempt is not None:
+            raise UsageError("rank: this job has no ranks, its steps have", "give the name of a step's job")
+        out = io.StringIO()
+        print_logs(folder, LogView(out, choice, timestamps=bool(view["timestamps"]), prefix=view["prefix"]))
+    except UsageError as error:
+        # What the command line calls a flag is an argument here.
+        raise UsageError(error.message.removeprefix("--"), error.hint) from None
+    return out.getvalue()
+
+
+# The part of azure-core's LROPoller that scripts use.
+
+
+class Poller(Operations):
+    """The end of one job."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def result(self, timeout: float | None = None) -> None:
+        """Block until the job has ended, or for ``timeout`` seconds."""
+        self.wait(timeout)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait, as ``result``."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wait_for_end(lookup.folder_of(self._name), deadline)
+
+    def done(self) -> bool:
+        return recovery.recover(lookup.folder_of(self._name)).is_final
+
+    def status(self) -> str:
+        """Return ``InProgress`` or ``Succeeded``."""
+        return "Succeeded" if self.done() else "InProgress"
+
+
+# MLflow in the process that asks where the runs are.
+
+_ALLOW = "MLFLOW_ALLOW_FILE_STORE"
+
+
+def let_mlflow_read(uri: str | None) -> None:
+    """
+    Let MLflow read a file store in this process, before the address of one is handed out.
+
+    MLflow 3.7 and later refuse one unless a variable allows it; where that is set, it stays as it is.
+    """
+    if uri and uri.startswith(FILES):
+        os.environ.setdefault(_ALLOW, "true")
+
 
 _DRILL_LIMIT_S = 30.0
 """For a supervisor to begin a drill that is to begin at once."""
@@ -87,7 +175,6 @@ class JobViews(Operations):
         ``prefix``: whether lines begin with rank and node; None: if there are several ranks. Raises UsageError.
         """
         from drumline.control.logs.history import LogChoice
-        from drumline.sdk.job_logs import read_logs
 
         choice = LogChoice(attempt=attempt, tail=tail)
         chosen = "" if rank is None else str(rank)

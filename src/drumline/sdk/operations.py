@@ -15,18 +15,28 @@ steps there too, however late. Objects that a method returns for later use, such
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from drumline.compat.azure_ai_ml import translate_object
 from drumline.contract import folder
+from drumline.contract.folder import chosen_workspace
+from drumline.control.jobs.listing import EDITABLE
 from drumline.control.terminal import clean
+from drumline.spec import builder
+from drumline.spec.jobs.command import Command
+from drumline.spec.parts.services import FoundService
+from drumline.spec.registered.assets import CreationContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
+
+    from drumline.spec.jobs.job import Job
 
 
 class Operations:
@@ -76,3 +86,70 @@ def print_warnings(warnings: Iterable[str]) -> None:
     """Print each to standard error, as azure-ai-ml does."""
     for warning in warnings:
         print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+# Stored jobs as entities.
+
+_COMMAND_FIELDS = (
+    "name", "display_name", "experiment_name", "description", "tags", "properties", "command", "code",
+    "environment", "environment_variables", "compute", "inputs", "outputs", "distribution", "resources",
+    "limits", "queue_settings", "identity", "parent_job_name", "drumline",
+)  # fmt: skip
+
+
+def from_description(described: dict[str, Any]) -> Command:
+    """Build the job's entity, whose ``outputs.<name>.path``, ``azureml://jobs/...``, can be an input as it stands."""
+    folder = described["run_folder"]
+    with builder.building(None):  # Not a step of a pipeline whose function is running.
+        job: Any = _build_job(described, folder)
+    job._page = partial(_render_page, described["name"], chosen_workspace())
+    job.id = described["id"]
+    job._stored_as = described["name"]
+    job.status = described["status"]
+    job.studio_url = described["services"]["Studio"]["endpoint"]
+    job.services = {
+        name: FoundService(**{key: one.get(key) for key in ("endpoint", "type", "status")})
+        for name, one in described["services"].items()
+    }
+    context = described["creation_context"]
+    job.creation_context = CreationContext(context["created_at"], context["created_by"])
+    job._base_path = folder
+    logs = os.path.join(folder, "user_logs")
+    listed = sorted(os.listdir(logs)) if os.path.isdir(logs) else ()  # They may be pruned.
+    job.log_files = {f"user_logs/{name}": os.path.join(logs, name) for name in listed}
+    return cast("Command", job)
+
+
+def _render_page(name: str, workspace: str | None) -> str | None:
+    from drumline.sdk.notebook.current import render_current
+
+    return render_current(name, workspace)
+
+
+def fixed_part(job: Job) -> dict[str, Any]:
+    """Return the fields that cannot change after submission, as YAML has them."""
+    from copy import deepcopy
+
+    from drumline.spec.jobs.job import to_dict
+
+    return deepcopy({key: value for key, value in to_dict(job).items() if key not in (*EDITABLE, "services")})
+
+
+def _build_job(described: dict[str, Any], folder: str) -> Any:
+    """Build the entity, a sweep's with ``trials`` and ``best_trial``, a pipeline's with ``steps``."""
+    kind: Any = Command
+    facts: tuple[str, ...] = ()
+    if described["type"] == "pipeline":
+        from drumline.spec.jobs.pipeline import PipelineJob
+
+        kind, facts = PipelineJob, ("steps",)
+    elif described["type"] == "sweep":
+        from drumline.spec.jobs.sweep import SweepJob
+
+        kind, facts = SweepJob, ("trials", "best_trial")
+    known = _COMMAND_FIELDS if kind is Command else kind._fields
+    given = {key: described[key] for key in known if described.get(key) is not None and key != "type"}
+    job = kind(**given, base_path=folder)
+    for fact in facts:
+        setattr(job, fact, described.get(fact))
+    return job

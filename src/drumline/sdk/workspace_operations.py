@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.folder import current_workspace
 from drumline.control.settings import workspaces
 from drumline.sdk.compute_operations import FinishedPoller
+from drumline.sdk.job_views import let_mlflow_read
 from drumline.sdk.operations import Operations, print_warnings
-from drumline.sdk.tracking import let_mlflow_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from drumline.compat.shell_words import line, word
+from drumline.compat.script_run_config import line, word
 from drumline.spec.placeholders import expand
 
 SHOW = f"{shlex.quote(sys.executable)} -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "

@@ -9,10 +9,10 @@ from drumline.contract.drills import DrillRequest
 from drumline.contract.errors import SpecError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import DrillOutcome, Outcome
-from drumline.control.rehearsal import drills_file, facts, runs
+from drumline.control.rehearsal import drills_file, facts, rehearse
 from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
 from drumline.control.rehearsal.facts import RunFacts
-from drumline.control.rehearsal.runs import RunWatch
+from drumline.control.rehearsal.rehearse import RunWatch
 from drumline.spec.parts.distribution import PyTorchDistribution
 
 
@@ -153,7 +153,7 @@ class Steps:
 def make_watch(monkeypatch, two_by_two, tmp_path, outcome, *steps):
     folder = RunFolder(str(tmp_path))
     folder.write(folder.plan, two_by_two.to_json())
-    monkeypatch.setattr(runs, "fold", lambda events: outcome)
+    monkeypatch.setattr(rehearse, "fold", lambda events: outcome)
     watch = RunWatch(folder, None, "", 5.0)
     watch._steps = Steps(*steps)
     return watch

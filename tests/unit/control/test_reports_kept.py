@@ -7,7 +7,7 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.rehearsal.keeping import keep_table, list_tables, read_table
+from drumline.control.rehearsal.rehearse import keep_table, list_tables, read_table
 from drumline.control.scaling.keeping import keep_report, list_scalings
 
 CALM = {

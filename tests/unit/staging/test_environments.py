@@ -8,10 +8,9 @@ import pytest
 
 from drumline.contract.plan import Build
 from drumline.staging.environments import builder, uv
-from drumline.staging.environments.error_text import summarize_output
 from drumline.staging.environments.folder import MARKER
 from drumline.staging.environments.state import is_ready, note_use
-from drumline.staging.environments.tool import BuildError, Tool
+from drumline.staging.environments.tool import BuildError, Tool, summarize_output
 
 UV = """Using Python 3.11.7 environment at: v
 Resolved 3 packages in 1ms

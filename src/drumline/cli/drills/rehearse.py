@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 def _rehearse(arguments: Namespace) -> int:
     from drumline.contract.errors import UsageError
-    from drumline.control.rehearsal import keeping, rehearse
+    from drumline.control.rehearsal import rehearse
     from drumline.control.times import parse_duration
 
     if arguments.file in ("-", "/dev/stdin"):
@@ -77,7 +77,7 @@ def _rehearse(arguments: Namespace) -> int:
     rehearsal = rehearse.plan_rehearsal(job, arguments.drills, *wanted)
     with _Progress() as progress:
         report = rehearse.run_rehearsal(load, rehearsal, progress)
-    keeping.keep_table(title, to_values(report))
+    rehearse.keep_table(title, to_values(report))
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(line + "\n" for line in format_report(report)))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
-from drumline.control.comparing.sections import SECTIONS
+from drumline.control.comparing.jobs import SECTIONS
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:

@@ -166,9 +166,9 @@ def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]
         values["properties"] = _properties(environment.properties)
     values.pop("datastore", None)
     if values.get("python"):
-        from drumline.control.environments import interpreters
+        from drumline.control.environments import environment_builds
 
-        values["python"] = interpreters.behind(str(values["python"]))
+        values["python"] = environment_builds.behind(str(values["python"]))
     take_in(values)
     return values, [*_warn_missing_python(values), *_warn_unused(environment)]
 

@@ -17,7 +17,7 @@ from drumline.contract.folder import home
 from drumline.contract.plan import Registration
 from drumline.contract.record import NamedTuple
 from drumline.control.assets.asset_records import is_program
-from drumline.control.environments import interpreters
+from drumline.control.environments import environment_builds
 from drumline.control.jobs import job_outputs
 from drumline.plan import values
 from drumline.plan.request import settings_of
@@ -228,7 +228,6 @@ class _ReferenceResolver:
 
     def environment(self, interpreter: str, *, is_local: bool, compute: Mapping[str, Any]) -> bool:
         """Find out with which Python its ranks run; whether there is nothing left to say of its environment."""
-        from drumline.control.environments import environment_builds
 
         if environment_builds.is_current(settings_of(self.job), os.environ):
             return True
@@ -249,7 +248,7 @@ class _ReferenceResolver:
             self.found["environment"] = f"azureml:{given.name}:{given.version}"
         python = str(getattr(given, "python", None) or "")
         if python and is_local:
-            python = interpreters.behind(python)
+            python = environment_builds.behind(python)
         if python:
             if is_local and not is_program(python):
                 raise UsageError(f"its python, {python}, is not there or cannot be run")
@@ -258,7 +257,6 @@ class _ReferenceResolver:
         return self._plan_build(given, environment_builds.TargetMachine(interpreter, is_local, compute))
 
     def _plan_build(self, given: Any, machine: TargetMachine) -> bool:
-        from drumline.control.environments import environment_builds
         from drumline.spec.parts.environment import Environment
         from drumline.staging.environments.folder import interpreter_of
 

@@ -7,14 +7,14 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError
+from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError, UsageError
 from drumline.contract.folder import read_plain
 from drumline.contract.hiding import HIDDEN, hide_in_text, hide_secrets, is_secret
 from drumline.contract.record import NamedTuple
 from drumline.control.comparing.code import compare_trees
-from drumline.control.comparing.phases import compare_phases
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
+from drumline.control.observing.timeline import describe_start
 from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
@@ -22,6 +22,46 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+
+
+# The sections of a comparison of two jobs, in the order in which they are shown.
+
+SECTIONS = {
+    "spec": "field",
+    "code": "",
+    "environment": "package",
+    "variables": "variable",
+    "inputs": "input",
+    "machine": "field",
+    "plan": "field",
+}
+"""What may be the same in both jobs, and the key that names what differs."""
+
+
+# The starts of two jobs, phase by phase.
+
+
+def compare_phases(a: str, b: str) -> list[dict[str, Any]]:
+    """
+    Return how long each phase of the latest start of both jobs took, in seconds, None for one that a job lacks.
+
+    A job without ranks has no phases. Raises NotFoundError.
+    """
+    sides = [_list_phases(name) for name in (a, b)]
+    return [
+        {"phase": phase, "a": sides[0].get(phase), "b": sides[1].get(phase)}
+        for phase in dict.fromkeys((*sides[0], *sides[1]))
+    ]
+
+
+def _list_phases(name: str) -> dict[str, float | None]:
+    try:
+        told = describe_start(name)
+    except UsageError:
+        return {}
+    # The last one is a moment.
+    return {one["phase"]: one["took_s"] for one in told["phases"] if one["phase"] != "all running"}
+
 
 Differences = list[dict[str, Any]]
 

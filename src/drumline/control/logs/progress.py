@@ -120,7 +120,7 @@ def read_last_line(path: str) -> str:
     Lines of our own begin with ``#``, and each command with ``$``: what comes before one is of another step.
     """
     from drumline.control.logs.rank_log import is_log, open_log
-    from drumline.staging.environments.error_text import hide_secrets
+    from drumline.staging.environments.tool import hide_secrets
 
     try:
         if not path or not is_log(path):

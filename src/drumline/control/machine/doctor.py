@@ -15,7 +15,7 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home, home
 from drumline.control.jobs import listing
 from drumline.control.jobs.recovery import recover
-from drumline.linux import kernel_files
+from drumline.linux import cgroups
 from drumline.node import leftovers, scratch
 from drumline.node.warm import pool_folder
 from drumline.store.index import Index
@@ -112,7 +112,7 @@ def _fix_sockets() -> str:
 def _list_stale() -> Iterator[str]:
     """Yield the sockets of warm pools of this machine that were killed: nobody listens there."""
     parent = os.path.join(base_home(), "warm", identity.name_machine())
-    for name in kernel_files.list_folder(parent):
+    for name in cgroups.list_folder(parent):
         folder = os.path.join(parent, name)
         path = os.path.join(folder, pool_folder.SOCKET)
         if not os.path.exists(path):

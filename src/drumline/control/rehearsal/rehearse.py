@@ -3,25 +3,207 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Protocol
 
-from drumline.contract.errors import PlanError, UsageError
+from drumline.contract import status
+from drumline.contract.drills import KINDS
+from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control.drills import request as requests
+from drumline.control.jobs import cancel
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.waiting import wait_for_end
+from drumline.control.observing.parts import kept_reports
+from drumline.control.observing.parts.kept_reports import to_list, to_number, to_text
 from drumline.control.rehearsal import drills_file, facts
-from drumline.control.rehearsal.runs import RunWatch
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
+from drumline.node import leftovers
+from drumline.supervisor.drills.steps import StepWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import Plan
+    from drumline.contract.outcome import Outcome
     from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
     from drumline.control.rehearsal.facts import DrillRow, RunFacts
-    from drumline.control.rehearsal.runs import Progress
+
+
+# One run of a rehearsal: submitted, awaited, and ended when it has run for long enough.
+
+_TIDY_LIMIT_S = 5.0
+_PAUSE_S = 0.05
+_COUNT_INTERVAL_S = 0.2
+
+
+class Progress(Protocol):
+    """Tells whoever waits for a rehearsal how far it is."""
+
+    def tell(self, text: str) -> None:
+        """Take a line on what has begun or ended."""
+
+    def count(self, what: str, seconds: float, said: str) -> None:
+        """Take what goes on, and for how long, several times a second."""
+
+
+class RunWatch:
+    """Waits for one run. ``what`` says which it is; ``for_s``: how long its ranks are to run; None: until they end."""
+
+    def __init__(self, folder: RunFolder, progress: Progress, what: str, for_s: float | None = None) -> None:
+        self._folder = folder
+        self._progress = progress
+        self._what = what
+        self._for_s = for_s
+        self._steps = StepWatch(Plan.read(folder.plan)) if for_s is not None else None
+        self._mark: int | None = None
+        self._began = time.monotonic()
+        self.is_late = False
+        """Whether it had to be canceled: it took too long."""
+
+        self.is_shortened = False
+        """Whether it was ended while all was well."""
+
+    def wait(self, longest_s: float | None, drill_count: int = 0) -> None:
+        """
+        Wait for the end of the job and of all that it left. ``drill_count``: how many drills are to begin before it is
+        ended. An interrupt cancels it.
+        """
+        try:
+            self._wait(longest_s, drill_count)
+        except KeyboardInterrupt:
+            cancel.cancel(self._folder.name, at_once=True)
+            wait_for_end(self._folder)
+            raise
+        deadline = time.monotonic() + _TIDY_LIMIT_S
+        while leftovers.list_leftovers(self._folder) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)  # Its supervisor may be about to end.
+
+    def _wait(self, longest_s: float | None, drill_count: int) -> None:
+        while not wait_for_end(self._folder, time.monotonic() + _COUNT_INTERVAL_S):
+            passed_s = time.monotonic() - self._began
+            self._progress.count(self._what, passed_s, f"job {self._folder.name}")
+            if longest_s is not None and passed_s > longest_s:
+                self.is_late = True
+                self._end("its rehearsal: it took too long")
+            elif self._has_run_enough(drill_count):
+                self._end("its rehearsal: its time was over")
+                self.is_shortened = recover(self._folder).status == status.CANCELED
+
+    def _end(self, by: str) -> None:
+        cancel.cancel(self._folder.name, at_once=True, by=by)
+        wait_for_end(self._folder)
+
+    def _has_run_enough(self, drill_count: int) -> bool:
+        """Return whether the ranks have run for that long, are well after their drills, and go on."""
+        if self._for_s is None or self._steps is None:
+            return False
+        outcome = fold(self._folder.read_events())
+        if outcome.started is None or time.time() - outcome.started < self._for_s:
+            return False
+        if outcome.status != status.RUNNING or not _are_over(outcome, drill_count):
+            return False
+        last = self._steps.find_last()
+        if last is None:
+            return True
+        # Ranks that only look as if they ran make no steps.
+        if self._mark is None:
+            self._mark = last
+        return last > self._mark
+
+
+def _are_over(outcome: Outcome, drill_count: int) -> bool:
+    """Return whether so many drills have begun, or were refused, and those that last have ended."""
+    drills: list[Any] = list(outcome.drills.values())
+    return len(drills) >= drill_count and all(
+        one.ended is not None or not KINDS[one.kind].lasts for one in drills
+    )
+
+
+# Tables of rehearsals in the run folders of the jobs that ran for them, for the studio.
+
+_FILE = "rehearsal.json"
+_MOST_DRILLS, _MOST_SENTENCES = 200, 50
+
+
+def keep_table(title: str, values: Mapping[str, Any]) -> None:
+    """Write a table, as ``drumline rehearse -o json`` shows it, into the run folder of each of its jobs."""
+    jobs = [one["job"] for one in (values["undisturbed"], *values["drills"])]
+    kept_reports.keep_report(_FILE, {"title": title, **values}, jobs)
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """
+    Return the table that a job ran for, and no more than a table has: the job can write the file too.
+
+    Raises NotFoundError.
+    """
+    folder = folder_of(name)
+    data = folder.read_json(folder.rehearsal)
+    if data is None:
+        raise NotFoundError(f"job {name} ran for no rehearsal", "drumline rehearse -f job.yml")
+    return _describe_table(data)
+
+
+def list_tables() -> list[dict[str, Any]]:
+    """List the newest tables of a home, each with a job that has it."""
+    return kept_reports.list_reports(_FILE, _summarize)
+
+
+def _summarize(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
+    made = _describe_table(folder.read_json(folder.rehearsal) or {})
+    drills = made["drills"]
+    survived = sum(one["result"] == "survived" for one in drills)
+    listed = {"title": made["title"], "ok": made["ok"], "drills": len(drills), "survived": survived}
+    return listed, [made["undisturbed"]["job"], *(one["job"] for one in drills)]
+
+
+def _describe_table(data: Mapping[str, Any]) -> dict[str, Any]:
+    calm = data.get("undisturbed")
+    return {
+        "title": to_text(data.get("title")),
+        "ok": data.get("ok") is True,
+        "undisturbed": _describe_calm(calm if isinstance(calm, dict) else {}),
+        "drills": [
+            _describe_drill(one)
+            for one in to_list(data.get("drills"))[:_MOST_DRILLS]
+            if isinstance(one, dict)
+        ],
+        "left_out": _to_texts(data.get("left_out")),
+    }
+
+
+def _describe_calm(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "job": to_text(one.get("job")),
+        "status": to_text(one.get("status")),
+        "seconds": to_number(one.get("seconds")),
+        "metric": to_text(one.get("metric")),
+        "final": to_number(one.get("final")),
+        "sentences": _to_texts(one.get("sentences")),
+    }
+
+
+def _describe_drill(one: Mapping[str, Any]) -> dict[str, Any]:
+    same = one.get("same_metric")
+    return {
+        **{key: to_text(one.get(key)) for key in ("drill", "what", "job", "result")},
+        "ok": one.get("is_ok") is True,
+        "lost_s": to_number(one.get("lost_s")),
+        "repeated": to_number(one.get("repeated")),
+        "same_metric": same if isinstance(same, bool) else None,
+        "left_behind": _to_texts(one.get("left_behind")),
+        "sentences": _to_texts(one.get("sentences")),
+    }
+
+
+def _to_texts(value: Any) -> list[str]:
+    return [to_text(one) for one in to_list(value)[:_MOST_SENTENCES]]
+
 
 STEP_INPUTS = ("steps", "max_steps", "num_steps", "train_steps", "max_train_steps", "iterations", "max_iters")
 """Inputs by which scripts are told after how many steps to end."""

@@ -143,14 +143,14 @@ def _interpreter_of(compute: Mapping[str, Any]) -> str:
     python = named or str(compute.get("python") or "")
     if not python and not _is_tool():
         return sys.executable
-    from drumline.control.environments import interpreters
+    from drumline.control.environments import environment_builds
 
     if not python:
-        return interpreters.find_active(os.environ) or sys.executable
+        return environment_builds.find_active(os.environ) or sys.executable
     if named and is_here:
-        python = interpreters.find_named(named)
-        interpreters.check_can_run(python)
-    return interpreters.behind(python) if is_here else python
+        python = environment_builds.find_named(named)
+        environment_builds.check_can_run(python)
+    return environment_builds.behind(python) if is_here else python
 
 
 def _is_tool() -> bool:

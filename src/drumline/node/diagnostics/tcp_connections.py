@@ -8,7 +8,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Optional
 
-from drumline.linux import descendants, kernel_files, process_usage
+from drumline.linux import cgroups, descendants, process_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def read_connections(pid: int) -> Optional[list[list[str]]]:
             if stat is None or stat.state == "Z":
                 continue  # It has ended too; only root is told that a zombie has no files.
             return None
-        if _OTHER_WAYS.search(kernel_files.read_text(f"/proc/{one}/maps")):
+        if _OTHER_WAYS.search(cgroups.read_text(f"/proc/{one}/maps")):
             return None
         found.update(dict.fromkeys(rows[inode] for inode in inodes if inode in rows))
     # Of ranks that tell some of them only, it would seem that they never connected.

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.status import COMPLETED
-from drumline.control.comparing.sections import SECTIONS
+from drumline.control.comparing.jobs import SECTIONS
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.compat.known_keywords import refuse_unknown
 from drumline.compat.pipeline_steps import identifier, to_pipeline
+from drumline.compat.script_run_config import refuse_unknown
 from drumline.contract.errors import SpecError, UsageError
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.submission import submit, validate

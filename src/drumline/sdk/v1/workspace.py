@@ -16,8 +16,8 @@ from drumline.control.assets import assets, datastores
 from drumline.control.jobs import listing
 from drumline.control.observing import description
 from drumline.control.settings import workspaces
+from drumline.sdk.job_views import let_mlflow_read
 from drumline.sdk.ml_client import MLClient
-from drumline.sdk.tracking import let_mlflow_read
 from drumline.sdk.v1.assets.dataset import Dataset, FileDataset
 from drumline.sdk.v1.assets.datastore import Datastore
 from drumline.sdk.v1.assets.model import Model

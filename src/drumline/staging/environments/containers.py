@@ -242,7 +242,7 @@ def _build_own_image(build: Build, program: str, tool: Tool) -> None:
 
 def _build(build: Build, program: str, tool: Tool, *words: str) -> None:
     from drumline.staging.environments import tool as tools
-    from drumline.staging.environments.error_text import summarize_output
+    from drumline.staging.environments.tool import summarize_output
 
     argv = [program, "build", "--network", "host", "--label", "drumline=environment", *words]
     try:

@@ -15,9 +15,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
-from drumline.staging.environments.error_text import hide_secrets
 from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
-from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program
+from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program, hide_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

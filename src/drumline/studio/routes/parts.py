@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.control.observing.charts import graph
-from drumline.control.rehearsal.keeping import list_tables, read_table
+from drumline.control.rehearsal.rehearse import list_tables, read_table
 from drumline.control.scaling.keeping import list_scalings, read_report
 from drumline.studio.queries import of_job
 

@@ -237,6 +237,6 @@ def _sent(method: str, url: str, body: bytes, headers: dict[str, str]) -> bytes:
         with opener.open(request, timeout=60) as response:
             return bytes(response.read())
     except urllib.error.HTTPError as error:
-        raise AssertionError(
-            f"{method} {url}: {error.code} {error.read().decode(errors='replace')}"
-        ) from None
+        with error:
+            words = error.read().decode(errors="replace")
+        raise AssertionError(f"{method} {url}: {error.code} {words}") from None

@@ -77,8 +77,9 @@ def test_tensorboard_shows_a_job_that_has_ended_and_leaves_nothing(cli, tmp_path
         )
         assert list_listening(address) == ["0100007F"]
         assert set(json.loads(tags)) == {"job/outputs/board", "job/code/runs"}
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError) as refusal:
             fetch(address.rstrip("/").rpartition("/")[0] + "/data/plugin/scalars/tags")
+        refusal.value.close()
         command.interrupt()
         assert command.end() == 0, command.err
     with pytest.raises(urllib.error.URLError):

@@ -34,6 +34,7 @@ def answer(url):
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=20) as response:
             return response.status, response.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
+        error.close()
         return error.code, ""
 
 

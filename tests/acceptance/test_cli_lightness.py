@@ -76,6 +76,9 @@ NEVER = {
     "inspect", "logging", "mlflow", "multiprocessing", "numpy", "pdb", "pkg_resources", "setuptools", "socket", "ssl",
     "tkinter", "torch", "unittest", "xml", "anyio", "drumline.studio", "starlette", "uvicorn",
 }  # fmt: skip
+if sys.version_info >= (3, 14):
+    # argparse imports them for its colours, whether it shows any or not.
+    NEVER -= {"dataclasses", "inspect"}
 THIRD_PARTY = {"yaml", "pathspec", "jmespath", "tqdm"}
 
 
@@ -123,7 +126,8 @@ def unwanted(modules):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_imports_nothing_but_its_own_module(tmp_path, arguments):
-    bare = modules_timed("-c", "import runpy", cwd=tmp_path)
+    # Python itself imports contextlib up to 3.13.
+    bare = modules_timed("-c", "import contextlib, runpy", cwd=tmp_path)
     modules = modules_timed("-m", "drumline", *arguments, cwd=tmp_path) - bare
     assert HELP | {"__future__"} == modules
 

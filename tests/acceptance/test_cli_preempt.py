@@ -225,13 +225,17 @@ def test_a_second_notice_ends_what_a_shell_runs_at_once(cli, tmp_path, again):
 
 @pytest.mark.parametrize("how", ["--node", "SIGTERM"])
 def test_a_job_whose_nodes_are_taken_one_by_one_goes_back_in_line(cli, begin, how):
-    outputs = begin(SAVES)
+    # It saves until both are taken: on a busy machine the next attempt would lose the second one.
+    outputs = begin(
+        SAVES.replace("time.sleep(0.5)", 'while not pathlib.Path("outputs/taken").exists(): time.sleep(0.01)')
+    )
     all_ready(outputs, 0)
     for node, agent in enumerate(description.show_job("job")["processes"]["agents"]):
         if how == "SIGTERM":
             os.kill(agent, signal.SIGTERM)
         else:
             cli("job", "preempt", "job", "--node", str(node), "--no-wait")
+    (outputs / "taken").touch()
     all_ready(outputs, 1)
     assert [one["kind"] for one in description.show_job("job")["attempts"]] == ["preemption"]
     cli("job", "cancel", "job", "--at-once")

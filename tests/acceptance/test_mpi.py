@@ -108,6 +108,10 @@ def test_nodes_of_one_machine_are_two_to_mpi(tmp_path, drumline_home, before):
     """It tells them by the names of their hosts; whoever asks it for the ranks of a node must get those two."""
     if before and subprocess.run([*before, "true"], check=False).returncode:
         pytest.skip("this user may make no user namespaces")
+    if before and re.search(
+        r"Open MPI\) [^1-4]", subprocess.check_output(["mpirun", "--version"], text=True)
+    ):
+        pytest.skip("Open MPI 5 tells nodes by host names alone")
     job = write_program(tmp_path, "python job.py", NEIGHBOURS)
     words = (*before, sys.executable, "-m", "drumline", "job", "create", "-f", job, "--stream")
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -137,9 +137,6 @@ class Launcher(NamedTuple):
     log: str
     """Relative to the run folder."""
 
-    own_host_names: bool = False
-    """Whether its daemons must not see that several nodes are one machine: they tell nodes by the names of hosts."""
-
 
 class Asked(NamedTuple):
     """
@@ -450,8 +447,9 @@ class Plan(NamedTuple):
         data["nodes"] = tuple(_node_from(node) for node in data["nodes"])
         data["copies"] = tuple(InputCopy(**copy) for copy in data["copies"])
         if data.get("launcher"):
-            launcher = data["launcher"]
-            data["launcher"] = Launcher(**{**launcher, "argv": tuple(launcher["argv"])})
+            launcher = {**data["launcher"], "argv": tuple(data["launcher"]["argv"])}
+            launcher.pop("own_host_names", None)  # Earlier plans have it.
+            data["launcher"] = Launcher(**launcher)
         data["asked"] = Asked(**data.get("asked", {}))
         data["services"] = tuple(Service(**one) for one in data.get("services", ()))
         data["fetches"] = tuple(Fetch(**one) for one in data.get("fetches", ()))

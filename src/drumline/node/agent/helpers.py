@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _LAUNCHER = 0
 """The number of the launcher; commands of other nodes have those that the supervisor gave them."""
 
+_DAEMON = "prted "
+"""Of Open MPI 5, which tells the nodes of a machine by host names alone; other programs would look such a name up."""
+
 
 class _Helper(NamedTuple):
     number: int
@@ -58,7 +61,8 @@ class Helpers:
         """Run what a program of another node asks for; its streams go there directly."""
         back = (message.address, message.port, message.token)
         argv = ["/bin/bash", "-c", message.command]
-        name = self._environment.launch.host_name
+        launch = self._environment.launch
+        name = launch.host_name if launch.by_launcher or _DAEMON in message.command else ""
         feed = self._relay(*back) if message.has_input else -1
         try:
             variables = self._environment.helper_variables()

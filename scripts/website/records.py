@@ -9,10 +9,10 @@ from typing import NamedTuple
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf
 from drumline.spec.parts import environment, search, services
+from drumline.spec.parts import io as inputs_and_outputs
 from drumline.spec.registered import assets, compute, datastores
 from drumline.spec.registered import workspace as workspaces
 from drumline.spec.schema import command, component, parallel, pipeline, sweep
-from drumline.spec.schema import io as inputs_and_outputs
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 

@@ -161,11 +161,8 @@ class Declared(Entity):
             )
             if declared.is_required and given is _REQUIRED:
                 raise TypeError(f"{type(self).__name__}() missing required argument: {name!r}")
-            if declared.factory:
-                is_given = given is not None and given is not _REQUIRED
-                setattr(self, name, declared.factory(given) if is_given else declared.factory())
-            elif declared.init:
-                setattr(self, name, given)
+            if declared.init or declared.factory:
+                setattr(self, name, None if given is _REQUIRED else given)
         self._settle_arguments(kwargs)
 
     @classmethod
@@ -174,11 +171,10 @@ class Declared(Entity):
         made = cls.__new__(cls)
         for name, declared in cls._declarations.items():
             value = values.get(name) if declared.init else None
-            if declared.factory:
-                value = declared.factory() if value is None else declared.factory(value)
-            elif not declared.init:
-                continue
-            object.__setattr__(made, name, declared.default if value is None else value)
+            if value is None and declared.factory:
+                value = declared.factory()
+            if declared.init or declared.factory:
+                object.__setattr__(made, name, declared.default if value is None else value)
         return made
 
     def _settle_arguments(self, others: dict[str, Any]) -> None:

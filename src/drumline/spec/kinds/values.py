@@ -326,6 +326,9 @@ class MapOf(Kind):
 
     word = "a mapping"
 
+    def adopt(self, value: Any) -> Any:
+        return dict(value) if isinstance(value, dict) else value
+
     def __init__(self, item: Kind, *, nullable: bool = False) -> None:
         super().__init__(nullable=nullable)
         self.item = item

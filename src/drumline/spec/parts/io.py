@@ -3,69 +3,66 @@
 from __future__ import annotations
 
 import math
+import re
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Attributes, Keyed, text_path
+from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
-from drumline.spec.kinds.values import PRIMITIVES
+from drumline.spec.kinds.fields import Declared, Field, field
+from drumline.spec.kinds.locations import LocalPath
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import (
+    PRIMITIVES,
+    Anything,
+    Flag,
+    Kind,
+    MapOf,
+    OneOf,
+    PathText,
+    Text,
+    VersionText,
+    join,
+    quote_node,
+)
 from drumline.spec.parts.bindings import PATTERN, Binding, NodeOutput
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
+
+_TEXT = Text()
+_DATA_TYPES = ("uri_file", "uri_folder")
+_MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
+_READ_MODES = ("download", "ro_mount", "direct")
+_TABLE_MODES = (*_READ_MODES, "eval_mount", "eval_download")
+
+
 _INPUT_KINDS = "Input, a mapping, text, a number or a boolean"
 
 
-class Input(Keyed):
+class Input(Keyed, Declared):
     """Data that a job reads, or the declaration of a component's parameter."""
 
-    _fields = (
-        "type",
-        "path",
-        "mode",
-        "path_on_compute",
-        "default",
-        "optional",
-        "min",
-        "max",
-        "enum",
-        "description",
-        "datastore",
-    )
-    _folded = ("type", "mode")
+    type: str = field(OneOf(), default="uri_folder")
+    path: Any = field(PathText(), default=None)
+    mode: str | None = field(OneOf(), default=None)
+    path_on_compute: str | None = field(LocalPath(), default=None)
+    default: str | float | bool | None = field(Anything(), default=None)
+    optional: bool | None = field(Flag(), default=None)
+    min: float | None = field(Anything(), default=None)
+    max: float | None = field(Anything(), default=None)
+    enum: Any = field(Anything(), default=None)
+    description: str | None = field(_TEXT, default=None)
+    datastore: str | None = field(_TEXT, default=None)
     _of_data = ("type", "path", "mode", "path_on_compute", "datastore")
 
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        type: str = "uri_folder",
-        path: Any = None,
-        mode: str | None = None,
-        path_on_compute: str | None = None,
-        default: str | float | bool | None = None,
-        optional: bool | None = None,
-        min: float | None = None,
-        max: float | None = None,
-        enum: Any = None,
-        description: str | None = None,
-        datastore: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.type = type
-        self.path = text_path(path)
-        self.mode = mode
-        self.path_on_compute = path_on_compute
-        self.default = default
-        self.optional = optional
-        self.min = min
-        self.max = max
-        self.enum = enum
-        self.description = description
-        self.datastore = datastore
-        self._check()
-
-    def _check(self) -> None:
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        """Check what excludes each other; what else Azure's takes is dropped."""
         is_primitive = self.type in PRIMITIVES
         if is_primitive:
             for name in ("path", "mode", "datastore"):
@@ -84,32 +81,26 @@ class Input(Keyed):
         )
 
 
-class Output(Keyed):
+class Output(Keyed, Declared):
     """Data that a job writes; with a ``name``, registered as a data asset once the job is done."""
 
-    _fields = ("type", "path", "mode", "name", "version", "description")
-    _folded = ("type", "mode")
     _hidden = ("description",)
     _keeps_empty = True
 
-    def __init__(
-        self,
-        *,
-        type: str | None = "uri_folder",
-        path: Any = None,
-        mode: str | None = None,
-        description: str | None = None,
-        name: str | None = None,
-        version: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.type = type
-        self.path = text_path(path)
-        self.mode = mode
-        self.description = description
-        self.name = name
-        self.version = version
-        if version and not name:
+    type: str | None = field(OneOf(), default="uri_folder")
+    path: Any = field(PathText(), default=None)
+    mode: str | None = field(
+        OneOf("mount", "rw_mount", "upload", "direct"), "How the data gets from the job.", default=None
+    )
+    name: str | None = field(
+        _TEXT, "The name of the data asset or model that the output becomes.", default=None
+    )
+    version: str | None = field(VersionText(), default=None)
+    description: str | None = field(_TEXT, default=None)
+
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        """Check the name; what else Azure's takes is dropped."""
+        if self.version and not self.name:
             raise SpecError("an output with a version needs a name", "give `name=` as well")
 
     def _plain(self) -> Any:
@@ -130,6 +121,143 @@ class Outputs(Attributes):
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, to_output(name, value))
+
+
+class Literal(Kind):
+    """A number, text or boolean; the program sees it as text."""
+
+    word = "text, a number or a boolean"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        finite = not isinstance(value, float) or value - value == 0
+        if isinstance(value, (str, int, float)) and finite:
+            return value
+        self.refuse(node, path, report)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "number", "boolean"]}
+
+
+def _input(types: tuple[str, ...], modes: tuple[str, ...], **more: Kind) -> Record:
+    fields: dict[str, Kind] = {
+        "type": OneOf(*types),
+        "path": _TEXT,
+        "mode": OneOf(*modes),
+        "datastore": _TEXT,
+    }
+    return Record("input", {**fields, **more})
+
+
+_DATA = _input(_DATA_TYPES, _READ_MODES, path_on_compute=LocalPath())
+_MODEL = _input(_MODEL_TYPES, _READ_MODES)
+_TABLE = _input(("mltable",), _TABLE_MODES, path_on_compute=LocalPath())
+_UNTYPED = _input(_DATA_TYPES, _TABLE_MODES, path_on_compute=LocalPath())
+_BY_TYPE = {**dict.fromkeys(_DATA_TYPES, _DATA), **dict.fromkeys(_MODEL_TYPES, _MODEL), "mltable": _TABLE}
+_VALUE = Record("input", {"value": Literal()})
+
+
+class JobInput(Kind):
+    """A literal, or a mapping that names data."""
+
+    word = "text, a number, a boolean, or a mapping with 'type' and 'path'"
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return self._mapping(node, path, report)
+        if isinstance(node, Scalar):
+            literal = Literal()
+            literal.word = self.word
+            return literal.check(node, path, report)
+        self.refuse(node, path, report)
+        return None
+
+    def _mapping(self, node: Mapping, path: str, report: Report) -> Any:
+        if "value" in node and not {"type", "path"} & node.entries.keys():
+            values = _VALUE.check(node, path, report)
+            return values.get("value")
+        given = node.get("type")
+        kind = str(given.value).lower() if isinstance(given, Scalar) else ""
+        table = _UNTYPED if given is None else _BY_TYPE.get(kind)
+        if table is not None:
+            before = report.count
+            values = table.check(node, path, report)
+            return values if report.count > before else Input._from_checked(values)
+        assert given is not None
+        known = ", ".join(map(repr, (*_DATA_TYPES, "mltable", *_MODEL_TYPES)))
+        hint = f"one of {known}"
+        if kind in PRIMITIVES:
+            hint = f"give the value itself: `{path.rpartition('.')[2]}: ...`"
+        report.add(f"{quote_node(given)} is not a type of input of a job", given, join(path, "type"), hint)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {
+            "anyOf": [
+                Literal().json_schema(schemas),
+                schemas.share(self, "input", lambda: _make_input(schemas)),
+            ]
+        }
+
+
+def _make_input(schemas: Schemas) -> dict[str, Any]:
+    """Make the schema of an input that is a mapping."""
+    from drumline.spec.kinds.schemas import lacks, when_type
+
+    by_type = [
+        when_type(_DATA_TYPES, schemas.make(_DATA)),
+        when_type(_MODEL_TYPES, schemas.make(_MODEL)),
+        when_type(("mltable",), schemas.make(_TABLE)),
+        {"if": lacks("type"), "then": schemas.make(_UNTYPED)},
+    ]
+    types = OneOf(*_DATA_TYPES, "mltable", *_MODEL_TYPES).json_schema(schemas)
+    named = {"properties": {"type": types}, "allOf": by_type}
+    is_value = {"required": ["value"], "allOf": [lacks("type"), lacks("path")]}
+    return {"type": "object", "if": is_value, "then": schemas.make(_VALUE), "else": named}
+
+
+_OUTPUT_NAME = r"[A-Za-z0-9_-]{0,255}\Z"
+
+
+class JobOutputRecord(Record):
+    """A mapping or nothing; a name registers what was written as a data asset. ``more``: types that it may have too."""
+
+    def __init__(self, *more: str) -> None:
+        types = OneOf(*_DATA_TYPES, *_MODEL_TYPES, "mltable", *more)
+        fields = {**Output._declarations, "type": Field(types, Output._declarations["type"].text)}
+        del fields["description"]
+        super().__init__("output", fields, ignored=("$schema",), nullable=True)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        before = report.count
+        values = super().take(node, path, report)
+        if values is None or report.count > before or not isinstance(node, Mapping):
+            return values
+        name = values.get("name")
+        if name and not re.match(_OUTPUT_NAME, name):
+            what = f"{path}.name may hold letters, digits, '-' and '_', at most 255, got {name!r}"
+            report.add(what, node.get("name") or node, join(path, "name"))
+        if values.get("version") and not name:
+            what = f"{path} has a version but no name"
+            hint = "give the `name` to register it under, or remove `version`"
+            report.add(what, node.get("version") or node, join(path, "version"), hint)
+        return values if report.count > before else Output._from_checked(values)
+
+
+class _Given(MapOf):
+    """A mapping of names to inputs or outputs, which Python may change."""
+
+    def __init__(self, item: Kind, made: type[Attributes]) -> None:
+        super().__init__(item)
+        self.made = made
+
+    def adopt(self, value: Any) -> Any:
+        return fill(self.made(), value)
+
+
+INPUTS = _Given(JobInput(), Inputs)
+OUTPUTS = _Given(JobOutputRecord(), Outputs)
 
 
 def fits_primitive(primitive: str, value: Any) -> bool:

@@ -21,9 +21,9 @@ from drumline.spec.kinds.values import (
 )
 from drumline.spec.parts.distribution import DISTRIBUTION
 from drumline.spec.parts.environment import EnvironmentKind
+from drumline.spec.parts.io import INPUTS, OUTPUTS
 from drumline.spec.parts.resources import IDENTITY, LIMITS, PYTHON_RESOURCES, QUEUE_SETTINGS, RESOURCES
 from drumline.spec.parts.services import SERVICES
-from drumline.spec.schema.io import INPUTS, OUTPUTS
 
 _TEXT = Text()
 

@@ -19,13 +19,13 @@ from drumline.spec.kinds.values import (
     quote_node,
 )
 from drumline.spec.parts.distribution import DISTRIBUTION
+from drumline.spec.parts.io import INPUTS, OUTPUTS, JobOutputRecord
 from drumline.spec.parts.resources import IDENTITY, LIMITS
 from drumline.spec.parts.services import SERVICES
 from drumline.spec.reading.tree import Mapping, Scalar
 from drumline.spec.schema.command import BASE, COMMAND_JOB, DRUMLINE, PROGRAM, READ_ONLY
 from drumline.spec.schema.component import COMPONENT as COMMAND_COMPONENT
 from drumline.spec.schema.component import list_declarations
-from drumline.spec.schema.io import INPUTS, OUTPUTS, JobOutputRecord
 from drumline.spec.schema.parallel import COMPONENT as PARALLEL_COMPONENT
 from drumline.spec.schema.parallel import PARALLEL
 from drumline.spec.schema.sweep import SEARCH, TRIAL

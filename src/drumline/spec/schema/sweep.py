@@ -5,11 +5,11 @@ from __future__ import annotations
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf, Text, quote_node
+from drumline.spec.parts.io import INPUTS, OUTPUTS
 from drumline.spec.parts.resources import QUEUE_SETTINGS, RESOURCES
 from drumline.spec.parts.search import EARLY_TERMINATION, OBJECTIVE, SAMPLING_ALGORITHM, SPACE, SWEEP_LIMITS
 from drumline.spec.reading.tree import Mapping, Scalar
 from drumline.spec.schema.command import BASE, DRUMLINE, PROGRAM, READ_ONLY
-from drumline.spec.schema.io import INPUTS, OUTPUTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
